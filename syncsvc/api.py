@@ -15,6 +15,7 @@ from syncsvc.reports.overview_schemas import NamespacesTableSchema, OverviewSche
 from syncsvc.reports.preflight import preflight_report
 from syncsvc.reports.repair import repair_report
 from syncsvc.schemas import (
+    LimitsSchema,
     MismatchesSchema,
     NamespacesSchema,
     RepairSchema,
@@ -41,6 +42,7 @@ def blueprint(service: Service, recent: RecentCommands) -> Blueprint:
         api.add_url_rule(f"/{name}", name, _handler(name, command), methods=["POST"])
     _add_reset(api, service)
     _add_repair(api, service)
+    _add_limits(api, service)
     _add_queries(api, service)
     _add_overview(api, service, recent)
     return api
@@ -94,6 +96,17 @@ def _handler(name: str, command: Callable[[], None]) -> Callable[[], dict[str, A
         return SUCCESS
 
     return handler
+
+
+def _add_limits(api: Blueprint, service: Service) -> None:
+    @api.get("/limits")
+    def limits() -> dict[str, Any]:
+        return {**SUCCESS, **service.limits()}
+
+    @api.patch("/limits")
+    def change_limits() -> dict[str, Any]:
+        service.change_limits(load(LimitsSchema(), json_body()))
+        return {**SUCCESS, **service.limits()}
 
 
 def _add_queries(api: Blueprint, service: Service) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from marshmallow import fields
 
 from syncsvc import __version__, errors
+from syncsvc.limits import Limit
 from syncsvc.repair_rules import Action
 from syncsvc.reports.namespaces import NamespacePhase
 from syncsvc.reports.overview_schemas import (
@@ -18,6 +19,7 @@ from syncsvc.reports.progress_answer import Stage
 from syncsvc.reports.standing import Role
 from syncsvc.reports.verification_answer import Hashing
 from syncsvc.schemas import (
+    LimitsSchema,
     MismatchesSchema,
     NamespacesSchema,
     RepairSchema,
@@ -184,6 +186,12 @@ class _Lease(Strict):
     )
 
 
+class _ThrottledBy(Strict):
+    what = always(fields.Enum, "The limit that slows the sync down.", Limit, by_value=True)
+    reason = always(fields.String, "Why this limit applies.")
+    since = always(fields.String, "Since when it has slowed the sync down, in UTC.")
+
+
 class _Progress(Strict):
     """The progress of a sync at one moment; unknown values are null."""
 
@@ -212,6 +220,11 @@ class _Progress(Strict):
     coordinatorID = nullable(fields.String, "The name of the instance that coordinates the sync.")
     error = nullable(fields.String, "The name of the error that the sync failed with.")
     errorDescription = nullable(fields.String, "Why the sync failed, and what to do.")
+    throttledBy = nullable(
+        fields.Nested,
+        "The limit that slows the sync down; null while no work waits for a limit.",
+        _ThrottledBy,
+    )
     estimatedOplogTimeRemaining = sometimes(
         fields.String,
         "How long the source's oplog still holds the changes that the sync needs, in words.",
@@ -410,6 +423,93 @@ class _NamespacesTableAnswer(SuccessAnswer):
     total = always(fields.Integer, "The number of collections that fit the request, on all pages.")
 
 
+class _CurrentRates(Strict):
+    """Limits; one that does not apply is null."""
+
+    copyBytesPerSecond = nullable(fields.Integer, "How many bytes may be copied per second.")
+    copyDocumentsPerSecond = nullable(
+        fields.Integer, "How many documents may be copied per second."
+    )
+    eventsPerSecond = nullable(fields.Integer, "How many change events may be applied per second.")
+    threads = nullable(
+        fields.Integer,
+        "How many threads of each instance may read pages and write batches at the same time.",
+    )
+
+
+class _LimitWindow(Strict):
+    class Meta(Strict.Meta):
+        include = {"from": always(fields.String, "When the window begins each day, as HH:MM.")}
+
+    to = always(fields.String, "When the window ends, as HH:MM.")
+    timezone = always(fields.String, "The time zone of both times.")
+    limits = always(
+        fields.Nested, "The limits in the window, in place of the others.", _CurrentRates
+    )
+
+
+class _AutoLimit(Strict):
+    """When the sync slows down by itself; a threshold that is not checked is null."""
+
+    enabled = always(Boolean, "Whether the sync slows down while a cluster is overloaded.")
+    maxSourceLatencyMS = nullable(
+        fields.Integer, "The latency above which the source is overloaded."
+    )
+    maxDestinationLatencyMS = nullable(
+        fields.Integer, "The latency above which the destination is overloaded."
+    )
+    maxQueue = nullable(
+        fields.Integer, "How many operations may wait on the primary of either cluster."
+    )
+    maxReplicationLagSeconds = nullable(
+        fields.Integer, "How far the secondaries of either cluster may lag behind, in seconds."
+    )
+
+
+class _CurrentLimits(_CurrentRates):
+    windows = always(
+        fields.List, "Periods of the day with other limits.", fields.Nested(_LimitWindow)
+    )
+    auto = always(fields.Nested, "When the sync slows down by itself.", _AutoLimit)
+
+
+class _ClusterLoad(Strict):
+    """The newest measurement of a cluster; unknown values are null."""
+
+    latencyMS = nullable(fields.Float, "The latency of a small read, in milliseconds.")
+    queue = nullable(fields.Integer, "How many operations wait on the primary.")
+    replicationLagSeconds = nullable(
+        fields.Integer, "How far the slowest secondary lags behind, in seconds."
+    )
+
+
+class _Measured(Strict):
+    source = always(fields.Nested, "The load of the source.", _ClusterLoad)
+    destination = always(fields.Nested, "The load of the destination.", _ClusterLoad)
+
+
+class _LimitsAnswer(SuccessAnswer):
+    limits = always(fields.Nested, "The limits of the sync, as they were set.", _CurrentLimits)
+    saved = always(
+        Boolean,
+        "Whether a restarted process knows all limits; false if some were changed before the start of a sync, or if "
+        "the sync was reset.",
+    )
+    effective = always(
+        fields.Nested,
+        "The limits that this process obeys now: its share, for this time of day, lowered by `auto`.",
+        _CurrentRates,
+    )
+    throttledBy = nullable(
+        fields.Nested,
+        "The limit that slows the sync down; null while no work waits for a limit.",
+        _ThrottledBy,
+    )
+    measured = always(
+        fields.Nested, "The load of the clusters; known only while `auto` is at work.", _Measured
+    )
+
+
 OPERATIONS = (
     Operation(
         "post",
@@ -484,6 +584,15 @@ OPERATIONS = (
         _ResetAnswer(),
         body=ResetSchema(),
         errors=(*_ANY, errors.DESTINATION_IN_USE),
+    ),
+    Operation("get", "/api/v1/limits", "Shows the limits of the sync's speed.", _LimitsAnswer()),
+    Operation(
+        "patch",
+        "/api/v1/limits",
+        "Changes limits of the sync's speed: those in the body, and no others.",
+        _LimitsAnswer(),
+        body=LimitsSchema(),
+        errors=(errors.INVALID_STATE, *_OF_CLUSTERS, errors.INCOMPATIBLE_METADATA),
     ),
     Operation("get", "/api/v1/progress", "Shows the progress of the sync.", _ProgressAnswer()),
     Operation(

@@ -33,6 +33,7 @@ from syncsvc.engine.run.balancers import Balancer
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.document_writer import DocumentWriter
 from syncsvc.engine.run.instances import Instances
+from syncsvc.engine.run.pace import Pace
 from syncsvc.engine.run.points import Point
 from syncsvc.engine.run.writeblock import WriteBlock, to_put_back
 from syncsvc.figures.progress import Progress, ProgressSnapshot, WarningKind
@@ -103,6 +104,7 @@ class ProcessContext:
 
     clusters: Mapping[str, Cluster]
     load: LoadLevel
+    pace: Pace
     tuning: Tuning
     progress: Progress
     # Runs a function in a thread with the given name; the process, or its term as active daemon, owns the thread.
@@ -557,6 +559,7 @@ class Runner:
             selection=Selection(record.options.namespaces, evaluator.client, stop),
             progress=process.progress,
             load=process.load,
+            pace=process.pace,
             tuning=process.tuning,
             observe=process.observe,
         )

@@ -8,6 +8,7 @@ from typing import Any
 
 from marshmallow import ValidationError, fields, post_load, validate, validates_schema
 
+from syncsvc.limits import zone_of
 from syncsvc.options import CLUSTERS, BuildIndexes, EventSpool, Repair, StartOptions, WriteBlocking
 from verifier.cluster.filter_schema import ONE_DATABASE, NamespaceFilterSchema
 from verifier.cluster.namespace import USER_COLLECTION_PATTERN, USER_DATABASE_PATTERN
@@ -236,6 +237,115 @@ class RepairSchema(Strict):
     """The body of `POST /api/v1/repair`."""
 
     dryRun = _flag("Whether to only list what would be repaired, and change nothing.", False)
+
+
+_UNLIMITED = "null removes the limit."
+
+
+class _Amount(fields.Integer):
+    """A whole number from 1 to `most`, or null; no string, boolean or fraction."""
+
+    def __init__(self, meaning: str, most: int = 1_000_000_000_000) -> None:
+        allowed = validate.Range(min=1, max=most)
+        super().__init__(allow_none=True, validate=allowed, metadata={"description": meaning})
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> int:
+        if type(value) is not int:
+            raise ValidationError("Not a whole number.")
+        return value
+
+
+class _RatesSchema(Strict):
+    copyBytesPerSecond = _Amount(f"How many bytes are copied per second, at most. {_UNLIMITED}")
+    copyDocumentsPerSecond = _Amount(
+        f"How many documents are copied per second, at most. {_UNLIMITED}"
+    )
+    eventsPerSecond = _Amount(f"How many change events are applied per second. {_UNLIMITED}")
+    threads = _Amount(
+        "How many threads of each instance read pages and write batches at the same time; the load level is another "
+        f"limit. {_UNLIMITED}",
+        most=1_000,
+    )
+
+
+def _time_of_day(meaning: str) -> fields.String:
+    return fields.String(
+        required=True,
+        validate=validate.Regexp(r"([01][0-9]|2[0-3]):[0-5][0-9]\Z", error="Not a time as 06:30."),
+        metadata={"pattern": "^([01][0-9]|2[0-3]):[0-5][0-9]$", "description": meaning},
+    )
+
+
+def _refuse_unknown_zone(name: str) -> None:
+    try:
+        zone_of(name)
+    except (LookupError, ValueError, OSError) as error:
+        raise ValidationError("Not a known time zone, such as UTC or Europe/Berlin.") from error
+
+
+class _WindowSchema(Strict):
+    class Meta(Strict.Meta):
+        # "from" is a keyword of Python.
+        include = {"from": _time_of_day("When the window begins each day, as HH:MM.")}
+
+    to = _time_of_day("When the window ends, as HH:MM; the next day if that is before `from`.")
+    timezone = fields.String(
+        load_default="UTC",
+        validate=_refuse_unknown_zone,
+        metadata={"description": "The time zone of both times, as an IANA name."},
+    )
+    limits = fields.Nested(
+        _RatesSchema,
+        required=True,
+        metadata={
+            "description": "The limits in the window, in place of the others. A missing one does not apply."
+        },
+    )
+
+    @validates_schema
+    def _refuse_empty(self, data: Mapping[str, Any], **kwargs: Any) -> None:
+        if data.get("from") == data.get("to"):
+            raise ValidationError("Must differ from `from`.", field_name="to")
+
+
+class _AutoSchema(Strict):
+    enabled = Boolean(
+        metadata={"description": "Whether the sync slows down while a cluster is overloaded."}
+    )
+    maxSourceLatencyMS = _Amount(
+        "The latency of a small read on the source above which it is overloaded; null if it is not checked."
+    )
+    maxDestinationLatencyMS = _Amount(
+        "The latency of a small read on the destination above which it is overloaded; null if it is not checked."
+    )
+    maxQueue = _Amount(
+        "How many operations may wait on the primary of either cluster; null if that is not checked."
+    )
+    maxReplicationLagSeconds = _Amount(
+        "How far the secondaries of either cluster may lag behind, in seconds; null if that is not checked."
+    )
+
+
+class LimitsSchema(_RatesSchema):
+    """The body of `PATCH /api/v1/limits`: the limits to change."""
+
+    windows = fields.List(
+        fields.Nested(_WindowSchema),
+        allow_none=True,
+        validate=validate.Length(max=50),
+        metadata={
+            "description": "Periods of the day with other limits; if they overlap, the first one counts. Replaces all "
+            "previous windows; null or an empty list removes them."
+        },
+    )
+    auto = fields.Nested(
+        _AutoSchema,
+        allow_none=True,
+        metadata={
+            "description": "When the sync slows down by itself. Missing fields keep their values; null restores the "
+            "defaults."
+        },
+    )
 
 
 class MismatchesSchema(DocumentMismatchesSchema):

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from time import monotonic, time
 from typing import Any
 from uuid import uuid4
@@ -18,12 +19,16 @@ from uuid import uuid4
 import pymongo
 
 from syncsvc import errors
+from syncsvc.engine.run.pace import Pace
 from syncsvc.figures.history import History
 from syncsvc.figures.progress import Progress
+from syncsvc.limiter import Limiter
+from syncsvc.limits import Document
 from syncsvc.mismatches import RepairPlan, mismatches, repair_plan, repaired
 from syncsvc.options import CLUSTERS, StartOptions
 from syncsvc.preflight.judgement import Judgement, judge
 from syncsvc.reporter import Reporter
+from syncsvc.reports.limits import limits_report
 from syncsvc.reports.namespaces import TableRequest, namespaces_report, namespaces_table
 from syncsvc.reports.observation import is_clean, sample_of
 from syncsvc.reports.overview import Observed, overview_report
@@ -39,6 +44,7 @@ from syncsvc.reports.standing import (
 from syncsvc.reports.sync import Sync
 from syncsvc.runner import ProcessContext, Runner, can_commit
 from syncsvc.saved.lease import HOME
+from syncsvc.saved.limits import LimitsStore
 from syncsvc.saved.peers import Peers, described, differences
 from syncsvc.saved.registry import CollectionRecord
 from syncsvc.saved.run import PhaseBegin, RunRecord, RunStore, load_owner, new_owner
@@ -90,7 +96,9 @@ class Service:
         self._preflights = Commands()
         self._progress = Progress()
         self._history = History(tuning.history_step)
-        self._process = ProcessContext({}, load, tuning, self._progress, spawn, observe, stop)
+        pace = Pace()
+        self._process = ProcessContext({}, load, pace, tuning, self._progress, spawn, observe, stop)
+        self._limiter = Limiter(pace, self._progress, self.sync, self._saved_limits)
         self._state = State.INITIALIZING  # while there is no run
         self._runner: Runner | None = None
         # True if this process found a saved run: the start that began it may be sent again.
@@ -110,6 +118,7 @@ class Service:
             "reporter",
             Reporter(clusters, self._progress, self.sync, self._process.tuning, self._stop).run,
         )
+        self._process.spawn("limits", partial(self._limiter.run, clusters, self._stop))
 
     def use(self, clusters: Mapping[str, Cluster]) -> None:
         """Use these clusters from now on. There must be no run."""
@@ -218,6 +227,8 @@ class Service:
                 instances=judgement.instances,
                 phases=(PhaseBegin(Phase.INITIALIZING, time()),),
             )
+            # Saved first: if the process is killed and restarted, the sync must not continue without limits.
+            self._limiter.begin_at(self._limits_at(options.destination))
             self._begin(record)
 
     def preflight(self, options: StartOptions) -> Judgement:
@@ -304,6 +315,38 @@ class Service:
                 f"confirm: Must be the name of the destination, {destination}, whose data is dropped.",
             )
         return runner
+
+    def limits(self) -> dict[str, Any]:
+        """Return the answer of `GET /api/v1/limits`, without `success`. Contacts no cluster."""
+        limiter = self._limiter
+        return limits_report(limiter.limits, limiter.are_saved, self._progress.snapshot.throttling)
+
+    def change_limits(self, changes: Document) -> None:
+        """Change some of the limits, in the form of the API. Raises OperationError.
+
+        Also possible on a standby, and while another command runs.
+        """
+        self.startup.wait()
+        if not self._process.clusters:
+            description = f"The state is INITIALIZING: the process is {self.startup.step}."
+            raise OperationError(errors.INVALID_STATE, description)
+        with answered_soon(), failures.named_errors():
+            self._limiter.change(changes)
+
+    def _saved_limits(self) -> LimitsStore | None:
+        """Return the store of the limits; None while it is unknown which cluster keeps them, and during a reset."""
+        runner, standing = self._runner, self._standing
+        if self.state is State.RESETTING:
+            return None
+        if runner is not None:
+            return self._limits_at(runner.record.options.destination)
+        return None if standing is None else self._limits_at(HOME)
+
+    def _limits_at(self, name: str) -> LimitsStore:
+        cluster = self._process.clusters[name]
+        # Not stopped by the end of a term: a standby can change the limits, too.
+        writer = ClusterWriter(cluster.client, cluster.facts.access_control, self._stop)
+        return LimitsStore(cluster.client, writer)
 
     def each_second(self, waits: tuple[LongWait, ...]) -> None:
         """Publish the long waits of the process, and record the figures of this second for the charts."""
@@ -518,6 +561,7 @@ class Service:
         its start would have been refused if its process had not been killed.
         """
         home = saved.options.destination
+        self._limiter.begin_at(self._limits_at(home))
         client, writer = self._process.clusters[home].client, self._process.saver(home)
         store = RunStore.take_over(client, writer, saved)
         if store.record.start is None and self._differences(store):
@@ -543,6 +587,7 @@ class Service:
 
     def _forget_run(self) -> None:
         """Forget the run and change the state to IDLE, at the end of a reset."""
+        self._limiter.forget_home()
         self._progress.clear()
         self._recovered = False
         self._state = next_state(State.RESETTING, Trigger.CLEARED)

@@ -11,6 +11,7 @@ from time import monotonic
 
 from syncsvc.figures.collections import Collections
 from syncsvc.figures.durations import Stopwatch
+from syncsvc.figures.throttling import Throttling
 from syncsvc.figures.trends import Lag, with_newest
 from syncsvc.state import Phase, State
 from verifier.compare.check_progress import CheckProgress
@@ -37,6 +38,7 @@ class WarningKind(Enum):
     BALANCER_ON = "balancer on"
     DEFINITIONS_CHANGED = "definitions changed"
     SOURCE_WRITTEN = "source written"
+    LIMIT_SUSPENDED = "limit suspended"
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,8 @@ class ProgressSnapshot:
     spool: SpoolFigures | None = None
     # The other instances of the sync.
     others: tuple[OtherInstance, ...] = ()
+    # The limits in force, and the one that slows the sync down.
+    throttling: Throttling = Throttling()
 
 
 class Progress:
@@ -175,7 +179,9 @@ class Progress:
         self.collections = Collections()
         with self._lock:
             now = self._snapshot
-            self._snapshot = ProgressSnapshot(waits=now.waits, pings=now.pings)
+            self._snapshot = ProgressSnapshot(
+                waits=now.waits, pings=now.pings, throttling=now.throttling
+            )
 
     def add(self, **amounts: int) -> None:
         """Add to counters of the snapshot: the name of each argument is that of a field, its value is added to it."""

@@ -16,7 +16,7 @@ _MARGIN = 1.5
 # than a day, but that is not known.
 _ASSUMED_OPLOG = 2 * 3600.0
 # The warning begins at the first share of the size limit, and ends below the second one.
-_FILLING, _ROOMY = 0.8, 0.7
+FILLING, ROOMY = 0.8, 0.7
 
 
 def is_needed(left: float, rest: float | None) -> bool:
@@ -44,7 +44,7 @@ def warning(size: int, limit: int, speed: float, warned: bool) -> str | None:
 
     `size` and `limit` are in bytes, `speed` is in bytes per second; `warned` is whether the warning is active.
     """
-    if size < (_ROOMY if warned else _FILLING) * limit:
+    if size < (ROOMY if warned else FILLING) * limit:
         return None
     held = f"{size / 1e6:.0f} MB of {limit / 1e6:.0f} MB"
     if size >= limit:

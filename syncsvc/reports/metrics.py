@@ -7,10 +7,11 @@ the phase).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
 from syncsvc.figures.progress import Ping, ProgressSnapshot, WarningKind
+from syncsvc.limits import Limit, Rates
 from syncsvc.reports.namespaces import NamespacePhase, phases_of
 from syncsvc.reports.progress_answer import seconds_until_caught_up
 from syncsvc.reports.sync import (
@@ -64,6 +65,23 @@ def _warnings(sync: Sync) -> Values:
     if sync.record is None:
         return {}
     return {(kind.value,): float(kind in sync.snapshot.warnings) for kind in WarningKind}
+
+
+def _limits(sync: Sync) -> Rates:
+    return sync.snapshot.throttling.effective
+
+
+def _waited(sync: Sync) -> Mapping[Limit, float]:
+    return sync.snapshot.throttling.waited
+
+
+def _throttled(sync: Sync) -> Values:
+    if sync.record is None:
+        return {}
+    throttled = sync.snapshot.throttling.throttled
+    return {
+        (each.value,): float(throttled is not None and throttled.limit is each) for each in Limit
+    }
 
 
 def _longest_wait(sync: Sync) -> float:
@@ -296,6 +314,27 @@ TABLE: tuple[Metric[Sync], ...] = (
         "Change events that this process saved in the event spool.",
         (),
         _of_run(lambda record, snapshot: snapshot.events_spooled),
+    ),
+    Metric(
+        Kind.GAUGE,
+        "mongosync_limit",
+        "The limits that this process obeys now; no value for a limit that does not apply.",
+        ("limit",),
+        lambda sync: {(limit.value,): amount for limit, amount in _limits(sync).items()},
+    ),
+    Metric(
+        Kind.GAUGE,
+        "mongosync_throttled",
+        "1 for the limit that slows the sync down now, 0 for the other ones.",
+        ("limit",),
+        _throttled,
+    ),
+    Metric(
+        Kind.COUNTER,
+        "mongosync_throttled_seconds_total",
+        "For how long each limit has held up threads of this process, in total.",
+        ("limit",),
+        lambda sync: {(limit.value,): each for limit, each in _waited(sync).items()},
     ),
     Metric(
         Kind.GAUGE,

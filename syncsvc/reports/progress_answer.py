@@ -9,6 +9,7 @@ from typing import Any
 from syncsvc.figures.progress import Ping, ProgressSnapshot, SpoolFigures
 from syncsvc.figures.trends import in_words, seconds_to_catch_up
 from syncsvc.reports.failure import failure_description
+from syncsvc.reports.limits import throttled_by
 from syncsvc.reports.sync import (
     Sync,
     definition_lag_seconds,
@@ -46,6 +47,7 @@ class Stage(Enum):
 _UNKNOWN = (
     *("info", "ceaStage", "lag", "lagTimeSeconds", "totalEventsApplied", "collectionCopy"),
     *("directionMapping", "source", "destination", "error", "errorDescription"),
+    "throttledBy",
 )
 
 
@@ -80,6 +82,7 @@ def progress_report(sync: Sync, addresses: Mapping[str, str], instance: str) -> 
         "destination": ping_shown(ping_of(record, snapshot, source=False)),
         "error": None if failure is None else failure.name,
         "errorDescription": failure_description(record),
+        "throttledBy": throttled_by(snapshot.throttling.throttled),
         **ids,
         **_estimates(sync, record),
     }

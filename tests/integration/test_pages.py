@@ -179,6 +179,7 @@ def test_the_commands_of_a_migration(pair: Pair, operator: Operator, daemon: Dae
     fill(pair.source.client)
     shown = operator.follow("docs/howto/prepare.rst")
     assert '"IDLE"' in shown and '"violations": []' in shown
+    assert '"throttledBy": null' in operator.follow("docs/howto/throttle.rst")
     assert '"COMMITTED"' in operator.follow("docs/howto/migrate.rst")
     assert daemon.progress()["canWrite"] is True
     pair.assert_equal()

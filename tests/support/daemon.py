@@ -195,6 +195,14 @@ class Daemon(ServiceProcess):
         """Make later starts skip the grace period of the verification, in which late documents can still expire."""
         (self.folder / "judge-soon").touch()
 
+    def limits(self, **changes: Any) -> dict[str, Any]:
+        """Change limits, if any are given, and return the answer of /limits."""
+        answer = self.patch("limits", changes) if changes else self.get("limits")
+        assert answer.ok, answer.text
+        self._assert_described(answer)
+        body: dict[str, Any] = answer.json()
+        return body
+
     def namespaces(self, **parameters: str | int) -> dict[str, Any]:
         """Return the answer of /namespaces, whose query has these parameters.
 

@@ -131,7 +131,7 @@ def _threads() -> str:
 
     The architecture page explains the summands.
     """
-    process = 3 + REQUEST_THREADS
+    process = 4 + REQUEST_THREADS
     sync = process + 4
     rows = [
         (

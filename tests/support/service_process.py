@@ -161,6 +161,11 @@ class ServiceProcess:
         self._assert_described(answer)
         return answer
 
+    def patch(self, command: str, body: Any) -> requests.Response:
+        answer = self._http.patch(self.url(command), data=json.dumps(body), timeout=PATIENCE)
+        self._assert_described(answer)
+        return answer
+
     def post_unanswered(self, command: str, body: Any) -> None:
         """Send a command to a process that may be killed before it answers; ignore a missing answer."""
         with contextlib.suppress(requests.RequestException):

@@ -53,7 +53,7 @@ class Operation:
         """Return all distinct errors of the operation, sorted by status."""
         read = (MALFORMED_BODY, INVALID_REQUEST, BODY_TOO_LARGE) if self.body is not None else ()
         asked = (INVALID_REQUEST,) if self.parameters is not None else ()
-        sites = (HOST_NOT_ALLOWED, *((ORIGIN_NOT_ALLOWED,) if self.method == "post" else ()))
+        sites = (HOST_NOT_ALLOWED, *((ORIGIN_NOT_ALLOWED,) if self.method != "get" else ()))
         kinds = dict.fromkeys([*read, *asked, *sites, *self.errors, INTERNAL_ERROR])
         return sorted(kinds, key=lambda kind: kind.status)
 

@@ -58,67 +58,74 @@ class Copier:
         with TaskGroup("copy", self._stop) as group:
             batches: Channel[Batch] = Channel(self._context.tuning.queue_bytes, group.stop)
             for number in range(self._context.load.writers):
-                group.spawn(f"write-{number}", self._write_all, batches)
+                group.spawn(f"write-{number}", self._write_all, batches, group.stop)
             with TaskGroup("copy", group.stop) as readers:
                 left = ClaimedPartitions(self._context, not_before, readers.stop)
                 for number in range(self._context.load.readers):
-                    readers.spawn(f"read-{number}", self._read_all, left, batches)
+                    readers.spawn(f"read-{number}", self._read_all, left, batches, readers.stop)
             batches.close()
 
-    def _read_all(self, left: ClaimedPartitions, batches: Channel[Batch]) -> None:
+    def _read_all(self, left: ClaimedPartitions, batches: Channel[Batch], stop: StopToken) -> None:
         for copy in left:
             try:
-                self._read(copy, batches)
+                self._read(copy, batches, stop)
             except CollectionGone:
                 # The change event of its drop comes later, and removes the documents that were copied.
                 pass
             copy.all_read()
 
-    def _read(self, copy: PartitionCopy, batches: Channel[Batch]) -> None:
-        progress = self._context.progress
-        for (documents, resume_point), seconds in timed(copy.pages()):
+    def _read(self, copy: PartitionCopy, batches: Channel[Batch], stop: StopToken) -> None:
+        progress, pace = self._context.progress, self._context.pace
+        for (documents, resume_point), seconds in pace.each(timed(copy.pages()), stop):
             progress.stopwatch.note(Operation.COPY_READ, seconds)
             batch = Batch(copy, copy.enter(resume_point), documents, sum(map(len, documents)))
             if copy.record.definition.capped:
                 # The order of inserts is kept only if a single thread writes.
-                self._write(batch)
+                self._write(batch, stop)
             else:
                 batches.put(batch, batch.size)
 
-    def _write_all(self, batches: Channel[Batch]) -> None:
+    def _write_all(self, batches: Channel[Batch], stop: StopToken) -> None:
         for batch in batches:
-            self._write(batch)
+            self._write(batch, stop)
 
-    def _write(self, batch: Batch) -> None:
-        progress = self._context.progress
-        if batch.documents:
-            with progress.stopwatch.timing(Operation.COPY_WRITE):
-                self._insert(batch)
-        self._context.observe(Point.BATCH_WRITTEN, str(batch.copy.record.namespace))
+    def _write(self, batch: Batch, stop: StopToken) -> None:
+        for portion in self._context.pace.portions(batch.documents):
+            self._write_portion(batch.copy.record, portion, stop)
         batch.copy.written(batch.entry, len(batch.documents), batch.size)
-        progress.add(copied_documents=len(batch.documents), copied_bytes=batch.size)
-        progress.collections.copied(batch.copy.record.uuid, len(batch.documents), batch.size)
 
-    def _insert(self, batch: Batch) -> None:
+    def _write_portion(
+        self, record: CollectionRecord, documents: Sequence[memoryview], stop: StopToken
+    ) -> None:
+        progress, pace = self._context.progress, self._context.pace
+        size = sum(map(len, documents))
+        pace.admit_copy(len(documents), size, stop)
+        if documents:
+            with pace.working(stop), progress.stopwatch.timing(Operation.COPY_WRITE):
+                self._insert(record, documents)
+        self._context.observe(Point.BATCH_WRITTEN, str(record.namespace))
+        progress.add(copied_documents=len(documents), copied_bytes=size)
+        progress.collections.copied(record.uuid, len(documents), size)
+
+    def _insert(self, record: CollectionRecord, documents: Sequence[memoryview]) -> None:
         """Insert the documents; upsert those that an insert would alter (zero timestamps) or has refused.
 
         Documents that were copied before stay as they are. An upsert may replace an earlier copy of the same document,
         which is correct, because no event was applied yet. Raises OperationError DocumentNotCopied.
         """
-        record = batch.copy.record
         namespace = record.namespace
-        block = b"".join(batch.documents)
-        special = zero_timestamp_documents(block, batch.documents)
+        block = b"".join(documents)
+        special = zero_timestamp_documents(block, documents)
         if special and record.definition.capped:
             # Upsert all of them, or they would lose their order.
-            self._upsert(record, batch.documents)
+            self._upsert(record, documents)
             return
         if special:
-            plain = [each for n, each in enumerate(batch.documents) if n not in special]
-            self._upsert(record, [batch.documents[n] for n in sorted(special)])
+            plain = [each for n, each in enumerate(documents) if n not in special]
+            self._upsert(record, [documents[n] for n in sorted(special)])
             block = b"".join(plain)
         else:
-            plain = list(batch.documents)
+            plain = list(documents)
         if plain:
             errors = self._context.document_writer.insert(namespace, block)
             refused = [plain[each["index"]] for each in errors if not _is_copied(record, each)]

@@ -14,10 +14,12 @@ from bson.timestamp import Timestamp
 from syncsvc.engine.events.event_share import Share
 from syncsvc.engine.events.lanes import IN_ORDER, Item, Lane, Portion
 from syncsvc.engine.run.frontier import Entry, Frontier
+from syncsvc.engine.run.pace import Pace
 from syncsvc.saved.registry import CollectionRecord
 from verifier.cluster.events import DataEvent
 from verifier.cluster.keys import canonical, depends_on_collation, id_element
 from verifier.cluster.times import Position
+from verifier.runtime.tasks import StopToken
 
 # The memory that an event takes in addition to its bytes.
 _EVENT_OVERHEAD = 300
@@ -50,7 +52,8 @@ class Dispatcher:
     """Sorts data events into portions for the lanes. Used only by the thread that reads the events.
 
     A portion is passed to its lane when it exceeds `portion_bytes`, so lanes begin before the page is completely read,
-    and portions stay small. Events outside the `share` of this process are skipped: other instances apply them.
+    and portions stay small. Before, it waits until `pace` admits its events. Events outside the `share` of this process
+    are skipped: other instances apply them.
     """
 
     def __init__(
@@ -58,12 +61,16 @@ class Dispatcher:
         lanes: Sequence[Lane],
         frontier: Frontier[Position],
         portion_bytes: int,
+        pace: Pace,
+        stop: StopToken,
         share: Share = Share(),
     ) -> None:
         self._lanes = lanes
         self._frontier = frontier
         self._share = share
         self._portion_bytes = portion_bytes
+        self._pace = pace
+        self._stop = stop
         self._entered = frontier.passed
         self._entry: Entry[Position] | None = None
         self._events: list[list[Item]] = [[] for _ in lanes]
@@ -76,7 +83,8 @@ class Dispatcher:
         lane = lane_of(record, group, len(self._lanes))
         self._events[lane].append((record, group, event))
         self._sizes[lane] += len(event.body) + len(event.key) + _EVENT_OVERHEAD
-        if self._sizes[lane] > self._portion_bytes:
+        full = self._sizes[lane] > self._portion_bytes
+        if full or len(self._events[lane]) >= self._pace.event_portion():
             self._hand_on(lane, source_time)
 
     def end(self, position: Position | None, source_time: Timestamp) -> None:
@@ -93,6 +101,7 @@ class Dispatcher:
         self._entry = None
 
     def _hand_on(self, lane: int, source_time: Timestamp) -> None:
+        self._pace.admit_events(len(self._events[lane]), self._stop)
         entry = self._open_entry()
         self._frontier.extend(entry)
         self._lanes[lane].put(Portion(self._events[lane], entry, source_time, self._sizes[lane]))

@@ -61,6 +61,7 @@ class Lane:
         self._writer = OutcomeWriter(context, room.rereading, stop)
         self._frontier = frontier
         self._room = room
+        self._stop = stop
         # No limit of its own: `room` limits the waiting portions.
         self._portions: Channel[Portion] = Channel(1 << 40, stop)
 
@@ -80,7 +81,8 @@ class Lane:
         No reference to them remains afterwards, so that their memory can be freed before their size is given back.
         """
         portions = self._waiting()
-        self._apply(portions)
+        with self._context.pace.working(self._stop):
+            self._apply(portions)
         for each in portions:
             self._frontier.finish(each.entry)
         return sum(each.size for each in portions)

@@ -64,7 +64,8 @@ class Tail:
         self._old_source = OldSource(context, stop)
         record = context.run.record
         share = share_of(record.instance, record.instances)
-        self._dispatcher = Dispatcher(lanes, frontier, context.tuning.portion_bytes, share)
+        portion = context.tuning.portion_bytes
+        self._dispatcher = Dispatcher(lanes, frontier, portion, context.pace, stop, share)
         self._repair_work = RepairWork(context, self._dispatcher, frontier, stop)
         self._shared_barrier = Barrier(context.run, context.registry, context.instances, stop)
         self._frontier = frontier

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from syncsvc.engine.run.balancers import Balancer
 from syncsvc.engine.run.document_writer import DocumentWriter
 from syncsvc.engine.run.instances import Instances
+from syncsvc.engine.run.pace import Pace
 from syncsvc.engine.run.writeblock import WriteBlock
 from syncsvc.figures.progress import Progress
 from syncsvc.saved.fence import FencedWriter
@@ -58,6 +59,8 @@ class RunContext:
     progress: Progress
     # The numbers of threads.
     load: LoadLevel
+    # Limits the speed of the work.
+    pace: Pace
     tuning: Tuning
     observe: Observer
 

@@ -18,6 +18,7 @@ from syncsvc.engine.events.dispatch import Dispatcher, group_of, lane_of
 from syncsvc.engine.events.lanes import IN_ORDER, Lane, Portion, Room
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.frontier import Frontier
+from syncsvc.engine.run.pace import Pace
 from syncsvc.saved.registry import CollectionRecord
 from syncsvc.tuning import Tuning
 from tests.unit import documents
@@ -115,7 +116,8 @@ class Dispatch:
         stop = StopToken()
         room = Room(Tuning(), stop)
         self.lanes = [Lane(CONTEXT, self.frontier, room, stop) for _ in range(lanes)]
-        self.dispatcher = Dispatcher(self.lanes, self.frontier, portion_bytes)
+        self.pace = Pace()
+        self.dispatcher = Dispatcher(self.lanes, self.frontier, portion_bytes, self.pace, stop)
 
     def add(self, *numbers: int, body: bytes = b"") -> None:
         for number in numbers:

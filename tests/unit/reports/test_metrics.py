@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from syncsvc.figures.progress import Ping, ProgressSnapshot, SpoolFigures, WarningKind
+from syncsvc.figures.throttling import Throttled, Throttling
 from syncsvc.figures.trends import Lag
+from syncsvc.limits import Limit
 from syncsvc.options import BuildIndexes, StartOptions
 from syncsvc.reports.metrics import TABLE
 from syncsvc.reports.standing import Role, Standing
@@ -48,6 +50,7 @@ UNKNOWN = {
     "mongosync_verification_lag_seconds",
     *("mongosync_active", "mongosync_lease_since_timestamp_seconds"),
     "mongosync_lease_expires_timestamp_seconds",
+    *("mongosync_limit", "mongosync_throttled_seconds_total"),
 }
 
 
@@ -82,6 +85,21 @@ def test_metrics_without_a_sync(state: State) -> None:
 def test_metrics_of_a_run_lack_only_unknown_values() -> None:
     every = {metric.name for metric in TABLE}
     assert set(shown(run_record())) == every - UNKNOWN
+
+
+def test_the_limits_are_shown() -> None:
+    since = datetime(2026, 1, 1, tzinfo=UTC)
+    throttling = Throttling(
+        effective={Limit.EVENTS: 5, Limit.THREADS: 2},
+        throttled=Throttled(Limit.EVENTS, "Why.", since),
+        waited={Limit.EVENTS: 1.5},
+    )
+    found = shown(run_record(), ProgressSnapshot(throttling=throttling))
+    assert found["mongosync_limit"] == {("eventsPerSecond",): 5, ("threads",): 2}
+    assert found["mongosync_throttled"] == {
+        (each.value,): int(each is Limit.EVENTS) for each in Limit
+    }
+    assert found["mongosync_throttled_seconds_total"] == {("eventsPerSecond",): 1.5}
 
 
 @pytest.mark.parametrize(("role", "active"), [(Role.ACTIVE, 1), (Role.STANDBY, 0)])
@@ -228,5 +246,6 @@ def test_every_row_has_a_test() -> None:
         *("mongosync_ping_seconds", "mongosync_verification_lag_seconds"),
         *("mongosync_active", "mongosync_lease_since_timestamp_seconds"),
         "mongosync_lease_expires_timestamp_seconds",
+        *("mongosync_limit", "mongosync_throttled", "mongosync_throttled_seconds_total"),
     }
     assert tested == {metric.name for metric in TABLE}

@@ -93,6 +93,7 @@ def test_running_shows_everything() -> None:
         "coordinatorID": "coordinator",
         "error": None,
         "errorDescription": None,
+        "throttledBy": None,
         "estimatedOplogTimeRemaining": "not checked yet",
     }
 

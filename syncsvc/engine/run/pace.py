@@ -1,0 +1,175 @@
+"""Limits the speed of the work: the threads that read, write and apply ask here before they continue.
+
+The rates are those of token buckets: an amount is admitted as soon as earlier amounts are paid off. So an amount of any
+size passes, and the amounts that follow wait for it. On average, the rate is met exactly.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from time import monotonic
+from typing import TypeVar
+
+from syncsvc.limits import Limit, Rates
+from verifier.runtime.tasks import SLOW_POLL, StopToken
+
+T = TypeVar("T")
+
+# How much unused speed is kept, in seconds: work that was held up for so long catches up.
+_BURST = 1.0
+# Pages are cut into portions for this many seconds, so that limited work flows evenly.
+_PORTION = 0.1
+# No wait is shorter than this, in seconds: the remainder of a debt can be too small to be waited for.
+_SHORTEST = 0.001
+
+
+class Bucket:
+    """A token bucket. `rate` is in tokens per second; None means unlimited. The times are of a monotonic clock."""
+
+    def __init__(self) -> None:
+        self.rate: float | None = None
+        self._tokens = 0.0  # negative while an admitted amount is not paid off
+        self._at = 0.0
+
+    def set_rate(self, rate: float | None, at: float) -> None:
+        """Change the rate at the time `at`; a debt takes as long as before, so no change delays work for long."""
+        if rate == self.rate:
+            return
+        self._refill(at)
+        if rate is not None:
+            scale = 1.0 if self.rate is None else min(1.0, rate / self.rate)
+            self._tokens = self._tokens * scale if self._tokens < 0 else 0.0
+        self.rate = rate
+
+    def take(self, amount: float, at: float) -> float:
+        """Take an amount and return 0; or take nothing, and return in how many seconds to try again."""
+        if self.rate is None:
+            return 0.0
+        self._refill(at)
+        if self._tokens < 0:
+            return max(_SHORTEST, -self._tokens / self.rate)
+        self._tokens -= amount
+        return 0.0
+
+    def _refill(self, at: float) -> None:
+        if self.rate is None:
+            self._tokens = 0.0
+        else:
+            earned = self.rate * max(0.0, at - self._at)
+            self._tokens = min(self.rate * _BURST, self._tokens + earned)
+        self._at = at
+
+
+class Pace:
+    """The speed limits of all work of a process. Threads share it; each call waits until its amount is admitted."""
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self._changed = threading.Condition()  # guards everything below
+        self._buckets: dict[Limit, Bucket] = {
+            each: Bucket() for each in Limit if each is not Limit.THREADS
+        }
+        self._most_threads: int | None = None
+        self._working = 0
+        self._amounts = dict.fromkeys(Limit, 0)
+        self._waited = dict.fromkeys(Limit, 0.0)
+
+    def set_rates(self, rates: Rates) -> None:
+        """Replace all limits; threads that wait now obey the new ones."""
+        with self._changed:
+            for limit, bucket in self._buckets.items():
+                bucket.set_rate(rates.get(limit), self._clock())
+            self._most_threads = rates.get(Limit.THREADS)
+            self._changed.notify_all()
+
+    @property
+    def amounts(self) -> Mapping[Limit, int]:
+        """Return how much was admitted since the start of the process, by limit."""
+        with self._changed:
+            return dict(self._amounts)
+
+    @property
+    def waited(self) -> Mapping[Limit, float]:
+        """Return for how many seconds each limit has held up threads since the start of the process, in total."""
+        with self._changed:
+            return dict(self._waited)
+
+    def portions(self, documents: Sequence[memoryview]) -> Iterator[Sequence[memoryview]]:
+        """Cut a page to copy into portions that follow each other evenly; one portion if there is no limit."""
+        begin = 0
+        while begin < len(documents) or not begin:
+            end = self._portion_end(documents, begin)
+            yield documents[begin:end]
+            begin = max(end, 1)
+
+    def event_portion(self) -> float:
+        """Return how many events to hand on at once."""
+        rate = self._buckets[Limit.EVENTS].rate
+        return float("inf") if rate is None else max(1.0, rate * _PORTION)
+
+    def admit_copy(self, documents: int, size: int, stop: StopToken) -> None:
+        """Wait until documents of `size` bytes in total may be copied. Raises `Cancelled`."""
+        self._admit(Limit.COPY_DOCUMENTS, documents, stop)
+        self._admit(Limit.COPY_BYTES, size, stop)
+
+    def admit_events(self, number: int, stop: StopToken) -> None:
+        """Wait until so many events may be applied. Raises `Cancelled`."""
+        self._admit(Limit.EVENTS, number, stop)
+
+    @contextmanager
+    def working(self, stop: StopToken) -> Iterator[None]:
+        """Run the block as one of the threads that work at the same time; first wait for its turn."""
+        with self._changed:
+            while self._most_threads is not None and self._working >= self._most_threads:
+                began = self._clock()
+                stop.wait(self._changed)
+                self._waited[Limit.THREADS] += self._clock() - began
+            self._working += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._working -= 1
+                self._changed.notify()
+
+    def each(self, items: Iterable[T], stop: StopToken) -> Iterator[T]:
+        """Yield the items, and take each of them from its iterator in a block of `working`."""
+        left = iter(items)
+        while True:
+            with self.working(stop):
+                item = next(left, None)
+            if item is None:
+                return
+            yield item
+
+    def _admit(self, limit: Limit, amount: int, stop: StopToken) -> None:
+        while seconds := self._take(limit, amount):
+            began = self._clock()
+            stop.sleep(min(seconds, SLOW_POLL))
+            with self._changed:
+                self._waited[limit] += self._clock() - began
+
+    def _take(self, limit: Limit, amount: int) -> float:
+        with self._changed:
+            seconds = self._buckets[limit].take(amount, self._clock())
+            if not seconds:
+                self._amounts[limit] += amount
+            return seconds
+
+    def _portion_end(self, documents: Sequence[memoryview], begin: int) -> int:
+        """Return the end of the portion that begins at the index `begin`; it has at least one document."""
+        by_number = self._buckets[Limit.COPY_DOCUMENTS].rate
+        by_size = self._buckets[Limit.COPY_BYTES].rate
+        end = len(documents)
+        if by_number is not None:
+            end = min(end, begin + max(1, int(by_number * _PORTION)))
+        if by_size is None:
+            return end
+        size = 0
+        for index in range(begin, end):
+            size += len(documents[index])
+            if size > by_size * _PORTION and index > begin:
+                return index
+        return end

@@ -1,0 +1,74 @@
+"""The figures of the limits: what is in force, and what slows the sync down. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from syncsvc.limits import Limit, Rates
+from syncsvc.source.cluster_load import Load
+
+
+@dataclass(frozen=True)
+class Throttled:
+    """The limit that slows the sync down, why it applies, and since when it does (UTC)."""
+
+    limit: Limit
+    reason: str
+    since: datetime
+
+
+@dataclass(frozen=True)
+class Throttling:
+    """The limits of this process at one moment.
+
+    `effective` are the rates that it obeys. `throttled` is None while no work waits for them. `waited` is for how many
+    seconds each limit has held up threads, in total. `loads` are those of `source` and `destination`, while they are
+    measured.
+    """
+
+    effective: Rates = field(default_factory=dict)
+    throttled: Throttled | None = None
+    waited: Mapping[Limit, float] = field(default_factory=dict)
+    loads: Mapping[str, Load] = field(default_factory=dict)
+
+
+# The sync counts as throttled for this many seconds after its work has last waited.
+_LASTS = 3.0
+
+
+class Waits:
+    """Concludes from the total waits of each limit which one slows the sync down, and since when."""
+
+    def __init__(self) -> None:
+        self._before: Mapping[Limit, float] = {}
+        # When each limit last held up a thread (monotonic clock).
+        self._newest: dict[Limit, float] = {}
+        self._throttled: Throttled | None = None
+
+    def throttled(
+        self,
+        waited: Mapping[Limit, float],
+        reasons: Mapping[Limit, str],
+        at: float,
+        now: datetime,
+    ) -> Throttled | None:
+        """Return what slows the sync down; call this once a second.
+
+        `reasons` are the limits in force and why they apply, `at` a monotonic time, and `now` the same moment in UTC.
+        """
+        for limit, seconds in waited.items():
+            if seconds > self._before.get(limit, 0.0):
+                self._newest[limit] = at
+        self._before = waited
+        found = [each for each in reasons if at - self._newest.get(each, -math.inf) <= _LASTS]
+        before = self._throttled
+        if not found:
+            self._throttled = None
+        elif before is not None and before.limit in found:
+            self._throttled = replace(before, reason=reasons[before.limit])
+        else:
+            self._throttled = Throttled(found[0], reasons[found[0]], now)
+        return self._throttled

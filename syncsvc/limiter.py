@@ -1,0 +1,220 @@
+"""Applies the limits of the sync: keeps them saved, and sets the pace of all work once a second.
+
+The limits are totals for the sync, and each of several instances obeys an equal share. The pace also depends on the
+time of day, on the load of the clusters, and on the headroom of change events. The decisions about these are in
+`syncsvc.limits`, `figures.overload` and `figures.headroom`.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from time import monotonic
+from typing import Any
+
+import pymongo
+from pymongo.errors import PyMongoError
+
+from syncsvc.engine.run.pace import Pace
+from syncsvc.figures.headroom import danger
+from syncsvc.figures.overload import Ceiling, Pressure, adjusted, pressure, typical
+from syncsvc.figures.progress import Progress, WarningKind
+from syncsvc.figures.throttling import Throttling, Waits
+from syncsvc.limits import Document, Limit, Limits, limits_of, merged, share_of
+from syncsvc.reports.sync import Sync, is_active, lag_seconds, oplog_seconds_left
+from syncsvc.saved.limits import LIMITS, LimitsStore
+from syncsvc.saved.run import METADATA_DATABASE
+from syncsvc.source.cluster_load import Load, read_load
+from syncsvc.state import Phase, State
+from verifier.cluster.bounds import one_save
+from verifier.cluster.cluster import Cluster
+from verifier.cluster.connect import Client
+from verifier.runtime.errors import OperationError
+from verifier.runtime.retry import impatient
+from verifier.runtime.tasks import StopToken
+
+_log = logging.getLogger(__name__)
+
+# How often everything is checked, and the longest wait for the saved limits, in seconds.
+_INTERVAL = 1.0
+_PATIENCE = 2.0
+# The flow of the work is its average over this many intervals, and so many measurements of the load are kept.
+_MEASURED = 3
+# The limits of the work that `auto` slows down in each phase.
+_WORK = {Phase.COPYING: Limit.COPY_BYTES, Phase.APPLYING: Limit.EVENTS}
+_SUSPENDED = (
+    "The limit of change events does not apply at present: {}. Otherwise, the sync could fail. If the events "
+    "overload a cluster, enlarge the oplog of the source (replSetResizeOplog), or write less to it."
+)
+
+
+class Limiter:
+    """The limits of one process. `take` returns what is known about the sync, and contacts no cluster.
+
+    `home` returns the store of the limits; None while it is unknown which cluster holds the saved state. Until then,
+    changes are kept in memory.
+    """
+
+    def __init__(
+        self,
+        pace: Pace,
+        progress: Progress,
+        take: Callable[[], Sync],
+        home: Callable[[], LimitsStore | None],
+    ) -> None:
+        self._pace = pace
+        self._progress = progress
+        self._take = take
+        self._home = home
+        self._changing = threading.Lock()  # held while the limits are read, changed or saved
+        self._applying = threading.Lock()  # held while the pace is set
+        self._limits = Limits()
+        # The changes that are not saved yet.
+        self._unsaved: dict[str, Any] = {}
+        # The newest measurements by cluster, and the ceiling of the present work. Replaced, never changed.
+        self._loads: Mapping[str, tuple[Load, ...]] = {}
+        self._ceilings: Mapping[Limit, Ceiling] = {}
+        self._flows = {each: deque([0], maxlen=_MEASURED + 1) for each in _WORK.values()}
+        self._overload = ""
+        self._waits = Waits()
+
+    @property
+    def limits(self) -> Limits:
+        return self._limits
+
+    @property
+    def are_saved(self) -> bool:
+        """Return whether a restarted process would know all limits."""
+        return not self._unsaved
+
+    def change(self, changes: Document) -> None:
+        """Change some limits: save them if possible, then obey them at once. Raises OperationError, driver's errors."""
+        with one_save(self._changing, "The limits"):
+            self._change(changes)
+        self._apply()
+        _log.info("The limits were changed.", extra={"limits": self._limits.shown()})
+
+    def _change(self, changes: Document) -> None:
+        unsaved, store = merged(self._unsaved, changes), self._home()
+        if store is not None:
+            self._limits, self._unsaved = store.change(unsaved), {}
+        else:
+            self._limits = limits_of(merged(self._limits.shown(), changes))
+            self._unsaved = unsaved
+
+    def begin_at(self, store: LimitsStore) -> None:
+        """Join the limits that are saved on the destination of a sync, before that sync begins or continues.
+
+        The limits that this process was given before are saved there. Raises the driver's errors.
+        """
+        with one_save(self._changing, "The limits"):
+            # They stay unsaved until the sync has begun, because its start may still be refused.
+            found = store.change(self._unsaved) if self._unsaved else store.load()
+            self._limits = found or self._limits
+        self._apply()
+
+    def forget_home(self) -> None:
+        """Keep the limits in memory after a reset, which has dropped the saved ones."""
+        with self._changing:
+            if self._limits != Limits():
+                self._unsaved = self._limits.shown()
+
+    def run(self, clusters: Mapping[str, Cluster], stop: StopToken) -> None:
+        """Check everything once a second until stopped. Raises `Cancelled`."""
+        while True:
+            began = monotonic()
+            self._refresh()
+            self._measure(clusters)
+            self._apply()
+            stop.sleep(max(_INTERVAL / 10, began + _INTERVAL - monotonic()))
+
+    def _refresh(self) -> None:
+        """Read the limits again if other processes may change them, and save those that are not saved yet.
+
+        An error has no effect, because this is repeated.
+        """
+        sync = self._take()
+        several = sync.standing is not None or sync.record is not None and sync.record.instances
+        if not (several or self._unsaved) or not self._changing.acquire(blocking=False):
+            return
+        try:
+            with (
+                suppress(PyMongoError, OperationError),
+                impatient(_PATIENCE, in_total=_PATIENCE),
+                pymongo.timeout(_PATIENCE),
+            ):
+                store = self._home()
+                if store is not None and self._unsaved:
+                    self._limits, self._unsaved = store.change(self._unsaved), {}
+                elif store is not None:
+                    self._limits = store.glance() or self._limits
+        finally:
+            self._changing.release()
+
+    def _measure(self, clusters: Mapping[str, Cluster]) -> None:
+        """Measure the load of the clusters and the flow of the work, and adjust the automatic limit."""
+        sync, auto = self._take(), self._limits.auto
+        for limit, amounts in self._flows.items():
+            amounts.append(self._pace.amounts[limit])
+        work = _WORK.get(sync.record.phase) if sync.record and is_active(sync) else None
+        if not auto.enabled or work is None:
+            self._loads, self._ceilings = {}, {}
+            return
+        assert sync.record is not None
+        names = {"source": sync.record.source, "destination": sync.record.destination}
+        self._loads = {
+            side: self._with_newest(side, clusters[name].client) for side, name in names.items()
+        }
+        found, why = pressure({side: typical(each) for side, each in self._loads.items()}, auto)
+        if found is Pressure.HIGH:
+            self._overload = why
+        flow = (self._flows[work][-1] - self._flows[work][0]) / (len(self._flows[work]) - 1)
+        ceiling = adjusted(self._ceilings.get(work, Ceiling()), found, flow, monotonic())
+        self._ceilings = {work: ceiling}
+
+    def _with_newest(self, side: str, client: Client) -> tuple[Load, ...]:
+        """Measure the load of a cluster, and return it together with the previous measurements."""
+        newest = read_load(client, METADATA_DATABASE, LIMITS)
+        return (*self._loads.get(side, ()), newest)[-_MEASURED:]
+
+    def _apply(self) -> None:
+        """Set the pace by the limits in force, and publish it."""
+        with self._applying:
+            sync = self._take()
+            rates, window = self._limits.at(datetime.now(UTC))
+            instances = len(sync.record.instances) if sync.record else 0
+            shares = share_of(rates, instances or 1)
+            when = "" if window is None else f" from {window}"
+            reasons = {each: f"{each.value} is {amount}{when}." for each, amount in rates.items()}
+            for limit, ceiling in self._ceilings.items():
+                if ceiling.rate is not None and ceiling.rate < shares.get(limit, math.inf):
+                    shares[limit] = int(ceiling.rate)
+                    reasons[limit] = f"auto: {self._overload}."
+            self._suspend(sync, shares)
+            self._pace.set_rates(shares)
+            waited = self._pace.waited
+            in_force = {each: reasons[each] for each in shares}
+            throttled = self._waits.throttled(waited, in_force, monotonic(), datetime.now(UTC))
+            loads = {side: each[-1] for side, each in self._loads.items() if each}
+            self._progress.set(throttling=Throttling(shares, throttled, waited, loads))
+
+    def _suspend(self, sync: Sync, shares: dict[Limit, int]) -> None:
+        """Remove the limits that must not be obeyed now: all during a commit; that of events if they may be lost."""
+        record, snapshot = sync.record, sync.snapshot
+        why = None
+        if record is not None and record.state is State.COMMITTING:
+            shares.clear()
+        elif record is not None and record.phase is Phase.APPLYING and Limit.EVENTS in shares:
+            warned = WarningKind.LIMIT_SUSPENDED in snapshot.warnings
+            left, lag = oplog_seconds_left(record, snapshot), lag_seconds(record, snapshot)
+            why = danger(left, lag, snapshot.spool, warned)
+        if why is None:
+            self._progress.end_warning(WarningKind.LIMIT_SUSPENDED)
+        else:
+            del shares[Limit.EVENTS]
+            self._progress.warn(WarningKind.LIMIT_SUSPENDED, _SUSPENDED.format(why))

@@ -1,0 +1,151 @@
+"""The limits of a sync at run time: rates, time windows with other rates, and thresholds for automatic limits. Pure.
+
+Requests, answers and saved documents have one form, which `limits_of` reads and `Limits.shown` writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, time, tzinfo
+from enum import Enum
+from typing import Any
+from zoneinfo import ZoneInfo
+
+
+class Limit(Enum):
+    """The limits of the work of a sync; the values are their names in the API."""
+
+    COPY_BYTES = "copyBytesPerSecond"
+    COPY_DOCUMENTS = "copyDocumentsPerSecond"
+    EVENTS = "eventsPerSecond"
+    THREADS = "threads"
+
+
+# The amount allowed by each limit. A limit that is missing does not apply.
+Rates = Mapping[Limit, int]
+# Limits, or changes of some of them, in the form of the API.
+Document = Mapping[str, Any]
+
+_TIME = "%H:%M"
+
+
+@dataclass(frozen=True)
+class Window:
+    """A daily period with rates of its own, from `begin` until just before `end`, which may be on the next day."""
+
+    begin: time
+    end: time
+    timezone: str
+    rates: Rates
+
+    def contains(self, now: datetime) -> bool:
+        """Return whether the aware time `now` is in the window, by the clocks of its time zone."""
+        local = now.astimezone(zone_of(self.timezone)).time()
+        if self.begin < self.end:
+            return self.begin <= local < self.end
+        return local >= self.begin or local < self.end
+
+    def __str__(self) -> str:
+        return f"{self.begin:{_TIME}} to {self.end:{_TIME}} {self.timezone}"
+
+    def shown(self) -> dict[str, Any]:
+        return {
+            "from": f"{self.begin:{_TIME}}",
+            "to": f"{self.end:{_TIME}}",
+            "timezone": self.timezone,
+            "limits": rates_shown(self.rates),
+        }
+
+
+@dataclass(frozen=True)
+class Auto:
+    """The thresholds above which the sync slows down by itself, if `enabled`; None means that one is not checked."""
+
+    enabled: bool = False
+    source_latency_ms: int | None = 100
+    destination_latency_ms: int | None = 100
+    queue: int | None = 50
+    replication_lag_seconds: int | None = 10
+
+    def shown(self) -> dict[str, Any]:
+        return {
+            "enabled": self.enabled,
+            "maxSourceLatencyMS": self.source_latency_ms,
+            "maxDestinationLatencyMS": self.destination_latency_ms,
+            "maxQueue": self.queue,
+            "maxReplicationLagSeconds": self.replication_lag_seconds,
+        }
+
+
+@dataclass(frozen=True)
+class Limits:
+    """All limits of a sync. In a window, its rates replace `rates`; of several windows, the first one counts."""
+
+    rates: Rates = field(default_factory=dict)
+    windows: tuple[Window, ...] = ()
+    auto: Auto = Auto()
+
+    def at(self, now: datetime) -> tuple[Rates, Window | None]:
+        """Return the rates at the aware time `now`, and the window that they belong to, if any."""
+        window = next((each for each in self.windows if each.contains(now)), None)
+        return (self.rates, None) if window is None else (window.rates, window)
+
+    def shown(self) -> dict[str, Any]:
+        """Return the limits in the form of the API; an absent limit is None."""
+        windows = [each.shown() for each in self.windows]
+        return {**rates_shown(self.rates), "windows": windows, "auto": self.auto.shown()}
+
+
+def limits_of(document: Document) -> Limits:
+    """Return the limits from the form of the API; an absent field has its default.
+
+    A request is validated before. If a saved document is invalid, this raises LookupError, TypeError, ValueError or
+    AttributeError.
+    """
+    windows = tuple(map(_window, document.get("windows") or ()))
+    return Limits(_rates(document), windows, _auto(document.get("auto") or {}))
+
+
+def merged(document: Document, changes: Document) -> dict[str, Any]:
+    """Return a document with some fields changed. The fields of `auto` are changed one by one."""
+    whole = {**document, **changes}
+    if changes.get("auto") is not None:
+        whole["auto"] = {**(document.get("auto") or {}), **changes["auto"]}
+    return whole
+
+
+def rates_shown(rates: Rates) -> dict[str, int | None]:
+    """Return the rates in the form of the API."""
+    return {each.value: rates.get(each) for each in Limit}
+
+
+def share_of(rates: Rates, instances: int) -> dict[Limit, int]:
+    """Return the equal share of each of several instances. The limit of threads holds for each instance."""
+    return {
+        limit: amount if limit is Limit.THREADS else max(1, amount // instances)
+        for limit, amount in rates.items()
+    }
+
+
+def zone_of(name: str) -> tzinfo:
+    """Return the time zone with that IANA name. Raises LookupError (ZoneInfoNotFoundError) and ValueError."""
+    return UTC if name == "UTC" else ZoneInfo(name)
+
+
+def _rates(document: Document) -> Rates:
+    amounts = {each: document.get(each.value) for each in Limit}
+    return {limit: int(amount) for limit, amount in amounts.items() if amount is not None}
+
+
+def _window(document: Document) -> Window:
+    begin, end = (datetime.strptime(document[each], _TIME).time() for each in ("from", "to"))
+    timezone = document.get("timezone") or "UTC"
+    zone_of(timezone)  # raises if this host does not know it
+    return Window(begin, end, timezone, _rates(document["limits"] or {}))
+
+
+def _auto(document: Document) -> Auto:
+    defaults = Auto().shown()
+    enabled, *thresholds = (document.get(name, default) for name, default in defaults.items())
+    return Auto(bool(enabled), *(None if each is None else int(each) for each in thresholds))

@@ -1,0 +1,44 @@
+"""The answer of `GET /api/v1/limits`, and the field `throttledBy`. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from syncsvc.figures.throttling import Throttled, Throttling
+from syncsvc.limits import Limits, rates_shown
+from syncsvc.source.cluster_load import Load
+
+_UNKNOWN = Load()
+
+
+def limits_report(limits: Limits, saved: bool, now: Throttling) -> dict[str, Any]:
+    """Return the limits that were set, those in force now, what slows the sync down, and the measured loads.
+
+    `saved` is whether a restarted process would know these limits.
+    """
+    return {
+        "limits": limits.shown(),
+        "saved": saved,
+        "effective": rates_shown(now.effective),
+        "throttledBy": throttled_by(now.throttled),
+        "measured": {
+            side: _measured(now.loads.get(side, _UNKNOWN)) for side in ("source", "destination")
+        },
+    }
+
+
+def throttled_by(throttled: Throttled | None) -> dict[str, str] | None:
+    """Return the field `throttledBy`; None while nothing slows the sync down."""
+    if throttled is None:
+        return None
+    since = throttled.since.replace(tzinfo=None).isoformat(timespec="seconds")
+    return {"what": throttled.limit.value, "reason": throttled.reason, "since": f"{since}Z"}
+
+
+def _measured(load: Load) -> dict[str, float | None]:
+    latency = None if load.latency is None else round(1000 * load.latency, 1)
+    return {
+        "latencyMS": latency,
+        "queue": load.queue,
+        "replicationLagSeconds": load.replication_lag,
+    }

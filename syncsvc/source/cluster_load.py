@@ -1,0 +1,95 @@
+"""Measures how loaded a cluster is: the latency of a small read, the queue of operations, and the replication lag."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import pymongo
+from pymongo.errors import OperationFailure, PyMongoError
+
+from verifier.cluster.connect import Client
+
+# How long one cluster may take to answer all questions, in seconds.
+_PATIENCE = 2.0
+# The sections of serverStatus that cost most to produce, and are not needed.
+_UNUSED = ("locks", "metrics", "opLatencies", "repl", "tcmalloc", "transactions", "wiredTiger")
+_SECONDARY = 2
+
+
+@dataclass(frozen=True)
+class Load:
+    """One measurement of a cluster; None means unknown. The latency is in seconds, of a small read by the primary.
+
+    `queue` is the number of operations that wait on the primary, `replication_lag` that of the slowest secondary in
+    seconds.
+    """
+
+    latency: float | None = None
+    queue: float | None = None
+    replication_lag: float | None = None
+
+
+def read_load(client: Client, database: str, collection: str) -> Load:
+    """Return the load of a cluster. The probe reads from that collection of the primary, which need not exist.
+
+    Through a mongos, only the latency is known, and without the role clusterMonitor, too. If the cluster does not
+    answer in time, the latency is the time that it was waited for; nothing is known if it cannot be reached.
+    """
+    began = perf_counter()
+    try:
+        with pymongo.timeout(_PATIENCE):
+            client[database][collection].find_one()
+            latency = perf_counter() - began
+            if client.is_mongos:
+                return Load(latency)
+            return Load(latency, _queue(client), _replication_lag(client))
+    except PyMongoError as error:
+        return Load(perf_counter() - began) if error.timeout else Load()
+
+
+def _queue(client: Client) -> int | None:
+    """Return how many operations wait for a lock or a ticket of the storage engine; None if that is unknown."""
+    reply = _allowed(client, {"serverStatus": 1, **dict.fromkeys(_UNUSED, 0)})
+    queue = reply.get("globalLock", {}).get("currentQueue", {}).get("total")
+    return None if queue is None else int(queue)
+
+
+def _replication_lag(client: Client) -> int | None:
+    """Return how many seconds the slowest secondary is behind; None if that is unknown or there is no secondary."""
+    members = _allowed(client, {"replSetGetStatus": 1}).get("members", ())
+    times = {each["name"]: each.get("optimeDate") for each in members}
+    newest = max((each for each in times.values() if each is not None), default=None)
+    if newest is None:
+        return None
+    delayed = _delayed(_allowed(client, {"replSetGetConfig": 1}))
+    lags = [
+        (newest - times[each["name"]]).total_seconds()
+        for each in members
+        if each.get("state") == _SECONDARY
+        and times[each["name"]] is not None
+        and each["name"] not in delayed
+    ]
+    return round(max(lags)) if lags else None
+
+
+def _delayed(reply: Mapping[str, Any]) -> set[str]:
+    """Return the addresses of the members that are configured to lag behind."""
+    members: Iterable[Mapping[str, Any]] = reply.get("config", {}).get("members", ())
+    return {
+        each["host"]
+        for each in members
+        if each.get("secondaryDelaySecs") or each.get("slaveDelay") or each.get("arbiterOnly")
+    }
+
+
+def _allowed(client: Client, command: dict[str, Any]) -> Mapping[str, Any]:
+    """Return the reply to a command; an empty document if the server refuses it."""
+    try:
+        return client.admin.command(command)
+    except OperationFailure as error:
+        if error.timeout:
+            raise
+        return {}

@@ -1,0 +1,279 @@
+"""Limits at run time: they are obeyed, changed in every state, kept by restarts and take-overs, and shared."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from statistics import median
+from time import monotonic
+from typing import Any
+
+import pytest
+from bson import encode
+
+from syncsvc.limits import Limit, limits_of
+from syncsvc.sandbox import ReplicaSet
+from syncsvc.sandbox.mongod import Mongod
+from syncsvc.saved.limits import LimitsStore
+from tests.support.daemon import Daemon
+from tests.support.duo import running_duo
+from tests.support.fleet import Fleet
+from tests.support.metrics import scrape
+from tests.support.pair import SHARDED, TO_SHARDED, Pair, Side, across
+from tests.support.proxy import Network, Proxy
+from tests.support.waiting import wait_for
+from verifier.cluster.writer import ClusterWriter
+from verifier.runtime.tasks import StopToken
+
+METADATA = "mongosync_reserved_for_internal_use"
+UNLIMITED = {
+    "copyBytesPerSecond": None,
+    "copyDocumentsPerSecond": None,
+    "eventsPerSecond": None,
+    "threads": None,
+}
+
+
+def saved(pair: Pair) -> dict[str, Any]:
+    found = pair.destination.client[METADATA].limits.find_one({"_id": "limits"})
+    assert found is not None
+    return limits_of(found["limits"]).shown()
+
+
+def fill(pair: Pair, documents: int) -> int:
+    """Insert documents of two collections, each of the same size, and return their size in bytes."""
+    for name in ("one", "two"):
+        pair.shard(f"d.{name}")
+        pair.source.client.d[name].insert_many(
+            {"_id": n, "pad": "p" * 100} for n in range(documents // 2)
+        )
+    return len(encode({"_id": 0, "pad": "p" * 100}))
+
+
+def wait_until_throttled(daemon: Daemon, what: str) -> dict[str, Any]:
+    def look() -> dict[str, Any] | None:
+        throttled: dict[str, Any] | None = daemon.progress()["throttledBy"]
+        return throttled if throttled and throttled["what"] == what else None
+
+    return wait_for(look, f"throttled by {what}")
+
+
+def copied(pair: Pair) -> int:
+    return sum(pair.destination.client.d[name].count_documents({}) for name in ("one", "two"))
+
+
+@pytest.mark.slow
+def test_limits_in_every_state(pair: Pair, daemon: Daemon) -> None:
+    fill(pair, 2_000)
+    night = {"from": "00:00", "to": "23:59", "limits": {"copyDocumentsPerSecond": 1}}
+    assert daemon.limits() == {**daemon.limits(), "saved": True, "effective": UNLIMITED}
+    daemon.limits(copyDocumentsPerSecond=20, windows=[night])
+    before = daemon.limits(windows=[], threads=1)
+    assert (before["saved"], before["limits"]["copyDocumentsPerSecond"]) == (False, 20)
+    refused = daemon.patch("limits", {"threads": 0, "auto": {"speed": 1}})
+    assert refused.status_code == 400
+    for name in ("threads", "auto.speed"):
+        assert name in refused.json()["errorDescription"]
+    daemon.start()
+    began = monotonic()
+    throttled = wait_until_throttled(daemon, "copyDocumentsPerSecond")
+    assert throttled["reason"] == "copyDocumentsPerSecond is 20."
+    wait_for(lambda: daemon.limits()["saved"], "saved limits")
+    assert saved(pair) == daemon.limits()["limits"]
+    shown = scrape(daemon)
+    assert shown["mongosync_limit"] == {("copyDocumentsPerSecond",): 20.0, ("threads",): 1.0}
+    assert shown["mongosync_throttled"][("copyDocumentsPerSecond",)] == 1
+    wait_for(lambda: copied(pair) > 40, "documents")
+    # What one second allows may come at once.
+    assert copied(pair) <= 20 * (monotonic() - began + 1) + 2
+    daemon.kill()
+    daemon.run()
+    assert daemon.limits()["limits"] == saved(pair)
+    wait_until_throttled(daemon, "copyDocumentsPerSecond")
+    daemon.pause()
+    after = daemon.limits(copyDocumentsPerSecond=None, eventsPerSecond=5)
+    assert after["effective"] == {**UNLIMITED, "eventsPerSecond": 5, "threads": 1}
+    assert saved(pair) == after["limits"]
+    daemon.resume()
+    daemon.wait_until_applying()
+    pair.source.client.d.one.insert_many({"_id": f"late {n}"} for n in range(100))
+    wait_until_throttled(daemon, "eventsPerSecond")
+    daemon.commit()  # a limit does not make the downtime longer
+    pair.assert_equal()
+    assert daemon.limits(threads=None)["effective"] == {**UNLIMITED, "eventsPerSecond": 5}
+
+
+def test_a_reset_keeps_the_limits_in_memory(pair: Pair, daemon: Daemon) -> None:
+    pair.source.client.d.one.insert_one({"_id": 1})
+    daemon.start()
+    daemon.limits(eventsPerSecond=1000)
+    assert daemon.post("reset", {"confirm": "cluster1"}).ok
+    daemon.wait_for_state("IDLE")
+    kept = daemon.limits()
+    assert (kept["saved"], kept["limits"]["eventsPerSecond"]) == (False, 1000)
+    assert METADATA not in pair.destination.client.list_database_names()
+    daemon.start()
+    daemon.commit()
+    assert saved(pair)["eventsPerSecond"] == 1000
+    pair.assert_equal()
+
+
+@across(TO_SHARDED)
+def test_concurrent_changes_are_all_kept(pair: Pair) -> None:
+    client = pair.destination.client
+    names = [each.value for each in Limit]
+
+    def change(name: str) -> None:
+        store = LimitsStore(client, ClusterWriter(client, False, StopToken()))
+        for amount in range(1, 6):
+            store.change({name: amount})
+
+    with ThreadPoolExecutor() as executor:
+        list(executor.map(change, names))
+    assert {name: saved(pair)[name] for name in names} == dict.fromkeys(names, 5)
+
+
+@across(SHARDED)
+def test_instances_share_the_limits(pair: Pair, fleet: Fleet) -> None:
+    pair.shard("d.one")
+    pair.source.client.d.one.insert_many({"_id": n} for n in range(100))
+    first, second = fleet.daemons
+    # Each one learns what the other one was given before the start.
+    first.limits(copyBytesPerSecond=1_000_001)
+    second.limits(eventsPerSecond=500)
+    fleet.start()
+    for each in fleet.daemons:
+        wait_for(
+            lambda each=each: each.limits()["effective"]
+            == {**UNLIMITED, "copyBytesPerSecond": 500_000, "eventsPerSecond": 250},
+            "shares",
+        )
+    second.limits(copyBytesPerSecond=None)
+    wait_for(lambda: first.limits()["effective"]["copyBytesPerSecond"] is None, "a change")
+    fleet.commit()
+    pair.assert_equal()
+
+
+@pytest.mark.full
+def test_a_standby_changes_and_inherits_the_limits(pair: Pair, tmp_path: Path) -> None:
+    pair.source.client.d.one.insert_one({"_id": 1})
+    with running_duo(pair, tmp_path, leases=(600, 600)) as duo:
+        assert duo.standby.limits(eventsPerSecond=300)["saved"]
+        active = duo.active
+        wait_for(lambda: active.limits()["effective"]["eventsPerSecond"] == 300, "a change")
+        active.start()
+        active.limits(threads=2)
+        assert active.terminate() == 0
+        duo.await_takeover("SIGTERM")
+        shown = duo.active.limits()["effective"]
+        assert shown == {**UNLIMITED, "eventsPerSecond": 300, "threads": 2}
+        duo.active.commit()
+        pair.assert_equal()
+
+
+@pytest.mark.full
+@pytest.mark.slow
+@across(TO_SHARDED)
+def test_a_limited_copy_is_killed_and_continues(pair: Pair, daemon: Daemon) -> None:
+    size = fill(pair, 3_000)
+    daemon.limits(copyBytesPerSecond=100 * size)
+    daemon.start()
+    for least in (100, 400, 900):
+        wait_for(lambda least=least: copied(pair) > least, "documents")
+        daemon.kill()
+        daemon.run()
+    daemon.limits(copyBytesPerSecond=None)
+    daemon.commit()
+    pair.assert_equal()
+
+
+@pytest.mark.full
+@pytest.mark.slow
+@pytest.mark.parametrize("limit", ["copyBytesPerSecond", "copyDocumentsPerSecond"])
+def test_a_limited_copy_meets_its_limit(pair: Pair, daemon: Daemon, limit: str) -> None:
+    """Measure the rate over a minute. A busy machine can only make it lower, so only the upper bound is strict."""
+    size = fill(pair, 100_000)
+    rate = 500
+    daemon.limits(**{limit: rate * size if limit == "copyBytesPerSecond" else rate})
+    daemon.start()
+    wait_until_throttled(daemon, limit)
+    began, before = monotonic(), copied(pair)
+    wait_for(lambda: monotonic() - began > 60, "a minute", seconds=120)
+    found = (copied(pair) - before) / (monotonic() - began)
+    print(f"{limit}: {found:.1f} documents per second, with a limit of {rate}")
+    assert found < 1.1 * rate
+    daemon.limits(**{limit: None})
+    daemon.commit()
+    pair.assert_equal()
+
+
+class _Linked(ReplicaSet):
+    """A replica set of one member that clients reach only through a proxy, as through a network link."""
+
+    def __init__(self, network: Network) -> None:
+        super().__init__(name="destination")
+        self._network = network
+        self._proxy: Proxy | None = None
+
+    def _advertised(self, member: Mongod) -> str:
+        self._proxy = self._proxy or self._network.proxy(member.port)
+        return self._proxy.address
+
+
+@pytest.mark.full
+@pytest.mark.slow
+def test_auto_keeps_the_latency_below_its_limit(replica_sets: Pair, tmp_path: Path) -> None:
+    """The destination is behind a link of 3 MB/s, which the copy saturates: other requests wait for seconds."""
+    with Network() as network, _Linked(network) as behind, behind.client() as client:
+        pair = Pair(replica_sets.source, Side(behind.uri, client))
+        pair.source.empty()
+        for name in ("one", "two", "three", "four"):
+            pair.source.client.d[name].insert_many(
+                {"_id": n, "pad": "p" * 10_000} for n in range(5_000)
+            )
+        daemon = pair.daemon(tmp_path)
+        daemon.run()
+        try:
+            _watch_latency(pair, daemon, network)
+            pair.assert_equal()
+        finally:
+            daemon.close()
+
+
+def _watch_latency(pair: Pair, daemon: Daemon, network: Network) -> None:
+    threshold = 200
+    names = (
+        "maxSourceLatencyMS",
+        "maxDestinationLatencyMS",
+        "maxQueue",
+        "maxReplicationLagSeconds",
+    )
+    daemon.limits(auto={"enabled": True, **dict.fromkeys(names)})
+    daemon.start()
+    wait_for(lambda: daemon.progress()["info"] == "collection copy", "the copy")
+    with network.slow(bytes_per_second=3e6):
+        without = _latencies(daemon, 10)
+        daemon.limits(auto={"maxDestinationLatencyMS": threshold})
+        throttled = wait_until_throttled(daemon, "copyBytesPerSecond")
+        assert throttled["reason"].startswith("auto: the latency of the destination is ")
+        _latencies(daemon, 10)  # what was sent before has to pass the link
+        limited = _latencies(daemon, 30)
+        print(f"without: {without}\nlimited: {limited}")
+        assert median(limited) < threshold < median(without)
+        assert daemon.progress()["info"] == "collection copy"
+    daemon.limits(auto=None)
+    daemon.commit()
+
+
+def _latencies(daemon: Daemon, number: int) -> list[float]:
+    """Return so many measured latencies of the destination, in milliseconds; one is measured each second."""
+    found: list[float] = []
+
+    def enough() -> bool:
+        latency = daemon.limits()["measured"]["destination"]["latencyMS"]
+        if latency is not None and latency not in found[-1:]:
+            found.append(latency)
+        return len(found) > number
+
+    wait_for(enough, "latencies")
+    return found[1:]

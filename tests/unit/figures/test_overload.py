@@ -1,0 +1,99 @@
+"""When a cluster counts as overloaded, and how the rate follows the load."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+
+import pytest
+
+from syncsvc.figures.overload import Ceiling, Pressure, adjusted, pressure, typical
+from syncsvc.limits import Auto
+from syncsvc.source.cluster_load import Load
+
+AUTO = Auto(True, 100, 50, 20, 10)
+
+
+@pytest.mark.parametrize(
+    "source, destination, found, text",
+    [
+        (Load(), Load(), Pressure.LOW, ""),
+        (Load(0.05), Load(0.01), Pressure.LOW, ""),
+        (Load(0.101), Load(0.01), Pressure.HIGH, "the latency of the source is 101 ms"),
+        (Load(0.09), Load(0.051), Pressure.HIGH, "the latency of the destination is 51 ms"),
+        (Load(0.01), Load(0.046), Pressure.NEAR, ""),
+        (Load(queue=21), Load(), Pressure.HIGH, "21 operations wait on the source"),
+        (Load(), Load(0.01, 0, 11), Pressure.HIGH, "secondaries of the destination lag by 11 s"),
+        # The worst one is named.
+        (Load(0.2), Load(0.2, 21, 11), Pressure.HIGH, "of the destination is 200 ms"),
+    ],
+)
+def test_a_value_above_its_threshold_is_high(
+    source: Load, destination: Load, found: Pressure, text: str
+) -> None:
+    result, why = pressure({"source": source, "destination": destination}, AUTO)
+    assert result is found and text in why
+
+
+def test_a_threshold_of_none_is_not_checked() -> None:
+    unchecked = Auto(True, None, None, None, None)
+    assert pressure({"source": Load(9, 999, 999)}, unchecked) == (Pressure.LOW, "")
+
+
+def test_one_slow_answer_has_no_effect() -> None:
+    loads = [Load(0.01, 1, 0), Load(5.0, 900, 60), Load(0.02, 2, 1)]
+    assert typical(loads) == Load(0.02, 2, 1)
+    assert typical([Load(9.0), *loads[:1], Load(), *loads[2:]]) == Load(
+        pytest.approx(0.015), 1.5, 0.5
+    )
+    assert typical([]) == typical([Load()]) == Load()
+
+
+def follow(capacity: float, wanted: float, seconds: int) -> list[tuple[float, float]]:
+    """Simulate a cluster whose latency depends on the rate; return the rate and the latency of each second.
+
+    The latency is 5 ms, grows as that of a queue does up to the capacity, and without bound above it.
+    """
+    ceiling, backlog, shown = Ceiling(), 0.0, deque([Load()] * 3, maxlen=3)
+    flows, found = deque([0.0], maxlen=3), []
+    for now in range(seconds):
+        flow = min(wanted, math.inf if ceiling.rate is None else ceiling.rate)
+        flows.append(flow)
+        backlog = max(0.0, backlog + flow - capacity)
+        latency = 0.005 / max(0.02, 1 - min(flow, capacity) / capacity) + backlog / capacity
+        shown.append(Load(latency))
+        high, _ = pressure({"destination": typical([*shown])}, AUTO)
+        ceiling = adjusted(ceiling, high, sum(flows) / len(flows), float(now))
+        found.append((flow, latency))
+    return found
+
+
+@pytest.mark.parametrize("capacity", [2e6, 2e7, 2e8])
+def test_the_rate_settles_below_the_capacity(capacity: float) -> None:
+    settled = follow(capacity, wanted=3 * capacity, seconds=400)[200:]
+    below = [latency <= 0.05 for _, latency in settled]
+    assert sum(below) / len(below) > 0.9
+    used = sum(flow for flow, _ in settled) / len(settled) / capacity
+    assert 0.6 < used < 1
+
+
+def test_the_limit_ends_when_the_load_does() -> None:
+    ceiling = Ceiling()
+    for now in range(60):
+        ceiling = adjusted(ceiling, Pressure.HIGH, ceiling.rate or 1e6, float(now))
+    assert ceiling.rate == pytest.approx(1e4)  # not zero: the sync always continues
+    for now in range(60, 300):
+        ceiling = adjusted(ceiling, Pressure.LOW, 1e6, float(now))
+    assert ceiling == Ceiling()
+
+
+def test_the_effect_of_a_decrease_is_awaited() -> None:
+    once = adjusted(Ceiling(), Pressure.HIGH, 1000.0, 10.0)
+    assert once.rate == pytest.approx(700)
+    assert adjusted(once, Pressure.HIGH, 700.0, 12.0) == once
+    assert adjusted(once, Pressure.HIGH, 700.0, 13.0).rate == pytest.approx(490)
+    assert adjusted(once, Pressure.NEAR, 700.0, 20.0) == once
+
+
+def test_idle_work_is_not_limited() -> None:
+    assert adjusted(Ceiling(), Pressure.HIGH, 0.0, 10.0) == Ceiling()

@@ -1,0 +1,111 @@
+"""Limits in the form of the API, which of them apply at a time of day, and which requests are refused."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from syncsvc.limits import Limit, Limits, limits_of, merged, rates_shown, share_of
+from syncsvc.schemas import LimitsSchema
+from verifier.runtime.errors import OperationError
+from verifier.runtime.schemas import load
+
+NIGHT = {"from": "22:00", "to": "06:00", "timezone": "Europe/Berlin", "limits": {}}
+NOON = {"from": "12:00", "to": "13:30", "limits": {"threads": 1}}
+CHANGES = {"copyBytesPerSecond": 20_000_000, "windows": [NIGHT, NOON]}
+LIMITED = {Limit.COPY_BYTES: 20_000_000}
+
+
+@pytest.mark.parametrize(
+    "now, rates",
+    [
+        # 22:00 in Berlin is 21:00 UTC in winter, and 20:00 UTC in summer.
+        ("2026-01-10T20:59:59+00:00", LIMITED),
+        ("2026-01-10T21:00:00+00:00", {}),
+        ("2026-01-11T04:59:59+00:00", {}),
+        ("2026-01-11T05:00:00+00:00", LIMITED),
+        ("2026-07-10T20:00:00+00:00", {}),
+        ("2026-07-10T04:00:00+00:00", LIMITED),
+        ("2026-07-10T12:00:00+00:00", {Limit.THREADS: 1}),
+        ("2026-07-10T13:30:00+00:00", LIMITED),
+        ("2026-07-10T13:00:00+01:00", {Limit.THREADS: 1}),
+    ],
+)
+def test_a_window_replaces_the_limits(now: str, rates: dict[Limit, int]) -> None:
+    limits = limits_of(load(LimitsSchema(), CHANGES))
+    assert limits.at(datetime.fromisoformat(now))[0] == rates
+
+
+def test_the_first_of_two_windows_counts() -> None:
+    always = {"from": "06:00", "to": "05:59", "limits": {"eventsPerSecond": 7}}
+    limits = limits_of(load(LimitsSchema(), {"windows": [NOON, always]}))
+    found = [limits.at(datetime.fromisoformat(f"2026-01-10T{at}+00:00"))[0] for at in ("12", "14")]
+    assert found == [{Limit.THREADS: 1}, {Limit.EVENTS: 7}]
+
+
+def test_limits_are_shown_as_they_are_given() -> None:
+    auto = {"enabled": True, "maxQueue": None}
+    shown = limits_of(load(LimitsSchema(), {**CHANGES, "auto": auto})).shown()
+    assert limits_of(shown).shown() == shown
+    assert shown["copyBytesPerSecond"] == 20_000_000 and shown["threads"] is None
+    assert shown["windows"][1] == {
+        **NOON,
+        "timezone": "UTC",
+        "limits": shown["windows"][1]["limits"],
+    }
+    assert shown["auto"] == {**Limits().auto.shown(), **auto}
+
+
+def test_a_change_keeps_all_other_limits() -> None:
+    document = limits_of(CHANGES).shown()
+    for changes in ({"threads": 2}, {"auto": {"enabled": True}}, {"auto": {"maxQueue": 9}}):
+        document = merged(document, load(LimitsSchema(), changes))
+    assert document["copyBytesPerSecond"] == 20_000_000 and document["threads"] == 2
+    assert (document["auto"]["enabled"], document["auto"]["maxQueue"]) == (True, 9)
+    removed = merged(document, {"copyBytesPerSecond": None, "windows": None, "auto": None})
+    assert limits_of(removed) == Limits({Limit.THREADS: 2})
+
+
+def test_instances_share_the_total() -> None:
+    rates = {Limit.COPY_BYTES: 10, Limit.EVENTS: 2, Limit.THREADS: 2}
+    assert share_of(rates, 3) == {Limit.COPY_BYTES: 3, Limit.EVENTS: 1, Limit.THREADS: 2}
+    assert share_of(rates, 1) == rates
+
+
+def test_a_limit_that_does_not_apply_is_null() -> None:
+    assert rates_shown({Limit.EVENTS: 5}) == {
+        "copyBytesPerSecond": None,
+        "copyDocumentsPerSecond": None,
+        "eventsPerSecond": 5,
+        "threads": None,
+    }
+
+
+@pytest.mark.parametrize(
+    "body, named",
+    [
+        ({"copyBytesPerSecond": 0}, "copyBytesPerSecond: "),
+        ({"copyDocumentsPerSecond": "5"}, "copyDocumentsPerSecond: Not a whole number"),
+        ({"eventsPerSecond": True}, "eventsPerSecond: Not a whole number"),
+        ({"threads": 1.5}, "threads: Not a whole number"),
+        ({"threads": 10**400}, "threads: "),
+        ({"speed": 1}, "speed: Unknown field"),
+        ({"windows": [{**NOON, "from": "24:00"}]}, "windows[0].from: "),
+        ({"windows": [{**NOON, "from": "9:00"}]}, "windows[0].from: "),
+        ({"windows": [{**NOON, "to": "12:00\n"}]}, "windows[0].to: "),
+        ({"windows": [{**NOON, "to": "12:00"}]}, "windows[0].to: Must differ"),
+        ({"windows": [{**NOON, "timezone": "Berlin"}]}, "windows[0].timezone: "),
+        ({"windows": [{**NOON, "timezone": "../etc"}]}, "windows[0].timezone: "),
+        ({"windows": [{**NOON, "timezone": ""}]}, "windows[0].timezone: "),
+        ({"windows": [{"from": "12:00", "to": "13:00"}]}, "windows[0].limits: "),
+        ({"windows": [{**NOON, "limits": {"auto": {}}}]}, "windows[0].limits.auto: "),
+        ({"auto": {"enabled": 1}}, "auto.enabled: "),
+        ({"auto": {"maxQueue": -1}}, "auto.maxQueue: "),
+    ],
+)
+def test_a_wrong_limit_is_refused_by_name(body: dict[str, Any], named: str) -> None:
+    with pytest.raises(OperationError) as error:
+        load(LimitsSchema(), body)
+    assert named in error.value.description
