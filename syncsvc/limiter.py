@@ -79,7 +79,8 @@ class Limiter:
         # The newest measurements by cluster, and the ceiling of the present work. Replaced, never changed.
         self._loads: Mapping[str, tuple[Load, ...]] = {}
         self._ceilings: Mapping[Limit, Ceiling] = {}
-        self._flows = {each: deque([0], maxlen=_MEASURED + 1) for each in _WORK.values()}
+        # The newest times (monotonic clock) with the amounts that were admitted until then.
+        self._admitted: deque[tuple[float, Mapping[Limit, int]]] = deque(maxlen=_MEASURED + 1)
         self._overload = ""
         self._waits = Waits()
 
@@ -159,8 +160,7 @@ class Limiter:
     def _measure(self, clusters: Mapping[str, Cluster]) -> None:
         """Measure the load of the clusters and the flow of the work, and adjust the automatic limit."""
         sync, auto = self._take(), self._limits.auto
-        for limit, amounts in self._flows.items():
-            amounts.append(self._pace.amounts[limit])
+        self._admitted.append((monotonic(), self._pace.amounts))
         work = _WORK.get(sync.record.phase) if sync.record and is_active(sync) else None
         if not auto.enabled or work is None:
             self._loads, self._ceilings = {}, {}
@@ -173,7 +173,8 @@ class Limiter:
         found, why = pressure({side: typical(each) for side, each in self._loads.items()}, auto)
         if found is Pressure.HIGH:
             self._overload = why
-        flow = (self._flows[work][-1] - self._flows[work][0]) / (len(self._flows[work]) - 1)
+        (began, before), (now, amounts) = self._admitted[0], self._admitted[-1]
+        flow = (amounts[work] - before[work]) / (now - began) if now > began else 0.0
         ceiling = adjusted(self._ceilings.get(work, Ceiling()), found, flow, monotonic())
         self._ceilings = {work: ceiling}
 
