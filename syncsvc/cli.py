@@ -30,6 +30,7 @@ from verifier.runtime import logs, process, waits
 from verifier.runtime.httpd import HttpServer
 from verifier.runtime.malloc import keep_large_buffers
 from verifier.runtime.observer import Observer, ignore
+from verifier.runtime.protection import Protection
 from verifier.runtime.sites import own_names
 from verifier.runtime.tasks import Cancelled, StopToken, TaskGroup
 
@@ -91,9 +92,11 @@ def _serve(settings: Settings, observe: Observer, tuning: Tuning) -> int:
         service = Service(
             settings.instance, settings.load_level, tasks.spawn, observe, stop, tuning
         )
+        protection = Protection(settings.protection)
         # Created first, so that an address in use is reported before anything is touched.
-        app = create_app(service, own_names(settings.address, settings.allowed_hosts))
-        server = HttpServer(app, settings.address, settings.port)
+        names = own_names(settings.address, settings.allowed_hosts)
+        app = create_app(service, names, protection.tokens)
+        server = HttpServer(app, settings.address, settings.port, protection.certificate)
         tasks.spawn("waits", waits.watch, service.each_second, stop.sleep)
         tasks.spawn(
             "initialize", _initialize, service, settings, observe, opened, tuning, tasks.stop
@@ -101,7 +104,7 @@ def _serve(settings: Settings, observe: Observer, tuning: Tuning) -> int:
         try:
             _log.info("Serving.", extra={"address": settings.address, "port": settings.port})
             # Serving also ends if a thread of the process fails: a process that cannot initialize must not serve.
-            server.serve(tasks.stop, service.stop_waiting)
+            server.serve(tasks.stop, service.stop_waiting, protection.reload_if_requested)
             _log.info("Stopping.")
         finally:
             alarm.set()

@@ -7,6 +7,7 @@ from verifier.cluster.cluster import SAME_CLUSTER
 from verifier.cluster.connect import INVALID_URI
 from verifier.compare import errors as of_checks
 from verifier.compare.errors import MISMATCHES_REPLACED
+from verifier.runtime.access import INVALID_TOKEN, INVALID_TOKEN_FILE, ROLE_NOT_ALLOWED
 from verifier.runtime.commands import COMMAND_IN_PROGRESS
 from verifier.runtime.errors import INTERNAL_ERROR, ErrorKind, OperationError, in_words_of
 from verifier.runtime.httpd import (
@@ -19,6 +20,7 @@ from verifier.runtime.httpd import (
 )
 from verifier.runtime.schemas import INVALID_REQUEST
 from verifier.runtime.sites import HOST_NOT_ALLOWED, ORIGIN_NOT_ALLOWED
+from verifier.runtime.tls import INVALID_CERTIFICATE
 
 UNKNOWN_CLUSTER = ErrorKind(
     "UnknownCluster",
@@ -387,6 +389,8 @@ ALL = (
     INVALID_REQUEST,
     HOST_NOT_ALLOWED,
     ORIGIN_NOT_ALLOWED,
+    INVALID_TOKEN,
+    ROLE_NOT_ALLOWED,
     UNKNOWN_CLUSTER,
     SAME_CLUSTER,
     NOT_SUPPORTED_YET,
@@ -449,6 +453,8 @@ ALL = (
     WRONG_CLUSTERS,
     INCOMPATIBLE_METADATA,
     ADDRESS_NOT_AVAILABLE,
+    INVALID_TOKEN_FILE,
+    INVALID_CERTIFICATE,
     INTERNAL_ERROR,
 )
 

@@ -9,18 +9,21 @@ from flask import Blueprint
 from syncsvc.api import SUCCESS
 from syncsvc.errors import NOT_READY
 from syncsvc.service import Service
+from verifier.runtime.access import public
 from verifier.runtime.errors import OperationError
 
 
 def endpoints(service: Service) -> Blueprint:
-    """Return a Flask blueprint with `/livez` and `/readyz`. Both answer without contacting a cluster."""
+    """Return a Flask blueprint with `/livez` and `/readyz`. Both need no token, and contact no cluster."""
     health = Blueprint("health", __name__)
 
     @health.get("/livez")
+    @public
     def livez() -> dict[str, Any]:
         return SUCCESS
 
     @health.get("/readyz")
+    @public
     def readyz() -> dict[str, Any]:
         reason = service.why_not_ready()
         if reason is not None:

@@ -641,6 +641,7 @@ OPERATIONS = (
         "/livez",
         "Answers with success as long as the process runs. For supervisors.",
         SuccessAnswer(),
+        public=True,
     ),
     Operation(
         "get",
@@ -648,6 +649,7 @@ OPERATIONS = (
         "Answers with success if the process has started, and both clusters answered the last ping.",
         SuccessAnswer(),
         errors=(errors.NOT_READY,),
+        public=True,
     ),
     Operation("get", "/metrics", "Shows metrics for Prometheus.", None, content=TEXT),
 )

@@ -10,10 +10,13 @@ from typing import Any
 from syncsvc import __version__
 from syncsvc.options import CLUSTERS
 from syncsvc.tuning import EVENT_SPOOL_BYTES
+from verifier.runtime import protection
 from verifier.runtime.logs import LEVELS
-from verifier.runtime.options import Form, Option, number, parse
+from verifier.runtime.options import Form, Option, number, parse, refuse
+from verifier.runtime.protection import ProtectionOptions
 from verifier.runtime.sites import ALLOWED_HOSTS
 
+PROGRAM = "syncsvc"
 PREFIX = "SYNCSVC"
 # Options of mongosync for functions that this program does not have.
 NO_EFFECT = ("acceptDisclaimer", "disableTelemetry", "disableMetricsLogging")
@@ -25,6 +28,7 @@ TABLE = (
     Option("port", "port of the HTTP API", parse=number(0, 65535), default=27182, value="PORT"),
     Option("bindAddress", "address of the HTTP API", default="127.0.0.1", value="ADDRESS"),
     ALLOWED_HOSTS,
+    *protection.OPTIONS,
     Option(
         "logPath",
         "directory of the log file; without it, the log goes to standard output",
@@ -103,6 +107,7 @@ class Settings:
     instance: str
     standby: bool = False
     event_spool_bytes: int = EVENT_SPOOL_BYTES
+    protection: ProtectionOptions = ProtectionOptions()
     # The options by name, with their values as given, for the log.
     options: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
@@ -114,13 +119,20 @@ def read_settings(arguments: Sequence[str] | None = None) -> Settings:
     setting is invalid.
     """
     values = parse(
-        "syncsvc",
+        PROGRAM,
         __version__,
         "Syncs one MongoDB cluster to another, driven by an HTTP API.",
         TABLE,
         PREFIX,
         arguments,
     )
+    try:
+        return _settings(values)
+    except ValueError as error:
+        refuse(PROGRAM, str(error))
+
+
+def _settings(values: Mapping[str, Any]) -> Settings:
     return Settings(
         clusters={name: values[name] for name in CLUSTERS},
         port=values["port"],
@@ -132,5 +144,6 @@ def read_settings(arguments: Sequence[str] | None = None) -> Settings:
         instance=values["id"],
         standby=values["standby"],
         event_spool_bytes=values["eventSpoolMB"] * 1_000_000,
+        protection=protection.read_options(values),
         options=values,
     )

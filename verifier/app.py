@@ -9,6 +9,8 @@ from verifier.api import Service, blueprint
 from verifier.metrics import TABLE
 from verifier.openapi import description
 from verifier.runtime import openapi
+from verifier.runtime.access import TokenFile, require_tokens
+from verifier.runtime.audit import audit_commands
 from verifier.runtime.httpd import install_error_handlers
 from verifier.runtime.metrics import Snapshot, endpoint
 from verifier.runtime.recent import RecentCommands
@@ -16,12 +18,19 @@ from verifier.runtime.request_log import log_requests
 from verifier.runtime.sites import LOCALHOST, refuse_other_sites
 
 
-def create_app(service: Service, hosts: frozenset[str] = LOCALHOST) -> Flask:
-    """Return the Flask app. It refuses requests whose `Host` header is neither an IP address nor one of `hosts`."""
+def create_app(
+    service: Service, hosts: frozenset[str] = LOCALHOST, tokens: TokenFile | None = None
+) -> Flask:
+    """Return the Flask app. It refuses requests whose `Host` header is neither an IP address nor one of `hosts`.
+
+    With `tokens`, it also refuses requests without a token that allows them.
+    """
     app = Flask("verifier", static_folder=None)
     install_error_handlers(app)
     log_requests(app)
     refuse_other_sites(app, hosts)
+    require_tokens(app, tokens)
+    audit_commands(app)
     recent = RecentCommands()
     recent.watch(app)
     app.register_blueprint(blueprint(service, recent))

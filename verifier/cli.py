@@ -23,12 +23,15 @@ from verifier.runtime.errors import OperationError
 from verifier.runtime.httpd import HttpServer
 from verifier.runtime.malloc import keep_large_buffers
 from verifier.runtime.observer import Observer, ignore
+from verifier.runtime.protection import Protection
 from verifier.runtime.sites import own_names
 from verifier.runtime.tasks import Cancelled, StopToken, TaskGroup
 from verifier.service import Service
 from verifier.settings import PROGRAM, Settings, read_settings
 
 LOG_FILE = "verifier.log"
+# Not the name that the sync service uses: both may have the same log directory.
+AUDIT_FILE = "verifier-audit.log"
 
 # The exit status of a single check. An error that prevents a verdict makes the check incomplete.
 _INCOMPLETE = 2
@@ -56,7 +59,9 @@ def main(
     return process.run(
         PROGRAM,
         __version__,
-        lambda: logs.set_up(settings.log_path, LOG_FILE, settings.verbosity, stream),
+        lambda: logs.set_up(
+            settings.log_path, LOG_FILE, settings.verbosity, stream, audit_name=AUDIT_FILE
+        ),
         lambda: _run(settings, observe, tuning),
         _INCOMPLETE if once else 1,
     )
@@ -95,14 +100,16 @@ def _run(settings: Settings, observe: Observer, tuning: CheckTuning) -> int:
 
 
 def _serve(service: Service, settings: Settings, stop: StopToken) -> None:
+    protection = Protection(settings.protection)
     # Bind first, so that an address in use is reported before any state is touched.
-    app = create_app(service, own_names(settings.address, settings.allowed_hosts))
-    server = HttpServer(app, settings.address, settings.port)
+    names = own_names(settings.address, settings.allowed_hosts)
+    app = create_app(service, names, protection.tokens)
+    server = HttpServer(app, settings.address, settings.port, protection.certificate)
     service.recover()
     if settings.start:
         _begin(service)
     _log.info("Serving.", extra={"address": settings.address, "port": settings.port})
-    server.serve(stop)
+    server.serve(stop, between=protection.reload_if_requested)
     _log.info("Stopping.")
 
 

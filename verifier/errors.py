@@ -15,6 +15,7 @@ from verifier.compare.errors import (
     OTHER_CHECK_SAVED,
     SUPERSEDED,
 )
+from verifier.runtime.access import INVALID_TOKEN, INVALID_TOKEN_FILE, ROLE_NOT_ALLOWED
 from verifier.runtime.commands import COMMAND_IN_PROGRESS
 from verifier.runtime.errors import INTERNAL_ERROR, ErrorKind
 from verifier.runtime.httpd import (
@@ -27,6 +28,7 @@ from verifier.runtime.httpd import (
 )
 from verifier.runtime.schemas import INVALID_REQUEST
 from verifier.runtime.sites import HOST_NOT_ALLOWED, ORIGIN_NOT_ALLOWED
+from verifier.runtime.tls import INVALID_CERTIFICATE
 
 CHECK_IN_PROGRESS = ErrorKind(
     "CheckInProgress",
@@ -71,6 +73,8 @@ ALL = (
     INVALID_REQUEST,
     HOST_NOT_ALLOWED,
     ORIGIN_NOT_ALLOWED,
+    INVALID_TOKEN,
+    ROLE_NOT_ALLOWED,
     INVALID_FILTER,
     INVALID_URI,
     SAME_CLUSTER,
@@ -94,5 +98,7 @@ ALL = (
     METADATA_BLOCKED,
     MISMATCHES_REPLACED,
     ADDRESS_NOT_AVAILABLE,
+    INVALID_TOKEN_FILE,
+    INVALID_CERTIFICATE,
     INTERNAL_ERROR,
 )

@@ -10,8 +10,10 @@ from typing import Any
 from verifier import __version__
 from verifier.compare.documents import Mode
 from verifier.compare.scope import Scope
+from verifier.runtime import protection
 from verifier.runtime.logs import LEVELS
 from verifier.runtime.options import Form, Option, number, parse, refuse
+from verifier.runtime.protection import ProtectionOptions
 from verifier.runtime.sites import ALLOWED_HOSTS
 from verifier.selection import read_scope
 
@@ -106,6 +108,7 @@ TABLE = (
     Option("serverPort", "port of the HTTP API", number(0, 65535), 27020, value="PORT"),
     Option("bindAddress", "address of the HTTP API", default="127.0.0.1", value="ADDRESS"),
     ALLOWED_HOSTS,
+    *protection.OPTIONS,
     Option(
         "logPath",
         "directory of the log file; without it, the log goes to standard output, with checkOnce to standard error",
@@ -150,6 +153,7 @@ class Settings:
     # error.
     log_path: Path | None
     verbosity: str
+    protection: ProtectionOptions = ProtectionOptions()
 
 
 def read_settings(arguments: Sequence[str] | None = None) -> Settings:
@@ -188,6 +192,7 @@ def _settings(values: Mapping[str, Any]) -> Settings:
         allowed_hosts=tuple(values["allowedHosts"]),
         log_path=Path(values["logPath"]) if values["logPath"] else None,
         verbosity=values["verbosity"],
+        protection=protection.read_options(values),
     )
 
 

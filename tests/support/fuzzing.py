@@ -19,6 +19,7 @@ from schemathesis.specs.openapi.checks import negative_data_rejection, positive_
 
 from syncsvc.options import CLUSTERS
 from tests.support.service_process import ServiceProcess
+from tests.support.tokens import bearer
 from tests.support.waiting import PATIENCE
 
 _BOUNDED = settings(
@@ -42,7 +43,7 @@ class Fuzzer:
 
     def __init__(self, process: ServiceProcess) -> None:
         self._base = f"http://127.0.0.1:{process.port}"
-        description = schemathesis.openapi.from_url(process.url("openapi.json"))
+        description = schemathesis.openapi.from_dict(process.get("openapi.json").json())
         operations = [each.ok() for each in description.get_all_operations()]
         self._good = [case for each in operations for case in _cases(each, _GOOD)]
         self._bad = [
@@ -50,12 +51,15 @@ class Fuzzer:
         ]
         assert self._good and self._bad
         self._session = requests.Session()
+        self._headers: dict[str, str] = {}
 
-    def fuzz(self, *, only_bad: Container[str] = ()) -> None:
+    def fuzz(self, *, only_bad: Container[str] = (), token: str | None = None) -> None:
         """Send valid and invalid requests for each operation, and check the answers against the description.
 
-        `only_bad` has the last parts of the paths to which only invalid requests are sent.
+        `only_bad` has the last parts of the paths to which only invalid requests are sent. With a `token`, all requests
+        carry it.
         """
+        self._headers = {} if token is None else bearer(token)
         for case in self._good:
             if case.operation.path.rpartition("/")[2] not in only_bad:
                 self._ask(case)
@@ -74,6 +78,7 @@ class Fuzzer:
         case.call_and_validate(
             base_url=self._base,
             session=self._session,
+            headers=self._headers,
             excluded_checks=excluded,
             timeout=PATIENCE,
         )

@@ -24,6 +24,7 @@ import requests
 from tests.support.descriptions import assert_described
 from tests.support.forked import Forked, Program
 from tests.support.obedience import slug
+from tests.support.tokens import bearer
 from tests.support.waiting import PATIENCE, wait_for
 
 ROOT = Path(__file__).parents[2]
@@ -155,6 +156,10 @@ class ServiceProcess:
     def url(self, command: str) -> str:
         return f"http://127.0.0.1:{self.port}/api/v1/{command}"
 
+    def use_token(self, token: str) -> None:
+        """Send this token with all later requests."""
+        self._http.headers.update(bearer(token))
+
     def post(self, command: str, body: Any = None, **options: Any) -> requests.Response:
         data = body if isinstance(body, bytes) else json.dumps({} if body is None else body)
         answer = self._http.post(self.url(command), data=data, timeout=PATIENCE, **options)
@@ -224,7 +229,7 @@ class ServiceProcess:
             order.unlink()
 
     def kill(self) -> None:
-        self._signal(signal.SIGKILL)
+        self.signal(signal.SIGKILL)
         self.wait_until_ended()
 
     def terminate(self) -> int:
@@ -233,7 +238,7 @@ class ServiceProcess:
         return self.wait_until_ended()
 
     def ask_to_end(self) -> None:
-        self._signal(signal.SIGTERM)
+        self.signal(signal.SIGTERM)
 
     def wait_until_ended(self, seconds: float = PATIENCE) -> int:
         wait_for(lambda: self.exit_status is not None, "the process has ended", seconds)
@@ -245,6 +250,6 @@ class ServiceProcess:
             self.kill()
         self._http.close()
 
-    def _signal(self, number: int) -> None:
+    def signal(self, number: int) -> None:
         assert self._process is not None
         self._process.signal(number)

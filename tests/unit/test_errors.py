@@ -110,7 +110,7 @@ def test_names_are_different(table: Table) -> None:
 )
 def test_a_kind_is_complete(kind: ErrorKind) -> None:
     assert kind.name.isidentifier() and kind.name[0].isupper()
-    assert kind.status in (400, 403, 404, 405, 409, 413, 500, 503)
+    assert kind.status in (400, 401, 403, 404, 405, 409, 413, 500, 503)
     assert kind.meaning.endswith(".") and kind.remedy.endswith(".")
 
 

@@ -36,6 +36,7 @@ OF_NO_OPERATION = {"NotFound", "MethodNotAllowed"}
 NOT_ANSWERED = {
     "syncsvc": {
         *("AddressNotAvailable", "InvalidURI", "WrongClusters"),
+        *("InvalidTokenFile", "InvalidCertificate"),
         *("UnsupportedChange", "ShardKeyChanged", "RenamedOutOfFilter", "RenamedAcrossDatabases"),
         *("EventNotApplicable", "EventSpoolFull", "EventSpoolDamaged"),
         *("DocumentNotCopied", "DuplicateIds", "DefinitionNotApplicable"),
@@ -44,6 +45,7 @@ NOT_ANSWERED = {
     },
     "verifier": {
         *("AddressNotAvailable", "InvalidURI"),
+        *("InvalidTokenFile", "InvalidCertificate"),
         *("DefinitionChanged", "NothingToCompare", "EventTooLarge"),
     },
 }

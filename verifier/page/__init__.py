@@ -10,6 +10,7 @@ from pathlib import Path
 
 from flask import Blueprint, Response, request
 
+from verifier.runtime.access import public
 from verifier.runtime.errors import OperationError
 from verifier.runtime.httpd import NOT_FOUND
 
@@ -50,16 +51,19 @@ _HEADERS = {
 def blueprint(own: Path) -> Blueprint:
     """Return a blueprint that serves a page at `/`, and its files below `/page/`.
 
-    `own` is the folder with the files of this page, which contains `index.html`.
+    `own` is the folder with the files of this page, which contains `index.html`. The files need no token, because they
+    contain nothing about the sync; the page asks for a token when its own requests need one.
     """
     pages = Blueprint("page", __name__)
     files = {**_read(SHARED), **_read(own)}
 
     @pages.get("/")
+    @public
     def index() -> Response:
         return _answer(INDEX, files[INDEX])
 
     @pages.get("/page/<name>")
+    @public
     def file(name: str) -> Response:
         if name not in files:
             raise OperationError(NOT_FOUND, f"The page has no file {name}.")

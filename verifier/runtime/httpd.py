@@ -17,7 +17,7 @@ from typing import Any, cast
 
 from flask import Flask, Response, jsonify, request
 from waitress import wasyncore
-from waitress.server import create_server
+from waitress.server import BaseWSGIServer, create_server
 from werkzeug.exceptions import (
     HTTPException,
     MethodNotAllowed,
@@ -34,9 +34,12 @@ from verifier.runtime.connections import (
 )
 from verifier.runtime.errors import ErrorKind, OperationError, describe
 from verifier.runtime.tasks import StopToken
+from verifier.runtime.tls import Certificate
 
 # A request body holds options and filters; more than this is a mistake. In bytes.
 MAX_BODY = 1 << 20
+# waitress refuses a longer body itself, with an answer in text. In bytes.
+_MOST_STORED = 4 * MAX_BODY
 # The most requests that may read from a cluster at once. Each occupies a thread until its client has read almost all.
 MOST_READERS = 4
 # More threads than can be occupied at once: by readers, commands that wait for the startup, one command, one preflight.
@@ -245,13 +248,15 @@ def _unexpected_error(error: Exception) -> tuple[dict[str, Any], int]:
 
 
 class HttpServer:
-    """An HTTP server for one Flask app.
+    """An HTTP server for one Flask app, or an HTTPS server with a `certificate`.
 
     The constructor binds the address, so that an address in use is reported before anything else starts. Raises
     OperationError AddressNotAvailable.
     """
 
-    def __init__(self, app: Flask, address: str, port: int) -> None:
+    def __init__(
+        self, app: Flask, address: str, port: int, certificate: Certificate | None = None
+    ) -> None:
         # Listening sockets and connections by file descriptor: the socket map of waitress.
         self._sockets: dict[int, Any] = {}
         try:
@@ -266,21 +271,35 @@ class HttpServer:
                 connection_limit=2 * MOST_CONNECTIONS,
                 channel_timeout=LONGEST_SILENCE,
                 cleanup_interval=CLEANUP_INTERVAL,
+                # waitress stores a body before the app sees it: bound the disk space that a client can fill.
+                max_request_body_size=_MOST_STORED,
+                url_scheme="http" if certificate is None else "https",
             )
         except (OSError, ValueError) as error:
             description = f"The API cannot listen on {address}, port {port}: {error}."
             raise OperationError(ADDRESS_NOT_AVAILABLE, description) from error
+        if certificate is not None:
+            for listener in self._sockets.values():
+                if isinstance(listener, BaseWSGIServer):
+                    listener.channel_class = cast(Any, certificate.connect)
 
-    def serve(self, stop: StopToken, leaving: Callable[[], None] = lambda: None) -> None:
+    def serve(
+        self,
+        stop: StopToken,
+        leaving: Callable[[], None] = lambda: None,
+        between: Callable[[], None] = lambda: None,
+    ) -> None:
         """Answer requests until SIGTERM, SIGINT or a stop request; then wait up to five seconds for the open requests.
 
-        `leaving` is called before that wait, so that blocked requests can give up.
+        `leaving` is called before that wait, so that blocked requests can give up. `between` is called several times a
+        second.
         Must run in the main thread, to which Python delivers signals.
         """
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, _leave)
         try:
             while not stop.stopped:
+                between()
                 make_room(self._sockets)
                 # Use poll(): select() fails for file descriptors above 1023.
                 wasyncore.loop(_POLL, use_poll=True, map=self._sockets, count=1)

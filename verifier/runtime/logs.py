@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import os
 import re
 import sys
 from collections.abc import Mapping
@@ -23,9 +22,14 @@ from typing import Any, TextIO
 
 from pythonjsonlogger.json import JsonFormatter
 
+from verifier.runtime.files import open_private
+
 LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL", "PANIC")
 # Levels that only other programs have, and the nearest level of this one.
 _NEAREST = {"TRACE": "DEBUG", "PANIC": "FATAL"}
+
+# The logger of the audit log. Its lines go to a file of their own if there is a log file.
+AUDIT_LOGGER = "audit"
 
 _log = logging.getLogger(__name__)
 
@@ -157,7 +161,7 @@ class LogFile(logging.FileHandler):
 
     def _open(self) -> TextIOWrapper:
         """Open the log file. A new file gets mode 0600, because its lines hold names and queries."""
-        return open(self.baseFilename, "a", encoding=self.encoding, opener=_open_private)
+        return open(self.baseFilename, "a", encoding=self.encoding, opener=open_private)
 
     def _rotate(self) -> None:
         # If the old file cannot be renamed, continue it: a line in the wrong file is better than none.
@@ -166,10 +170,6 @@ class LogFile(logging.FileHandler):
         if self.stream is not None:
             self.stream.close()
         self.stream = self._open()
-
-
-def _open_private(path: str, flags: int) -> int:
-    return os.open(path, flags, mode=0o600)
 
 
 def _move_away(path: Path) -> None:
@@ -191,9 +191,24 @@ def _stamp(moment: datetime) -> str:
 
 def rotate(number: int, frame: FrameType | None) -> None:
     """Request a rotation of all log files, as the handler of a signal. No-op without log files."""
-    for handler in logging.getLogger().handlers:
-        if isinstance(handler, LogFile):
-            handler.give_way()
+    for logger in (logging.getLogger(), logging.getLogger(AUDIT_LOGGER)):
+        for handler in logger.handlers:
+            if isinstance(handler, LogFile):
+                handler.give_way()
+
+
+def set_up_audit(path: Path | None, style: Style) -> None:
+    """Send the audit log to a new file; without a path, to the log of the process."""
+    logger = logging.getLogger(AUDIT_LOGGER)
+    logger.setLevel(logging.INFO)
+    logger.propagate = path is None
+    for former in list(logger.handlers):
+        logger.removeHandler(former)
+        former.close()
+    if path is not None:
+        handler = LogFile(path)
+        handler.setFormatter(_formatter(style, RedactingJsonFormatter))
+        logger.addHandler(handler)
 
 
 def set_up(
@@ -202,12 +217,14 @@ def set_up(
     level: str,
     stream: TextIO | None = None,
     style: Style = Style(),
+    audit_name: str = "audit.log",
 ) -> None:
     """Send the log of the process to a new file `directory`/`file_name`, and rename an existing one.
 
-    `level` is one of `LEVELS`. Without a directory, the log goes to `stream`, or to standard output by default: as text
-    at a terminal, else as JSON. A directory and a file that are created here are readable by their owner only. Raises
-    OSError if the directory cannot be created or the file cannot be written.
+    `level` is one of `LEVELS`. The audit log goes to `directory`/`audit_name`, whatever the level. Without a
+    directory, both go to `stream`, or to standard output by default: as text at a terminal, else as JSON. A directory
+    and the files that are created here are readable by their owner only. Raises OSError if the directory cannot be
+    created or a file cannot be written.
     """
     handler: logging.Handler
     kind = RedactingJsonFormatter
@@ -221,6 +238,7 @@ def set_up(
         handler = LogFile(directory / file_name)
     handler.setFormatter(_formatter(style, kind))
     logging.basicConfig(handlers=[handler], level=_NEAREST.get(level, level), force=True)
+    set_up_audit(directory and directory / audit_name, style)
     # At debug level, the lines of the driver and of the HTTP server would drown our own.
     for noisy in ("pymongo", "waitress", "urllib3"):
         logging.getLogger(noisy).setLevel(logging.WARNING)

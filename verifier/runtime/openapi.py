@@ -17,6 +17,7 @@ from apispec.ext.marshmallow import MarshmallowPlugin, resolver
 from flask import Blueprint
 from marshmallow import INCLUDE, Schema, fields, validate
 
+from verifier.runtime.access import INVALID_TOKEN, ROLE_NOT_ALLOWED
 from verifier.runtime.errors import INTERNAL_ERROR, ErrorKind
 from verifier.runtime.httpd import BODY_TOO_LARGE, MALFORMED_BODY
 from verifier.runtime.schemas import INVALID_REQUEST, Boolean, Strict
@@ -25,6 +26,8 @@ from verifier.runtime.sites import HOST_NOT_ALLOWED, ORIGIN_NOT_ALLOWED
 PATH = "/api/v1/openapi.json"
 
 _KEYWORDS = ("contains", "minContains", "maxContains", "propertyNames", "uniqueItems")
+
+_BEARER = "token"
 
 JSON, LINES, TEXT = "application/json", "application/x-ndjson", "text/plain"
 
@@ -35,7 +38,7 @@ class Operation:
 
     `body` and `parameters` are the schemas that load the request. `answer` is the schema of an answer with status 200,
     or None if the answer is text. If `content` is LINES, each line has the schema `answer` or `other`. `errors` are the
-    errors of this operation, in addition to those that any request can cause.
+    errors of this operation, in addition to those that any request can cause. A `public` operation needs no token.
     """
 
     method: str
@@ -47,6 +50,7 @@ class Operation:
     other: Schema | None = None
     content: str = JSON
     errors: tuple[ErrorKind, ...] = ()
+    public: bool = False
 
     @property
     def all_errors(self) -> list[ErrorKind]:
@@ -54,7 +58,9 @@ class Operation:
         read = (MALFORMED_BODY, INVALID_REQUEST, BODY_TOO_LARGE) if self.body is not None else ()
         asked = (INVALID_REQUEST,) if self.parameters is not None else ()
         sites = (HOST_NOT_ALLOWED, *((ORIGIN_NOT_ALLOWED,) if self.method != "get" else ()))
-        kinds = dict.fromkeys([*read, *asked, *sites, *self.errors, INTERNAL_ERROR])
+        access = () if self.public else (INVALID_TOKEN,)
+        role = () if self.method == "get" else (ROLE_NOT_ALLOWED,)
+        kinds = dict.fromkeys([*read, *asked, *sites, *access, *role, *self.errors, INTERNAL_ERROR])
         return sorted(kinds, key=lambda kind: kind.status)
 
     def described(self) -> dict[str, Any]:
@@ -64,6 +70,8 @@ class Operation:
             "summary": self.meaning,
             "responses": {"200": self._success(), **_failures(self.all_errors)},
         }
+        if self.public:
+            whole["security"] = []
         if self.parameters is not None:
             whole["parameters"] = [{"in": "query", "schema": self.parameters}]
         if self.body is not None:
@@ -159,8 +167,11 @@ def described(
         openapi_version="3.1.0",
         info={"description": meaning},
         servers=[{"url": server}],
+        # Without a token file, requests need no token.
+        security=[{_BEARER: []}, {}],
         plugins=[plugin],
     )
+    spec.components.security_scheme(_BEARER, {"type": "http", "scheme": "bearer"})
     assert plugin.converter is not None
     plugin.converter.field_mapping[Boolean] = ("boolean", None)
     plugin.converter.attribute_functions.append(_more_keywords)

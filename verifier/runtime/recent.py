@@ -1,4 +1,4 @@
-"""Remembers the last commands that an API has answered, for operators: when, from where, and the answer."""
+"""Remembers the last commands that an API has answered, for operators: when, who, from where, and the answer."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from time import time
 from typing import Any
 
-from flask import Flask, Response, request
+from flask import Flask, Response, g, request
 from marshmallow import fields
 
+from verifier.runtime.access import HARMLESS, caller
 from verifier.runtime.openapi import always, nullable
 from verifier.runtime.schemas import Boolean, Strict
 
@@ -25,11 +26,13 @@ _API = "/api/v1/"
 class RecentCommand:
     """One command and its answer. `time` is in UNIX seconds, `address` is that of the client.
 
-    `error` and `description` are None if the command succeeded.
+    `caller` is the name of its token, None without a token file. `error` and `description` are None if the command
+    succeeded.
     """
 
     time: float
     command: str
+    caller: str | None
     address: str
     error: str | None = None
     description: str | None = None
@@ -46,11 +49,19 @@ class RecentCommands:
         return tuple(reversed(self._commands.copy()))
 
     def watch(self, app: Flask) -> None:
-        """Remember every command that this app answers from now on: POST and PATCH requests of known paths."""
+        """Remember every command to a known path that this app answers from now on.
+
+        Must be called after `refuse_other_sites` and `require_tokens`: requests that these refuse are not remembered,
+        because strangers could displace the commands with them.
+        """
+
+        @app.before_request
+        def begin() -> None:
+            g.is_command = request.method not in HARMLESS and request.url_rule is not None
 
         @app.after_request
         def remember(response: Response) -> Response:
-            if request.method in ("POST", "PATCH") and request.url_rule is not None:
+            if g.get("is_command", False):
                 self._commands.append(_command(response))
             return response
 
@@ -60,6 +71,7 @@ def recent_answer(command: RecentCommand) -> dict[str, Any]:
     return {
         "time": round(command.time, 3),
         "command": command.command,
+        "caller": command.caller,
         "address": command.address,
         "success": command.error is None,
         "error": command.error,
@@ -72,6 +84,9 @@ class RecentCommandSchema(Strict):
 
     time = always(fields.Float, "When the command was answered, in UNIX seconds.")
     command = always(fields.String, "The name of the command.")
+    caller = nullable(
+        fields.String, "The name of the token, as in the token file; null without one."
+    )
     address = always(fields.String, "The address of the client.")
     success = always(Boolean, "Whether the command was accepted.")
     error = nullable(fields.String, "The name of the error with which it was refused.")
@@ -89,6 +104,7 @@ def _command(response: Response) -> RecentCommand:
         time(),
         # A body that was too large cannot be read.
         f"{name} (dry run)" if response.status_code != 413 and _is_dry_run() else name,
+        caller().name,
         request.remote_addr or "",
         error,
         description,

@@ -39,15 +39,12 @@ def _received() -> None:
     g.began = perf_counter()
     if not _is_logged():
         return
-    # Do not read a body that is too long: the endpoint refuses it when it reads it, and that answer is logged as well.
-    most = request.max_content_length
-    read = most is None or (request.content_length or 0) <= most
     _log.info(
         "Received request",
         extra={
             "uri": request.full_path.rstrip("?"),
             "method": request.method,
-            "body": _shown(request.get_data()) if read else "",
+            "body": shown_body(_MOST_SHOWN),
             "clientIP": request.remote_addr,
             "traceID": g.trace_id,
         },
@@ -63,7 +60,7 @@ def _sent(response: Response) -> Response:
         extra={
             "status": response.status_code,
             # A streamed answer is not kept in memory.
-            "body": "" if response.is_streamed else _shown(response.get_data()),
+            "body": "" if response.is_streamed else _shown(response.get_data(), _MOST_SHOWN),
             "traceID": g.trace_id,
             "latency": f"{1000 * (perf_counter() - g.began):.3f}ms",
         },
@@ -71,5 +68,15 @@ def _sent(response: Response) -> Response:
     return response
 
 
-def _shown(body: bytes) -> str:
-    return body[: 4 * _MOST_SHOWN].decode(errors="replace").strip()[:_MOST_SHOWN]
+def shown_body(most: int) -> str:
+    """Return up to `most` characters of the request's body; none if the body is too long for the API.
+
+    The endpoint refuses a body that is too long when it reads it, and that answer is logged as well.
+    """
+    limit = request.max_content_length
+    read = limit is None or (request.content_length or 0) <= limit
+    return _shown(request.get_data(), most) if read else ""
+
+
+def _shown(body: bytes, most: int) -> str:
+    return body[: 4 * most].decode(errors="replace").strip()[:most]

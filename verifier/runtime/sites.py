@@ -53,7 +53,7 @@ def own_names(address: str, allowed: Iterable[str]) -> frozenset[str]:
     The fully qualified name of the machine is only looked up if `address` is not loopback, because DNS may be slow.
     """
     names = {address, socket.gethostname(), *allowed}
-    if not _is_loopback(address):
+    if not is_loopback(address):
         names.add(socket.getfqdn())
     return LOCALHOST.union(map(_normalized, names))
 
@@ -127,5 +127,6 @@ def _is_address(text: str) -> bool:
     return True
 
 
-def _is_loopback(address: str) -> bool:
+def is_loopback(address: str) -> bool:
+    """Return whether an address is loopback. Host names other than localhost are not resolved, and are not."""
     return address == "localhost" or (_is_address(address) and ip_address(address).is_loopback)

@@ -44,6 +44,7 @@ def own_handlers() -> Iterator[None]:
         handler.close()
     root.handlers[:] = handlers
     root.setLevel(level)
+    logs.set_up_audit(None, logs.Style())
 
 
 @pytest.fixture(scope="module")
@@ -189,7 +190,32 @@ class TestSetUp:
     def test_a_new_log_can_be_read_by_its_owner_only(self, tmp_path: Path, no_umask: None) -> None:
         logs.set_up(tmp_path / "made" / "here", "test.log", "INFO")
         assert mode(tmp_path / "made" / "here") == 0o700
-        assert mode(tmp_path / "made" / "here" / "test.log") == 0o600
+        for name in ("test.log", "audit.log"):
+            assert mode(tmp_path / "made" / "here" / name) == 0o600
+
+    def test_an_old_log_that_others_could_read_is_closed_to_them(self, tmp_path: Path) -> None:
+        for name in ("test.log", "audit.log"):
+            (tmp_path / name).touch()
+            (tmp_path / name).chmod(0o644)
+        logs.set_up(tmp_path, "test.log", "INFO")
+        assert {mode(each) for each in tmp_path.iterdir()} == {0o600}
+
+    def test_the_audit_log_is_a_file_of_its_own_whatever_the_level(self, tmp_path: Path) -> None:
+        logs.set_up(tmp_path, "test.log", "ERROR")
+        logging.getLogger(logs.AUDIT_LOGGER).info("Answered command", extra={"caller": "otto"})
+        logs.rotate(0, None)
+        logging.getLogger(logs.AUDIT_LOGGER).info("Received command")
+        assert last_line(tmp_path / "audit.log")["message"] == "Received command"
+        (old,) = tmp_path.glob("audit-*.log")
+        assert last_line(old)["caller"] == "otto" and mode(old) == 0o600
+        assert (tmp_path / "test.log").read_text() == ""
+
+    def test_without_a_directory_the_audit_log_is_a_part_of_the_log(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        logs.set_up(None, "test.log", "ERROR")
+        logging.getLogger(logs.AUDIT_LOGGER).info("Received command")
+        assert json.loads(capsys.readouterr().out)["message"] == "Received command"
 
     def test_a_directory_that_exists_keeps_its_mode(self, tmp_path: Path, no_umask: None) -> None:
         tmp_path.chmod(0o755)
@@ -339,7 +365,7 @@ class TestRotation:
         return tmp_path
 
     def files(self, folder: Path) -> list[str]:
-        return sorted(each.name for each in folder.iterdir())
+        return sorted(each.name for each in folder.glob("test*"))
 
     def test_the_log_of_an_earlier_process_is_renamed(self, folder: Path) -> None:
         log.info("new")

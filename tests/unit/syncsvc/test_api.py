@@ -18,7 +18,7 @@ from syncsvc.reports.standing import Role, Standing
 from syncsvc.service import Service
 from syncsvc.settings import LOAD_LEVELS
 from syncsvc.tuning import Tuning
-from tests.support.waiting import wait_for
+from tests.support.waiting import PATIENCE, wait_for
 from tests.unit.deadlines import no_longer_than
 from verifier.cluster.cluster import Cluster
 from verifier.cluster.connect import Client
@@ -48,7 +48,8 @@ def idle_service(tuning: Tuning = Tuning()) -> Service:
 
 @pytest.fixture
 def service() -> Service:
-    return idle_service()
+    """Return a service whose commands wait for its startup for longer than any wait of a test."""
+    return idle_service(Tuning(startup_wait=2 * PATIENCE))
 
 
 @pytest.fixture
@@ -192,10 +193,10 @@ def test_a_command_waits_for_the_startup_for_a_limited_time(
 @pytest.fixture
 def posted(service: Service) -> Iterator[list[Future[TestResponse]]]:
     """Send as many commands as may wait for the startup at the same time, and yield the futures of their answers."""
+    app = create_app(service)
     with ThreadPoolExecutor(MOST_WAITING) as threads:
         yield [
-            threads.submit(create_app(service).test_client().post, "/api/v1/commit")
-            for _ in range(MOST_WAITING)
+            threads.submit(app.test_client().post, "/api/v1/commit") for _ in range(MOST_WAITING)
         ]
         service.startup.end()
 
@@ -229,7 +230,7 @@ def test_the_number_of_waiting_commands_is_limited(
     service: Service, posted: list[Future[TestResponse]]
 ) -> None:
     wait_for(lambda: waiting(service) == MOST_WAITING, "all wait")
-    with no_longer_than(Tuning().startup_wait / 2):
+    with no_longer_than(PATIENCE):
         answer = create_app(service).test_client().post("/api/v1/commit")
     assert answer.get_json()["error"] == "InvalidState"
 

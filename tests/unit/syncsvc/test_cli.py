@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from syncsvc.cli import LOG_FILE, main
+from verifier.runtime import logs
 
 SECRET = "S3cr3t"
 GOOD = f"mongodb://user:{SECRET}@host"
@@ -25,6 +26,7 @@ def own_handlers() -> Iterator[None]:
     yield
     root.handlers[:] = handlers
     root.setLevel(level)
+    logs.set_up_audit(None, logs.Style())
 
 
 @pytest.mark.parametrize(

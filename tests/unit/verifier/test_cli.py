@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from verifier.cli import LOG_FILE, main
+from verifier.runtime import logs
 
 SECRET = "S3cr3t"
 GOOD = f"mongodb://user:{SECRET}@host"
@@ -25,6 +26,7 @@ def own_handlers() -> Iterator[None]:
     yield
     root.handlers[:] = handlers
     root.setLevel(level)
+    logs.set_up_audit(None, logs.Style())
     for number, handler in signals.items():
         signal.signal(number, handler)
 

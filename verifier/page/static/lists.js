@@ -13,7 +13,8 @@ export function commandList(commands) {
   if (!commands.length) return el("p", { class: "empty", text: "This process has answered no command yet." });
   const rows = commands.map((each) =>
     el(
-      "tr", {}, el("td", { text: clock(each.time, true) }), el("td", {}, el("b", { text: each.command })), el("td", { text: each.address }),
+      "tr", {}, el("td", { text: clock(each.time, true) }), el("td", {}, el("b", { text: each.command })),
+      el("td", { text: each.caller === null ? each.address : `${each.caller}, ${each.address}` }),
       el("td", {
         class: each.success ? "good-text" : "bad-text", title: each.errorDescription, text: each.success ? "accepted" : each.error,
       }),

@@ -1,0 +1,71 @@
+"""A daemon with tokens and TLS: generated requests cause no internal error, and no token is written anywhere."""
+
+from __future__ import annotations
+
+import json
+import signal
+import stat
+from pathlib import Path
+
+import requests
+
+from tests.support.certificates import make_certificates
+from tests.support.daemon import Daemon
+from tests.support.fuzzing import Fuzzer
+from tests.support.tokens import OPERATOR, READER, bearer, write_tokens
+from tests.support.waiting import PATIENCE, wait_for
+
+NOBODY = "mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=600000"
+
+
+def test_a_daemon_with_tokens(tmp_path: Path) -> None:
+    daemon = Daemon(NOBODY, NOBODY, tmp_path, "--tokenFile", str(write_tokens(tmp_path)))
+    (tmp_path / "wait-briefly").touch()
+    try:
+        daemon.use_token(READER)
+        daemon.run(ready=False)
+        fuzzer = Fuzzer(daemon)
+        for token in (OPERATOR, READER, None):
+            fuzzer.fuzz(token=token)
+        assert daemon.post("pause").json()["error"] == "RoleNotAllowed"
+        daemon.use_token(OPERATOR)
+        assert daemon.post("pause").json()["error"] == "InvalidState"
+    finally:
+        daemon.close()
+    audited = [
+        json.loads(each) for each in (tmp_path / "log" / "audit.log").read_text().splitlines()
+    ]
+    assert {each["caller"] for each in audited} == {None, "rita", "otto"}
+    assert (audited[-1]["caller"], audited[-1]["error"]) == ("otto", "InvalidState")
+    for path in (tmp_path / "log").iterdir():
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    written = "".join(each.read_text() for each in (tmp_path / "log").iterdir()) + daemon.output
+    assert READER not in written and OPERATOR not in written
+
+
+def test_a_daemon_with_tls(tmp_path: Path) -> None:
+    made = make_certificates(tmp_path)
+    made.server.chmod(0o600)
+    tokens = write_tokens(tmp_path)
+    options = ("--tlsCertFile", str(made.server), "--tlsKeyFile", str(made.server))
+    daemon = Daemon(NOBODY, NOBODY, tmp_path, *options, "--tokenFile", str(tokens))
+
+    def status(token: str) -> int | None:
+        url = f"https://127.0.0.1:{daemon.port}/api/v1/progress"
+        try:
+            answer = requests.get(
+                url, headers=bearer(token), verify=str(made.authority), timeout=PATIENCE
+            )
+        except requests.ConnectionError:
+            return None
+        return answer.status_code
+
+    try:
+        daemon.launch()
+        wait_for(lambda: daemon.exit_status is not None or status(OPERATOR) == 200, "it answers")
+        tokens.write_text(f"reader {READER}")
+        daemon.signal(signal.SIGHUP)
+        wait_for(lambda: status(OPERATOR) == 401, "the new tokens")
+        assert status(READER) == 200
+    finally:
+        daemon.close()

@@ -1,0 +1,160 @@
+"""Every endpoint requires a token, except the public ones listed here; other addresses need tokens and TLS."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from flask import Flask
+from flask.testing import FlaskClient
+
+import syncsvc.app
+import syncsvc.cli
+import syncsvc.settings
+import verifier.app
+import verifier.settings
+from syncsvc.service import Service
+from tests.support.tokens import OPERATOR, READER, bearer, write_tokens
+from tests.unit.verifier.recorder import Recorder
+from verifier.runtime import logs
+from verifier.runtime.access import HARMLESS, TokenFile
+from verifier.runtime.protection import ProtectionOptions
+from verifier.runtime.sites import LOCALHOST
+
+# Their answers reveal nothing about a sync.
+PAGE = {"/", "/page/index.html"}
+PUBLIC = {"syncsvc": {"/livez", "/readyz", *PAGE}, "verifier": PAGE}
+METHODS = ("GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE")
+
+
+def app_of(service: str, tokens: TokenFile | None) -> Flask:
+    if service == "verifier":
+        return verifier.app.create_app(Recorder(), LOCALHOST, tokens)
+    # Without a constructor: a method that is called fails with InternalError.
+    return syncsvc.app.create_app(object.__new__(Service), LOCALHOST, tokens)
+
+
+@pytest.fixture(params=PUBLIC)
+def service(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def client(service: str, tmp_path: Path) -> FlaskClient:
+    return app_of(service, TokenFile(write_tokens(tmp_path))).test_client()
+
+
+def requests_to(app: Flask) -> Iterator[tuple[str, str]]:
+    """Yield every method and path, with the methods that a path does not accept."""
+    paths = {rule.rule.replace("<name>", "index.html") for rule in app.url_map.iter_rules()}
+    assert {"/metrics", "/api/v1/progress", "/api/v1/openapi.json"} < paths
+    for path in sorted({*paths, "/nowhere"}):
+        assert "<" not in path, "give a value for the variable part of this path"
+        for method in METHODS:
+            yield method, path
+
+
+def is_public(service: str, method: str, path: str) -> bool:
+    return method in HARMLESS and path in PUBLIC[service]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        bearer("wrong"),
+        bearer(f"{OPERATOR}x"),
+        {"Authorization": f"Basic {OPERATOR}"},
+        {"X-Forwarded-For": "127.0.0.1", "X-Original-URL": "/livez"},
+    ],
+    ids=str,
+)
+def test_every_endpoint_requires_a_token(
+    service: str, client: FlaskClient, headers: dict[str, str]
+) -> None:
+    for method, path in requests_to(client.application):
+        answer = client.open(path, method=method, headers=headers)
+        if is_public(service, method, path):
+            assert answer.status_code not in (401, 403), (method, path)
+        else:
+            assert answer.status_code == 401, (method, path)
+            assert answer.headers["WWW-Authenticate"].startswith("Bearer realm=")
+            if method != "HEAD":
+                assert answer.get_json()["error"] == "InvalidToken"
+
+
+def test_a_reader_can_only_read(service: str, client: FlaskClient) -> None:
+    for method, path in requests_to(client.application):
+        answer = client.open(path, method=method, headers=bearer(READER))
+        if method in HARMLESS:
+            assert answer.status_code not in (401, 403), (method, path)
+        elif path in PUBLIC[service]:
+            assert answer.status_code == 403, (method, path)
+        else:
+            assert (answer.status_code, answer.get_json()["error"]) == (403, "RoleNotAllowed")
+
+
+def test_an_operator_can_do_everything(client: FlaskClient) -> None:
+    for method, path in requests_to(client.application):
+        answer = client.open(path, method=method, data=b"[", headers=bearer(OPERATOR))
+        assert answer.status_code not in (401, 403), (method, path)
+
+
+def test_a_token_does_not_replace_the_check_of_host_and_origin(client: FlaskClient) -> None:
+    """A page of another site must not use a token that the browser has."""
+    for method, path in requests_to(client.application):
+        headers = {**bearer(OPERATOR), "Host": "evil.example"}
+        assert client.open(path, method=method, headers=headers).status_code == 403
+        headers = {**bearer(OPERATOR), "Origin": "http://evil.example"}
+        answer = client.open(path, method=method, data=b"[", headers=headers)
+        assert (answer.status_code == 403) == (method not in HARMLESS), (method, path)
+
+
+@pytest.fixture
+def own_handlers() -> Iterator[None]:
+    """Restore the log handlers of the test run, because the process replaces them."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    logs.set_up_audit(None, logs.Style())
+
+
+URIS = {
+    "syncsvc": ["--cluster0", "mongodb://a", "--cluster1", "mongodb://b"],
+    "verifier": ["--srcURI", "mongodb://a", "--destURI", "mongodb://b", "--verifyAll"],
+}
+READ = {"syncsvc": syncsvc.settings.read_settings, "verifier": verifier.settings.read_settings}
+
+
+def test_other_addresses_are_refused_at_start(
+    service: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = [*URIS[service], "--bindAddress", "0.0.0.0"]
+    with pytest.raises(SystemExit) as raised:
+        READ[service](arguments)
+    assert raised.value.code == 2
+    message = capsys.readouterr().err
+    assert "'0.0.0.0' is not a loopback address" in message and "insecureRemote" in message
+    files = ["--tokenFile", "/t", "--tlsCertFile", "/c", "--tlsKeyFile", "/k"]
+    protection = READ[service]([*arguments, *files]).protection
+    assert protection == ProtectionOptions(Path("/t"), Path("/c"), Path("/k"))
+    assert READ[service]([*arguments, "--insecureRemote"]).protection == ProtectionOptions()
+
+
+def test_a_wrong_token_file_ends_the_process(
+    own_handlers: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_tokens(tmp_path, f"operator {OPERATOR}\n{READER}\n")
+    options = ["--port", "0", "--tokenFile", str(path), "--logPath", str(tmp_path / "log")]
+    assert syncsvc.cli.main([*URIS["syncsvc"], *options]) == 1
+    message = capsys.readouterr().err
+    assert message.startswith(
+        f"syncsvc: InvalidTokenFile: Line 2 of the token file {path} is wrong"
+    )
+    log = (tmp_path / "log" / syncsvc.cli.LOG_FILE).read_text()
+    assert "InvalidTokenFile" in log
+    assert READER not in message + log and OPERATOR not in message + log

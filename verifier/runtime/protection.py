@@ -1,0 +1,107 @@
+"""Options that protect the HTTP API: tokens, TLS, and the refusal to listen on other addresses without both."""
+
+from __future__ import annotations
+
+import logging
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from verifier.runtime.access import TokenFile
+from verifier.runtime.errors import OperationError
+from verifier.runtime.options import Form, Option
+from verifier.runtime.sites import is_loopback
+from verifier.runtime.tls import Certificate
+
+OPTIONS = (
+    Option(
+        "tokenFile",
+        "file with the tokens that requests must carry, and their roles; without it, the API has no access control",
+        value="FILE",
+    ),
+    Option(
+        "tlsCertFile",
+        "PEM file with the certificate of the API and its chain; with it and tlsKeyFile, the API uses HTTPS",
+        value="FILE",
+    ),
+    Option("tlsKeyFile", "PEM file with the private key of tlsCertFile", value="FILE"),
+    Option(
+        "insecureRemote",
+        "allow a bindAddress that is not loopback without tokenFile, tlsCertFile and tlsKeyFile. "
+        "WARNING: without tokens, anyone who reaches the port controls the process",
+        form=Form.FLAG,
+    ),
+)
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ProtectionOptions:
+    """The files with the tokens, the certificate and its key. The last two are both given, or neither is."""
+
+    token_file: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+
+
+def read_options(values: Mapping[str, Any]) -> ProtectionOptions:
+    """Return the protection from the values of all options.
+
+    Raises ValueError if the API would listen on an address that is not loopback without tokens and TLS.
+    """
+    token_file, certificate, key = (
+        Path(values[name]) if values[name] else None
+        for name in ("tokenFile", "tlsCertFile", "tlsKeyFile")
+    )
+    if (certificate is None) != (key is None):
+        raise ValueError("tlsCertFile and tlsKeyFile need each other: give both, or neither")
+    address = values["bindAddress"]
+    protected = token_file is not None and certificate is not None
+    if not (protected or values["insecureRemote"] or is_loopback(address)):
+        raise ValueError(
+            f"bindAddress {address!r} is not a loopback address, so other machines could control this process. "
+            "Give tokenFile, tlsCertFile and tlsKeyFile, or use 127.0.0.1 and an SSH tunnel. insecureRemote allows it "
+            "without them"
+        )
+    return ProtectionOptions(token_file, certificate, key)
+
+
+class Protection:
+    """The tokens and the certificate of this process. SIGHUP makes it read their files again.
+
+    Raises OperationError if a file cannot be used. Create it in the main thread, to which Python delivers signals.
+    """
+
+    def __init__(self, options: ProtectionOptions) -> None:
+        self.tokens = TokenFile(options.token_file) if options.token_file else None
+        self.certificate = (
+            Certificate(options.certificate, options.key)
+            if options.certificate and options.key
+            else None
+        )
+        self._files = [each for each in (self.tokens, self.certificate) if each is not None]
+        self._reload_requested = False
+        if self._files:
+            signal.signal(signal.SIGHUP, self._request_reload)
+
+    def reload_if_requested(self) -> None:
+        """Read the files again after a SIGHUP. If a file cannot be used, keep its former content and log an error."""
+        if not self._reload_requested:
+            return
+        self._reload_requested = False
+        for each in self._files:
+            try:
+                each.reload()
+                _log.info("Reloaded a file of the API's protection.", extra={"file": each.name})
+            except OperationError as error:
+                _log.error(
+                    "Could not reload a file of the API's protection; its former content stays valid.",
+                    extra={"file": each.name, "error": f"{error.kind.name}: {error}"},
+                )
+
+    def _request_reload(self, number: int, frame: FrameType | None) -> None:
+        self._reload_requested = True

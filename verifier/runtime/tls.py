@@ -1,0 +1,149 @@
+"""TLS for the HTTP server: certificates that can be replaced while it runs, and connections for waitress.
+
+waitress has no TLS. Its event loop reads and writes each connection with recv() and send() of a non-blocking socket,
+so a TLS socket can take the place of the plain one. OpenSSL does the handshake as a part of the first reads: a client
+that never ends its handshake is an idle connection like any other, and delays nobody.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from waitress.channel import HTTPChannel
+
+from verifier.runtime.errors import ErrorKind, OperationError
+from verifier.runtime.files import why_not_private
+
+INVALID_CERTIFICATE = ErrorKind(
+    "InvalidCertificate",
+    500,
+    "The files in --tlsCertFile and --tlsKeyFile cannot be used.",
+    "Use PEM files: the certificate followed by its chain, and its private key without a password. Only the owner may "
+    "have access to the key (mode 0600).",
+)
+
+# The size of a TLS record, in bytes. A larger write would have to be repeated as a whole if a part of it were sent.
+_RECORD = 16 * 1024
+
+
+class Certificate:
+    """A certificate and its key, from PEM files. Raises OperationError InvalidCertificate."""
+
+    def __init__(self, certificate: Path, key: Path) -> None:
+        self.name = str(certificate)
+        self._certificate = certificate
+        self._key = key
+        self._context = self._load()
+
+    def reload(self) -> None:
+        """Read the files again, for new connections. Raise OperationError, and keep the old ones, if they are wrong."""
+        self._context = self._load()
+
+    def connect(self, server: Any, plain: socket.socket, *options: Any, **more: Any) -> None:
+        """Begin to serve an accepted connection, as waitress does with its `channel_class`.
+
+        Raises nothing: waitress would close the listening socket.
+        """
+        try:
+            # A client that has left already would get a socket without TLS.
+            plain.getpeername()
+            plain.setblocking(False)
+            secured = self._context.wrap_socket(
+                plain, server_side=True, do_handshake_on_connect=False
+            )
+            TlsChannel(server, secured, *options, **more)
+        except OSError:
+            plain.close()
+
+    def _load(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.options |= ssl.OP_NO_RENEGOTIATION
+        context.set_alpn_protocols(["http/1.1"])
+        try:
+            reason = why_not_private(self._key.stat())
+            if reason is not None:
+                raise _invalid(f"The key file {self._key} {reason}.")
+            # Without a password function, OpenSSL would ask for one at the terminal.
+            context.load_cert_chain(self._certificate, self._key, password=_no_password)
+        except (OSError, ValueError) as error:
+            text = f"The files {self._certificate} and {self._key} cannot be used: {error}."
+            raise _invalid(text) from error
+        return context
+
+
+def _no_password() -> str:
+    raise ValueError("the key has a password")
+
+
+def _invalid(description: str) -> OperationError:
+    return OperationError(INVALID_CERTIFICATE, description)
+
+
+class TlsChannel(HTTPChannel):
+    """A connection of waitress over TLS."""
+
+    def __init__(self, server: Any, secured: ssl.SSLSocket, *options: Any, **more: Any) -> None:
+        # The event loop reads while a request thread may write, but OpenSSL allows one call at a time.
+        self._in_use = threading.Lock()
+        self._handshake_writes = False
+        self._secured = secured
+        super().__init__(server, secured, *options, **more)
+        self.sendbuf_len = _RECORD
+
+    def writable(self) -> bool:
+        return self._handshake_writes or bool(super().writable())
+
+    def handle_write(self) -> None:
+        if self._handshake_writes:
+            self.handle_read()
+        if self.connected:
+            super().handle_write()
+
+    def handle_read(self) -> None:
+        self._handshake_writes = False
+        try:
+            while self._read_some():
+                pass
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLWantWriteError:
+            self._handshake_writes = True
+        except OSError:
+            # Not TLS, a TLS version that is too old, or a lost connection.
+            self.handle_close()
+
+    def _read_some(self) -> bool:
+        """Read once, and return whether OpenSSL holds more bytes, which poll() would not report."""
+        with self._in_use:
+            data = self._secured.recv(self.adj.recv_bytes)
+            more = self._secured.pending() > 0
+        if not data:
+            self.handle_close()
+            return False
+        self.last_activity = time.time()
+        self.received(data)
+        return more and self.connected
+
+    def send(self, data: bytes, do_close: bool = True) -> int:
+        try:
+            with self._in_use:
+                return int(self._secured.send(data))
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return 0
+        except OSError:
+            if do_close:
+                self.handle_close()
+            return 0
+
+    def handle_close(self) -> None:
+        # Tell the client that the answer is complete; its own close notice is not awaited.
+        with self._in_use, suppress(OSError, ValueError):
+            self._secured.unwrap()
+        super().handle_close()
