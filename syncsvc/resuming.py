@@ -210,9 +210,9 @@ def needs_new_check(failure: Failure) -> bool:
 
 
 def _was_open(record: RunRecord) -> bool:
-    """Return whether the destination may have been unblocked when the cut-over failed.
+    """Return whether the cut-over may have unblocked the destination before it failed.
 
-    Without a block, users write to the destination once `can_write` is true, and not before.
+    False if the sync does not block writes to the destination: users then write to it only once `can_write` is true.
     """
     # An earlier version did not record the check.
     is_open = CHECKED in record.steps or UNBLOCKED in record.steps

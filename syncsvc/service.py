@@ -293,7 +293,7 @@ class Service:
             self._confirmed(confirm).reset()
 
     def list_reset(self, confirm: str) -> dict[str, Any]:
-        """Return what `reset` would drop and restore, without `success`. Raises OperationError as `reset` does."""
+        """Return what `reset` would drop and restore, as `reset_report` does. Raises OperationError as `reset` does."""
         with self._command(), impatient(PATIENCE):
             runner = self._confirmed(confirm)
             return reset_report(runner.record, runner.contents())

@@ -100,16 +100,17 @@ def copy_seconds_left(looks: Sequence[Look], total: int | None) -> float | None:
 
 
 def warning(left: float, copy_left: float | None, warned: bool) -> str | None:
-    """Return the end of a warning, in words, if the oplog is too short for the sync; None if it is long enough.
+    """Return why the oplog is too short for the sync, as the last part of a warning; None if it is long enough.
 
     `left` is the time until the oplog drops entries that the sync needs, and `copy_left` the remaining time of the copy
-    (None if unknown), in seconds. `warned` is whether the warning is already active.
+    (None if unknown), in seconds. `warned` is whether the warning is already active: then it ends only above a higher
+    limit than the one below which it begins, so that it does not flap.
     """
     if left < (_SAFE_AGAIN if warned else SHORTEST_FORECAST):
         return f"at the current write rate, in {in_words(left)} it begins to drop entries that this sync needs."
     if copy_left is not None and copy_left > left:
         return (
-            f"the copy takes another {in_words(copy_left)}, but at the current write rate, in {in_words(left)} the "
-            "oplog begins to drop entries that this sync needs."
+            f"at the current write rate, in {in_words(left)} it begins to drop entries that this sync needs, which is "
+            f"before the copy ends (in {in_words(copy_left)})."
         )
     return None

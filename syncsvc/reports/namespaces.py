@@ -45,7 +45,7 @@ def namespace_phase(sync: Sync, record: CollectionRecord) -> NamespacePhase:
 def namespaces_report(
     sync: Sync, database: str | None, after: str | None, limit: int
 ) -> dict[str, Any]:
-    """Return the answer: a page of the collections, sorted by their names on the source.
+    """Return the answer to `GET /api/v1/namespaces`: a page of the collections, sorted by their names on the source.
 
     It has at most `limit` collections, of one database or of all, with names greater than `after`. `next` is the value
     of `after` for the next page; null on the last page.

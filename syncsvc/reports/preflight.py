@@ -9,7 +9,10 @@ from verifier.runtime.errors import OperationError
 
 
 def preflight_report(judgement: Judgement) -> dict[str, Any]:
-    """Return the answer without `success`: the errors with which a start would be refused, warnings, and estimates."""
+    """Return the fields of the answer to `POST /api/v1/preflight`, except `success`.
+
+    They are the errors with which a start would be refused, the warnings, and the estimates.
+    """
     estimates = judgement.estimates
     return {
         "violations": [

@@ -8,7 +8,10 @@ from syncsvc.mismatches import RepairPlan
 
 
 def repair_report(plan: RepairPlan) -> dict[str, Any]:
-    """Return the answer without `success`: the numbers of differences, and the first differences with their repairs."""
+    """Return the fields of the answer to a dry run, except `success`.
+
+    They are the numbers of differences, and the first differences with their repairs.
+    """
     return {
         "documents": plan.documents,
         "definitions": plan.definitions,

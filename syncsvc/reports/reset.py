@@ -11,7 +11,11 @@ from verifier.cluster.specification import Kind
 
 
 def reset_report(record: RunRecord, found: Contents) -> dict[str, Any]:
-    """Return the answer without `success`: what a reset would drop, keep, unblock and restart."""
+    """Return the fields of the answer to a dry run, except `success`.
+
+    They name the collections and views that a reset would drop or keep, the clusters that it would unblock, and the
+    clusters whose balancer it would start again.
+    """
     views = [each for each in found.created if each.kind is Kind.VIEW]
     collections = [each for each in found.created if each.kind is not Kind.VIEW]
     return {

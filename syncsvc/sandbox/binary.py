@@ -21,7 +21,7 @@ _REMEDY = (
     f"or set {ENVIRONMENT_VARIABLE} to its path."
 )
 _LIBRARY_REMEDY = (
-    "Install it (on Debian or Ubuntu: apt-get install libcurl4 libssl3), "
+    "Install the version of this library that mongod needs (on Debian or Ubuntu: apt-get install libcurl4 libssl3), "
     f"or set {ENVIRONMENT_VARIABLE} to a mongod built for this system."
 )
 

@@ -1,4 +1,4 @@
-"""The comparison code of the verifier alone, without its generations, saved state and process."""
+"""The candidate that runs the comparison code of the verifier alone, without generations, saved state and process."""
 
 from __future__ import annotations
 

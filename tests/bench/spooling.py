@@ -78,7 +78,10 @@ def _spool(daemon: Daemon, ours: list[int], events: int) -> Measurement:
 def _paused(
     chosen: Backlog, asked: int, option: str
 ) -> Iterator[tuple[ReplicaSet, ReplicaSet, Daemon]]:
-    """Yield a source, a destination, and a suspended daemon whose sync is paused and has not read the backlog yet."""
+    """Yield a source, a destination, and a suspended daemon whose sync is paused and has not read the backlog yet.
+
+    `asked` is the requested number of events in the backlog `chosen`, and `option` is the start option `eventSpool`.
+    """
     with (
         cluster("source") as source,
         cluster("destination") as destination,

@@ -311,7 +311,7 @@ class Check:
     def _wait_for_work(self, stop: StopToken) -> None:
         """Wait until the next generation is due.
 
-        It is due at once when all changes up to the end of writes are known. Otherwise, it is due after a pause if
+        It is due at once when all changes up to the end of user writes were read. Otherwise, it is due after a pause if
         documents have changed or mismatches are left, and the destination is close enough to the source. If no document
         has changed, and the generations keep finding the same mismatches, the pause grows. Raises `Cancelled` when
         stopped.
@@ -329,8 +329,8 @@ class Check:
     def _begin_next(self, compare_all: bool) -> bool:
         """Save that the next generation begins. Return whether the collections must be listed again for it.
 
-        The new generation compares all definitions and counts if it is the first one after all changes are known, or if
-        `compare_all` is true.
+        The new generation compares all definitions and counts of documents if it is the first one after all changes up
+        to the end of user writes were read, or if `compare_all` is true.
         """
         record = self._store.record
         becomes_last = compare_all or self._drained() and not record.last

@@ -105,7 +105,8 @@ class RepairWork:
         self._context.repairs.remove_documents(number, namespaces)
         _log.warning(
             "Documents were not repaired, because their collections were renamed or dropped, or users created them "
-            "again on the destination. Those that still differ are reported again, under the new name.",
+            "again on the destination. The verification reports those that still differ, under the new name: then "
+            "repair or commit again.",
             extra={"namespaces": some_of(namespaces)},
         )
 
@@ -132,7 +133,7 @@ class RepairWork:
                 self._context.repairs.remove(number, differences)
                 _log.warning(
                     "A definition could not be repaired, for the reason in the error. The verification reports the "
-                    "difference again.",
+                    "difference again: remove the cause, then repair or commit again.",
                     extra={"error": str(error)},
                 )
         if others:

@@ -24,9 +24,10 @@ class Entry(Generic[P]):
 
 
 class Frontier(Generic[P]):
-    """The points that work passes, entered in order. `passed` is the newest point up to which all parts are finished.
+    """Tracks the progress of work whose parts finish in any order, such as change events that several lanes apply.
 
-    Thread-safe.
+    `enter` adds points (for example, positions in a change stream) in their order, each with the number of parts of the
+    work that lead up to it. `passed` is the newest point up to which all parts are finished. Thread-safe.
     """
 
     def __init__(self, passed: P) -> None:

@@ -180,9 +180,9 @@ def create_indexes_in_vain(db: AnyDatabase) -> None:
 
 @behaviour(fill=few_documents)
 def create_twin_indexes(db: AnyDatabase) -> None:
-    """Create indexes with the same keys that differ only in options such as `unique`.
+    """Create two pairs of indexes with the same keys: one differs only in `unique`, the other also in `sparse`.
 
-    Without that option, as on the destination until the commit, they would be identical.
+    Until the commit, the destination builds indexes without `unique`. Then the first pair would be identical.
     """
     db.c.create_index([("n", 1)], name="unique twin", unique=True)
     db.c.create_index([("n", 1)], name="plain twin")

@@ -70,7 +70,10 @@ def delete(identity: Any) -> Outcome:
 
 
 def shown(outcomes: list[Outcome], collated: bool) -> list[str]:
-    """Return the runs of these outcomes as texts: the `_id`s written, a bar, and the `_id`s deleted."""
+    """Return each pair of writes and deletes that `runs` yields as a text, such as "ab|c".
+
+    It consists of the `_id`s written, a bar, and the `_id`s deleted. `collated` is passed to `runs`.
+    """
     pairs = runs(outcomes, collated)
     return ["|".join("".join(_id(each) for each in half) for half in pair) for pair in pairs]
 

@@ -116,7 +116,7 @@ def test_the_remaining_seconds_of_the_copy(
             4 * HOUR,
             9 * HOUR,
             False,
-            "copy takes another 9 hours, but .* in 4 hours the oplog begins",
+            "in 4 hours it begins to drop .* before the copy ends .in 9 hours.",
         ),
         (600, 9 * HOUR, False, "in less than 15 minutes it begins to drop entries"),
     ],
