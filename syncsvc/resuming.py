@@ -14,7 +14,7 @@ from syncsvc.saved.run import Failure, RunRecord
 from syncsvc.state import Phase, State
 from verifier.cluster import cluster, connect
 from verifier.compare.errors import MISMATCHES_REPLACED
-from verifier.runtime import commands, httpd, schemas, sites
+from verifier.runtime import access, commands, httpd, schemas, sites, tls
 from verifier.runtime.errors import INTERNAL_ERROR, ErrorKind, OperationError
 
 
@@ -86,6 +86,10 @@ _KINDS: Mapping[Resumption, tuple[ErrorKind, ...]] = {
         schemas.INVALID_REQUEST,
         sites.HOST_NOT_ALLOWED,
         sites.ORIGIN_NOT_ALLOWED,
+        access.INVALID_TOKEN,
+        access.ROLE_NOT_ALLOWED,
+        access.INVALID_TOKEN_FILE,
+        tls.INVALID_CERTIFICATE,
         commands.COMMAND_IN_PROGRESS,
         connect.INVALID_URI,
         cluster.SAME_CLUSTER,

@@ -230,7 +230,7 @@ def test_an_error_in_a_pause_does_not_end_the_sync(pair: Pair, daemon: Daemon) -
             start_until(pair, daemon, Point.BATCH_WRITTEN)
             daemon.pause()
             admin.command({"configureFailPoint": "failCommand", "mode": "alwaysOn", "data": data})
-        wait_for(lambda: "An error occurred while the sync was paused" in daemon.log, "an error")
+        wait_for(lambda: "A call failed while the sync was being paused" in daemon.log, "an error")
     finally:
         admin.command({"configureFailPoint": "failCommand", "mode": "off"})
     assert_paused(daemon, Point.BATCH_WRITTEN)

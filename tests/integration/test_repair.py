@@ -169,7 +169,9 @@ def test_a_repair_unblocks_the_source_if_the_failed_commit_could_not(
         pair.source.client.admin.command(
             {"configureFailPoint": "failCommand", "mode": times(1), "data": refused}
         )
-    wait_for(lambda: "Could not save the failure or unblock" in daemon.log, "it is not unblocked")
+    wait_for(
+        lambda: "Could not save the failure, or could not lift" in daemon.log, "it is not unblocked"
+    )
     assert is_blocked(pair.source)
     repair(daemon)
     assert not is_blocked(pair.source)
