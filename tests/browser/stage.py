@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from math import sin
 from time import monotonic, time
 from typing import Any
@@ -20,6 +21,8 @@ from waitress.server import create_server
 from syncsvc.app import create_app
 from syncsvc.figures.history import Sample
 from syncsvc.figures.progress import Ping, ProgressSnapshot
+from syncsvc.figures.throttling import Throttled, Throttling
+from syncsvc.limits import Limit
 from syncsvc.reports.sync import Sync
 from syncsvc.service import Service
 from syncsvc.settings import LOAD_LEVELS
@@ -39,6 +42,11 @@ class StagedService(Service):
 
     def sync(self) -> Sync:
         return replace(self.staged, now=monotonic())
+
+    def throttle(self) -> None:
+        """Show that the limit of copied bytes slows the sync down."""
+        throttled = Throttled(Limit.COPY_BYTES, "The limit is reached.", datetime.now(UTC))
+        self._progress.set(throttling=Throttling(throttled=throttled))
 
     def fill_history(self, points: int = 180, clean: bool = False) -> None:
         """Record waves of figures for the last minutes, as if this process had run that long."""

@@ -249,26 +249,13 @@ def test_a_token_is_asked_for_and_kept(stages: Stages, visits: Visits) -> None:
     visit.wait_for_text("#state", "RUNNING")
 
 
-def with_limits(app: Flask) -> None:
-    """Add limits that can be read and changed."""
-    limits: dict[str, object] = {
-        **{"copyBytesPerSecond": 20_000_000, "copyDocumentsPerSecond": None},
-        **{"eventsPerSecond": None, "threads": None, "windows": [], "auto": None},
-    }
-
-    @app.route("/api/v1/limits", methods=["GET", "PATCH"])
-    def answer() -> dict[str, object]:
-        if request.method == "PATCH":
-            limits.update(request.get_json())
-        throttled = {"what": "copy", "reason": "The limit is reached.", "since": 1_700_000_000}
-        return {"success": True, "limits": limits, "effective": limits, "throttledBy": throttled}
-
-
-def test_limits_are_shown_and_changed(stages: Stages, visits: Visits) -> None:
-    service, url = stages(with_limits)
+def test_limits_are_shown_and_changed(stage: Staged, visits: Visits) -> None:
+    service, url = stage
     service.staged = copying()
+    service.change_limits({"copyBytesPerSecond": 20_000_000})
+    service.throttle()
     visit = visits(url)
-    visit.wait_for_text("#limits", "Throttled: copy")
+    visit.wait_for_text("#limits", "Throttled: copyBytesPerSecond since")
     assert "20 MB/s" in visit.text("#limits")
     visit.press("limits")
     dialog = visit.page.get_by_role("dialog")
@@ -276,15 +263,6 @@ def test_limits_are_shown_and_changed(stages: Stages, visits: Visits) -> None:
     visit.shoot("limits")
     visit.confirm("Save")
     visit.wait_for_text("#limits", "35 MB/s")
-
-
-def test_without_limits_the_page_asks_once(stage: Staged, visits: Visits) -> None:
-    _, url = stage
-    visit = visits(url)
-    visit.page.locator("#state:visible").wait_for()
-    visit.page.wait_for_timeout(6_000)
-    assert sum(each.endswith("/limits") for each in visit.requests) == 1
-    assert not visit.button("limits").is_visible()
 
 
 def test_the_page_prints(stage: Staged, visits: Visits) -> None:

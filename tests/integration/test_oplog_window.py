@@ -167,18 +167,17 @@ def test_entries_lost_while_events_wait_fail_the_sync(pair: Pair, daemon: Daemon
 
 
 def test_a_limit_of_events_does_not_endanger_the_oplog(pair: Pair, daemon: Daemon) -> None:
+    """Limit the events to one per second while the oplog is about to drop them: the limit must be suspended."""
     source = pair.source.client
     source.d.c.insert_one({"_id": "first"})
     daemon.limits(eventsPerSecond=1)
     daemon.start(eventSpool="never")
     daemon.wait_until_applying()
-    source.d.c.insert_many({"_id": n} for n in range(1000))
-    wait_for(lambda: daemon.limits()["throttledBy"], "the limit")
     # The source seems to write so fast that its oplog lasts for seconds.
     note(source)
     text = "The limit of change events does not apply at present: in less than 15 minutes the oplog"
     wait_for(lambda: text in str(daemon.progress().get("warnings")), "a warning")
-    assert daemon.limits()["effective"]["eventsPerSecond"] is None
+    source.d.c.insert_many({"_id": n} for n in range(1000))
     wait_for(lambda: daemon.progress()["totalEventsApplied"] >= 1000, "all events", seconds=200)
     daemon.commit()
     pair.assert_equal()
