@@ -33,8 +33,10 @@ class Operator:
     def __init__(self, daemon: Daemon, folder: Path) -> None:
         self._folder = folder
         self._program = [sys.executable, "-m", "syncsvc.ctl"]
+        # A size in the environment, as pytest-xdist sets it, would have precedence over that of the terminal.
+        inherited = {n: v for n, v in os.environ.items() if n not in ("COLUMNS", "LINES")}
         self._environment = {
-            **os.environ,
+            **inherited,
             "SYNCCTL_URL": f"http://127.0.0.1:{daemon.port}",
             "TERM": "xterm",
         }
