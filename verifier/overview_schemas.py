@@ -10,10 +10,10 @@ from marshmallow import fields, post_load, validate
 from verifier.overview import SortKey, TableRequest
 from verifier.runtime.openapi import SuccessAnswer, always, nullable
 from verifier.runtime.recent import RecentCommandSchema
-from verifier.runtime.schemas import Strict
+from verifier.runtime.schemas import Strict, TablePart
 
 
-class NamespacesTableSchema(Strict):
+class NamespacesTableSchema(TablePart):
     """The query parameters of `GET /api/v1/overview/namespaces`; loads into TableRequest."""
 
     search = fields.String(
@@ -29,19 +29,6 @@ class NamespacesTableSchema(Strict):
         by_value=True,
         load_default=SortKey.NAME,
         metadata={"description": "The order: by name, documents, bytes or mismatches."},
-    )
-    descending = fields.Boolean(
-        load_default=False, metadata={"description": "Whether the order is descending."}
-    )
-    offset = fields.Integer(
-        load_default=0,
-        validate=validate.Range(min=0, max=1_000_000_000),
-        metadata={"description": "How many rows to skip."},
-    )
-    limit = fields.Integer(
-        load_default=100,
-        validate=validate.Range(min=1, max=1_000),
-        metadata={"description": "The maximum number of rows."},
     )
 
     @post_load

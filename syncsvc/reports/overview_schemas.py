@@ -15,7 +15,7 @@ from syncsvc.state import Phase, State
 from verifier.compare.check_progress import Outcome
 from verifier.runtime.openapi import always, nullable
 from verifier.runtime.recent import RecentCommandSchema
-from verifier.runtime.schemas import Boolean, Strict
+from verifier.runtime.schemas import Boolean, Strict, TablePart
 
 
 class OverviewSchema(Strict):
@@ -34,7 +34,7 @@ class OverviewSchema(Strict):
     )
 
 
-class NamespacesTableSchema(Strict):
+class NamespacesTableSchema(TablePart):
     """The query parameters of `GET /api/v1/overview/namespaces`; loads into TableRequest."""
 
     search = fields.String(
@@ -57,19 +57,6 @@ class NamespacesTableSchema(Strict):
         metadata={
             "description": "The order: by name, documents, bytes, the share left to copy, events or mismatches."
         },
-    )
-    descending = fields.Boolean(
-        load_default=False, metadata={"description": "Whether the order is descending."}
-    )
-    offset = fields.Integer(
-        load_default=0,
-        validate=validate.Range(min=0, max=1_000_000_000),
-        metadata={"description": "How many rows to skip."},
-    )
-    limit = fields.Integer(
-        load_default=100,
-        validate=validate.Range(min=1, max=1_000),
-        metadata={"description": "The maximum number of rows."},
     )
 
     @post_load

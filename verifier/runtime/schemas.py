@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from marshmallow import RAISE, Schema, ValidationError, fields
+from marshmallow import RAISE, Schema, ValidationError, fields, validate
 
 from verifier.runtime.errors import ErrorKind, OperationError
 
@@ -36,6 +36,24 @@ class Boolean(fields.Field[bool]):
 
 class EmptySchema(Strict):
     """The body of commands that take no options."""
+
+
+class TablePart(Strict):
+    """The part of a table that a page requests: the direction of its order, and which rows."""
+
+    descending = fields.Boolean(
+        load_default=False, metadata={"description": "Whether the order is descending."}
+    )
+    offset = fields.Integer(
+        load_default=0,
+        validate=validate.Range(min=0, max=1_000_000_000),
+        metadata={"description": "How many rows to skip."},
+    )
+    limit = fields.Integer(
+        load_default=100,
+        validate=validate.Range(min=1, max=1_000),
+        metadata={"description": "The maximum number of rows."},
+    )
 
 
 def load(schema: Schema, body: Mapping[str, Any]) -> Any:
