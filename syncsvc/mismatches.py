@@ -34,7 +34,7 @@ MOST_PLANNED = 1_000
 
 
 class RepairPlan(NamedTuple):
-    """What a repair would do: `documents` and `definitions` count all differences.
+    """The result of a dry run of a repair: `documents` and `definitions` count all differences.
 
     `steps` has the first differences, at most `MOST_PLANNED`, each with the action that would repair it.
     """

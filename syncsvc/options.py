@@ -44,7 +44,7 @@ class BuildIndexes(Enum):
 
 
 class Repair(Enum):
-    """Whether the commit repairs the differences between the clusters that the verification has found.
+    """The option for the repair of differences that the verification finds before the commit.
 
     AUTO: it repairs them and verifies again. NEVER: it fails with VerificationFailed.
     """

@@ -18,7 +18,7 @@ from verifier.compare.mismatch import (
 
 
 class Action(Enum):
-    """What a repair does about one difference. The values are texts in the API."""
+    """The action by which a repair removes one difference. The API shows the values as texts."""
 
     WRITE = "write the document again as it is on the source"
     DELETE = "delete the document"

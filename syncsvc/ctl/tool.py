@@ -1,4 +1,4 @@
-"""What all commands share: the options of the connection, the form of the output, and the exit status."""
+"""Share the options of the connection, the form of the output and the exit status between all commands."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ _FOOTER = "Ctrl-C ends this display only."
 
 @dataclass(frozen=True)
 class Subject:
-    """What is followed. Each function takes the progress of an answer.
+    """A process that is watched, and functions that take figures from its progress.
 
     `step` returns a value whose change is worth a new line. `counters` are the figures that have rates.
     """

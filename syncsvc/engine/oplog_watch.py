@@ -57,7 +57,7 @@ class OplogWatch:
         self.has_looked = False
 
     def follow(self, held_after: Callable[[], Timestamp | None]) -> None:
-        """From now on, use `held_after` instead of the saved position to find out which oplog entries are still needed.
+        """Use `held_after` instead of the saved position from now on, to find out which oplog entries are still needed.
 
         While the reader of the change stream is blocked, for example because all lanes are full, `held_after` returns
         the cluster time of the source from which the reader must continue. While it is not blocked, `held_after`
@@ -66,7 +66,7 @@ class OplogWatch:
         self._held_after = held_after
 
     def let_go(self) -> None:
-        """From now on, do not fail the sync if the oplog drops entries.
+        """Stop failing the sync if the oplog drops entries.
 
         Call this when all events up to the commit are applied.
         """

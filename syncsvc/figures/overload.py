@@ -41,7 +41,7 @@ def typical(loads: Sequence[Load]) -> Load:
 
 
 class Pressure(Enum):
-    """How the load compares with the thresholds: `HIGH` above one, `NEAR` just below one, `LOW` below all."""
+    """The load compared with its thresholds: `HIGH` above one of them, `NEAR` just below one, `LOW` below all."""
 
     LOW = 0
     NEAR = 1

@@ -15,7 +15,7 @@ _UNSURE = "It is not known for how long the oplog keeps the changes."
 
 
 class Level(Enum):
-    """How safe the needed changes are in the oplog; GREEN is safe."""
+    """The risk that the oplog drops changes that are still needed; GREEN is no risk."""
 
     GREEN = "green"
     AMBER = "amber"

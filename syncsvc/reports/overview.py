@@ -39,7 +39,7 @@ _LEAST_RATE = 1.0
 
 @dataclass(frozen=True)
 class Observed:
-    """What the process has observed besides the sync itself.
+    """Observations of the process that are not part of the sync's own figures.
 
     `last_minute` and `lately` are the averages of the last minute and of the last 15 minutes; empty if there are none.
     """

@@ -65,7 +65,7 @@ class Partition:
 
 @dataclass(frozen=True)
 class Copied:
-    """How much of a collection all instances together have copied.
+    """The amount of one collection that all instances together have copied.
 
     `done` is whether all partitions of the collection are copied.
     """

@@ -28,7 +28,7 @@ from verifier.runtime.tasks import StopToken
 NAME = Namespace("d", "c")
 # The error codes for a lost cursor.
 CURSOR_NOT_FOUND, QUERY_PLAN_KILLED = 43, 175
-# More than the first page of a driver's cursor, or of one of ours, contains.
+# More documents than the first page of a driver's cursor or of one of our cursors contains.
 ROWS = 1200
 APPLICATION = "lost cursors"
 

@@ -134,7 +134,7 @@ class RepairWork:
                 _log.warning(
                     "A definition could not be repaired, for the reason in the error. The verification reports the "
                     "difference again: remove the cause, then repair or commit again.",
-                    extra={"error": str(error)},
+                    extra={"error": error.description},
                 )
         if others:
             reconcile_views(self._context, self._stop)

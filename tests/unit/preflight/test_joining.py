@@ -118,7 +118,7 @@ def test_an_instance_joins_the_run_of_the_others(
         ("c", ("a", "c"), of("a", options=options(instances=("a", "b"))), ["DifferentStart"]),
         ("b", (), of("a", options=options(instances=("a", "b"))), ["DifferentStart"]),
         ("b", ("a", "b"), replace(of("a"), instances=()), ["DifferentStart"]),
-        # An instance of a replica set that nobody has named.
+        # An instance that the start of a sync from a replica set did not name.
         ("c", (), of("a", options=options(instances=("a", "b"))), None),
         ("c", ("c", "b"), replace(of("a"), instances=()), None),
     ],
