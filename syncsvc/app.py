@@ -21,7 +21,10 @@ from verifier.runtime.sites import LOCALHOST, refuse_other_sites
 
 
 def create_app(
-    service: Service, hosts: frozenset[str] = LOCALHOST, tokens: TokenFile | None = None
+    service: Service,
+    hosts: frozenset[str] = LOCALHOST,
+    tokens: TokenFile | None = None,
+    recent: RecentCommands | None = None,
 ) -> Flask:
     """Return the Flask app. It refuses requests whose `Host` header is neither an IP address nor one of `hosts`.
 
@@ -33,7 +36,7 @@ def create_app(
     refuse_other_sites(app, hosts)
     require_tokens(app, tokens)
     audit_commands(app)
-    recent = RecentCommands()
+    recent = recent or RecentCommands()
     recent.watch(app)
     app.register_blueprint(blueprint(service, recent))
     app.register_blueprint(page.blueprint())

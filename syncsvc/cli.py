@@ -16,21 +16,28 @@ from secrets import token_hex
 
 from syncsvc import __version__
 from syncsvc.app import create_app
+from syncsvc.desired import Goal
 from syncsvc.engine.run.points import Point
+from syncsvc.reconciler import Reconciler
 from syncsvc.saved.find_run import find_run
 from syncsvc.saved.lease import HOME, LeaseKeeper
+from syncsvc.schemas import StartSchema
 from syncsvc.service import Service
-from syncsvc.settings import NO_EFFECT, Settings, read_settings
+from syncsvc.settings import NO_EFFECT, PROGRAM, Settings, read_settings
 from syncsvc.standby import Standby
 from syncsvc.tuning import Tuning
 from verifier.cluster import failures
 from verifier.cluster.cluster import Cluster, open_cluster
 from verifier.cluster.writer import ClusterWriter
 from verifier.runtime import logs, process, waits
+from verifier.runtime.errors import OperationError
 from verifier.runtime.httpd import HttpServer
 from verifier.runtime.malloc import keep_large_buffers
 from verifier.runtime.observer import Observer, ignore
+from verifier.runtime.options import refuse
 from verifier.runtime.protection import Protection
+from verifier.runtime.recent import RecentCommands
+from verifier.runtime.schemas import load
 from verifier.runtime.sites import own_names
 from verifier.runtime.tasks import Cancelled, StopToken, TaskGroup
 
@@ -57,6 +64,7 @@ def main(
     called at named points of a sync, and `tuning`, which holds sizes and intervals.
     """
     settings = read_settings(arguments)
+    goal = _goal(settings)
     keep_large_buffers()
     return process.run(
         "syncsvc",
@@ -64,8 +72,20 @@ def main(
         lambda: logs.set_up(
             settings.log_path, LOG_FILE, settings.verbosity, style=_style(settings)
         ),
-        lambda: _serve(settings, observe, replace(tuning, spool_limit=settings.event_spool_bytes)),
+        lambda: _serve(
+            settings, goal, observe, replace(tuning, spool_limit=settings.event_spool_bytes)
+        ),
     )
+
+
+def _goal(settings: Settings) -> Goal | None:
+    """Return the declared state and options of the sync. Raises SystemExit with status 2 if an option is invalid."""
+    if settings.desired_state is None:
+        return None
+    try:
+        return Goal(settings.desired_state, load(StartSchema(), settings.start))
+    except OperationError as error:
+        refuse(PROGRAM, f"the start file cannot be used: {error}")
 
 
 def _style(settings: Settings) -> logs.Style:
@@ -78,7 +98,7 @@ def _style(settings: Settings) -> logs.Style:
     return logs.Style(_LEVELS, ids)
 
 
-def _serve(settings: Settings, observe: Observer, tuning: Tuning) -> int:
+def _serve(settings: Settings, goal: Goal | None, observe: Observer, tuning: Tuning) -> int:
     _log.info("Mongosync Options", extra=dict(settings.options))
     # This program has no hidden flags.
     _log.info("Mongosync HiddenFlags")
@@ -90,17 +110,21 @@ def _serve(settings: Settings, observe: Observer, tuning: Tuning) -> int:
     alarm = process.exit_alarm()
     with ExitStack() as opened, alarm, suppress(Cancelled), TaskGroup("main", stop) as tasks:
         service = Service(
-            settings.instance, settings.load_level, tasks.spawn, observe, stop, tuning
+            settings.instance, settings.load_level, tasks.spawn, observe, stop, tuning, goal
         )
+        recent = RecentCommands()
         protection = Protection(settings.protection)
         # Created first, so that an address in use is reported before anything is touched.
         names = own_names(settings.address, settings.allowed_hosts)
-        app = create_app(service, names, protection.tokens)
+        app = create_app(service, names, protection.tokens, recent)
         server = HttpServer(app, settings.address, settings.port, protection.certificate)
         tasks.spawn("waits", waits.watch, service.each_second, stop.sleep)
         tasks.spawn(
             "initialize", _initialize, service, settings, observe, opened, tuning, tasks.stop
         )
+        if goal is not None:
+            reconciler = Reconciler(service, goal, recent, tuning.desired_retry)
+            tasks.spawn("desired state", reconciler.run, tasks.stop)
         try:
             _log.info("Serving.", extra={"address": settings.address, "port": settings.port})
             # Serving also ends if a thread of the process fails: a process that cannot initialize must not serve.

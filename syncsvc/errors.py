@@ -40,6 +40,13 @@ INVALID_STATE = ErrorKind(
     "The command is not allowed in the current state of the sync.",
     "Nothing was changed. Send the command again when state in GET /api/v1/progress is one that allows it.",
 )
+CONTRADICTS_DESIRED_STATE = ErrorKind(
+    "ContradictsDesiredState",
+    409,
+    "The configuration declares a state of the sync (desiredState) that the command contradicts.",
+    "Nothing was changed. Change desiredState in the configuration of this process, and restart it: the sync continues "
+    "where it was.",
+)
 NOT_ACTIVE = ErrorKind(
     "NotActive",
     409,
@@ -396,6 +403,7 @@ ALL = (
     NOT_SUPPORTED_YET,
     INVALID_URI,
     INVALID_STATE,
+    CONTRADICTS_DESIRED_STATE,
     CANNOT_COMMIT,
     CANNOT_REPAIR,
     COMMAND_IN_PROGRESS,

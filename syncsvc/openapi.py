@@ -26,6 +26,7 @@ from syncsvc.schemas import (
     ResetSchema,
     StartSchema,
 )
+from syncsvc.settings import DesiredState
 from syncsvc.state import Phase, State
 from verifier.cluster.cluster import SAME_CLUSTER
 from verifier.cluster.failures import (
@@ -57,6 +58,7 @@ from verifier.runtime.schemas import Boolean, EmptySchema, Strict
 _OF_CLUSTERS = (CLUSTER_UNREACHABLE, NOT_AUTHORIZED, UNEXPECTED_SERVER_ERROR)
 _ANY = (
     errors.INVALID_STATE,
+    errors.CONTRADICTS_DESIRED_STATE,
     COMMAND_IN_PROGRESS,
     *_OF_CLUSTERS,
     errors.SUPERSEDED,
@@ -261,6 +263,12 @@ class _Progress(Strict):
         by_value=True,
     )
     lease = sometimes(fields.Nested, "The lease of the active daemon; only with --standby.", _Lease)
+    desiredState = sometimes(
+        fields.Enum,
+        "The state to which this daemon brings the sync; only with --desiredState.",
+        DesiredState,
+        by_value=True,
+    )
 
 
 class _ProgressAnswer(SuccessAnswer):

@@ -97,6 +97,7 @@ _KINDS: Mapping[Resumption, tuple[ErrorKind, ...]] = {
         errors.UNKNOWN_CLUSTER,
         errors.NOT_SUPPORTED_YET,
         errors.INVALID_STATE,
+        errors.CONTRADICTS_DESIRED_STATE,
         errors.NOT_ACTIVE,
         errors.NOT_READY,
         errors.FAILURE_IS_FINAL,

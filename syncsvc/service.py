@@ -19,6 +19,7 @@ from uuid import uuid4
 import pymongo
 
 from syncsvc import errors
+from syncsvc.desired import Goal
 from syncsvc.engine.run.pace import Pace
 from syncsvc.figures.history import History
 from syncsvc.figures.progress import Progress
@@ -87,8 +88,10 @@ class Service:
         observe: Observer,
         stop: StopToken,
         tuning: Tuning = Tuning(),
+        goal: Goal | None = None,
     ) -> None:
         self.instance = instance
+        self._goal = goal
         self._stop = stop
         self.startup = Startup(tuning.startup_wait)
         self._commands = Commands()
@@ -206,7 +209,7 @@ class Service:
 
         A no-op if this process continues a saved run that was started with the same options, see `_is_answered_again`.
         """
-        with self._command(), impatient(PATIENCE):
+        with self._command(Trigger.START), impatient(PATIENCE):
             self._refuse_other_home(options)
             if self._is_answered_again(options):
                 return
@@ -247,13 +250,13 @@ class Service:
 
         Calls to a cluster that are in progress may end after this method returns; `resume` waits for them.
         """
-        with self._command(), answered_soon():
+        with self._command(Trigger.PAUSE), answered_soon():
             self._runner_for(Trigger.PAUSE).pause()
 
     def resume(self) -> None:
         """Continue a sync that is paused or failed. Raises OperationError."""
         # Without a bound on the whole: it waits for the run to stop, and prepares an engine.
-        with self._command(), impatient(PATIENCE):
+        with self._command(Trigger.RESUME), impatient(PATIENCE):
             self._runner_for(Trigger.RESUME).resume()
 
     def repair(self) -> None:
@@ -262,7 +265,7 @@ class Service:
         A sync whose verification failed is RUNNING again. Raises OperationError.
         """
         # Without a bound on the whole: it may wait for the run to stop, and prepare an engine.
-        with self._command(), impatient(PATIENCE):
+        with self._command(Trigger.REPAIR), impatient(PATIENCE):
             self._runner_for(Trigger.REPAIR).repair()
 
     def repair_plan(self) -> RepairPlan:
@@ -275,13 +278,13 @@ class Service:
 
     def commit(self) -> None:
         """Request the cut-over of the sync, without waiting for it. Raises OperationError."""
-        with self._command(), answered_soon():
+        with self._command(Trigger.COMMIT), answered_soon():
             self._runner_for(Trigger.COMMIT).commit()
 
     def reverse(self) -> None:
         """Reverse a committed sync: its destination becomes the source. Raises OperationError."""
         # The whole command has no time limit, because it reads the change streams of both clusters.
-        with self._command(), impatient(PATIENCE):
+        with self._command(Trigger.REVERSE), impatient(PATIENCE):
             self._runner_for(Trigger.REVERSE).reverse()
 
     def reset(self, confirm: str) -> None:
@@ -289,7 +292,7 @@ class Service:
 
         `confirm` must be the name of the sync's destination. Raises OperationError.
         """
-        with self._command(), answered_soon():
+        with self._command(Trigger.RESET), answered_soon():
             self._confirmed(confirm).reset()
 
     def list_reset(self, confirm: str) -> dict[str, Any]:
@@ -388,11 +391,15 @@ class Service:
     def _progress_of(self, sync: Sync) -> dict[str, Any]:
         standing, shown = sync.standing, self._own_progress_of(sync)
         if standing is None:
-            return shown
+            return {**shown, **self._declared()}
         if standing.is_standby:
             saved = None if standing.lease is None else standing.lease.progress
             shown = shown_by_standby(shown, saved, self._progress.snapshot.waits)
-        return {**shown, **standing_report(standing)}
+        return {**shown, **standing_report(standing), **self._declared()}
+
+    def _declared(self) -> dict[str, Any]:
+        """Return the field `desiredState` of `progress`; nothing if the configuration declares no state."""
+        return {} if self._goal is None else {"desiredState": self._goal.state.value}
 
     def own_progress(self) -> dict[str, Any]:
         """Return the progress that this process knows itself."""
@@ -481,12 +488,15 @@ class Service:
         return self._process.clusters[home].client, self._process.writer(home)
 
     @contextmanager
-    def _command(self) -> Iterator[None]:
-        """Run the block as the only command.
+    def _command(self, trigger: Trigger | None = None) -> Iterator[None]:
+        """Run the block as the only command. `trigger` is the command; None if it changes nothing.
 
-        Raises OperationError NotActive, InvalidState, CommandInProgress, and the block's errors.
+        Raises OperationError NotActive, InvalidState, ContradictsDesiredState, CommandInProgress, and the block's
+        errors.
         """
         self._await_startup()
+        if self._goal is not None and trigger is not None:
+            self._goal.refuse(trigger)
         with self._commands.one(), self._while_active(), failures.named_errors():
             yield
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
 from syncsvc import __version__
+from syncsvc.job import DEFAULT_JOB, read_job
 from syncsvc.options import CLUSTERS
 from syncsvc.tuning import EVENT_SPOOL_BYTES
 from verifier.runtime import protection
@@ -21,6 +23,15 @@ PREFIX = "SYNCSVC"
 # Options of mongosync for functions that this program does not have.
 NO_EFFECT = ("acceptDisclaimer", "disableTelemetry", "disableMetricsLogging")
 DEFAULT_ID = "coordinator"
+
+
+class DesiredState(Enum):
+    """The state of the sync that the configuration declares, and to which the process brings it."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    COMMITTED = "committed"
+
 
 TABLE = (
     Option("cluster0", "connection string of one cluster", required=True, value="URI"),
@@ -71,6 +82,19 @@ TABLE = (
         default=EVENT_SPOOL_BYTES // 1_000_000,
         value="MB",
     ),
+    Option(
+        "desiredState",
+        "the state to which this process brings the sync: running starts or resumes it, paused pauses it, committed "
+        "also commits it as soon as canCommit is true. Without it, only commands change the state",
+        choices=tuple(each.value for each in DesiredState),
+        value="STATE",
+    ),
+    Option(
+        "startFile",
+        "YAML or JSON file with the body of the start that desiredState sends; without it, the sync is started with "
+        "default options, from cluster0 to cluster1",
+        value="FILE",
+    ),
     *(
         Option(name, "accepted for compatibility with mongosync; no effect", form=Form.FLAG)
         for name in NO_EFFECT
@@ -108,6 +132,10 @@ class Settings:
     standby: bool = False
     event_spool_bytes: int = EVENT_SPOOL_BYTES
     protection: ProtectionOptions = ProtectionOptions()
+    # None if only commands change the state of the sync.
+    desired_state: DesiredState | None = None
+    # The body of the start that `desired_state` needs.
+    start: Mapping[str, Any] = field(default_factory=lambda: DEFAULT_JOB)
     # The options by name, with their values as given, for the log.
     options: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
@@ -133,6 +161,9 @@ def read_settings(arguments: Sequence[str] | None = None) -> Settings:
 
 
 def _settings(values: Mapping[str, Any]) -> Settings:
+    desired, start_file = values["desiredState"], values["startFile"]
+    if start_file is not None and desired is None:
+        raise ValueError("--startFile has an effect only with --desiredState: set both or neither")
     return Settings(
         clusters={name: values[name] for name in CLUSTERS},
         port=values["port"],
@@ -145,5 +176,7 @@ def _settings(values: Mapping[str, Any]) -> Settings:
         standby=values["standby"],
         event_spool_bytes=values["eventSpoolMB"] * 1_000_000,
         protection=protection.read_options(values),
+        desired_state=None if desired is None else DesiredState(desired),
+        start=DEFAULT_JOB if start_file is None else read_job(Path(start_file)),
         options=values,
     )

@@ -95,6 +95,9 @@ class Tuning:
     )
     lease_interval: float = seconds(2.0, "How often an active daemon renews its lease.")
     lease_poll: float = seconds(0.5, "How often a standby reads the lease.")
+    desired_retry: float = seconds(
+        10.0, "After how long a refused command of the option --desiredState is sent again."
+    )
     startup_wait: float = seconds(30.0, "How long a command waits for the startup of the process.")
 
     def memory_needed(self, threads: int) -> int:

@@ -1,73 +1,23 @@
-"""Reads the body of a request from a YAML or JSON file.
-
-The daemon validates the fields; this module refuses values that JSON cannot hold.
-"""
+"""Reads the body of a request from a file that the operator names."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from syncsvc import job
 from syncsvc.ctl.client import ClientError
 from syncsvc.ctl.exits import Exit
-
-_DEFAULT_JOB = {"source": "cluster0", "destination": "cluster1"}
-
-
-class _Loader(yaml.SafeLoader):
-    """Refuses a field that is given twice, of which YAML would silently use the last one."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        names = [self.construct_object(key, deep=True) for key, _ in node.value]
-        for name in names:
-            if names.count(name) > 1:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"the field {name} is given twice", node.start_mark
-                )
-        return super().construct_mapping(node, deep)
 
 
 def start_job(file: Path | None) -> dict[str, Any]:
     """Return the body of a start: that in the file, or one with default options."""
-    return _DEFAULT_JOB if file is None else read_job(file)
+    return job.DEFAULT_JOB if file is None else read_job(file)
 
 
 def read_job(file: Path) -> dict[str, Any]:
     """Return the object in the file. Raises ClientError with the line or the field that is wrong."""
     try:
-        body = yaml.load(file.read_text(), _Loader)
-    except (OSError, UnicodeDecodeError) as error:
-        raise _invalid(f"{file} cannot be read: {error}.") from error
-    except yaml.YAMLError as error:
-        raise _invalid(f"{file} is neither YAML nor JSON: {error}") from error
-    if not isinstance(body, dict):
-        raise _invalid(f"{file} must hold fields, such as source: cluster0.")
-    if wrong := "; ".join(_not_json(body, "")):
-        raise _invalid(f"{file}: {wrong}.")
-    return body
-
-
-def _invalid(description: str) -> ClientError:
-    return ClientError(Exit.USAGE, "InvalidFile", description)
-
-
-def _not_json(value: Any, path: str) -> Iterator[str]:
-    """Yield the fields whose names or values have another type in JSON, such as a date."""
-    if isinstance(value, dict):
-        for name, each in value.items():
-            if isinstance(name, str):
-                yield from _not_json(each, f"{path}.{name}" if path else name)
-            else:
-                where = f"{path}: " if path else ""
-                yield f'{where}the name of a field must be a string: write "{name}" in quotes'
-    elif isinstance(value, list):
-        for number, each in enumerate(value):
-            yield from _not_json(each, f"{path}[{number}]")
-    elif not isinstance(value, str | bool | int | float | None) or (
-        isinstance(value, float) and not isfinite(value)
-    ):
-        yield f'{path}: write the {type(value).__name__} "{value}" in quotes'
+        return job.read_job(file)
+    except ValueError as error:
+        raise ClientError(Exit.USAGE, "InvalidFile", str(error)) from error

@@ -36,12 +36,14 @@ VERIFIER = (
 SYNC = (
     *FOUNDATION,
     {"syncsvc"},
+    {"syncsvc.job"},
     {"syncsvc.errors", "syncsvc.limits", "syncsvc.options", "syncsvc.source", "syncsvc.tuning"},
     {"syncsvc.schemas", "syncsvc.settings", "syncsvc.shard_rules", "syncsvc.state"},
     {"syncsvc.repair_rules"},
     {"syncsvc.indexing", "syncsvc.saved", "syncsvc.figures"},
     {
         "syncsvc.created",
+        "syncsvc.desired",
         "syncsvc.engine.run",
         "syncsvc.mismatches",
         "syncsvc.preflight",
@@ -55,7 +57,7 @@ SYNC = (
     {"syncsvc.reports"},
     {"syncsvc.limiter", "syncsvc.runner", "syncsvc.reporter"},
     {"syncsvc.service"},
-    {"syncsvc.api", "syncsvc.openapi", "syncsvc.standby"},
+    {"syncsvc.api", "syncsvc.openapi", "syncsvc.reconciler", "syncsvc.standby"},
     {"syncsvc.health", "syncsvc.page"},
     {"syncsvc.app"},
     {"syncsvc.cli"},
@@ -89,11 +91,12 @@ def directions(*columns: tuple[set[str], ...]) -> dict[str, set[str]]:
 SANDBOX = "syncsvc.sandbox"
 # A client of the HTTP API, which imports nothing of the services.
 TOOL = "syncsvc.ctl"
-DIRECTIONS = directions(VERIFIER, SYNC, ({SANDBOX},), ({TOOL},))
+DIRECTIONS = directions(VERIFIER, SYNC, ({SANDBOX},), ({"syncsvc.job"}, {TOOL}))
 DRIVER = ("pymongo", "bson", "gridfs")
 
 PURE = {
     "syncsvc.state",
+    "syncsvc.desired",
     "syncsvc.options",
     "syncsvc.indexing",
     "syncsvc.limits",

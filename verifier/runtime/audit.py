@@ -6,11 +6,14 @@ With --logPath, the lines go to a file of their own, else to the log.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from flask import Flask, Response, g, request
 
 from verifier.runtime.access import HARMLESS, caller
+from verifier.runtime.errors import OperationError
 from verifier.runtime.httpd import MAX_BODY
 from verifier.runtime.logs import AUDIT_LOGGER
 from verifier.runtime.request_log import shown_body
@@ -36,6 +39,22 @@ def audit_commands(app: Flask) -> None:
             result = {"status": response.status_code, "error": _error_name(response)}
             _log.info("Answered command", extra={**_subject(), **result})
         return response
+
+
+@contextmanager
+def audited(caller: str, command: str) -> Iterator[None]:
+    """Record a command that the process itself executes in the block, on behalf of `caller`."""
+    subject = {"caller": caller, "command": command}
+    _log.info("Received command", extra=subject)
+    try:
+        yield
+    except OperationError as error:
+        _log.info(
+            "Answered command",
+            extra={**subject, "status": error.kind.status, "error": error.kind.name},
+        )
+        raise
+    _log.info("Answered command", extra={**subject, "status": 200, "error": None})
 
 
 def _subject() -> dict[str, Any]:

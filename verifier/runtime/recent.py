@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from time import time
 from typing import Any
@@ -13,6 +14,7 @@ from flask import Flask, Response, g, request
 from marshmallow import fields
 
 from verifier.runtime.access import HARMLESS, caller
+from verifier.runtime.errors import OperationError
 from verifier.runtime.openapi import always, nullable
 from verifier.runtime.schemas import Boolean, Strict
 
@@ -24,7 +26,7 @@ _API = "/api/v1/"
 
 @dataclass(frozen=True)
 class RecentCommand:
-    """One command and its answer. `time` is in UNIX seconds, `address` is that of the client.
+    """One command and its answer. `time` is in UNIX seconds. `address` is that of the client, empty if the process sent the command itself.
 
     `caller` is the name of its token, None without a token file. `error` and `description` are None if the command
     succeeded.
@@ -47,6 +49,18 @@ class RecentCommands:
     @property
     def newest(self) -> tuple[RecentCommand, ...]:
         return tuple(reversed(self._commands.copy()))
+
+    @contextmanager
+    def own(self, caller: str, command: str) -> Iterator[None]:
+        """Remember a command that the process itself executes in the block, on behalf of `caller`."""
+        error, description = None, None
+        try:
+            yield
+        except OperationError as raised:
+            error, description = raised.kind.name, str(raised)[:_LONGEST]
+            raise
+        finally:
+            self._commands.append(RecentCommand(time(), command, caller, "", error, description))
 
     def watch(self, app: Flask) -> None:
         """Remember every command to a known path that this app answers from now on.
@@ -87,7 +101,9 @@ class RecentCommandSchema(Strict):
     caller = nullable(
         fields.String, "The name of the token, as in the token file; null without one."
     )
-    address = always(fields.String, "The address of the client.")
+    address = always(
+        fields.String, "The address of the client; empty for a command of the process itself."
+    )
     success = always(Boolean, "Whether the command was accepted.")
     error = nullable(fields.String, "The name of the error with which it was refused.")
     errorDescription = nullable(fields.String, "Why it was refused.")

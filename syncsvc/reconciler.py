@@ -1,0 +1,108 @@
+"""Brings the sync to the state that the configuration declares, by the same commands that an operator would send."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from time import monotonic
+
+from syncsvc.desired import Goal
+from syncsvc.reports.sync import Sync
+from syncsvc.service import Service
+from syncsvc.state import State, Trigger
+from verifier.runtime import waits
+from verifier.runtime.audit import audited
+from verifier.runtime.commands import COMMAND_IN_PROGRESS
+from verifier.runtime.errors import OperationError
+from verifier.runtime.recent import RecentCommand, RecentCommands
+from verifier.runtime.tasks import StopToken
+
+# The name of the caller in the audit log and on the page.
+CALLER = "desiredState"
+# How often the state of the sync is compared with the goal, in seconds.
+_INTERVAL = 1.0
+# The states in which the goal has been reached or passed, whatever the options of the sync are.
+_ENDED = (State.INITIALIZING, State.COMMITTED, State.RESETTING)
+
+_log = logging.getLogger(__name__)
+
+
+class Reconciler:
+    """Sends the next command each time the sync is not in the declared state, and retries refused commands.
+
+    `retry` is the time before a refused command is sent again, in seconds.
+    """
+
+    def __init__(self, service: Service, goal: Goal, recent: RecentCommands, retry: float) -> None:
+        self._goal = goal
+        self._service = service
+        self._recent = recent
+        self._retry = retry
+        self._wait: waits.Wait | None = None
+        self._not_before = 0.0
+        self._commands: dict[Trigger, Callable[[], None]] = {
+            Trigger.START: lambda: service.start(goal.options),
+            Trigger.PAUSE: service.pause,
+            Trigger.RESUME: service.resume,
+            Trigger.COMMIT: service.commit,
+        }
+
+    def run(self, stop: StopToken) -> None:
+        """Pursue the goal until stopped."""
+        try:
+            while True:
+                self._step()
+                stop.sleep(_INTERVAL)
+        finally:
+            self._show(None)
+
+    def _step(self) -> None:
+        sync = self._service.sync()
+        if sync.standing is not None and sync.standing.is_standby:
+            self._show(None)
+        elif self._is_another(sync):
+            self._show(
+                "The saved sync was started with other options than the configuration declares, so desiredState has "
+                "no effect",
+                "Restore the options in startFile; or set desiredState to paused, restart the process, reset the "
+                "sync, and set desiredState back to begin a sync with the new options.",
+            )
+        elif (command := self._goal.next_command(sync.state, sync.can_commit)) is None:
+            self._show(None)
+        elif monotonic() >= self._not_before:
+            self._send(command)
+
+    def _is_another(self, sync: Sync) -> bool:
+        record = sync.record
+        return (
+            record is not None and sync.state not in _ENDED and record.options != self._goal.options
+        )
+
+    def _send(self, command: Trigger) -> None:
+        state = self._goal.state.value
+        _log.info(
+            "Sending a command, because the configuration declares another state of the sync.",
+            extra={"command": command.value, "desiredState": state},
+        )
+        try:
+            with audited(CALLER, command.value), self._recent.own(CALLER, command.value):
+                self._commands[command]()
+        except OperationError as error:
+            if error.kind is COMMAND_IN_PROGRESS:
+                return
+            self._not_before = monotonic() + self._retry
+            self._show(
+                f"The configuration declares desiredState {state}, but the command {command.value} was refused with "
+                f"{error.kind.name}: {error.description.rstrip('.')}",
+                f"It is retried every {self._retry:.0f} s. {error.kind.remedy}",
+            )
+        else:
+            self._show(None)
+
+    def _show(self, what: str | None, remedy: str = "") -> None:
+        """Show this as the present wait of the operator's goal; None if there is none."""
+        if self._wait is not None:
+            if self._wait.what == what:
+                return
+            waits.end(self._wait)
+        self._wait = None if what is None else waits.begin(what, remedy)

@@ -1,0 +1,139 @@
+"""A daemon brings the sync to the state that its configuration declares, and a restart changes nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from syncsvc.engine.run.points import Point
+from tests.support import writes
+from tests.support.daemon import Daemon
+from tests.support.pair import Pair
+from tests.support.waiting import wait_for
+
+pytestmark = pytest.mark.three_members
+
+
+class Declared:
+    """A pair of clusters, and a daemon whose configuration declares the state of the sync."""
+
+    def __init__(self, pair: Pair, folder: Path) -> None:
+        self.pair, self._folder = pair, folder
+        self._start = folder / "start.yaml"
+        self._config = folder / "config.yaml"
+        self._has_run = False
+        self.daemon = Daemon(
+            pair.source.uri,
+            pair.destination.uri,
+            folder,
+            *("--config", str(self._config)),
+        )
+
+    def declare(self, state: str, **options: Any) -> None:
+        """Restart the daemon with this declared state and these start options."""
+        self._start.write_text(json.dumps(self.daemon.start_body(**options)))
+        self._config.write_text(f"desiredState: {state}\nstartFile: {self._start}\n")
+        if self._has_run and self.daemon.exit_status is None:
+            self.daemon.terminate()
+        self._has_run = True
+        self.daemon.run()
+
+    def restart(self) -> None:
+        if self.daemon.exit_status is None:
+            self.daemon.kill()
+        self.daemon.run()
+
+    def refuses(self, command: str, body: Any = None) -> bool:
+        answer = self.daemon.post(command, body)
+        return (answer.status_code, answer.json().get("error")) == (
+            409,
+            "ContradictsDesiredState",
+        )
+
+    def has_warning(self, text: str) -> bool:
+        return any(text in each for each in self.daemon.progress().get("warnings", ()))
+
+
+@pytest.fixture
+def declared(pair: Pair, tmp_path: Path) -> Any:
+    declared = Declared(pair, tmp_path)
+    try:
+        yield declared
+    finally:
+        declared.daemon.close()
+
+
+def test_a_sync_follows_the_declared_state_to_the_commit(declared: Declared) -> None:
+    daemon, pair = declared.daemon, declared.pair
+    writes.fill(pair.source.client)
+    declared.declare("paused")
+    assert daemon.progress()["state"] == "IDLE"
+    assert declared.refuses("start", daemon.start_body())
+
+    declared.declare("running")
+    daemon.wait_until_committable()
+    assert daemon.progress()["desiredState"] == "running"
+    assert declared.refuses("pause")
+    assert declared.refuses("reset", {"confirm": "cluster1"})
+    declared.restart()
+    daemon.wait_until_committable()
+
+    declared.declare("paused")
+    daemon.wait_for_state("PAUSED")
+    writes.single_document_writes(pair.source.client)
+    assert declared.refuses("resume")
+    declared.restart()
+    assert daemon.progress()["state"] == "PAUSED"
+
+    declared.declare("committed")
+    daemon.wait_for_state("COMMITTED")
+    pair.assert_equal()
+    declared.restart()
+    assert daemon.progress()["state"] == "COMMITTED"
+    assert declared.refuses("reverse")
+    commands = daemon.get("overview").json()["overview"]["commands"]
+    assert not [each for each in commands if each["success"]]
+    audit = (daemon.folder / "log" / "syncsvc-audit.log").read_text()
+    assert '"desiredState"' in audit and '"commit"' in audit
+
+
+@pytest.mark.parametrize("point", [Point.LISTED, Point.BATCH_WRITTEN, Point.EVENTS_APPLIED])
+def test_a_declared_sync_survives_kills(declared: Declared, point: Point) -> None:
+    daemon, pair = declared.daemon, declared.pair
+    writes.fill(pair.source.client)
+    daemon.kill_at(point)
+    declared.declare("committed")
+    if point is Point.EVENTS_APPLIED:
+        writes.single_document_writes(pair.source.client)
+    daemon.wait_until_killed()
+    declared.restart()
+    daemon.wait_for_state("COMMITTED")
+    pair.assert_equal()
+
+
+def test_a_refused_start_is_shown_and_repeated(declared: Declared) -> None:
+    daemon, pair = declared.daemon, declared.pair
+    writes.fill(pair.source.client)
+    pair.destination.client.d.left_over.insert_one({"_id": 1})
+    declared.declare("committed")
+    wait_for(lambda: declared.has_warning("DestinationNotEmpty"), "the warning")
+    pair.destination.client.drop_database("d")
+    daemon.wait_for_state("COMMITTED")
+    pair.assert_equal()
+    wait_for(lambda: not declared.has_warning("DestinationNotEmpty"), "the end of the warning")
+
+
+def test_a_declaration_of_another_sync_changes_nothing(declared: Declared) -> None:
+    daemon, pair = declared.daemon, declared.pair
+    writes.fill(pair.source.client)
+    declared.declare("running")
+    daemon.wait_until_committable()
+    declared.declare("committed", reversible=True)
+    wait_for(lambda: declared.has_warning("other options"), "the warning")
+    assert daemon.progress()["state"] == "RUNNING"
+    declared.declare("committed")
+    daemon.wait_for_state("COMMITTED")
+    pair.assert_equal()
