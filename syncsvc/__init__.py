@@ -10,7 +10,7 @@ Overview for newcomers:
 - `resuming` decides for each kind of error whether a failed sync can be resumed, and from which record.
 - `created` finds what a sync has created on the destination, for `engine.reset`.
 - `saved` holds the saved state, so that a killed process can continue. `source` has the readers that only a sync needs.
-- `desired` decides which command a sync needs to reach the state that the configuration declares; `reconciler` sends it.
+- `desired` decides which command leads to the state that the configuration declares; `reconciler` sends it.
 - `limiter` limits the speed of a sync at run time.
 - `figures` are counters that the engine updates. `reports.sync` is a snapshot of all that is known about the sync, and
   the other `reports` present it.

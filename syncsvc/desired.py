@@ -46,9 +46,13 @@ class Goal:
         command = _NEXT[self.state].get(state)
         return None if command is Trigger.COMMIT and not can_commit else command
 
+    def contradicts(self, command: Trigger) -> bool:
+        """Return whether this process would undo the command at once."""
+        return command in _UNDONE[self.state]
+
     def refuse(self, command: Trigger) -> None:
         """Raise OperationError ContradictsDesiredState if this process would undo the command at once."""
-        if command in _UNDONE[self.state]:
+        if self.contradicts(command):
             raise OperationError(
                 CONTRADICTS_DESIRED_STATE,
                 f"The configuration of this process declares desiredState {self.state.value}, so that the process "

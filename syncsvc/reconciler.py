@@ -14,7 +14,7 @@ from verifier.runtime import waits
 from verifier.runtime.audit import audited
 from verifier.runtime.commands import COMMAND_IN_PROGRESS
 from verifier.runtime.errors import OperationError
-from verifier.runtime.recent import RecentCommand, RecentCommands
+from verifier.runtime.recent import RecentCommands
 from verifier.runtime.tasks import StopToken
 
 # The name of the caller in the audit log and on the page.

@@ -391,15 +391,11 @@ class Service:
     def _progress_of(self, sync: Sync) -> dict[str, Any]:
         standing, shown = sync.standing, self._own_progress_of(sync)
         if standing is None:
-            return {**shown, **self._declared()}
+            return shown
         if standing.is_standby:
             saved = None if standing.lease is None else standing.lease.progress
             shown = shown_by_standby(shown, saved, self._progress.snapshot.waits)
-        return {**shown, **standing_report(standing), **self._declared()}
-
-    def _declared(self) -> dict[str, Any]:
-        """Return the field `desiredState` of `progress`; nothing if the configuration declares no state."""
-        return {} if self._goal is None else {"desiredState": self._goal.state.value}
+        return {**shown, **standing_report(standing)}
 
     def own_progress(self) -> dict[str, Any]:
         """Return the progress that this process knows itself."""
@@ -429,6 +425,7 @@ class Service:
                 can_commit=False,
                 now=monotonic(),
                 standing=self._standing,
+                goal=self._goal,
             )
         record = runner.record
         return Sync(
@@ -440,6 +437,7 @@ class Service:
             self._progress.collections.figures,
             monotonic(),
             self._standing,
+            self._goal,
         )
 
     @property

@@ -186,6 +186,21 @@ def percent(part: int, whole: int) -> str:
 
 def next_step(sync: Sync) -> Step | None:
     """Return what the operator should do next; None if there is nothing to do but wait."""
+    step, goal = _next_step(sync), sync.goal
+    if step is None or step.command is None or goal is None:
+        return step
+    if not _contradicts_goal(sync, _TRIGGERS[step.command]):
+        return step
+    return Step(
+        f"The configuration declares desiredState {goal.state.value}. To continue, change it and restart the daemon."
+    )
+
+
+def _contradicts_goal(sync: Sync, trigger: Trigger) -> bool:
+    return sync.goal is not None and sync.goal.contradicts(trigger)
+
+
+def _next_step(sync: Sync) -> Step | None:
     record = sync.record
     if sync.standing is not None and sync.standing.is_standby:
         return Step("Send commands to the active daemon.")
@@ -244,6 +259,8 @@ def _is_allowed(sync: Sync, name: str, trigger: Trigger) -> bool:
     try:
         next_state(sync.state, trigger)
     except OperationError:
+        return False
+    if _contradicts_goal(sync, trigger):
         return False
     record = sync.record
     if name == "commit":

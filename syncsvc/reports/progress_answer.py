@@ -58,11 +58,12 @@ def progress_report(sync: Sync, addresses: Mapping[str, str], instance: str) -> 
     """
     record, snapshot = sync.record, sync.snapshot
     ids = {"mongosyncID": instance, "coordinatorID": _coordinator(record, instance)}
+    declared = {} if sync.goal is None else {"desiredState": sync.goal.state.value}
     if record is None:
         permissions = {"canCommit": False, "canWrite": False}
         warnings = {"warnings": [each.text for each in snapshot.waits]} if snapshot.waits else {}
         unknown = dict.fromkeys(_UNKNOWN)
-        return {"state": sync.state.value, **permissions, **unknown, **ids, **warnings}
+        return {"state": sync.state.value, **permissions, **unknown, **ids, **declared, **warnings}
     failure = record.failure
     return {
         "state": sync.state.value,
@@ -84,6 +85,7 @@ def progress_report(sync: Sync, addresses: Mapping[str, str], instance: str) -> 
         "errorDescription": failure_description(record),
         "throttledBy": throttled_by(snapshot.throttling.throttled),
         **ids,
+        **declared,
         **_estimates(sync, record),
     }
 

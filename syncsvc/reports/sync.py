@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from syncsvc.desired import Goal
 from syncsvc.figures.collections import CollectionFigures
 from syncsvc.figures.progress import Ping, ProgressSnapshot
 from syncsvc.reports.standing import Standing
@@ -32,6 +33,8 @@ class Sync:
     now: float = 0.0
     # The role of the process; None without `--standby`.
     standing: Standing | None = None
+    # The state that the configuration declares; None if it declares none.
+    goal: Goal | None = None
 
     def figures_of(self, collection: CollectionRecord) -> CollectionFigures:
         return self.figures.get(collection.uuid, _UNTOUCHED)

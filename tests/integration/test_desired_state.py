@@ -53,6 +53,15 @@ class Declared:
             "ContradictsDesiredState",
         )
 
+    def own_commands(self) -> list[str]:
+        """Return the commands that this process has sent itself, the last one first."""
+        commands = self.daemon.get("overview").json()["overview"]["recentCommands"]
+        return [
+            each["command"]
+            for each in commands
+            if (each["caller"], each["success"]) == ("desiredState", True)
+        ]
+
     def has_warning(self, text: str) -> bool:
         return any(text in each for each in self.daemon.progress().get("warnings", ()))
 
@@ -91,13 +100,14 @@ def test_a_sync_follows_the_declared_state_to_the_commit(declared: Declared) -> 
     declared.declare("committed")
     daemon.wait_for_state("COMMITTED")
     pair.assert_equal()
+    assert declared.own_commands() == ["commit", "resume"]
+    audit = (daemon.folder / "log" / "audit.log").read_text().splitlines()
+    assert [json.loads(each).get("command") for each in audit] == 2 * ["resume"] + 2 * ["commit"]
+
     declared.restart()
     assert daemon.progress()["state"] == "COMMITTED"
     assert declared.refuses("reverse")
-    commands = daemon.get("overview").json()["overview"]["commands"]
-    assert not [each for each in commands if each["success"]]
-    audit = (daemon.folder / "log" / "syncsvc-audit.log").read_text()
-    assert '"desiredState"' in audit and '"commit"' in audit
+    assert declared.own_commands() == []
 
 
 @pytest.mark.parametrize("point", [Point.LISTED, Point.BATCH_WRITTEN, Point.EVENTS_APPLIED])
@@ -105,11 +115,12 @@ def test_a_declared_sync_survives_kills(declared: Declared, point: Point) -> Non
     daemon, pair = declared.daemon, declared.pair
     writes.fill(pair.source.client)
     daemon.kill_at(point)
-    declared.declare("committed")
+    declared.declare("running")
     if point is Point.EVENTS_APPLIED:
+        daemon.wait_until_applying()
         writes.single_document_writes(pair.source.client)
     daemon.wait_until_killed()
-    declared.restart()
+    declared.declare("committed")
     daemon.wait_for_state("COMMITTED")
     pair.assert_equal()
 

@@ -38,7 +38,7 @@ def log_lines(modules: Iterable[Path]) -> list[LogLine]:
     severity = [*_LEVELS.values()]
     return sorted(
         (line for line in found if line.message != "..."),
-        key=lambda line: (-severity.index(line.level), line.message),
+        key=lambda line: (-severity.index(line.level), line.message, line.fields),
     )
 
 

@@ -45,16 +45,16 @@ def audit_commands(app: Flask) -> None:
 def audited(caller: str, command: str) -> Iterator[None]:
     """Record a command that the process itself executes in the block, on behalf of `caller`."""
     subject = {"caller": caller, "command": command}
+    result: dict[str, Any] = {"status": None, "error": None}
     _log.info("Received command", extra=subject)
     try:
         yield
+        result["status"] = 200
     except OperationError as error:
-        _log.info(
-            "Answered command",
-            extra={**subject, "status": error.kind.status, "error": error.kind.name},
-        )
+        result = {"status": error.kind.status, "error": error.kind.name}
         raise
-    _log.info("Answered command", extra={**subject, "status": 200, "error": None})
+    finally:
+        _log.info("Answered command", extra={**subject, **result})
 
 
 def _subject() -> dict[str, Any]:

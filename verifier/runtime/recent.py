@@ -26,10 +26,10 @@ _API = "/api/v1/"
 
 @dataclass(frozen=True)
 class RecentCommand:
-    """One command and its answer. `time` is in UNIX seconds. `address` is that of the client, empty if the process sent the command itself.
+    """One command and its answer. `time` is in UNIX seconds.
 
-    `caller` is the name of its token, None without a token file. `error` and `description` are None if the command
-    succeeded.
+    `address` is that of the client; empty if the process sent the command itself. `caller` is the name of its token,
+    None without a token file. `error` and `description` are None if the command succeeded.
     """
 
     time: float

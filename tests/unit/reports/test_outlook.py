@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from bson.timestamp import Timestamp
 
+from syncsvc.desired import Goal
 from syncsvc.figures.progress import OtherInstance, ProgressSnapshot, WarningKind
 from syncsvc.options import BuildIndexes, StartOptions
 from syncsvc.reports.durations import about
@@ -15,6 +16,7 @@ from syncsvc.reports.outlook import commands_now, next_step, summary, why_no_com
 from syncsvc.reports.standing import Role, Standing
 from syncsvc.reports.sync import Sync
 from syncsvc.saved.run import Failure
+from syncsvc.settings import DesiredState
 from syncsvc.state import Phase, State
 from tests.unit.syncsvc.records import START, collection_record, known, run_record
 from verifier.compare.check_progress import Amounts, Changes, CheckProgress, Outcome, Verdict
@@ -177,3 +179,14 @@ def test_the_allowed_commands() -> None:
 )
 def test_durations_in_words(seconds: float, text: str) -> None:
     assert about(seconds) == text
+
+
+def test_commands_that_the_configuration_contradicts_are_not_offered() -> None:
+    goal = Goal(DesiredState.PAUSED, StartOptions("cluster0", "cluster1"))
+    paused = replace(known(run_record(state=State.PAUSED, phase=Phase.APPLYING)), goal=goal)
+    assert commands_now(paused) == ["reset"]
+    step = next_step(paused)
+    assert step is not None and step.command is None
+    assert "desiredState paused" in step.text
+    running = replace(paused, goal=replace(goal, state=DesiredState.RUNNING))
+    assert "resume" in commands_now(running)
