@@ -1,0 +1,67 @@
+"""The manifests for Kubernetes in packaging/kubernetes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+FOLDER = Path(__file__).parents[2] / "packaging" / "kubernetes"
+# The folders that users apply.
+KINDS = ("shared", "standby", "verification")
+
+
+def kustomization(kind: str) -> dict[str, Any]:
+    return _read(FOLDER / kind / "kustomization.yaml")
+
+
+def resources(kind: str) -> Iterator[dict[str, Any]]:
+    """Yield the resources of a kustomization, and of those that it includes."""
+    folder = FOLDER / kind
+    for name in kustomization(kind)["resources"]:
+        path = (folder / name).resolve()
+        if path.is_dir():
+            yield from resources(path.name)
+        else:
+            yield _read(path)
+
+
+def pod(kind: str) -> dict[str, Any]:
+    """Return the specification of the pods of a kustomization."""
+    (found,) = (each for each in resources(kind) if "template" in each.get("spec", {}))
+    spec: dict[str, Any] = found["spec"]["template"]["spec"]
+    return spec
+
+
+def container(kind: str) -> dict[str, Any]:
+    (found,) = pod(kind)["containers"]
+    return dict(found)
+
+
+def files(kind: str) -> dict[str, Path]:
+    """Return the files that a container of the kustomization mounts, by their paths in the container."""
+    made = {
+        each["name"]: each["files"]
+        for name in ("secretGenerator", "configMapGenerator")
+        for each in kustomization(kind).get(name, ())
+    }
+    volumes = {each["name"]: _origin(each) for each in pod(kind)["volumes"]}
+    return {
+        f"{mount['mountPath']}/{name}": FOLDER / kind / name
+        for mount in container(kind)["volumeMounts"]
+        for name in made.get(volumes[mount["name"]] or "", ())
+    }
+
+
+def _origin(volume: dict[str, Any]) -> str | None:
+    """Return the name of the secret or the config map of a volume; None if it has another origin."""
+    if "secret" in volume:
+        return str(volume["secret"]["secretName"])
+    return str(volume["configMap"]["name"]) if "configMap" in volume else None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    content: dict[str, Any] = yaml.safe_load(path.read_text())
+    return content

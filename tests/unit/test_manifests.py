@@ -1,0 +1,112 @@
+"""The manifests for Kubernetes fit the published schemas, each other, and the options of the processes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+import syncsvc.settings
+import verifier.settings
+from syncsvc import __version__
+from syncsvc.schemas import StartSchema
+from tests.support import manifests
+from tests.support.tokens import write_tokens
+from verifier.runtime.access import Role, TokenFile
+from verifier.runtime.errors import OperationError
+from verifier.runtime.schemas import load
+
+of_each_kind = pytest.mark.parametrize("kind", manifests.KINDS)
+# The oldest supported version of Kubernetes at the time of writing, and the newest that the package knows.
+VERSIONS = ("1.33", kubernetes_validate.latest_version())
+
+
+def settings_of(kind: str, tmp_path: Path) -> Any:
+    """Return the settings that the process of a container reads, with the files that it mounts."""
+    container = manifests.container(kind)
+    paths = {}
+    for number, (inside, outside) in enumerate(manifests.files(kind).items()):
+        paths[inside] = tmp_path / f"{number}-{outside.name}"
+        paths[inside].write_bytes(outside.read_bytes())
+    arguments = container["args"]
+    for inside, path in paths.items():
+        arguments = [each.replace(inside, str(path)) for each in arguments]
+    read = verifier.settings if "verifier" in container["name"] else syncsvc.settings
+    return read.read_settings(arguments)
+
+
+@of_each_kind
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_resources_fit_the_published_schemas(kind: str, version: str) -> None:
+    found = list(manifests.resources(kind))
+    assert len(found) > 2
+    for each in found:
+        kubernetes_validate.validate(each, version, strict=True)
+
+
+@of_each_kind
+def test_each_file_and_account_that_a_pod_uses_exists(kind: str) -> None:
+    found = list(manifests.resources(kind))
+    accounts = {each["metadata"]["name"] for each in found if each["kind"] == "ServiceAccount"}
+    assert manifests.pod(kind)["serviceAccountName"] in accounts
+    assert all(path.is_file() for path in manifests.files(kind).values())
+
+
+@of_each_kind
+def test_the_selectors_select_the_pods(kind: str) -> None:
+    found = list(manifests.resources(kind))
+    (owner,) = (each for each in found if "template" in each.get("spec", {}))
+    labels = owner["spec"]["template"]["metadata"]["labels"].items()
+    for each in found:
+        spec = each.get("spec", {})
+        selector = spec.get("podSelector") or spec.get("selector") or {}
+        assert selector.get("matchLabels", selector).items() <= labels
+
+
+@of_each_kind
+def test_the_container_has_no_privileges(kind: str) -> None:
+    pod, container = manifests.pod(kind), manifests.container(kind)
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["automountServiceAccountToken"] is False
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert container["image"] == f"syncsvc:{__version__}"
+
+
+@of_each_kind
+def test_the_options_are_valid(kind: str, tmp_path: Path) -> None:
+    settings_of(kind, tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["shared", "standby"])
+def test_the_declared_start_is_valid(kind: str, tmp_path: Path) -> None:
+    settings = settings_of(kind, tmp_path)
+    options = load(StartSchema(), settings.start)
+    assert settings.desired_state is syncsvc.settings.DesiredState.RUNNING
+    assert settings.standby == (kind == "standby")
+    ids = (manifests.FOLDER / "shared" / "ids").read_text().split()
+    assert options.instances == (tuple(ids) if kind == "shared" else ())
+
+
+@pytest.mark.parametrize("kind", ["shared", "standby"])
+def test_the_token_file_is_refused_until_the_tokens_are_replaced(kind: str, tmp_path: Path) -> None:
+    text = (manifests.FOLDER / kind / "tokens").read_text()
+    with pytest.raises(OperationError, match="Line 2"):
+        TokenFile(write_tokens(tmp_path, text))
+    for number in range(2):
+        text = text.replace("REPLACE", f"{number}" * 64, 1)
+    caller = TokenFile(write_tokens(tmp_path, text)).find("0" * 64)
+    assert caller is not None and caller.role is Role.OPERATOR
+
+
+@pytest.mark.parametrize(
+    "path", sorted(manifests.FOLDER.rglob("*.yaml")), ids=lambda path: path.name
+)
+def test_the_file_is_yaml_with_a_mapping(path: Path) -> None:
+    assert isinstance(yaml.safe_load(path.read_text()), dict)
