@@ -15,13 +15,13 @@ from typing import Any
 
 import pymongo
 
-from tests.bench import applying, copying, delayed, downtime, spooling, verifying
+from tests.bench import applying, copying, crowd, delayed, downtime, spooling, verifying
 from tests.bench.backlog import BACKLOGS
 from tests.bench.data import MEDIUM, SETS, DataSet, medium
 from tests.bench.report import Result, document, table
 
 _BY_DEFAULT = ("copy", "apply", "verify", "downtime")
-_BENCHMARKS = (*_BY_DEFAULT, "delayed", "spool")
+_BENCHMARKS = (*_BY_DEFAULT, "delayed", "spool", "crowd")
 _MEMORY_STEPS = (200_000, 2_000_000)
 _MEMORY_BACKLOGS = (100_000, 1_000_000)
 
@@ -39,6 +39,10 @@ def main() -> None:
         steps = downtime.benchmark(number, _say)
         print(f"\n{downtime.table(steps)}\n", flush=True)
         results.append(downtime.document(steps))
+    if _is_wanted("crowd", options):
+        latencies = crowd.benchmark(_say)
+        print(f"\n{crowd.table(latencies)}\n", flush=True)
+        results.append(crowd.document(latencies))
     kept = {"machine": _machine(), "rounds": options.rounds, "results": results}
     options.json.write_text(json.dumps(kept, indent=2, ensure_ascii=False) + "\n")
     print(f"Written to {options.json}.")
@@ -54,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
         nargs="*",
         type=_benchmark,
         metavar="|".join(_BENCHMARKS),
-        help="benchmarks to run (default: all except delayed, which takes long, and spool)",
+        help="benchmarks to run (default: all except delayed, which takes long, spool and crowd)",
     )
     parser.add_argument("--rounds", type=int, default=3, help="runs of each candidate")
     parser.add_argument(

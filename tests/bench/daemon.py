@@ -101,7 +101,7 @@ def _body(verified: bool) -> dict[str, Any]:
 
 @contextmanager
 def running(source: ReplicaSet, destination: ReplicaSet) -> Iterator[Daemon]:
-    port = _free_port()
+    port = free_port()
     command = ["-m", "syncsvc", "--cluster0", source.uri, "--cluster1", destination.uri]
     with python([*command, "--port", str(port)]) as child:
         daemon = Daemon(child, port)
@@ -118,7 +118,7 @@ def wait_for(condition: Callable[[], bool], interval: float) -> None:
         pause.wait(interval)
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
