@@ -11,7 +11,7 @@ LOWEST = .venv-min
 # Tests start some hundred processes of ours, and none should compile them again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo check lint types unit test test-all test-min test-browser format reference docs coverage bench clean
+.PHONY: help demo check lint types unit test test-all test-min test-browser format reference evidence docs coverage bench clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 12
@@ -76,6 +76,8 @@ format: $(VENV)/installed  ## put the code into its form
 
 reference: $(VENV)/installed  ## write the generated parts of docs, and the OpenAPI files
 	$(BIN)/python -m tests.support.reference
+
+evidence: reference  ## write the tables in docs/evidence from the recorded results
 
 docs: $(VENV)/docs-installed  ## build the documentation in build/docs and build/man; warnings are errors
 	$(BIN)/python -m sphinx --quiet --nitpicky --fail-on-warning --keep-going docs build/docs

@@ -18,7 +18,11 @@ from tests.support.waiting import PATIENCE
 from verifier.cluster.cluster import open_cluster
 from verifier.runtime.retry import impatient
 
-pytest_plugins = ("tests.support.retries", "tests.support.selection")
+pytest_plugins = (
+    "tests.support.recording",
+    "tests.support.retries",
+    "tests.support.selection",
+)
 
 _UNIT = Path(__file__).parent / "unit"
 # Unit tests do not use servers. A failed fault or model test may have found a bug, even if it looks like a timeout.

@@ -7,18 +7,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
-
-import pymongo
 
 from tests.bench import applying, copying, crowd, delayed, downtime, spooling, verifying
 from tests.bench.backlog import BACKLOGS
 from tests.bench.data import MEDIUM, SETS, DataSet, medium
 from tests.bench.report import Result, document, table
+from tests.support.recording import origin
 
 _BY_DEFAULT = ("copy", "apply", "verify", "downtime")
 _BENCHMARKS = (*_BY_DEFAULT, "delayed", "spool", "crowd")
@@ -43,7 +39,7 @@ def main() -> None:
         latencies = crowd.benchmark(_say)
         print(f"\n{crowd.table(latencies)}\n", flush=True)
         results.append(crowd.document(latencies))
-    kept = {"machine": _machine(), "rounds": options.rounds, "results": results}
+    kept = {"machine": origin(), "rounds": options.rounds, "results": results}
     options.json.write_text(json.dumps(kept, indent=2, ensure_ascii=False) + "\n")
     print(f"Written to {options.json}.")
 
@@ -131,15 +127,6 @@ def _show_memory(wanted: Sequence[str]) -> None:
     ):
         for step in steps if name in wanted else ():
             _say(f"{name}: {step:>9,} {unit}: {measure(step).peak_mb:.0f} MB")
-
-
-def _machine() -> dict[str, Any]:
-    return {
-        "cpus": os.cpu_count(),
-        "python": platform.python_version(),
-        "pymongo": pymongo.version,
-        "kernel": platform.release(),
-    }
 
 
 def _say(line: str) -> None:

@@ -5,18 +5,22 @@ from __future__ import annotations
 import argparse
 import shutil
 import tempfile
+from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tests.model.plan import Profile
-from tests.model.trial import attempt
+from tests.model.trial import Summary, attempt
 from tests.support.pair import Clusters
+from tests.support.recording import origin, write
 
 
 def main() -> int:
     options = _parser().parse_args()
     folder = options.folder or Path(tempfile.mkdtemp(prefix="model-"))
-    failed = []
+    results = Results()
     with Clusters() as clusters:
         for number in range(options.repeat):
             # In this order, because the runs of one profile share clusters.
@@ -25,17 +29,45 @@ def main() -> int:
                     name = f"{profile.value}-{seed}-{number}"
                     try:
                         pair = clusters.pair(profile.topology, members=3)
-                        print(f"{name}: {attempt(seed, profile, pair, folder / name)}", flush=True)
-                        shutil.rmtree(folder / name)
+                        summary = attempt(seed, profile, pair, folder / name)
                     except AssertionError as error:
                         print(f"{name}: {error}", flush=True)
-                        failed.append(name)
+                        results.failed[profile.value].append(seed)
+                    else:
+                        print(f"{name}: {summary}", flush=True)
+                        results.equal[profile.value].append(summary)
+                        shutil.rmtree(folder / name)
+    failed = [f"{name} {seed}" for name, seeds in results.failed.items() for seed in seeds]
     print(
         f"{len(failed)} failed: {', '.join(failed)}"
         if failed
         else "In all runs, the clusters were equal at the end."
     )
+    if options.record is not None:
+        seeds = f"{options.seeds[0]} to {options.seeds[-1]}"
+        write(options.record, {**origin(), "seeds": seeds, "profiles": results.record()})
     return 1 if failed else 0
+
+
+@dataclass
+class Results:
+    """The results by profile: the summaries of the runs that ended equal, and the seeds of those that failed."""
+
+    equal: dict[str, list[Summary]] = field(default_factory=lambda: defaultdict(list))
+    failed: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+
+    def record(self) -> dict[str, Any]:
+        names = dict.fromkeys([*self.equal, *self.failed])
+        return {name: self._of(self.equal[name], self.failed[name]) for name in names}
+
+    def _of(self, equal: list[Summary], failed: list[int]) -> dict[str, Any]:
+        return {
+            "runs": len(equal) + len(failed),
+            "operations": sum(each.operations for each in equal),
+            "kills": sum(each.kills for each in equal),
+            "seconds": round(sum(each.seconds for each in equal)),
+            "failed": failed,
+        }
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -60,6 +92,7 @@ def _parser() -> argparse.ArgumentParser:
         default=1,
         help="number of times to run all seeds and profiles (default: 1)",
     )
+    parser.add_argument("--record", type=Path, help="file for the results, as JSON")
     parser.add_argument(
         "--folder",
         type=Path,

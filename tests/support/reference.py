@@ -30,7 +30,7 @@ from syncsvc.resuming import RESUMPTIONS, Resumption
 from syncsvc.settings import LOAD_LEVELS
 from syncsvc.state import State, Trigger, next_state
 from syncsvc.tuning import Tuning
-from tests.support import commands, descriptions, log_lines, roles
+from tests.support import commands, descriptions, evidence, log_lines, roles
 from tests.unit.verifier.values import EXAMPLE, EXAMPLE_DEFINITIONS, EXAMPLE_DOCUMENTS
 from verifier.cluster import extended
 from verifier.compare.mismatch_lines import line
@@ -315,6 +315,10 @@ GENERATED: dict[str, Callable[[], str]] = {
     "syncctl-exits": commands.exits_as_rst,
     "syncctl-options": commands.options_as_rst,
     "threads": _threads,
+    "evidence-tests": evidence.tests,
+    "evidence-faults": evidence.faults,
+    "evidence-model": evidence.model,
+    "evidence-benchmarks": evidence.benchmarks,
 }
 
 

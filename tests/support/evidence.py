@@ -1,0 +1,119 @@
+"""Renders the recorded results in docs/evidence as tables for the documentation."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from tabulate import tabulate
+
+from tests.faults import cells
+from tests.faults.cells import Stage, Times, all_cells, pairwise
+
+RECORDS = Path(__file__).parents[2] / "docs" / "evidence"
+_MISSING = "Not recorded yet.\n"
+_TIMES = (Times.ONCE, Times.THREE_TIMES)
+
+
+def tests() -> str:
+    """Render the runs of the tests: one of `make test`, and one of `make test-all`."""
+    return "\n".join(
+        _run(command, _read(name))
+        for command, name in (("make test", "tests"), ("make test-all", "tests-full"))
+    )
+
+
+def _run(command: str, record: Any) -> str:
+    if record is None:
+        return f"``{command}``: {_MISSING}"
+    rows = [
+        (name, *(f"{area[each]:,}" for each in ("passed", "failed", "retried", "skipped")))
+        + (f"{area['seconds'] / 60:,.1f}",)
+        for name, area in record["areas"].items()
+    ]
+    head = ["Folder", "Passed", "Failed", "Retried", "Skipped", "Minutes of one process"]
+    failures = "".join(f"- failed: ``{each}``\n" for each in record["failures"])
+    return f"``{command}`` took {record['minutes']} minutes. {_origin(record)}\n\n{_table(head, rows)}\n{failures}"
+
+
+def faults() -> str:
+    """Render the numbers of cases in the fault matrix by stage: those in `make test`, and all of them."""
+    shards = cells.SHARD_COMMANDS
+    columns = [
+        pairwise(all_cells(_TIMES)),
+        list(all_cells(_TIMES)),
+        pairwise(all_cells(_TIMES, shards)),
+        list(all_cells(_TIMES, shards)),
+    ]
+    counts = [Counter(each.stage for each in column) for column in columns]
+    rows = [(stage.value, *(f"{count[stage]:,}" for count in counts)) for stage in Stage]
+    rows.append(("all", *(f"{count.total():,}" for count in counts)))
+    head = ["Stage", "Replica sets", "with make test-all", "Shards", "with make test-all"]
+    classes = ", ".join(f"{name} ({len(found)})" for name, found in cells.FAULTS.items())
+    return f"The faults, by class: {classes}.\n\n{_table(head, rows)}"
+
+
+def model() -> str:
+    """Render the recorded runs of the model test, by profile."""
+    record = _read("model")
+    if record is None:
+        return _MISSING
+    rows = [
+        (
+            name,
+            f"{each['runs']:,}",
+            f"{each['operations']:,}",
+            f"{each['kills']:,}",
+            f"{each['seconds'] / 3600:.1f}",
+            ", ".join(map(str, each["failed"])) or "none",
+        )
+        for name, each in record["profiles"].items()
+    ]
+    head = ["Profile", "Runs", "Operations", "Kills", "Hours", "Failed seeds"]
+    return f"Seeds {record['seeds']}. {_origin(record)}\n\n{_table(head, rows)}"
+
+
+def benchmarks() -> str:
+    """Render the recorded benchmarks: the medians of each candidate."""
+    record = _read("bench")
+    if record is None:
+        return _MISSING
+    tables = [_benchmark(each) for each in record["results"] if "candidates" in each]
+    return "\n".join([f"{record['rounds']} rounds. {_origin(record['machine'])}\n", *tables])
+
+
+def _benchmark(result: dict[str, Any]) -> str:
+    candidates = result["candidates"]
+    columns = [name for name in next(iter(candidates.values())) if name != "runs"]
+    rows = [
+        (name, *(_number(each[column]) for column in columns)) for name, each in candidates.items()
+    ]
+    return f"{result['title']}\n\n{_table(['Candidate', *columns], rows)}"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
+
+
+def _origin(record: dict[str, Any]) -> str:
+    return (
+        f"{record['date']}, version {record['version']} (commit ``{record['commit']}``), MongoDB {record['mongod']}, "
+        f"Python {record['python']}, pymongo {record['pymongo']}, Linux {record['kernel']}, {record['cpus']} CPUs, "
+        f"{record['memory_gb']} GB."
+    )
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    align = ("left", *["right"] * (len(head) - 1))
+    shown = tabulate(
+        list(rows), headers=list(head), tablefmt="rst", colalign=align, disable_numparse=True
+    )
+    return f"{shown}\n"
+
+
+def _read(name: str) -> Any:
+    path = RECORDS / f"{name}.json"
+    return json.loads(path.read_text()) if path.exists() else None
