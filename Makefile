@@ -11,7 +11,7 @@ LOWEST = .venv-min
 # Tests start some hundred processes of ours, and none should compile them again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo check lint types unit test test-all test-min test-browser format reference evidence docs coverage bench clean
+.PHONY: help demo check lint types unit test test-all test-min test-browser format reference evidence docs release coverage bench clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 12
@@ -82,6 +82,9 @@ evidence: reference  ## write the tables in docs/evidence from the recorded resu
 docs: $(VENV)/docs-installed  ## build the documentation in build/docs and build/man; warnings are errors
 	$(BIN)/python -m sphinx --quiet --nitpicky --fail-on-warning --keep-going docs build/docs
 	$(BIN)/python -m sphinx --quiet --builder man --fail-on-warning docs build/man
+
+release: $(VENV)/installed  ## make a release candidate: make release VERSION=0.2.0
+	$(BIN)/python packaging/release.py $(VERSION)
 
 coverage: $(VENV)/installed  ## run the tests and show what they do not reach
 	$(BIN)/python -m pytest -n $(PROCESSES) --cov --cov-report=term

@@ -1,0 +1,133 @@
+"""Make a release candidate: `make release VERSION=0.2.0`, which runs `python packaging/release.py 0.2.0`.
+
+Writes the version into the files that show it, moves the unreleased changes in the changelog below the version, checks
+the result, commits and tags it, and builds the artefacts and the documentation. If a check fails, the files are as before.
+Nothing is published: push the commit and the tag when you have tested the artefacts.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+VERSION_FILE = "verifier/runtime/version.py"
+CHANGELOG = "CHANGELOG.rst"
+# Files that name the tag of the image.
+_IMAGES = ("packaging/kubernetes", "docs/howto/kubernetes.rst")
+_VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)(?:rc(\d+))?")
+_UNRELEASED = "Unreleased\n----------\n"
+
+
+class Refusal(Exception):
+    """The release cannot be made; the text says why, and what to do."""
+
+
+def order(version: str) -> tuple[int, ...]:
+    """Return a sort key of a version such as 1.2.3 or 1.2.3rc1. Raises Refusal for another form."""
+    found = _VERSION.fullmatch(version)
+    if found is None:
+        raise Refusal(f"{version!r} is not a version such as 1.2.3 or 1.2.3rc1.")
+    major, minor, patch, candidate = found.groups()
+    # A release comes after its candidates.
+    return int(major), int(minor), int(patch), 0 if candidate else 1, int(candidate or 0)
+
+
+def with_version(text: str, old: str, new: str) -> str:
+    """Return the text of the version file with the new version. Raises Refusal if it is not a later one."""
+    if order(new) <= order(old):
+        raise Refusal(f"The version {new} is not later than the present version {old}.")
+    return text.replace(f'VERSION = "{old}"', f'VERSION = "{new}"')
+
+
+def with_image(text: str, old: str, new: str) -> str:
+    """Return the text with the new version in every tag of the image."""
+    return text.replace(f"syncsvc:{old}", f"syncsvc:{new}")
+
+
+def with_release(text: str, version: str, date: str) -> str:
+    """Return the changelog with its unreleased changes below the version. Raises Refusal if there are none."""
+    before, found, after = text.partition(_UNRELEASED)
+    changes = re.split(r"^\S.*\n-+\n", after, maxsplit=1, flags=re.M)[0]
+    if not found or not changes.strip():
+        raise Refusal(f"{CHANGELOG} has no unreleased changes: there is nothing to release.")
+    title = f"{version} ({date})"
+    return f"{before}{_UNRELEASED}\n{title}\n{'-' * len(title)}\n{after}"
+
+
+def main(arguments: Sequence[str]) -> int:
+    try:
+        (version,) = arguments
+        release(version)
+    except ValueError:
+        print("usage: make release VERSION=1.2.3", file=sys.stderr)
+    except (Refusal, subprocess.CalledProcessError) as error:
+        print(f"No release was made: {error}", file=sys.stderr)
+    else:
+        return 0
+    return 1
+
+
+def release(version: str) -> None:
+    """Make the release. Raises Refusal or CalledProcessError, after which the files are as before."""
+    old = _present_version()
+    order(version)
+    if _git("status", "--porcelain"):
+        raise Refusal("There are changes that are not committed. Commit or remove them.")
+    if _git("tag", "--list", f"v{version}"):
+        raise Refusal(f"The tag v{version} exists.")
+    try:
+        _edit(old, version)
+        _make("reference", "check", "docs")
+    except BaseException:
+        _git("checkout", "--", ".")
+        raise
+    _git("commit", "--all", "--message", f"release: {version}")
+    _git("tag", "--annotate", f"v{version}", "--message", f"syncsvc {version}")
+    _make("dist")
+    site = ROOT / "dist" / f"syncsvc-{version}-docs.tar.gz"
+    _run("tar", "--create", "--gzip", "--file", str(site), "--directory", "build/docs", ".")
+    print(
+        f"Version {version} is committed, tagged and built in dist. Now follow the checklist in CONTRIBUTING.rst."
+    )
+
+
+def _edit(old: str, new: str) -> None:
+    _rewrite(ROOT / VERSION_FILE, lambda text: with_version(text, old, new))
+    date = datetime.now(UTC).strftime("%Y-%m-%d")
+    _rewrite(ROOT / CHANGELOG, lambda text: with_release(text, new, date))
+    for path in _git("ls-files", *_IMAGES).splitlines():
+        _rewrite(ROOT / path, lambda text: with_image(text, old, new))
+
+
+def _present_version() -> str:
+    found = re.search(r'^VERSION = "(.+)"$', (ROOT / VERSION_FILE).read_text(), re.M)
+    assert found is not None
+    return found[1]
+
+
+def _rewrite(path: Path, change: Callable[[str], str]) -> None:
+    path.write_text(change(path.read_text()))
+
+
+def _make(*targets: str) -> None:
+    _run("make", *targets)
+
+
+def _run(*command: str) -> None:
+    subprocess.run(command, cwd=ROOT, check=True)
+
+
+def _git(*arguments: str) -> str:
+    done = subprocess.run(
+        ["git", *arguments], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True
+    )
+    return done.stdout
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
