@@ -1,8 +1,8 @@
 """Make a release candidate: `make release VERSION=0.2.0`, which runs `python packaging/release.py 0.2.0`.
 
-Writes the version into the files that show it, moves the unreleased changes in the changelog below the version, checks
-the result, commits and tags it, and builds the artefacts and the documentation. If a check fails, the files are as before.
-Nothing is published: push the commit and the tag when you have tested the artefacts.
+Writes the version into the files that show it, moves the unreleased changes in the changelog below the version,
+checks the result, commits and tags it, and builds the artefacts and the documentation. If a check fails, the files are
+as before. Nothing is published: push the commit and the tag when you have tested the artefacts.
 """
 
 from __future__ import annotations
