@@ -26,10 +26,10 @@ _SECONDS = 600
 
 @dataclass(frozen=True)
 class Task:
-    """The connection strings of the clusters, and other arguments of a candidate.
+    """The arguments of a candidate: one of `PROBES`, the programs to which the service is compared.
 
-    `ours` are the IDs of the processes that take part. `time` is the cluster time from which change events are read, as
-    a pair of seconds and increment.
+    `source` and `destination` are connection strings. `ours` are the process IDs of the servers, whose use of resources
+    is measured, too. `time` is the cluster time from which change events are read, as a pair of seconds and increment.
     """
 
     source: str

@@ -110,12 +110,12 @@ class Pace:
         return float("inf") if rate is None else max(1.0, rate * _PORTION)
 
     def admit_copy(self, documents: int, size: int, stop: StopToken) -> None:
-        """Wait until documents of `size` bytes in total may be copied. Raises `Cancelled`."""
+        """Wait until this number of documents, of `size` bytes in total, may be copied. Raises `Cancelled`."""
         self._admit(Limit.COPY_DOCUMENTS, documents, stop)
         self._admit(Limit.COPY_BYTES, size, stop)
 
     def admit_events(self, number: int, stop: StopToken) -> None:
-        """Wait until so many events may be applied. Raises `Cancelled`."""
+        """Wait until this number of events may be applied. Raises `Cancelled`."""
         self._admit(Limit.EVENTS, number, stop)
 
     @contextmanager
