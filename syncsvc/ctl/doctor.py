@@ -111,7 +111,7 @@ def _state(progress: Document) -> Check:
 
 
 def _preflight(api: Client, progress: Document, job: Document) -> Iterator[Check]:
-    """Check privileges, versions, oplog, disk and memory with a preflight. Skip this on a standby, and after a start."""
+    """Check privileges, versions, oplog, disk and memory with a preflight; not on a standby, and not after a start."""
     if progress["state"] != "IDLE" or progress.get("role") == "standby":
         yield Check("preflight", SKIPPED, "Only for a state of IDLE, on the active daemon.")
         return

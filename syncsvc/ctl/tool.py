@@ -161,7 +161,7 @@ _SHARED: tuple[tuple[str, Any, str, str], ...] = (
 
 
 def connection_options(hidden: bool) -> list[click.Parameter]:
-    """Return the connection options. If `hidden`, `--help` does not show them, and no environment variable sets them."""
+    """Return the connection options. Hidden ones are not in the help, and have no environment variables."""
     return [
         click.Option(
             [name],
