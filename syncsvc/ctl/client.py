@@ -260,5 +260,5 @@ def _unexpected(url: str) -> ClientError:
     return ClientError(
         Exit.UNREACHABLE,
         "UnexpectedAnswer",
-        f"the answer of {url} is not that of syncsvc. Check the address.",
+        f"{url} answers, but not as syncsvc or syncsvc-verifier do. Check the address, and a proxy in between.",
     )

@@ -1,4 +1,4 @@
-"""Runs a candidate other than the service in a process of its own, which measures itself.
+"""Runs a candidate, a program to which the service is compared, in a process of its own, which measures itself.
 
 The module is both sides: `run` starts it as a script with a task on the command line, and reads its output.
 """

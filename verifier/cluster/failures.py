@@ -316,7 +316,7 @@ def is_history_lost(error: BaseException) -> bool:
 
 
 def is_cursor_lost(error: BaseException) -> bool:
-    """Return whether the cursor is lost and must be opened again.
+    """Return whether the error means that the cursor is lost and must be opened again.
 
     The server forgot or killed it, or its collection was dropped or renamed.
     """

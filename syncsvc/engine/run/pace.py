@@ -34,7 +34,10 @@ class Bucket:
         self._at = 0.0
 
     def set_rate(self, rate: float | None, at: float) -> None:
-        """Change the rate at the time `at`; a debt takes as long as before, so no change delays work for long."""
+        """Change the rate at the time `at`.
+
+        The amounts that are not paid off yet take no longer to pay off than before, so no change delays work for long.
+        """
         if rate == self.rate:
             return
         self._refill(at)
