@@ -73,8 +73,8 @@ CANNOT_REPAIR = ErrorKind(
     409,
     "No repair is possible now: verification is disabled or has not begun, the sync failed with another error than "
     "VerificationFailed, or this instance is not the coordinator.",
-    "If the sync is running, wait until canCommit is true. If it has failed, see errorDescription in GET "
-    "/api/v1/progress. With several instances, send the command to the coordinator.",
+    "If the sync is running with verification, wait until canCommit is true. If it has failed, see errorDescription in "
+    "GET /api/v1/progress. With several instances, send the command to the coordinator.",
 )
 CANNOT_COMMIT = ErrorKind(
     "CannotCommit",

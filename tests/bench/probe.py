@@ -28,8 +28,8 @@ _SECONDS = 600
 class Task:
     """The arguments of a candidate: one of `PROBES`, the programs to which the service is compared.
 
-    `source` and `destination` are connection strings. `ours` are the process IDs of the servers, whose use of resources
-    is measured, too. `time` is the cluster time from which change events are read, as a pair of seconds and increment.
+    `source` and `destination` are connection strings. `ours` are the process IDs of the servers, which do not count as
+    unrelated processes. `time` is the cluster time from which change events are read: seconds and increment.
     """
 
     source: str
