@@ -94,8 +94,8 @@ METADATA_LEFT_OVER = ErrorKind(
     "MetadataLeftOver",
     409,
     "The destination holds the metadata of another sync.",
-    "Nothing was changed. When that sync is over, drop its metadata database on the destination, and send the start "
-    "again.",
+    "Nothing was changed. If that sync is committed, drop its metadata database on the destination. Otherwise, let it "
+    "end, or reset it with its own process. Then send the start again.",
 )
 SHARDING_REQUIRED = ErrorKind(
     "ShardingRequired",

@@ -39,7 +39,8 @@ from verifier.runtime.tasks import StopToken
 from verifier.runtime.waits import waiting
 
 _SLOW = (
-    "You need not do anything. If the wait does not end, see the other warnings, and check the load of the destination."
+    "You need not do anything. If the wait does not end, see the other warnings, and check the load of "
+    "the destination."
 )
 
 
