@@ -73,8 +73,8 @@ CANNOT_REPAIR = ErrorKind(
     409,
     "No repair is possible now: verification is disabled or has not begun, the sync failed with another error than "
     "VerificationFailed, or this instance is not the coordinator.",
-    "If the sync is running, wait until canCommit is true. If it has failed, see errorDescription in GET "
-    "/api/v1/progress. With several instances, send the command to the coordinator.",
+    "If the sync is running with verification, wait until canCommit is true. If it has failed, see errorDescription in "
+    "GET /api/v1/progress. With several instances, send the command to the coordinator.",
 )
 CANNOT_COMMIT = ErrorKind(
     "CannotCommit",
@@ -94,8 +94,8 @@ METADATA_LEFT_OVER = ErrorKind(
     "MetadataLeftOver",
     409,
     "The destination holds the metadata of another sync.",
-    "Nothing was changed. When that sync is over, drop its metadata database on the destination, and send the start "
-    "again.",
+    "Nothing was changed. If that sync is committed, drop its metadata database on the destination. Otherwise, let it "
+    "end, or reset it with its own process. Then send the start again.",
 )
 SHARDING_REQUIRED = ErrorKind(
     "ShardingRequired",

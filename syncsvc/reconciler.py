@@ -100,7 +100,7 @@ class Reconciler:
             self._show(None)
 
     def _show(self, what: str | None, remedy: str = "") -> None:
-        """Show this as the present wait of the operator's goal; None if there is none."""
+        """Report `what` keeps the sync from the declared state, as a long wait; end the report if it is None."""
         if self._wait is not None:
             if self._wait.what == what:
                 return

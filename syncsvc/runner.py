@@ -272,7 +272,10 @@ class Runner:
             name = "an unknown error" if record.failure is None else record.failure.name
             raise OperationError(errors.CANNOT_REPAIR, f"The sync failed with {name}.")
         if not record.options.verification:
-            raise OperationError(errors.CANNOT_REPAIR, "The verification is disabled.")
+            raise OperationError(
+                errors.CANNOT_REPAIR,
+                "This sync was started without verification, so no differences are known.",
+            )
         if record.phase is not Phase.APPLYING:
             raise OperationError(errors.CANNOT_REPAIR, "The verification has not begun.")
 

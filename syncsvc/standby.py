@@ -51,7 +51,10 @@ _REMEDY = (
     "documented roles. The sync itself continues as long as no other daemon takes the lease."
 )
 _ENDING = "This daemon stops being active, and waits until its calls to the clusters have returned"
-_END_REMEDY = "They end after a minute at most. Meanwhile, another daemon can be active, and this one writes nothing."
+_END_REMEDY = (
+    "These calls end after a minute at most. Meanwhile, another daemon can be active, and this one writes "
+    "nothing."
+)
 
 
 class Standby:

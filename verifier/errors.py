@@ -45,7 +45,7 @@ NO_CHECK_RUNNING = ErrorKind(
 WRITES_ALREADY_OFF = ErrorKind(
     "WritesAlreadyOff",
     409,
-    "writesOff was already sent to this check, which is about to end.",
+    "writesOff was already sent to this check, which ends once the last changes are compared.",
     "Wait until phase is idle in GET /api/v1/progress.",
 )
 UNSUPPORTED_VERSION = ErrorKind(

@@ -45,6 +45,6 @@ def _missing_privileges(role: str, facts: ClusterFacts) -> Iterator[Violation]:
     missing = [*facts.lacks(*_ON_CLUSTER), *facts.lacks_everywhere(*_ON_COLLECTIONS)]
     if missing:
         yield NOT_AUTHORIZED, (
-            f"The user of the {role} lacks the privileges [{', '.join(missing)}] on all databases; "
+            f"The user of the {role} needs the privileges [{', '.join(missing)}], on all databases, but lacks them; "
             "the built-in role readAnyDatabase has them."
         )

@@ -29,7 +29,7 @@ def obstacles(progress: Document, max_lag: float | None = None) -> list[str]:
     """Return why a commit is not possible now, or not with at most `max_lag` seconds of lag; empty if it is."""
     if not progress["canCommit"]:
         return [*_why_not(progress)] or [
-            "The daemon has not found yet that both clusters are close."
+            "The daemon is still checking whether both clusters are close enough."
         ]
     lag = progress.get("lagTimeSeconds")
     if max_lag is not None and (lag is None or lag > max_lag):
@@ -87,7 +87,7 @@ def compared_of(verification: Document) -> tuple[int, int | None]:
 
 
 def next_step(progress: Document, syncctl: str) -> str:
-    """Return what to do next; `syncctl` is how this tool was called."""
+    """Return what the operator should do next. `syncctl` is the beginning of the commands in it, see `Tool.name`."""
     if progress.get("role") == "standby":
         return "nothing here: this daemon is a standby. Send commands to the active daemon."
     steps: dict[str, Any] = {

@@ -84,14 +84,21 @@ def log_files(paths: Sequence[Path]) -> list[Path]:
 
 
 def write(files: Iterator[tuple[str, str]], target: Path) -> list[str]:
-    """Write an archive that only its owner can read, and return the names in it. Raises ClientError if it exists."""
+    """Write an archive that only its owner can read, and return the names in it.
+
+    Raises ClientError if the file `target` exists or cannot be written.
+    """
     # The first request is sent before the file is made, so that no empty archive is left if the daemon is down.
     held = [*files]
     top = target.name.removesuffix(".tar.gz")
     try:
         descriptor = os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     except OSError as error:
-        raise ClientError(Exit.USAGE, "FileNotWritten", f"{target}: {error.strerror}.") from error
+        raise ClientError(
+            Exit.USAGE,
+            "FileNotWritten",
+            f"the archive {target} cannot be created: {error.strerror}. Name another file with --output.",
+        ) from error
     with os.fdopen(descriptor, "wb") as raw, tarfile.open(fileobj=raw, mode="w:gz") as archive:
         for name, text in held:
             data = text.encode()
@@ -107,4 +114,8 @@ def _end_of(log: Path) -> str:
             file.seek(max(0, log.stat().st_size - _LOG_BYTES))
             return file.read().decode(errors="replace")
     except OSError as error:
-        raise ClientError(Exit.USAGE, "FileNotRead", f"{log}: {error.strerror}.") from error
+        raise ClientError(
+            Exit.USAGE,
+            "FileNotRead",
+            f"the log {log} cannot be read: {error.strerror}. Run the command as a user who may read it, or omit it.",
+        ) from error

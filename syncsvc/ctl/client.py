@@ -47,9 +47,8 @@ class Answer:
 class Client:
     """Calls the daemon at `url`, such as http://localhost:27182.
 
-    `service` is the program that should run there, and `option` the option of `syncctl` with its address; both for
-    messages. Ignores the proxies and the .netrc of the environment, and follows no redirect: a token must not reach
-    another host.
+    Messages name `service`, the program that should run there, and `option`, the option of `syncctl` that sets the URL.
+    Ignores the proxies and the .netrc of the environment, and follows no redirect: a token must not reach another host.
     """
 
     url: str
@@ -177,7 +176,7 @@ def checked_url(text: str) -> str:
 
 
 def _token(file: Path, url: str) -> str:
-    """Return the token in a file. Raises ClientError if there is none, or if it would be sent readable for others."""
+    """Return the token in a file. Raises ClientError if there is none, or if it would be sent without encryption."""
     parts = urlsplit(url)
     if parts.scheme == "http" and not _is_loopback(parts.hostname or ""):
         raise ClientError(
@@ -222,7 +221,7 @@ def _inner(error: BaseException) -> BaseException | None:
 
 
 def _is_success(got: requests.Response) -> bool:
-    """Return whether the daemon accepted the request. A redirect is none of its answers."""
+    """Return whether the daemon accepted the request. A redirect is a failure: a daemon never sends one."""
     return 200 <= got.status_code < 300
 
 
@@ -261,5 +260,5 @@ def _unexpected(url: str) -> ClientError:
     return ClientError(
         Exit.UNREACHABLE,
         "UnexpectedAnswer",
-        f"the answer of {url} is not that of syncsvc. Check the address.",
+        f"{url} answers, but not as syncsvc or syncsvc-verifier do. Check the address, and a proxy in between.",
     )

@@ -102,7 +102,7 @@ def _confirm_commit(tool: Tool, progress: Document) -> None:
         f"This commits the sync from {mapping['Source']} to {mapping['Destination']}.\n"
         "WARNING: later writes to the source are not synced. Stop the applications that write to it first."
     )
-    confirm(tool, question, destination_name(progress) or "")
+    confirm(tool, question, destination_name(progress) or "", "--yes")
 
 
 def _await_end(tool: Tool, watching: Watch) -> None:

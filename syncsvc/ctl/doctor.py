@@ -21,7 +21,7 @@ _SLOW_PING_MS = 100
 
 @dataclass(frozen=True)
 class Check:
-    """One examined thing, the result, and an explanation."""
+    """The result of one check: the name of the checked part, a verdict (OK, WARNING, ...), and an explanation."""
 
     name: str
     result: str
@@ -56,7 +56,7 @@ def _version_and_clock(api: Client) -> Iterator[Check]:
     if theirs == ours:
         yield Check("version", OK, f"Daemon and syncctl have version {ours}.")
     else:
-        text = f"The daemon has version {theirs}, syncctl {ours}; some commands may not be known to it."
+        text = f"The daemon has version {theirs}, syncctl {ours}: the daemon may not know some of the commands."
         yield Check("version", WARNING, text)
     yield _clock(answer)
 
@@ -68,12 +68,12 @@ def _clock(answer: Answer) -> Check:
         return Check("clock", SKIPPED, "The daemon does not send its time.")
     apart = abs(datetime.now(UTC).timestamp() - theirs.timestamp())
     if apart <= _CLOCK_SECONDS:
-        return Check("clock", OK, "This machine and the daemon's agree.")
+        return Check("clock", OK, "The clocks of this machine and of the daemon's agree.")
     return Check(
         "clock",
         WARNING,
-        f"This machine and the daemon's are {duration(apart)} apart. A sync does not depend on it, but logs "
-        "are hard to compare: check NTP.",
+        f"The clocks of this machine and of the daemon's are {duration(apart)} apart. A sync does not depend on it, "
+        "but logs are hard to compare: check NTP.",
     )
 
 
@@ -111,9 +111,9 @@ def _state(progress: Document) -> Check:
 
 
 def _preflight(api: Client, progress: Document, job: Document) -> Iterator[Check]:
-    """Check privileges, versions, oplog, disk and memory, as far as a start has not been accepted already."""
+    """Check privileges, versions, oplog, disk and memory with a preflight; not on a standby, and not after a start."""
     if progress["state"] != "IDLE" or progress.get("role") == "standby":
-        yield Check("preflight", SKIPPED, "It applies before a start, on the active daemon.")
+        yield Check("preflight", SKIPPED, "Only for a state of IDLE, on the active daemon.")
         return
     try:
         found = api.post("preflight", job).body
@@ -135,7 +135,8 @@ def _preflight(api: Client, progress: Document, job: Document) -> Iterator[Check
 def _oplog(estimates: Document) -> Check:
     window, copy = estimates["oplogWindowSeconds"], estimates["copySeconds"]
     if window is None:
-        return Check("oplog", SKIPPED, "Its window is unknown: see the warnings of the preflight.")
+        text = "It is unknown for how long the source keeps its changes: see the warnings of the preflight."
+        return Check("oplog", SKIPPED, text)
     text = f"The source keeps its changes for {duration(window)}; the copy takes about {duration(copy)}."
     short = copy is not None and window < copy
     return Check("oplog", WARNING if short else OK, text)

@@ -69,7 +69,7 @@ def _judged(check: doctor.Check) -> Text:
 @options.JOB
 @pass_tool
 def diagnose(tool: Tool, output: Path | None, logs: Sequence[Path], file: Path | None) -> None:
-    """Write an archive for the search of a cause, without secrets.
+    """Write an archive that helps to find the cause of a problem, without secrets.
 
     It holds the progress, the collections, the metrics, a preflight, and the end of the log files. Credentials, tokens
     and private keys are removed; the names of hosts and collections, and the _ids in the log, are not.

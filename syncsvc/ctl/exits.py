@@ -27,7 +27,7 @@ class Exit(IntEnum):
         "Not yet: a commit is not possible now, a check has not ended, or the time of ``--timeout`` is over.",
     )
     DENIED = 5, "The daemon requires a token, or the token does not permit the request."
-    INTERRUPTED = 130, "Interrupted by Ctrl-C. The sync continues."
+    INTERRUPTED = 130, "Interrupted by Ctrl-C. The daemon continues."
 
     def __new__(cls, value: int, meaning: str) -> Exit:
         member = int.__new__(cls, value)

@@ -26,7 +26,7 @@ _UNKNOWN_OPLOG = "not checked yet"
 class Fact:
     """A label and a text; with a `fraction` between 0 and 1, a progress bar is shown before the text.
 
-    A detail is left out of the one line for logs.
+    `one_line` leaves out a fact that is only a detail.
     """
 
     label: str
@@ -37,7 +37,7 @@ class Fact:
 
 
 def one_line(facts: Iterable[Fact]) -> str:
-    """Return the first fact, and the others that are no details, as one line for logs."""
+    """Return the facts as one line for logs, without details and completed progress."""
     first, *others = [fact for fact in facts if not fact.is_detail and fact.fraction != 1]
     return "; ".join([first.text, *map(_brief, others)])
 
@@ -179,4 +179,4 @@ def _generation(progress: Document, pace: Pace) -> Iterator[Fact]:
     yield Fact("tasks", text)
     if progress["phase"] != "idle":
         off = progress["writesOff"]
-        yield Fact("writes", "off" if off else "not off yet; the check ends after writes-off")
+        yield Fact("writes", "off" if off else "on; the check continues until you send writes-off")

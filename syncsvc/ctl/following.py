@@ -33,7 +33,7 @@ def _counters(progress: Document) -> dict[str, int]:
 
 
 def _step(progress: Document) -> tuple[Any, ...]:
-    """Return what makes a new line: a new state, phase or warning, or the next ten percent."""
+    """Return a value that changes with the state, the phase, the number of warnings, and every ten percent."""
     names = ("state", "info", "ceaStage", "canCommit", "canWrite", "role")
     copied, total = copy_of(progress)
     verification = progress.get("verification")

@@ -11,7 +11,7 @@ from syncsvc.ctl.exits import Exit
 
 
 def start_job(file: Path | None) -> dict[str, Any]:
-    """Return the body of a start: that in the file, or one with default options."""
+    """Return the body of a start from a file; without a file, the body that starts a sync with default options."""
     return job.DEFAULT_JOB if file is None else read_job(file)
 
 

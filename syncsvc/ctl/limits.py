@@ -1,4 +1,4 @@
-"""The limits at run time: `syncctl limit`. Pure."""
+"""Builds the request of `syncctl limit`, and renders the answer. Pure."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def mismatches(
 
 
 def show_mismatches(tool: Tool, lines: Iterable[Answer], limit: int, step: str) -> None:
-    """Print at most `limit` of the lines, and whether there are more. `step` is what to do if there are any."""
+    """Print at most `limit` of the lines, and whether there are more. `step` is the next step for the operator."""
     found = [*islice(lines, limit + 1)]
     shown = found[:limit]
     if tool.json:

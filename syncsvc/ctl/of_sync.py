@@ -117,10 +117,12 @@ def resume(tool: Tool) -> None:
 
 
 @click.command(cls=Command)
-@options.text("--copy-bytes", "SIZE", "Bytes copied per second, such as 20MB, or none.")
-@options.text("--copy-documents", "NUMBER", "Documents copied per second, or none.")
-@options.text("--events", "NUMBER", "Change events applied per second, or none.")
-@options.text("--threads", "NUMBER", "Threads that copy or apply, or none.")
+@options.text(
+    "--copy-bytes", "SIZE", "Most bytes to copy per second, such as 20MB; none: no limit."
+)
+@options.text("--copy-documents", "NUMBER", "Most documents to copy per second; none: no limit.")
+@options.text("--events", "NUMBER", "Most change events to apply per second; none: no limit.")
+@options.text("--threads", "NUMBER", "Most threads that read and write at once; none: no limit.")
 @options.file("YAML or JSON file with the limits to change, such as windows or auto.")
 @pass_tool
 def limit(tool: Tool, /, file: Path | None, **given: str | None) -> None:
@@ -134,8 +136,8 @@ def limit(tool: Tool, /, file: Path | None, **given: str | None) -> None:
         raise ClientError(
             error.status,
             "NotSupported",
-            "this daemon has no limits at run time. Update the daemon; or pause the sync, and restart the daemon with "
-            "another --loadLevel.",
+            "this version of the daemon has no limits that can be changed. Update the daemon, or restart it with "
+            "another --loadLevel: the sync continues where it was.",
         ) from error
     tool.show(answer, limits_view(answer.body), tool.next(f"see the effect: {tool.name} watch"))
 
@@ -169,7 +171,7 @@ def reverse(tool: Tool) -> None:
     "--confirm",
     "name",
     metavar="NAME",
-    help="The name of the destination, such as cluster1, instead of the question for it.",
+    help="The name of the destination, such as cluster1. Without this option, the command asks for it.",
 )
 @pass_tool
 def reset(tool: Tool, dry_run: bool, name: str | None) -> None:
@@ -187,9 +189,8 @@ def reset(tool: Tool, dry_run: bool, name: str | None) -> None:
         return
     if name is None:
         where = progress["directionMapping"]["Destination"]
-        confirm(
-            tool, f"WARNING: this deletes the data that the sync has written to {where}.", expected
-        )
+        question = f"WARNING: this deletes the data that the sync has written to {where}."
+        confirm(tool, question, expected, f"--confirm {expected}")
     answer = tool.api.post("reset", {"confirm": name or expected})
     step = f"wait until everything is dropped: {tool.name} watch --until idle"
     tool.show(answer, "The reset has begun.", tool.next(step))

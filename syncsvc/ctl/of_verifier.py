@@ -41,7 +41,7 @@ def _next(progress: Document, syncctl: str) -> str:
 
 
 def _judge(tool: Tool, progress: Document) -> None:
-    """End with a status that tells the verdict; return if the check has passed."""
+    """End with FAILED or NOT_YET by the verdict of the check; return if the check has passed."""
     if progress["verdict"] in ("failed", "incomplete"):
         tool.end(Exit.FAILED)
     if progress["verdict"] is None:

@@ -1,4 +1,4 @@
-"""The kinds of options that several commands have. Each has a metavar of its own, as those of click vary by version."""
+"""Options that several commands have. Each sets its metavar, because the default of click differs between versions."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Pace:
         return grown / (ended - began) if ended - began >= _SHORTEST and grown > 0 else None
 
     def seconds_left(self, counter: str, total: int | None) -> float | None:
-        """Return when the counter reaches the total at its present rate; None if that is unknown."""
+        """Return in how many seconds the counter reaches the total at its present rate; None if that is unknown."""
         rate = self.rate(counter)
         if rate is None or total is None:
             return None

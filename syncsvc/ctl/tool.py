@@ -1,4 +1,4 @@
-"""Share the options of the connection, the form of the output and the exit status between all commands."""
+"""What all commands of `syncctl` share: the connection options, the form of the output, and the exit status."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ class Tool:
 
     @property
     def name(self) -> str:
-        """Return how this tool was called, with the options of the connection."""
+        """Return `syncctl` with the connection options of this call, to suggest further commands to the operator."""
         return " ".join(["syncctl", *self.given])
 
     def show(self, answer: Answer, *parts: RenderableType | None) -> None:
-        """Print the answer as it is with --json, otherwise these parts."""
+        """With --json, print the answer unchanged; otherwise, print these parts."""
         if self.json:
             self.write(answer.text)
         else:
@@ -75,7 +75,7 @@ class Tool:
         click.echo(text.rstrip("\n"))
 
     def say(self, *parts: RenderableType | None) -> None:
-        """Print these parts, without the trailing spaces of tables where there is no terminal."""
+        """Print these parts. If the output is not a terminal, remove the trailing spaces of tables."""
         shown = [Text(printable(each)) if isinstance(each, str) else each for each in parts if each]
         if self.console.is_terminal:
             self.console.print(*shown, sep="\n")
@@ -86,12 +86,12 @@ class Tool:
         click.echo("\n".join(line.rstrip() for line in lines))
 
     def facts(self, facts: list[Fact]) -> RenderableType:
-        """Return facts in the form of this output: with progress bars at a terminal."""
+        """Render facts for the output: with progress bars if it is a terminal."""
         bar_width = min(_BAR_WIDTH, self.console.width // 4) if self.console.is_terminal else 0
         return facts_view(facts, bar_width)
 
     def next(self, step: str) -> Text:
-        """Return the last line of an answer for people."""
+        """Return the line that tells the operator the next step."""
         return Text.assemble(("Next: ", "bold cyan"), printable(step))
 
     def fail(self, error: ClientError) -> NoReturn:
@@ -161,7 +161,7 @@ _SHARED: tuple[tuple[str, Any, str, str], ...] = (
 
 
 def connection_options(hidden: bool) -> list[click.Parameter]:
-    """Return the options of the connection. The hidden ones of a command have no environment variable."""
+    """Return the connection options. Hidden ones are not in the help, and have no environment variables."""
     return [
         click.Option(
             [name],
@@ -189,7 +189,7 @@ def _json_option() -> click.Parameter:
 
 
 class Command(click.Command):
-    """A command that calls a daemon. It accepts the options of the connection, too, and ends with the right status."""
+    """A command that calls a daemon. It accepts the connection options, too, and turns errors into exit statuses."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -202,7 +202,7 @@ class Command(click.Command):
         except ClientError as error:
             tool.fail(error)
         except KeyboardInterrupt:
-            tool.errors.print("Interrupted. The sync continues.")
+            tool.errors.print("Interrupted. The daemon continues.")
             context.exit(Exit.INTERRUPTED)
 
 
@@ -215,11 +215,16 @@ class Group(click.Group):
         return list(self.commands)
 
 
-def confirm(tool: Tool, question: str, expected: str) -> None:
-    """Let the operator type a name. Raises ClientError if they type another one, or if there is no terminal."""
+def confirm(tool: Tool, question: str, expected: str, option: str) -> None:
+    """Ask the operator to type the name `expected`. Raises ClientError for another text, and without a terminal.
+
+    `option` is the option with which the command does not ask.
+    """
     if not sys.stdin.isatty():
         raise ClientError(
-            Exit.USAGE, "NotConfirmed", "there is no terminal to confirm at. Add --yes in a script."
+            Exit.USAGE,
+            "NotConfirmed",
+            f"there is no terminal to confirm at. Add {option} in a script.",
         )
     tool.errors.print(question)
     try:

@@ -48,7 +48,7 @@ def table(heads: Mapping[str, bool], rows: Iterable[Sequence[object]]) -> Table:
 
 
 def facts_view(facts: Iterable[Fact], bar_width: int) -> RenderableType:
-    """Render facts as rows, with progress bars; only with percentages if the width of bars is 0."""
+    """Render facts as rows with progress bars of that width; if it is 0, show percentages instead of bars."""
     return grid((fact.label, _fact(fact, bar_width)) for fact in facts)
 
 
@@ -102,7 +102,7 @@ def _estimate(name: str, value: float | None) -> str:
 
 
 def namespaces_view(found: Sequence[Document], width: int) -> RenderableType:
-    """Render the progress of collections; in less width, only the most important columns."""
+    """Render the progress of collections; if `width` is too small, show only the most important columns."""
     columns = _COLUMNS if width >= _WIDE else {name: _COLUMNS[name] for name in _NARROW_COLUMNS}
     heads = {title: title not in ("namespace", "phase") for title in columns}
     return table(heads, ([show(each) for show in columns.values()] for each in found))

@@ -28,7 +28,7 @@ _FOOTER = "Ctrl-C ends this display only."
 
 @dataclass(frozen=True)
 class Subject:
-    """A process that is watched, and functions that take figures from its progress.
+    """The daemon to watch, and functions that take figures from its progress.
 
     `step` returns a value whose change is worth a new line. `counters` are the figures that have rates.
     """
@@ -55,7 +55,7 @@ class Watch:
     def until(self, holds: Callable[[Document], bool]) -> Document:
         """Return the first progress for which the condition holds.
 
-        Raises ClientError if the first request fails, or with status NOT_YET if the time is over.
+        Raises ClientError if the first request fails, and with status NOT_YET after `timeout` seconds.
         """
         deadline = None if self.timeout is None else monotonic() + self.timeout
         pause = Event()
@@ -67,7 +67,8 @@ class Watch:
                     raise ClientError(
                         Exit.NOT_YET,
                         "TimedOut",
-                        f"the awaited condition does not hold after {duration(self.timeout)}. The sync continues.",
+                        f"the awaited condition did not become true within {duration(self.timeout)}. Only this command "
+                        "has ended: the daemon continues.",
                     )
                 pause.wait(left)
                 progress = self._look(first=False)

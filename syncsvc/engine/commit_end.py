@@ -88,7 +88,7 @@ class CommitEnd:
         )
 
     def _postpone(self) -> Timestamp:
-        """Save and return a new commit time, after all changes up to it are applied."""
+        """Save a new commit time, wait until all instances have applied all changes up to it, and return it."""
         run, source = self._context.run, self._context.source_client
         time = append_note(source, self._stop)
         run.update(commit_time=time)

@@ -111,10 +111,10 @@ class OplogWatch:
         self._spooler.judge(assumed_left(age), self._rest_seconds(age, None))
 
     def _rest_seconds(self, age: float, copy_left: float | None) -> float | None:
-        """Return for how many seconds the sync still needs the oldest entry; None if unknown, as in a pause.
+        """Return for how many seconds the sync still needs the oplog entry after its saved position; None if unknown.
 
-        `age` is the present age of that entry, and `copy_left` the time until the copy ends, in seconds. A pessimistic
-        estimate: applying the waiting events takes as long as writing them did.
+        `age` is the present age of that entry, and `copy_left` the time until the copy ends, in seconds. Assumes that
+        applying the waiting events takes as long as writing them did. The end of a pause is unknown.
         """
         record = self._context.run.record
         if record.state is State.PAUSED:

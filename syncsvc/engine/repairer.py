@@ -30,7 +30,10 @@ _log = logging.getLogger(__name__)
 
 # How many rounds one commit may run: the first one creates missing collections, whose documents the second one writes.
 _MOST_IN_COMMIT = 2
-_APPLYING = "It takes longer if many documents differ or the lag is high. If it does not end, see the other warnings."
+_APPLYING = (
+    "A repair takes longer if many documents differ or the lag is high. If it does not end, see the other "
+    "warnings."
+)
 
 
 class Repairer:

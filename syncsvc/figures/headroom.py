@@ -15,8 +15,10 @@ def danger(
 ) -> str | None:
     """Return why change events must not be slowed down; None if they may be.
 
-    `left` is in how many seconds the oplog drops events that the sync needs, and `lag` the lag in seconds; None if
-    unknown. `endangered` is whether this function found a danger the last time. Events in the event spool are safe.
+    The danger is that the oplog drops events that are not applied yet or, while events are spooled, that the event
+    spool gets full. `left` is in how many seconds the oplog drops events that the sync needs, and `lag` the lag in
+    seconds; None if unknown. `endangered` is whether the last call found a danger, which then ends only with some
+    room to spare.
     """
     if spool is not None and spool.active:
         if spool.size < (ROOMY if endangered else FILLING) * spool.limit:

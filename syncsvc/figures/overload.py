@@ -1,9 +1,9 @@
-"""Decides whether the clusters are overloaded, and how fast the sync may work therefore. Pure.
+"""Decides whether the clusters are overloaded, and computes the rate to which a sync slows down then. Pure.
 
 The rate follows the rule "additive increase, multiplicative decrease", as TCP does (RFC 5681, section 3.1): D. Chiu and
 R. Jain, "Analysis of the increase and decrease algorithms for congestion avoidance in computer networks" (1989), show
-that of the linear rules, it converges to an efficient and fair rate, also if others share the resource. Between both,
-there is a band in which the rate stays, so that it does not swing while the load is just below a threshold.
+that of the linear rules, it converges to an efficient and fair rate, also if others share the resource. While the load
+is just below a threshold, the rate neither falls nor grows, so that it does not oscillate.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ def cluster_violations(options: StartOptions, found: Findings) -> Iterator[Viola
     yield from _sharding_violations(options, found)
     yield from _version_violations(options, source, destination)
     if source.identity is not None and source.identity == destination.identity:
-        yield SAME_CLUSTER, "Both connection strings lead to the same replica set."
+        yield SAME_CLUSTER, f"Both connection strings lead to the same {source.topology.value}."
     else:
         yield from emptiness_violations(found.occupied, found.metadata)
     definitions = [each.definition for each in found.contents or ()]

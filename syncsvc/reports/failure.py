@@ -26,7 +26,9 @@ def _blocked(record: RunRecord) -> str | None:
         return "This sync blocks user writes on neither cluster."
     roles = {record.source: "source", record.destination: "destination"}
     names = " and ".join(f"{name} (the {roles[name]})" for name in sorted(record.found_blocked))
+    can_be_reset = not record.can_write and not record.reversals
+    reset = " To give this sync up, reset it (POST /api/v1/reset), which allows them again."
     return (
-        f"User writes are blocked on {names}; to abandon this sync, allow them again by running this command there: "
-        f"{UNBLOCK}."
+        f"User writes are blocked on {names}.{reset if can_be_reset else ''} Only if you do not use this service any "
+        f"more, allow them by running this command there: {UNBLOCK}."
     )

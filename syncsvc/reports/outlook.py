@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from syncsvc.errors import VERIFICATION_FAILED
+from syncsvc.errors import SUPERSEDED, VERIFICATION_FAILED
 from syncsvc.figures.progress import MOST_LAG, WarningKind
 from syncsvc.options import CLUSTERS
 from syncsvc.reports.durations import about
@@ -229,6 +229,8 @@ def _next_step(sync: Sync) -> Step | None:
 
 def _after_failure(record: RunRecord) -> Step:
     name = None if record.failure is None else record.failure.name
+    if name == SUPERSEDED.name:
+        return Step("Stop this process: the sync continues in another one.")
     if name == VERIFICATION_FAILED.name:
         return Step("Repair the differences; the sync then continues.", "repair", {})
     if name in _FINAL:

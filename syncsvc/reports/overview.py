@@ -86,7 +86,7 @@ def _destination(sync: Sync) -> str | None:
 
 
 def _phases(record: RunRecord | None) -> list[dict[str, Any]]:
-    """Return the phases with their begins and durations; the last one has no duration, unless it is the end."""
+    """Return when each phase began and how long it took. The present phase has no duration, unless it is the end."""
     if record is None or not record.phases:
         return []
     ends: list[float | None] = [*(each.at for each in record.phases[1:]), None]

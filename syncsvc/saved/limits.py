@@ -80,6 +80,6 @@ def _read(document: Any) -> Limits:
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise OperationError(
             INCOMPATIBLE_METADATA,
-            f"The saved limits in {METADATA_DATABASE}.{LIMITS} cannot be read: {error!r}. Delete that document to "
-            "continue without limits.",
+            f"The saved limits in {METADATA_DATABASE}.{LIMITS} cannot be read: {error!r}. If no other version has "
+            "saved them, delete that document: the sync then continues without limits.",
         ) from error

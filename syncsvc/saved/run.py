@@ -66,7 +66,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class PhaseBegin:
-    """The begin of a phase, in UNIX seconds by the clock of the process that began it."""
+    """A phase, and when it began, in UNIX seconds by the clock of the process that began it."""
 
     phase: Phase
     at: float
@@ -138,7 +138,7 @@ class RunRecord:
     # How many documents, and differences in definitions, are in the list of repairs.
     repaired_documents: int = 0
     repaired_definitions: int = 0
-    # The newest phases with their begins, the oldest first; empty for a sync of an older version.
+    # The newest phases and when they began, the oldest first; empty for a sync of an older version.
     phases: tuple[PhaseBegin, ...] = ()
 
     @property

@@ -27,7 +27,8 @@ class Measurement:
 class Stopwatch:
     """Measures a process from the creation of this object on.
 
-    `ours` are other processes that take part, such as servers.
+    `ours` are the IDs of other processes that take part, such as servers: their CPU time does not count as that of
+    unrelated processes (`Measurement.others`).
     """
 
     def __init__(self, pid: int, ours: Sequence[int]) -> None:

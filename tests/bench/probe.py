@@ -1,4 +1,4 @@
-"""Runs a candidate other than the service in a process of its own, which measures itself.
+"""Runs a candidate, a program to which the service is compared, in a process of its own, which measures itself.
 
 The module is both sides: `run` starts it as a script with a task on the command line, and reads its output.
 """
@@ -26,10 +26,10 @@ _SECONDS = 600
 
 @dataclass(frozen=True)
 class Task:
-    """The connection strings of the clusters, and other arguments of a candidate.
+    """The arguments of a candidate: one of `PROBES`, the programs to which the service is compared.
 
-    `ours` are the IDs of the processes that take part. `time` is the cluster time from which change events are read, as
-    a pair of seconds and increment.
+    `source` and `destination` are connection strings. `ours` are the process IDs of the servers, which do not count as
+    unrelated processes. `time` is the cluster time from which change events are read: seconds and increment.
     """
 
     source: str

@@ -1,4 +1,4 @@
-"""The states of a sync that the pages are looked at in, as values."""
+"""Sample states of a sync, as values, in which the tests look at the page."""
 
 from __future__ import annotations
 

@@ -89,9 +89,9 @@ def test_ten_thousand_collections(stage: Staged, visits: Visits) -> None:
 
 
 def longest_task(visit: Visit) -> float:
-    """Return how long a frame takes while the whole table is scrolled through, at most, in seconds.
+    """Scroll through the whole table, and return the duration of the slowest frame in seconds.
 
-    The bound is generous: without virtual rows, the first frame alone takes many seconds.
+    Without virtual rows, the first frame alone takes many seconds.
     """
     visit.page.get_by_label("Search collections").fill("")
     visit.wait_for_text("#toolbar", "10,000 collections")

@@ -87,7 +87,10 @@ def test_a_commit_to_shards_continues_after_a_kill_at_every_step(
 def test_a_killed_commit_is_withdrawn_only_while_the_destination_is_blocked(
     pair: Pair, daemon: Daemon
 ) -> None:
-    """Users write while the process is down: to the source, and to the destination once it accepts writes."""
+    """Kill a commit before and after it unblocks the destination, and write to the source each time.
+
+    The first write must be synced by a repeated commit; the second one is too late, and must withdraw nothing.
+    """
     source, destination = pair.source.client.d, pair.destination.client.d
     writes.fill(pair.source.client)
     daemon.start(enableUserWriteBlocking="destinationOnly")

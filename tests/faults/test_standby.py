@@ -147,7 +147,7 @@ def test_a_takeover_in_every_phase(
 
 
 def test_a_new_active_daemon_knows_the_present_primary(pair: Pair, tmp_path: Path) -> None:
-    """The source has elected another primary since the standby was started."""
+    """Let the source elect another primary after the standby was started, and then let the standby take over."""
     client = pair.source.client
     client.d.c.insert_one({"_id": 1})
     with running_duo(pair, tmp_path) as duo:

@@ -108,7 +108,7 @@ def test_progress_names_the_coordinator(pair: Pair, fleet: Fleet) -> None:
 
 
 def _instances(daemon: Daemon, number: int) -> list[dict[str, Any]] | None:
-    """Return the instances in the overview, if it has that many."""
+    """Return the instances in the overview; None unless there are `number` of them."""
     shown: list[dict[str, Any]] = daemon.overview()["instances"]
     return shown if len(shown) == number else None
 

@@ -223,7 +223,7 @@ class _Linked(ReplicaSet):
 @pytest.mark.full
 @pytest.mark.slow
 def test_auto_keeps_the_latency_below_its_limit(replica_sets: Pair, tmp_path: Path) -> None:
-    """The destination is behind a link of 3 MB/s, which the copy saturates: other requests wait for seconds."""
+    """Put the destination behind a link of 3 MB/s, which a copy without a limit saturates: `auto` must prevent that."""
     with Network() as network, _Linked(network) as behind, behind.client() as client:
         pair = Pair(replica_sets.source, Side(behind.uri, client))
         pair.source.empty()
@@ -266,7 +266,7 @@ def _watch_latency(pair: Pair, daemon: Daemon, network: Network) -> None:
 
 
 def _latencies(daemon: Daemon, number: int) -> list[float]:
-    """Return so many measured latencies of the destination, in milliseconds; one is measured each second."""
+    """Return the next `number` measured latencies of the destination, in milliseconds; one is measured each second."""
     found: list[float] = []
 
     def enough() -> bool:

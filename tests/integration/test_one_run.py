@@ -75,7 +75,10 @@ def test_a_takeover_keeps_changes_saved_after_the_record_was_read(pair: Pair) ->
 
 
 def test_a_failure_that_is_only_shown_is_never_saved(pair: Pair) -> None:
-    """Otherwise a resume would save it for a moment, and a restart in that moment would not continue the sync."""
+    """Show a failure, and save another field of the record: the failure must not be saved with it.
+
+    A restart would not continue a sync whose saved state is FAILED.
+    """
     client = pair.destination.client
     store = RunStore.begin(ClusterWriter(client, False, StopToken()), run_record())
     failure = Failure("ClusterUnreachable", "It does not answer.")

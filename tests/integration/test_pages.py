@@ -86,7 +86,7 @@ class Operator:
 
     @property
     def _syncctl(self) -> dict[str, str]:
-        """Map the calls of syncctl, as above. There is no terminal to confirm a commit at."""
+        """Return the printed calls of syncctl, mapped to calls of the test's daemons that need no confirmation."""
         addresses = {
             "--url": f"http://127.0.0.1:{self.daemon.port}",
             "--verifier-url": f"http://127.0.0.1:{self._verifier.port}",

@@ -390,7 +390,10 @@ class TestChangesOfIndexes:
 
 class TestLater:
     def test_collections_created_later_are_sharded(self, pair: Pair, daemon: Daemon) -> None:
-        """One is created for the first time, one again; one becomes capped, which excludes sharding."""
+        """Create collections of sharding entries during the sync, one of them again after a drop: they must be sharded.
+
+        Convert another one to a capped collection: it must not be sharded, because servers refuse that.
+        """
         source, sharded = pair.source.client, pair.destination.client.config.collections
         fill(pair, "again")
         fill(pair, "capped")

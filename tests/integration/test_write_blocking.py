@@ -205,7 +205,10 @@ def _fail(pair: Pair, command: str, code: int, mode: Any) -> None:
 
 
 def test_a_failed_cut_over_without_blocks_is_resumed(pair: Pair, daemon: Daemon) -> None:
-    """Users write to the destination only once canWrite is true, so the commit can be withdrawn."""
+    """Fail a cut-over before canWrite is true, without write blocking: a resume must withdraw the commit.
+
+    Users do not write to the destination before canWrite, so no write is lost.
+    """
     writes.indexes(pair.source.client)
     writes.fill(pair.source.client)
     daemon.start(enableUserWriteBlocking="none")

@@ -136,10 +136,7 @@ class Daemon(ServiceProcess):
         return wait_for(look, what)
 
     def classic_updates(self) -> None:
-        """Make later processes of this daemon reread each updated document.
-
-        They do so if a source does not offer the oplog's own diffs.
-        """
+        """Make later processes of this daemon reread updated documents, as if clusters had no diffs in the oplog."""
         (self.folder / "classic-updates").touch()
 
     def force_classic_updates(self) -> None:

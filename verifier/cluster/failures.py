@@ -311,12 +311,12 @@ def _with_command(error: BaseException) -> str:
 
 
 def is_history_lost(error: BaseException) -> bool:
-    """Return whether the oplog no longer holds the requested resume point."""
+    """Return whether the error means that the oplog no longer holds the requested resume point."""
     return code_of(error) in (CHANGE_STREAM_HISTORY_LOST, CAPPED_POSITION_LOST)
 
 
 def is_cursor_lost(error: BaseException) -> bool:
-    """Return whether the cursor is lost and must be opened again.
+    """Return whether the error means that the cursor is lost and must be opened again.
 
     The server forgot or killed it, or its collection was dropped or renamed.
     """

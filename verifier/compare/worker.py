@@ -185,7 +185,10 @@ class Worker:
     def _left(
         self, names: NamespacePair, one_sided: list[DocumentMismatch], query: Document
     ) -> set[bytes]:
-        """Return the keys of the documents that still exist on the one cluster that had them, and match the query."""
+        """Return the keys of those one-sided documents that still exist on their cluster, and there match the query.
+
+        `one_sided` are the mismatches of documents that only one cluster has.
+        """
         left: set[bytes] = set()
         for difference, client, name in zip(
             (Difference.MISSING, Difference.EXTRA), self._clients, names, strict=True

@@ -128,5 +128,5 @@ def _is_address(text: str) -> bool:
 
 
 def is_loopback(address: str) -> bool:
-    """Return whether an address is loopback. Host names other than localhost are not resolved, and are not."""
+    """Return whether an address is loopback. A host name other than localhost is not resolved: the result is False."""
     return address == "localhost" or (_is_address(address) and ip_address(address).is_loopback)

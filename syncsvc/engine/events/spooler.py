@@ -124,7 +124,7 @@ class Spooler:
         self._publish()
 
     def run(self, stop: StopToken) -> None:
-        """Spool whenever that is needed, until stopped or until all events are applied.
+        """Save change events in the spool while `is_active`, until stopped or until all events are applied.
 
         Raises OperationError EventSpoolFull and OplogWindowExceeded, and the driver's errors.
         """

@@ -38,7 +38,10 @@ from verifier.compare.feed import Feed
 from verifier.runtime.tasks import StopToken
 from verifier.runtime.waits import waiting
 
-_SLOW = "If this takes long, see the other warnings, and check the load of the destination."
+_SLOW = (
+    "You need not do anything. If the wait does not end, see the other warnings, and check the load of "
+    "the destination."
+)
 
 
 class Tail:

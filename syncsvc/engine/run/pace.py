@@ -34,7 +34,10 @@ class Bucket:
         self._at = 0.0
 
     def set_rate(self, rate: float | None, at: float) -> None:
-        """Change the rate at the time `at`; a debt takes as long as before, so no change delays work for long."""
+        """Change the rate at the time `at`.
+
+        The amounts that are not paid off yet take no longer to pay off than before, so no change delays work for long.
+        """
         if rate == self.rate:
             return
         self._refill(at)
@@ -110,12 +113,12 @@ class Pace:
         return float("inf") if rate is None else max(1.0, rate * _PORTION)
 
     def admit_copy(self, documents: int, size: int, stop: StopToken) -> None:
-        """Wait until documents of `size` bytes in total may be copied. Raises `Cancelled`."""
+        """Wait until this number of documents, of `size` bytes in total, may be copied. Raises `Cancelled`."""
         self._admit(Limit.COPY_DOCUMENTS, documents, stop)
         self._admit(Limit.COPY_BYTES, size, stop)
 
     def admit_events(self, number: int, stop: StopToken) -> None:
-        """Wait until so many events may be applied. Raises `Cancelled`."""
+        """Wait until this number of events may be applied. Raises `Cancelled`."""
         self._admit(Limit.EVENTS, number, stop)
 
     @contextmanager

@@ -19,10 +19,10 @@ export function actionsOf(api, changed, limits) {
   };
   const dialogs = {
     start: () => startDialog(run),
-    pause: () => confirm("Pause the sync?", "The sync stops at a saved point. Until it is resumed, the destination falls behind.", "Pause", "pause"),
+    pause: () => confirm("Pause the sync?", "The sync stops at a saved point, and the destination falls behind. Keep the daemon running until you resume the sync.", "Pause", "pause"),
     resume: () => confirm("Resume the sync?", "The sync continues where it stopped.", "Resume", "resume"),
     commit: () => commitDialog(run, overview),
-    reverse: () => confirm("Reverse the sync?", "Changes then flow from the present destination back to the old source, whose users are blocked.", "Reverse", "reverse"),
+    reverse: () => confirm("Reverse the sync?", "Changes then flow from the present destination back to the old source, where user writes stay blocked.", "Reverse", "reverse"),
     repair: () => repairDialog(run),
   };
   const texts = { start: "Preflight and start", pause: "Pause", resume: "Resume", commit: "Commit", reverse: "Reverse", repair: "Repair" };

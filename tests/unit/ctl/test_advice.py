@@ -40,7 +40,7 @@ COMPARING = {name: side("initial hashing", 4, 9) for name in ("source", "destina
         ({**APPLYING, "lagTimeSeconds": None}, "not known"),
         ({**APPLYING, "verification": COMPARING}, "4 of 9 documents"),
         ({**APPLYING, "verification": BEHIND}, "40 s behind the changes of the source"),
-        (APPLYING, "has not found yet"),
+        (APPLYING, "is still checking"),
     ],
 )
 def test_the_reason_against_a_commit_is_named(progress: dict[str, Any], reason: str) -> None:

@@ -135,6 +135,7 @@ def test_the_summary(sync: Sync, text: str) -> None:
             "repair",
         ),
         (known(run_record(state=State.FAILED, failure=Failure("EventTooLarge", ""))), "reset"),
+        (known(run_record(state=State.FAILED, failure=Failure("Superseded", ""))), None),
         (known(run_record(phase=Phase.APPLYING), can_commit=True), "commit"),
         (known(run_record(state=State.COMMITTED)), None),
         (known(None, standing=Standing()), None),

@@ -1,4 +1,4 @@
-"""The page and the answers behind it: headers, files, ETags, and what they remember of commands."""
+"""The page and the answers behind it: headers, files, ETags, and the remembered commands."""
 
 from __future__ import annotations
 
