@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from syncsvc.desired import Goal
@@ -40,6 +40,10 @@ class Sync:
 
     def figures_of(self, collection: CollectionRecord) -> CollectionFigures:
         return self.figures.get(collection.uuid, _UNTOUCHED)
+
+
+# Is shown what is known about the sync every second, always by the same thread. It must not wait.
+Watcher = Callable[[Sync], None]
 
 
 @dataclass(frozen=True)
