@@ -19,6 +19,7 @@ from uuid import uuid4
 import pymongo
 
 from syncsvc import errors
+from syncsvc.dashboards import Dashboards
 from syncsvc.desired import Goal
 from syncsvc.engine.run.pace import Pace
 from syncsvc.figures.history import History
@@ -106,7 +107,13 @@ class Service:
         pace = Pace()
         self._process = ProcessContext({}, load, pace, tuning, self._progress, spawn, observe, stop)
         self._limiter = Limiter(pace, self._progress, self.sync, self._saved_limits)
-        self._watchers = (self._record, *watchers)
+        self._dashboards = Dashboards(
+            self._progress,
+            lambda: self._process.clusters,
+            self._unstopped_writer,
+            tuning.dashboard_interval,
+        )
+        self._watchers = (self._record, self._dashboards.watch, *watchers)
         self._state = State.INITIALIZING  # while there is no run
         self._runner: Runner | None = None
         # True if this process found a saved run: the start that began it may be sent again.
@@ -127,6 +134,7 @@ class Service:
             Reporter(clusters, self._progress, self.sync, self._process.tuning, self._stop).run,
         )
         self._process.spawn("limits", partial(self._limiter.run, clusters, self._stop))
+        self._process.spawn("dashboards", partial(self._dashboards.run, self._stop))
 
     def use(self, clusters: Mapping[str, Cluster]) -> None:
         """Use these clusters from now on. There must be no run."""
@@ -351,10 +359,13 @@ class Service:
         return None if standing is None else self._limits_at(HOME)
 
     def _limits_at(self, name: str) -> LimitsStore:
+        # A standby can change the limits, too.
+        return LimitsStore(self._process.clusters[name].client, self._unstopped_writer(name))
+
+    def _unstopped_writer(self, name: str) -> ClusterWriter:
+        """Return a writer to the cluster with that name, which the end of a term does not stop."""
         cluster = self._process.clusters[name]
-        # Not stopped by the end of a term: a standby can change the limits, too.
-        writer = ClusterWriter(cluster.client, cluster.facts.access_control, self._stop)
-        return LimitsStore(cluster.client, writer)
+        return ClusterWriter(cluster.client, cluster.facts.access_control, self._stop)
 
     def each_second(self, waits: tuple[LongWait, ...]) -> None:
         """Publish the long waits of the process, and show the sync to all watchers."""

@@ -41,6 +41,7 @@ class WarningKind(Enum):
     DEFINITIONS_CHANGED = "definitions changed"
     SOURCE_WRITTEN = "source written"
     LIMIT_SUSPENDED = "limit suspended"
+    DASHBOARDS_STALE = "dashboards stale"
 
 
 @dataclass(frozen=True)

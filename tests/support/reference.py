@@ -132,7 +132,7 @@ def _threads() -> str:
 
     The architecture page explains the summands.
     """
-    process = 4 + REQUEST_THREADS
+    process = 5 + REQUEST_THREADS
     sync = process + 4
     rows = [
         (
