@@ -114,7 +114,8 @@ def test_each_phase_is_shown_in_progress(pair: Pair, daemon: Daemon) -> None:
 
 def idle(daemon: Daemon) -> None:
     shown = daemon.progress()
-    known = {"state", "canCommit", "canWrite", "mongosyncID", "coordinatorID"}
+    known = {"state", "canCommit", "canWrite", "collectionCopy", "mongosyncID", "coordinatorID"}
+    assert shown["collectionCopy"] == {"estimatedTotalBytes": 0, "estimatedCopiedBytes": 0}
     assert {name for name, value in shown.items() if value is not None} == known
     assert (daemon.namespaces()["namespaces"], daemon.namespaces()["next"]) == ([], None)
 
