@@ -69,8 +69,8 @@ _MOST_WAITING, _LONGEST_WAIT = 1_000, 24 * 3600.0
 _REFUSALS = frozenset({400, 410, 413, 415, 422})
 _LEAST_SECRET = 16
 _REMEDY = (
-    "{}. This is retried, and {} wait; nothing else waits for them. Check the receiver, the URL in --webhook, and the "
-    "secret in --webhookSecretFile."
+    "{}. This is retried, and nothing waits for it; notices in the queue: {}. Check the receiver, the URL in "
+    "--webhook, and the secret in --webhookSecretFile."
 )
 
 
@@ -268,7 +268,7 @@ class Webhook:
                     self._remove(notice, dropped=1)
                     return
                 wait = wait or waits.begin(f"No notices reach the webhook {origin(self._url)}", "")
-                wait.remedy = _REMEDY.format(problem, _counted(self.figures.waiting))
+                wait.remedy = _REMEDY.format(problem, self.figures.waiting)
                 stop.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
         finally:
@@ -301,7 +301,8 @@ class Webhook:
                 stream=True,
             ) as response:
                 status = response.status_code
-        except requests.RequestException as error:
+        except (OSError, ValueError) as error:
+            # The errors of requests are OSErrors. It also raises others, such as for a wrong REQUESTS_CA_BUNDLE.
             self._count(failed=1)
             return _reason(error)
         if 200 <= status < 300:
@@ -346,15 +347,11 @@ def _shown(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _counted(notices: int) -> str:
-    return "one notice" if notices == 1 else f"{notices} notices"
-
-
 def _no_credentials(request: requests.PreparedRequest) -> requests.PreparedRequest:
     return request
 
 
-def _reason(error: requests.RequestException) -> str:
+def _reason(error: OSError | ValueError) -> str:
     """Return why a request failed, as the beginning of a text, without the URL that the error quotes."""
     if isinstance(error, requests.ConnectTimeout):
         return f"The receiver did not accept a connection within {_TIMEOUTS[0]:.0f} s"

@@ -93,7 +93,7 @@ def test_a_receiver_that_is_down_gets_everything_later(monkeypatch: pytest.Monke
             hook.post("state", 0.0, state=str(number))
         (wait,) = wait_for(waits.long_waits, "a wait that is visible")
         assert wait.what == f"No notices reach the webhook http://127.0.0.1:{port}"
-        assert "Connection refused" in wait.remedy and "5 notices wait" in wait.remedy
+        assert "Connection refused" in wait.remedy and "in the queue: 5" in wait.remedy
         assert "T0k3n" not in wait.text
         wait_for(lambda: hook.figures.failed >= 3, "retries")
         with receiving(port) as receiver:
@@ -101,6 +101,30 @@ def test_a_receiver_that_is_down_gets_everything_later(monkeypatch: pytest.Monke
             assert receiver.states() == ["0", "1", "2", "3", "4"]
             wait_for(lambda: not waits.long_waits(), "the end of the wait")
     assert (hook.figures.delivered, hook.figures.waiting) == (5, 0)
+
+
+@pytest.mark.parametrize(
+    "url, variables",
+    [
+        ("https://127.0.0.1:{}/", {"REQUESTS_CA_BUNDLE": "/nowhere"}),
+        ("http://127.0.0.1:{}/", {"http_proxy": "socks5://127.0.0.1:1"}),
+        ("http://127.0.0.1:{}/", {"http_proxy": "nonsense://"}),
+        ("http://" + "a" * 70 + ".invalid:{}/", {}),
+        ("http://receiver.invalid:{}/", {}),
+    ],
+)
+def test_no_wrong_setting_ends_the_thread(
+    url: str, variables: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    hook = Webhook(WebhookOptions(url.format(closed_port())))
+    hook.post("state", 0.0)
+    with running(hook):
+        wait_for(lambda: hook.figures.failed >= 2, "retries")
+    assert hook.figures.waiting == 1
 
 
 @pytest.mark.parametrize("status", [302, 307, 401, 404, 429, 500, 503])
