@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from flask import Flask
+from prometheus_client.registry import Collector
 
 from syncsvc import page
 from syncsvc.api import blueprint
 from syncsvc.health import endpoints
 from syncsvc.openapi import description
-from syncsvc.reports.metrics import TABLE
+from syncsvc.reports.metrics import TABLE, WEBHOOK_TABLE
 from syncsvc.service import Service
 from verifier.runtime import openapi
 from verifier.runtime.access import TokenFile, require_tokens
@@ -18,6 +19,7 @@ from verifier.runtime.metrics import Snapshot, endpoint
 from verifier.runtime.recent import RecentCommands
 from verifier.runtime.request_log import log_requests
 from verifier.runtime.sites import LOCALHOST, refuse_other_sites
+from verifier.runtime.webhook import Webhook
 
 
 def create_app(
@@ -25,10 +27,11 @@ def create_app(
     hosts: frozenset[str] = LOCALHOST,
     tokens: TokenFile | None = None,
     recent: RecentCommands | None = None,
+    webhook: Webhook | None = None,
 ) -> Flask:
     """Return the Flask app. It refuses requests whose `Host` header is neither an IP address nor one of `hosts`.
 
-    With `tokens`, it also refuses requests without a token that allows them.
+    With `tokens`, it also refuses requests without a token that allows them. The metrics include those of `webhook`.
     """
     app = Flask("syncsvc", static_folder=None)
     install_error_handlers(app)
@@ -41,6 +44,9 @@ def create_app(
     app.register_blueprint(blueprint(service, recent))
     app.register_blueprint(page.blueprint())
     app.register_blueprint(endpoints(service))
-    app.register_blueprint(endpoint(Snapshot(TABLE, service.sync)))
+    metrics: list[Collector] = [Snapshot(TABLE, service.sync)]
+    if webhook is not None:
+        metrics.append(Snapshot(WEBHOOK_TABLE, lambda: webhook.figures))
+    app.register_blueprint(endpoint(*metrics))
     app.register_blueprint(openapi.endpoint(description()))
     return app

@@ -18,6 +18,7 @@ from syncsvc import __version__
 from syncsvc.app import create_app
 from syncsvc.desired import Goal
 from syncsvc.engine.run.points import Point
+from syncsvc.notifier import Notifier
 from syncsvc.reconciler import Reconciler
 from syncsvc.saved.find_run import find_run
 from syncsvc.saved.lease import HOME, LeaseKeeper
@@ -40,6 +41,7 @@ from verifier.runtime.recent import RecentCommands
 from verifier.runtime.schemas import load
 from verifier.runtime.sites import own_names
 from verifier.runtime.tasks import Cancelled, StopToken, TaskGroup
+from verifier.runtime.webhook import Webhook, secrets_of
 
 LOG_FILE = "syncsvc.log"
 _LEVELS = {
@@ -109,15 +111,26 @@ def _serve(settings: Settings, goal: Goal | None, observe: Observer, tuning: Tun
     stop = StopToken()
     alarm = process.exit_alarm()
     with ExitStack() as opened, alarm, suppress(Cancelled), TaskGroup("main", stop) as tasks:
+        webhook = _webhook(settings)
+        watchers = [Notifier(webhook).watch] if webhook else []
         service = Service(
-            settings.instance, settings.load_level, tasks.spawn, observe, stop, tuning, goal
+            settings.instance,
+            settings.load_level,
+            tasks.spawn,
+            observe,
+            stop,
+            tuning,
+            goal,
+            watchers,
         )
         recent = RecentCommands()
-        protection = Protection(settings.protection)
+        protection = Protection(settings.protection, *secrets_of(webhook))
         # Created first, so that an address in use is reported before anything is touched.
         names = own_names(settings.address, settings.allowed_hosts)
-        app = create_app(service, names, protection.tokens, recent)
+        app = create_app(service, names, protection.tokens, recent, webhook)
         server = HttpServer(app, settings.address, settings.port, protection.certificate)
+        if webhook is not None:
+            tasks.spawn("webhook", webhook.run, stop)
         tasks.spawn("waits", waits.watch, service.each_second, stop.sleep)
         tasks.spawn(
             "initialize", _initialize, service, settings, observe, opened, tuning, tasks.stop
@@ -136,6 +149,12 @@ def _serve(settings: Settings, goal: Goal | None, observe: Observer, tuning: Tun
             stop.stop("shutdown")
     _log.info("Stopped.")
     return 0
+
+
+def _webhook(settings: Settings) -> Webhook | None:
+    if settings.webhook is None:
+        return None
+    return Webhook(settings.webhook, program="syncsvc", instance=settings.instance)
 
 
 def _initialize(

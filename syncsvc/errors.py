@@ -21,6 +21,7 @@ from verifier.runtime.httpd import (
 from verifier.runtime.schemas import INVALID_REQUEST
 from verifier.runtime.sites import HOST_NOT_ALLOWED, ORIGIN_NOT_ALLOWED
 from verifier.runtime.tls import INVALID_CERTIFICATE
+from verifier.runtime.webhook import INVALID_WEBHOOK_SECRET
 
 UNKNOWN_CLUSTER = ErrorKind(
     "UnknownCluster",
@@ -463,6 +464,7 @@ ALL = (
     ADDRESS_NOT_AVAILABLE,
     INVALID_TOKEN_FILE,
     INVALID_CERTIFICATE,
+    INVALID_WEBHOOK_SECRET,
     INTERNAL_ERROR,
 )
 

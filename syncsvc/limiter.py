@@ -28,7 +28,7 @@ from syncsvc.figures.throttling import Throttling, Waits
 from syncsvc.limits import Document, Limit, Limits, limits_of, merged, share_of
 from syncsvc.reports.sync import Sync, is_active, lag_seconds, oplog_seconds_left
 from syncsvc.saved.limits import LIMITS, LimitsStore
-from syncsvc.saved.run import METADATA_DATABASE
+from syncsvc.saved.run import METADATA_DATABASE, RunRecord
 from syncsvc.source.cluster_load import Load, read_load
 from syncsvc.state import Phase, State
 from verifier.cluster.bounds import one_save
@@ -210,7 +210,7 @@ class Limiter:
         why = None
         if record is not None and record.state is State.COMMITTING:
             shares.clear()
-        elif record is not None and record.phase is Phase.APPLYING and Limit.EVENTS in shares:
+        elif record is not None and _is_applying(record) and Limit.EVENTS in shares:
             warned = WarningKind.LIMIT_SUSPENDED in snapshot.warnings
             left, lag = oplog_seconds_left(record, snapshot), lag_seconds(record, snapshot)
             why = danger(left, lag, snapshot.spool, warned)
@@ -219,3 +219,7 @@ class Limiter:
         else:
             del shares[Limit.EVENTS]
             self._progress.warn(WarningKind.LIMIT_SUSPENDED, _SUSPENDED.format(why))
+
+
+def _is_applying(record: RunRecord) -> bool:
+    return record.state is State.RUNNING and record.phase is Phase.APPLYING

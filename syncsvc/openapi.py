@@ -117,7 +117,7 @@ class _Lag(Strict):
 class _Ping(Strict):
     pingLatencyMs = sometimes(
         fields.Integer,
-        "The latency of the last ping, in milliseconds; -1 if it failed, omitted if it took less than 1 ms.",
+        "The latency of the last ping, in milliseconds, at least 1; -1 if it failed, omitted before the first ping.",
     )
 
 
@@ -214,7 +214,11 @@ class _Progress(Strict):
     totalEventsApplied = nullable(
         fields.Integer, "The number of change events that this process has applied."
     )
-    collectionCopy = nullable(fields.Nested, "The estimated progress of the copy.", _CollectionCopy)
+    collectionCopy = always(
+        fields.Nested,
+        "The estimated progress of the copy; zeros before the start.",
+        _CollectionCopy,
+    )
     directionMapping = nullable(fields.Nested, "The clusters and their roles.", _DirectionMapping)
     source = nullable(fields.Nested, "The last ping of the source.", _Ping)
     destination = nullable(fields.Nested, "The last ping of the destination.", _Ping)
@@ -229,7 +233,8 @@ class _Progress(Strict):
     )
     estimatedOplogTimeRemaining = sometimes(
         fields.String,
-        "How long the source's oplog still holds the changes that the sync needs, in words.",
+        "How long the source's oplog still holds the changes that the sync needs, in words. Only while the sync is "
+        "running or paused.",
     )
     eventSpool = sometimes(
         fields.Nested,

@@ -12,7 +12,7 @@ from verifier.cluster.namespace import Namespace
 # The names of the two clusters in the process options and in requests.
 CLUSTERS = ("cluster0", "cluster1")
 # Stands for every database in the option `copyInNaturalOrder`.
-_ANY_DATABASE = "."
+ANY_DATABASE = "."
 
 
 class WriteBlocking(Enum):
@@ -102,7 +102,7 @@ class StartOptions:
     def in_natural_order(self, namespace: Namespace) -> bool:
         """Return whether `copy_in_natural_order` names the collection."""
         return any(
-            each["database"] in (_ANY_DATABASE, namespace.database)
+            each["database"] in (ANY_DATABASE, namespace.database)
             and namespace.collection in each.get("collections", [namespace.collection])
             for each in self.copy_in_natural_order
         )

@@ -14,7 +14,7 @@ from syncsvc.saved.run import Failure, RunRecord
 from syncsvc.state import Phase, State
 from verifier.cluster import cluster, connect
 from verifier.compare.errors import MISMATCHES_REPLACED
-from verifier.runtime import access, commands, httpd, schemas, sites, tls
+from verifier.runtime import access, commands, httpd, schemas, sites, tls, webhook
 from verifier.runtime.errors import INTERNAL_ERROR, ErrorKind, OperationError
 
 
@@ -90,6 +90,7 @@ _KINDS: Mapping[Resumption, tuple[ErrorKind, ...]] = {
         access.ROLE_NOT_ALLOWED,
         access.INVALID_TOKEN_FILE,
         tls.INVALID_CERTIFICATE,
+        webhook.INVALID_WEBHOOK_SECRET,
         commands.COMMAND_IN_PROGRESS,
         connect.INVALID_URI,
         cluster.SAME_CLUSTER,

@@ -9,12 +9,13 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from time import monotonic
+from time import monotonic, time
 from typing import Any, NamedTuple
 
-from pymongo.errors import PyMongoError
+from pymongo.errors import OperationFailure, PyMongoError
 
 from syncsvc import errors
 from syncsvc.created import Contents, contents, replaced
@@ -37,6 +38,7 @@ from syncsvc.engine.run.pace import Pace
 from syncsvc.engine.run.points import Point
 from syncsvc.engine.run.writeblock import WriteBlock, to_put_back
 from syncsvc.figures.progress import Progress, ProgressSnapshot, WarningKind
+from syncsvc.reports.dashboards import documents
 from syncsvc.resuming import (
     is_damaged,
     is_saved,
@@ -45,6 +47,7 @@ from syncsvc.resuming import (
     refuse_final,
     resumed,
 )
+from syncsvc.saved import dashboards
 from syncsvc.saved.emptying import forget_earlier
 from syncsvc.saved.fence import Fence, FencedWriter
 from syncsvc.saved.partitions import Partitions
@@ -538,6 +541,7 @@ class Runner:
         if record.coordinates and record.start is None:
             # Nothing is listed before the start is saved, so this deletes nothing of this run.
             forget_earlier(home.client, saving, stop)
+        self._insert_dashboards(saving)
         evaluator = filter_evaluator(source, destination)
         return RunContext(
             source_client=source.client,
@@ -566,6 +570,19 @@ class Runner:
             tuning=process.tuning,
             observe=process.observe,
         )
+
+    def _insert_dashboards(self, writer: FencedWriter) -> None:
+        """Insert the documents for dashboards, so that they can be updated from now on; a refusal has no effect.
+
+        Nothing is inserted during a reset, because the coordinator may have dropped the metadata already.
+        """
+        if self.record.state is State.RESETTING:
+            return
+        addresses = {name: each.facts.address for name, each in self._process.clusters.items()}
+        for name, document in documents(self.record, addresses, time()).items():
+            # The thread that updates them warns if they do not exist.
+            with suppress(OperationFailure):
+                dashboards.insert(writer, name, document)
 
     def _fenced(self, cluster: Cluster, stop: StopToken) -> FencedWriter:
         """Return a new engine's writer to a cluster.

@@ -8,7 +8,7 @@ crash would lose. Queries read immutable snapshots and contact no cluster, excep
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -19,6 +19,7 @@ from uuid import uuid4
 import pymongo
 
 from syncsvc import errors
+from syncsvc.dashboards import Dashboards
 from syncsvc.desired import Goal
 from syncsvc.engine.run.pace import Pace
 from syncsvc.figures.history import History
@@ -29,6 +30,7 @@ from syncsvc.mismatches import RepairPlan, mismatches, repair_plan, repaired
 from syncsvc.options import CLUSTERS, StartOptions
 from syncsvc.preflight.judgement import Judgement, judge
 from syncsvc.reporter import Reporter
+from syncsvc.reports.failure import failure_description
 from syncsvc.reports.limits import limits_report
 from syncsvc.reports.namespaces import TableRequest, namespaces_report, namespaces_table
 from syncsvc.reports.observation import is_clean, sample_of
@@ -42,7 +44,7 @@ from syncsvc.reports.standing import (
     standing_report,
     why_not_ready,
 )
-from syncsvc.reports.sync import Sync
+from syncsvc.reports.sync import Sync, Watcher
 from syncsvc.runner import ProcessContext, Runner, can_commit
 from syncsvc.saved.lease import HOME
 from syncsvc.saved.limits import LimitsStore
@@ -76,6 +78,8 @@ _OWNER_PATIENCE = 2.0
 class Service:
     """The commands and queries of one sync at a time. `spawn` runs a function in a thread that the process owns.
 
+    `watchers` are called every second.
+
     Commands wait until the process is initialized, see `Startup`; if that takes too long, they raise OperationError
     InvalidState.
     """
@@ -89,6 +93,7 @@ class Service:
         stop: StopToken,
         tuning: Tuning = Tuning(),
         goal: Goal | None = None,
+        watchers: Sequence[Watcher] = (),
     ) -> None:
         self.instance = instance
         self._goal = goal
@@ -102,6 +107,13 @@ class Service:
         pace = Pace()
         self._process = ProcessContext({}, load, pace, tuning, self._progress, spawn, observe, stop)
         self._limiter = Limiter(pace, self._progress, self.sync, self._saved_limits)
+        self._dashboards = Dashboards(
+            self._progress,
+            lambda: self._process.clusters,
+            self._unstopped_writer,
+            tuning.dashboard_interval,
+        )
+        self._watchers = (self._record, self._dashboards.watch, *watchers)
         self._state = State.INITIALIZING  # while there is no run
         self._runner: Runner | None = None
         # True if this process found a saved run: the start that began it may be sent again.
@@ -122,6 +134,7 @@ class Service:
             Reporter(clusters, self._progress, self.sync, self._process.tuning, self._stop).run,
         )
         self._process.spawn("limits", partial(self._limiter.run, clusters, self._stop))
+        self._process.spawn("dashboards", partial(self._dashboards.run, self._stop))
 
     def use(self, clusters: Mapping[str, Cluster]) -> None:
         """Use these clusters from now on. There must be no run."""
@@ -136,7 +149,7 @@ class Service:
         if term is not None:
             self._process = replace(self._process, spawn=term.spawn, stop=term.stop)
         if saved is None or not self._recover(saved):
-            self._state = next_state(self._state, Trigger.READY)
+            self._become(next_state(self._state, Trigger.READY))
         _log.info("The process is ready.", extra={"state": self.state.value})
         self.startup.end()
 
@@ -166,7 +179,7 @@ class Service:
         """Forget the run of a standby, whose threads must have ended. Afterwards, `initialize` may be called again."""
         self._runner = None
         self._recovered = False
-        self._state = State.INITIALIZING
+        self._become(State.INITIALIZING)
         self._progress.clear()
 
     def is_superseded(self) -> bool:
@@ -346,18 +359,25 @@ class Service:
         return None if standing is None else self._limits_at(HOME)
 
     def _limits_at(self, name: str) -> LimitsStore:
+        # A standby can change the limits, too.
+        return LimitsStore(self._process.clusters[name].client, self._unstopped_writer(name))
+
+    def _unstopped_writer(self, name: str) -> ClusterWriter:
+        """Return a writer to the cluster with that name, which the end of a term does not stop."""
         cluster = self._process.clusters[name]
-        # Not stopped by the end of a term: a standby can change the limits, too.
-        writer = ClusterWriter(cluster.client, cluster.facts.access_control, self._stop)
-        return LimitsStore(cluster.client, writer)
+        return ClusterWriter(cluster.client, cluster.facts.access_control, self._stop)
 
     def each_second(self, waits: tuple[LongWait, ...]) -> None:
-        """Publish the long waits of the process, and record the figures of this second for the charts."""
+        """Publish the long waits of the process, and show the sync to all watchers."""
         self._progress.set(waits=waits)
-        runner, snapshot = self._runner, self._progress.snapshot
-        record = None if runner is None else runner.record
-        now = time()
-        self._history.record(sample_of(record, snapshot, now, monotonic()))
+        sync = self.sync()
+        for watch in self._watchers:
+            watch(sync)
+
+    def _record(self, sync: Sync) -> None:
+        """Record the figures of this second for the charts."""
+        snapshot, now = sync.snapshot, time()
+        self._history.record(sample_of(sync.record, snapshot, now, sync.now))
         if is_clean(snapshot.check):
             self._history.last_clean = now
         elif snapshot.check is None:
@@ -589,7 +609,18 @@ class Service:
         peers = Peers(self._process.clusters[record.options.destination].client, store)
         return differences(record.options, record.instances, peers.all_others(self._process.stop))
 
+    def _become(self, state: State) -> None:
+        """Set the state while there is no run."""
+        self._state = state
+        self._progress.enter(state)
+
+    def _enter_state_of(self, record: RunRecord) -> None:
+        failure = record.failure if record.state is State.FAILED else None
+        name = None if failure is None else failure.name
+        self._progress.enter(record.state, name, failure_description(record))
+
     def _launch(self, store: RunStore) -> None:
+        store.watch(self._enter_state_of)
         self._runner = Runner(store, self._process, self._forget_run)
         self._runner.begin()
 
@@ -598,7 +629,7 @@ class Service:
         self._limiter.forget_home()
         self._progress.clear()
         self._recovered = False
-        self._state = next_state(State.RESETTING, Trigger.CLEARED)
+        self._become(next_state(State.RESETTING, Trigger.CLEARED))
         self._runner = None
 
     def _runner_for(self, trigger: Trigger) -> Runner:

@@ -12,11 +12,12 @@ from syncsvc import __version__
 from syncsvc.job import DEFAULT_JOB, read_job
 from syncsvc.options import CLUSTERS
 from syncsvc.tuning import EVENT_SPOOL_BYTES
-from verifier.runtime import protection
+from verifier.runtime import protection, webhook
 from verifier.runtime.logs import LEVELS
 from verifier.runtime.options import Form, Option, number, parse, refuse
 from verifier.runtime.protection import ProtectionOptions
 from verifier.runtime.sites import ALLOWED_HOSTS
+from verifier.runtime.webhook import WebhookOptions
 
 PROGRAM = "syncsvc"
 PREFIX = "SYNCSVC"
@@ -40,6 +41,7 @@ TABLE = (
     Option("bindAddress", "address of the HTTP API", default="127.0.0.1", value="ADDRESS"),
     ALLOWED_HOSTS,
     *protection.OPTIONS,
+    *webhook.OPTIONS,
     Option(
         "logPath",
         "directory of the log file; without it, the log goes to standard output",
@@ -136,7 +138,8 @@ class Settings:
     desired_state: DesiredState | None = None
     # The body of the start that `desired_state` needs.
     start: Mapping[str, Any] = field(default_factory=lambda: DEFAULT_JOB)
-    # The options by name, with their values as given, for the log.
+    webhook: WebhookOptions | None = None
+    # The options by name, with their values as given, for the log; only the origin of the webhook.
     options: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
 
@@ -178,5 +181,6 @@ def _settings(values: Mapping[str, Any]) -> Settings:
         protection=protection.read_options(values),
         desired_state=None if desired is None else DesiredState(desired),
         start=DEFAULT_JOB if start_file is None else read_job(Path(start_file)),
-        options=values,
+        webhook=webhook.read_options(values),
+        options={**values, "webhook": values["webhook"] and webhook.origin(values["webhook"])},
     )

@@ -86,6 +86,9 @@ class Tuning:
         10.0, "How long an instance may send no heartbeat before a warning."
     )
     report_interval: float = seconds(30.0, "How often the log shows the progress of the sync.")
+    dashboard_interval: float = seconds(
+        15.0, "How often the documents for dashboards of mongosync are written."
+    )
     ping_interval: float = seconds(5.0, "How often the clusters are pinged.")
     history_step: float = seconds(
         5.0, "The distance of the points in the charts of the last 15 minutes."

@@ -18,6 +18,7 @@ from verifier.app import create_app
 from verifier.cluster.cluster import Cluster, open_cluster
 from verifier.compare.check_progress import Outcome, Phase
 from verifier.compare.tuning import CheckTuning
+from verifier.notices import Notifier
 from verifier.runtime import logs, process, waits
 from verifier.runtime.errors import OperationError
 from verifier.runtime.httpd import HttpServer
@@ -26,6 +27,7 @@ from verifier.runtime.observer import Observer, ignore
 from verifier.runtime.protection import Protection
 from verifier.runtime.sites import own_names
 from verifier.runtime.tasks import Cancelled, StopToken, TaskGroup
+from verifier.runtime.webhook import Webhook, secrets_of
 from verifier.service import Service
 from verifier.settings import PROGRAM, Settings, read_settings
 
@@ -68,6 +70,8 @@ def main(
 
 
 def _run(settings: Settings, observe: Observer, tuning: CheckTuning) -> int:
+    # First, because it may have a wrong secret file.
+    webhook = Webhook(settings.webhook, program=PROGRAM) if settings.webhook else None
     stop = StopToken()
     status = 0
     alarm = process.exit_alarm()
@@ -85,12 +89,15 @@ def _run(settings: Settings, observe: Observer, tuning: CheckTuning) -> int:
 
         service = Service(*clusters, settings, spawn, observe, stop, tuning)
         tasks.spawn("progress", announce_progress, service, tuning.progress_interval, stop)
-        tasks.spawn("waits", waits.watch, lambda shown: None, stop.sleep)
+        watch = Notifier(webhook, service.progress).watch if webhook else _ignore_waits
+        tasks.spawn("waits", waits.watch, watch, stop.sleep)
+        if webhook is not None:
+            tasks.spawn("webhook", webhook.run, stop)
         try:
             if settings.check_once:
                 status = _check_once(service, stop)
             else:
-                _serve(service, settings, tasks.stop)
+                _serve(service, settings, webhook, tasks.stop)
         finally:
             alarm.set()
             # Stop the check however the block is left, or its thread would never be joined.
@@ -99,11 +106,15 @@ def _run(settings: Settings, observe: Observer, tuning: CheckTuning) -> int:
     return status
 
 
-def _serve(service: Service, settings: Settings, stop: StopToken) -> None:
-    protection = Protection(settings.protection)
+def _ignore_waits(shown: tuple[waits.LongWait, ...]) -> None:
+    pass
+
+
+def _serve(service: Service, settings: Settings, webhook: Webhook | None, stop: StopToken) -> None:
+    protection = Protection(settings.protection, *secrets_of(webhook))
     # Bind first, so that an address in use is reported before any state is touched.
     names = own_names(settings.address, settings.allowed_hosts)
-    app = create_app(service, names, protection.tokens)
+    app = create_app(service, names, protection.tokens, webhook)
     server = HttpServer(app, settings.address, settings.port, protection.certificate)
     service.recover()
     if settings.start:

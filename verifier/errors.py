@@ -29,6 +29,7 @@ from verifier.runtime.httpd import (
 from verifier.runtime.schemas import INVALID_REQUEST
 from verifier.runtime.sites import HOST_NOT_ALLOWED, ORIGIN_NOT_ALLOWED
 from verifier.runtime.tls import INVALID_CERTIFICATE
+from verifier.runtime.webhook import INVALID_WEBHOOK_SECRET
 
 CHECK_IN_PROGRESS = ErrorKind(
     "CheckInProgress",
@@ -100,5 +101,6 @@ ALL = (
     ADDRESS_NOT_AVAILABLE,
     INVALID_TOKEN_FILE,
     INVALID_CERTIFICATE,
+    INVALID_WEBHOOK_SECRET,
     INTERNAL_ERROR,
 )

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from verifier.compare.check_progress import Amounts, Changes, CheckProgress, Outcome, Phase
 from verifier.compare.mismatch import Difference
 from verifier.runtime.metrics import Kind, Metric, Values, one_hot, single
+from verifier.runtime.webhook import metrics_of
 
 
 def _of_check(read: Callable[[CheckProgress], float | None]) -> Callable[[CheckProgress], Values]:
@@ -205,3 +206,4 @@ TABLE: tuple[Metric[CheckProgress], ...] = (
         _rechecked,
     ),
 )
+WEBHOOK_TABLE = metrics_of("verifier")

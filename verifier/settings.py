@@ -10,11 +10,12 @@ from typing import Any
 from verifier import __version__
 from verifier.compare.documents import Mode
 from verifier.compare.scope import Scope
-from verifier.runtime import protection
+from verifier.runtime import protection, webhook
 from verifier.runtime.logs import LEVELS
 from verifier.runtime.options import Form, Option, number, parse, refuse
 from verifier.runtime.protection import ProtectionOptions
 from verifier.runtime.sites import ALLOWED_HOSTS
+from verifier.runtime.webhook import WebhookOptions
 from verifier.selection import read_scope
 
 PROGRAM = "syncsvc-verifier"
@@ -109,6 +110,7 @@ TABLE = (
     Option("bindAddress", "address of the HTTP API", default="127.0.0.1", value="ADDRESS"),
     ALLOWED_HOSTS,
     *protection.OPTIONS,
+    *webhook.OPTIONS,
     Option(
         "logPath",
         "directory of the log file; without it, the log goes to standard output, with checkOnce to standard error",
@@ -154,6 +156,7 @@ class Settings:
     log_path: Path | None
     verbosity: str
     protection: ProtectionOptions = ProtectionOptions()
+    webhook: WebhookOptions | None = None
 
 
 def read_settings(arguments: Sequence[str] | None = None) -> Settings:
@@ -193,7 +196,16 @@ def _settings(values: Mapping[str, Any]) -> Settings:
         log_path=Path(values["logPath"]) if values["logPath"] else None,
         verbosity=values["verbosity"],
         protection=protection.read_options(values),
+        webhook=_webhook(values),
     )
+
+
+def _webhook(values: Mapping[str, Any]) -> WebhookOptions | None:
+    if values["webhook"] and values["checkOnce"]:
+        raise ValueError(
+            "webhook cannot be combined with checkOnce, whose exit status and report show the result"
+        )
+    return webhook.read_options(values)
 
 
 def _uri(text: str) -> str:

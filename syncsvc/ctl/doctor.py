@@ -94,11 +94,13 @@ def _standing(progress: Document) -> Iterator[Check]:
 
 
 def _ping(cluster: str, ping: Document) -> Check:
-    """Judge the last ping: `pingLatencyMs` is -1 if it failed, and absent if it took less than a millisecond."""
-    milliseconds = ping.get("pingLatencyMs", 0)
+    """Judge the last ping: `pingLatencyMs` is -1 if it failed, and absent before the first one."""
+    milliseconds = ping.get("pingLatencyMs")
+    if milliseconds is None:
+        return Check(cluster, WARNING, "The cluster was not pinged yet.")
     if milliseconds < 0:
         return Check(cluster, PROBLEM, "The last ping was not answered.")
-    text = f"The last ping took {milliseconds or 'less than 1'} ms."
+    text = f"The last ping took {milliseconds} ms."
     return Check(cluster, WARNING if milliseconds > _SLOW_PING_MS else OK, text)
 
 

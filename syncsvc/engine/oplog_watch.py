@@ -73,17 +73,17 @@ class OplogWatch:
         self._held_after = _nothing
 
     def run(self, stop: StopToken) -> None:
-        """Watch until stopped, or until the phases that read are over; then end the warnings of this watch.
+        """Watch until stopped, or until the phases that read are over; then end the warnings and the estimate.
 
         Raises OperationError OplogWindowExceeded, and leaves the warnings active in this case.
         """
         try:
             self._keep_looking(stop)
         except Cancelled:
-            self._end_warnings()
+            self._forget()
             raise
         # The oplog is no longer needed, and no other code ends these warnings.
-        self._end_warnings()
+        self._forget()
 
     def _keep_looking(self, stop: StopToken) -> None:
         while self._context.run.record.phase in _READING:
@@ -235,9 +235,12 @@ class OplogWatch:
             WarningKind.OPLOG_SHORT, f"The oplog of the source ({size}) is short: {text}"
         )
 
-    def _end_warnings(self) -> None:
+    def _forget(self) -> None:
+        """End the warnings of this watch, and mark its estimate as unknown: a paused sync may not be watched."""
+        progress = self._context.progress
+        progress.set(oplog_seconds_left=None)
         for kind in (WarningKind.OPLOG_UNKNOWN, WarningKind.OPLOG_SHORT):
-            self._context.progress.end_warning(kind)
+            progress.end_warning(kind)
 
 
 def _is_refused(error: BaseException) -> bool:

@@ -24,7 +24,7 @@ class Operation(Enum):
 
 @dataclass(frozen=True)
 class Durations:
-    """Statistics of one or more calls: their number, and their total and longest duration in seconds."""
+    """Statistics of calls: their number, and their total and longest duration in seconds."""
 
     calls: int
     total: float
@@ -32,7 +32,10 @@ class Durations:
 
     @property
     def average(self) -> float:
-        return self.total / self.calls
+        return self.total / self.calls if self.calls else 0.0
+
+
+NONE = Durations(0, 0.0, 0.0)
 
 
 class Stopwatch:
@@ -45,7 +48,7 @@ class Stopwatch:
     def note(self, operation: Operation, seconds: float) -> None:
         """Add one call and its duration in seconds."""
         with self._lock:
-            now = self._noted.get(operation, Durations(0, 0.0, 0.0))
+            now = self._noted.get(operation, NONE)
             self._noted[operation] = Durations(
                 now.calls + 1, now.total + seconds, max(now.longest, seconds)
             )

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from time import monotonic
+from time import monotonic, time
 
 from syncsvc.figures.collections import Collections
 from syncsvc.figures.durations import Stopwatch
@@ -21,6 +21,8 @@ _log = logging.getLogger(__name__)
 
 # The largest lag of the destination, or of its verification, at which a commit makes sense, in seconds.
 MOST_LAG = 30
+# The most states that a snapshot has. They are read once a second.
+_MOST_STATES = 50
 
 
 class WarningKind(Enum):
@@ -39,6 +41,7 @@ class WarningKind(Enum):
     DEFINITIONS_CHANGED = "definitions changed"
     SOURCE_WRITTEN = "source written"
     LIMIT_SUSPENDED = "limit suspended"
+    DASHBOARDS_STALE = "dashboards stale"
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,20 @@ class OtherInstance:
     phase: Phase
     applied_until: int | None
     heard_at: float
+
+
+@dataclass(frozen=True)
+class StateChange:
+    """A state that this process has entered, or found at its start. `number` counts them, from 1.
+
+    `at` is in UNIX seconds. `error` and `description` are those of the failure; None unless the state is FAILED.
+    """
+
+    number: int
+    state: State
+    at: float
+    error: str | None = None
+    description: str | None = None
 
 
 @dataclass(frozen=True)
@@ -121,6 +138,8 @@ class ProgressSnapshot:
     others: tuple[OtherInstance, ...] = ()
     # The limits in force, and the one that slows the sync down.
     throttling: Throttling = Throttling()
+    # The newest states of this process, the oldest first.
+    states: tuple[StateChange, ...] = ()
 
 
 class Progress:
@@ -174,13 +193,13 @@ class Progress:
     def clear(self) -> None:
         """Forget the figures and warnings of a sync that is over.
 
-        Keep the long waits and the pings, which belong to the process.
+        Keep the long waits, the pings and the states, which belong to the process.
         """
         self.collections = Collections()
         with self._lock:
             now = self._snapshot
             self._snapshot = ProgressSnapshot(
-                waits=now.waits, pings=now.pings, throttling=now.throttling
+                waits=now.waits, pings=now.pings, throttling=now.throttling, states=now.states
             )
 
     def add(self, **amounts: int) -> None:
@@ -189,6 +208,16 @@ class Progress:
             now = self._snapshot
             sums = {name: getattr(now, name) + amount for name, amount in amounts.items()}
             self._snapshot = replace(now, **sums)
+
+    def enter(self, state: State, error: str | None = None, description: str | None = None) -> None:
+        """Add a state; a no-op if it is the newest one already."""
+        with self._lock:
+            known = self._snapshot.states
+            if known and known[-1].state is state:
+                return
+            number = known[-1].number + 1 if known else 1
+            newest = StateChange(number, state, time(), error, description)
+            self._snapshot = replace(self._snapshot, states=(*known, newest)[-_MOST_STATES:])
 
     def warn(self, kind: WarningKind, text: str) -> None:
         """Begin a warning and log it, or replace the text of an active one; it lasts until `end_warning`."""

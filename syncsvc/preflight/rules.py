@@ -13,6 +13,7 @@ from syncsvc.indexing import definition_violations
 from syncsvc.options import BuildIndexes, StartOptions
 from syncsvc.preflight.findings import Findings, Metadata
 from syncsvc.preflight.privileges import privilege_violations
+from syncsvc.saved.run import RUNS
 from verifier.cluster.cluster import SAME_CLUSTER, unfit
 from verifier.cluster.facts import ClusterFacts, Topology
 from verifier.cluster.specification import Kind
@@ -23,7 +24,8 @@ from verifier.runtime.schemas import INVALID_REQUEST
 # error.
 OLDEST_SOURCE, OLDEST_DESTINATION = (5, 0), (6, 0)
 
-# Collections that only the metadata of mongosync contains. Its database can have the same name as ours.
+# Collections of mongosync, whose database can have the same name as ours. Ours has some of them, too, for dashboards,
+# but then it also has the collection RUNS.
 _MONGOSYNC_COLLECTIONS = {"globalState", "indexCorrection", "resumeData", "uuidMap"}
 _MONGOSYNC_DATABASES = (
     "__mdb_internal_mongosync",
@@ -158,8 +160,6 @@ def emptiness_violations(
             yield errors.METADATA_LEFT_OVER, (
                 f"The database {each.database} holds the metadata of a sync (instances: {', '.join(each.instances)})."
             )
-        if (
-            each.database.startswith(_MONGOSYNC_DATABASES)
-            or each.collections & _MONGOSYNC_COLLECTIONS
-        ):
+        of_mongosync = RUNS not in each.collections and each.collections & _MONGOSYNC_COLLECTIONS
+        if of_mongosync or each.database.startswith(_MONGOSYNC_DATABASES):
             yield errors.METADATA_LEFT_OVER, f"The database {each.database} holds the metadata of mongosync."

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from syncsvc.figures.durations import Durations, Operation
+from syncsvc.figures.durations import NONE, Durations, Operation
 from syncsvc.figures.progress import MOST_LAG
 from syncsvc.reports.progress_answer import lag_shown, oplog_shown, ping_shown
 from syncsvc.reports.sync import Sync, is_active, lag_seconds, ping_of
@@ -74,16 +74,14 @@ def _progress(before: Sync, now: Sync, record: RunRecord, seconds: float) -> Lin
 
 
 def _durations(now: Sync, record: RunRecord, durations: Mapping[Operation, Durations]) -> Line:
-    fields: dict[str, Any] = {each.value: _shown(durations.get(each)) for each in Operation}
+    fields: dict[str, Any] = {each.value: _shown(durations.get(each, NONE)) for each in Operation}
     for side in ("source", "destination"):
         ping = ping_shown(ping_of(record, now.snapshot, source=side == "source"))
         fields |= {f"{side}PingLatencyMs": latency for latency in ping.values()}
     return Line("Operation duration stats.", fields)
 
 
-def _shown(durations: Durations | None) -> dict[str, str | int]:
-    if durations is None:
-        return {}
+def _shown(durations: Durations) -> dict[str, str | int]:
     return {
         "averageDurationMs": f"{1000 * durations.average:.2f}",
         "maximumDurationMs": f"{1000 * durations.longest:.2f}",

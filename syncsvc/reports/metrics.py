@@ -36,6 +36,7 @@ from syncsvc.saved.run import RunRecord
 from syncsvc.state import Phase, State
 from verifier.compare.check_progress import CheckProgress
 from verifier.runtime.metrics import Kind, Metric, Values, one_hot, single
+from verifier.runtime.webhook import metrics_of
 
 Read = Callable[[RunRecord, ProgressSnapshot], float | None]
 
@@ -491,3 +492,4 @@ TABLE: tuple[Metric[Sync], ...] = (
         _verification_lags,
     ),
 )
+WEBHOOK_TABLE = metrics_of("mongosync")

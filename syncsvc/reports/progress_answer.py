@@ -11,6 +11,7 @@ from syncsvc.figures.trends import in_words, seconds_to_catch_up
 from syncsvc.reports.failure import failure_description
 from syncsvc.reports.limits import throttled_by
 from syncsvc.reports.sync import (
+    OPLOG_WATCHED,
     Sync,
     definition_lag_seconds,
     index_building,
@@ -44,8 +45,10 @@ class Stage(Enum):
     STEADY = "steady state"
 
 
+# Before the first start. Dashboards for mongosync calculate with these values.
+_NOTHING_COPIED = {"estimatedTotalBytes": 0, "estimatedCopiedBytes": 0}
 _UNKNOWN = (
-    *("info", "ceaStage", "lag", "lagTimeSeconds", "totalEventsApplied", "collectionCopy"),
+    *("info", "ceaStage", "lag", "lagTimeSeconds", "totalEventsApplied"),
     *("directionMapping", "source", "destination", "error", "errorDescription"),
     "throttledBy",
 )
@@ -54,8 +57,8 @@ _UNKNOWN = (
 def progress_report(sync: Sync, addresses: Mapping[str, str], instance: str) -> dict[str, Any]:
     """Return the `progress` document of the answer. `addresses` are the clusters' addresses (host:port) by name.
 
-    Before the first start, all fields are null or absent, except `state`, `canCommit`, `canWrite`, the IDs,
-    `desiredState` and `warnings`.
+    Before the first start, the figures of the copy are zeros, and all other fields are null or absent, except `state`,
+    `canCommit`, `canWrite`, the IDs, `desiredState` and `warnings`.
     """
     record, snapshot = sync.record, sync.snapshot
     ids = {"mongosyncID": instance, "coordinatorID": _coordinator(record, instance)}
@@ -64,7 +67,8 @@ def progress_report(sync: Sync, addresses: Mapping[str, str], instance: str) -> 
         permissions = {"canCommit": False, "canWrite": False}
         warnings = {"warnings": [each.text for each in snapshot.waits]} if snapshot.waits else {}
         unknown = dict.fromkeys(_UNKNOWN)
-        return {"state": sync.state.value, **permissions, **unknown, **ids, **declared, **warnings}
+        known = {"state": sync.state.value, **permissions, "collectionCopy": _NOTHING_COPIED}
+        return {**known, **unknown, **ids, **declared, **warnings}
     failure = record.failure
     return {
         "state": sync.state.value,
@@ -130,21 +134,23 @@ def _copy(record: RunRecord, snapshot: ProgressSnapshot) -> dict[str, int | None
 
 
 def ping_shown(ping: Ping | None) -> dict[str, int]:
-    """Return the field `pingLatencyMs`: whole milliseconds, or -1 if the cluster did not answer.
+    """Return the field `pingLatencyMs`: whole milliseconds, at least 1, or -1 if the cluster did not answer.
 
-    Return an empty dict before the first ping, and if the ping took less than one millisecond.
+    Return an empty dict before the first ping. Dashboards for mongosync show a missing value as an unreachable cluster.
     """
     if ping is None:
         return {}
     if ping.seconds is None:
         return {"pingLatencyMs": -1}
-    milliseconds = int(1000 * ping.seconds)
-    return {"pingLatencyMs": milliseconds} if milliseconds else {}
+    return {"pingLatencyMs": max(1, int(1000 * ping.seconds))}
 
 
 def oplog_shown(record: RunRecord, snapshot: ProgressSnapshot) -> dict[str, str]:
-    """Return the field `estimatedOplogTimeRemaining`, a duration in words; an empty dict unless the sync is running."""
-    if record.state is not State.RUNNING:
+    """Return the field `estimatedOplogTimeRemaining`, a duration in words.
+
+    Return an empty dict unless the sync is running or paused.
+    """
+    if record.state not in OPLOG_WATCHED:
         return {}
     left = oplog_seconds_left(record, snapshot)
     return {"estimatedOplogTimeRemaining": "not checked yet" if left is None else in_words(left)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from syncsvc.desired import Goal
@@ -14,6 +14,8 @@ from syncsvc.saved.run import RunRecord
 from syncsvc.state import ACTIVE, Phase, State
 
 _UNTOUCHED = CollectionFigures()
+# The states in which the oplog of the source is watched.
+OPLOG_WATCHED = frozenset({State.RUNNING, State.PAUSED})
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,10 @@ class Sync:
 
     def figures_of(self, collection: CollectionRecord) -> CollectionFigures:
         return self.figures.get(collection.uuid, _UNTOUCHED)
+
+
+# Is shown what is known about the sync every second, always by the same thread. It must not wait.
+Watcher = Callable[[Sync], None]
 
 
 @dataclass(frozen=True)
@@ -91,9 +97,9 @@ def total_bytes(snapshot: ProgressSnapshot) -> int | None:
 def oplog_seconds_left(record: RunRecord, snapshot: ProgressSnapshot) -> float | None:
     """Return for how many seconds the source's oplog still holds the entries that the sync needs.
 
-    Return None if that is unknown, or if the sync is not running.
+    Return None if that is unknown, or if the sync is neither running nor paused.
     """
-    return snapshot.oplog_seconds_left if record.state is State.RUNNING else None
+    return snapshot.oplog_seconds_left if record.state in OPLOG_WATCHED else None
 
 
 def is_drained(record: RunRecord, snapshot: ProgressSnapshot) -> bool:

@@ -2,6 +2,9 @@
 
 A partition is a range of a collection's `_id` index, or a whole collection. If several instances run the sync, they
 share its partitions. A claimed partition belongs to its instance until it is copied, even after a restart.
+
+The saved partitions also have the fields that dashboards for mongosync read in the collection `partitions`. These
+fields are never read here.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from syncsvc.saved.run import METADATA_DATABASE, partitions_of
 from syncsvc.source.natural_scan import ResumePoint
 from verifier.cluster import rawbson
 from verifier.cluster.connect import Client
+from verifier.cluster.namespace import Namespace
 from verifier.cluster.newest import newest_time, read_after
 from verifier.cluster.ranges import Range
 from verifier.cluster.reading import read
@@ -36,6 +40,13 @@ _MOST_BYTES = 16 << 20
 
 # A resume point in `_id` order is a document with only an `_id`; one in natural order is a ResumePoint.
 Resume = bytes | ResumePoint
+
+# The names that dashboards for mongosync have for the progress of a partition.
+_SHOWN = {
+    CopyStatus.WAITING: "not started",
+    CopyStatus.COPYING: "in progress",
+    CopyStatus.DONE: "done",
+}
 
 
 @dataclass(frozen=True)
@@ -56,6 +67,8 @@ class Partition:
     instance: str | None = None
     # Everything up to this point is written to the destination; None before the first document.
     resume_point: Resume | None = None
+    # The name of the collection for dashboards; only known when the partition is planned.
+    namespace: Namespace | None = None
 
     @property
     def is_whole(self) -> bool:
@@ -83,6 +96,7 @@ def _document(partition: Partition) -> dict[str, Any]:
     resume = partition.resume_point
     # Keys are stored as bytes, because not every key survives decoding by the driver.
     return {
+        **_for_dashboards(partition),
         "_id": _identity(partition.uuid, partition.number),
         "lower": partition.range.lower,
         "upper": partition.range.upper,
@@ -93,6 +107,20 @@ def _document(partition: Partition) -> dict[str, Any]:
         "instance": partition.instance,
         "place": asdict(resume) if isinstance(resume, ResumePoint) else resume,
     }
+
+
+def _for_dashboards(partition: Partition) -> dict[str, Any]:
+    done = partition.status is CopyStatus.DONE
+    total = partition.copied if done else max(partition.total, partition.copied)
+    shown = {
+        "partitionPhase": _SHOWN[partition.status],
+        "copiedByteCount": partition.copied,
+        "totalByteCount": total,
+    }
+    name = partition.namespace
+    if name is None:
+        return shown
+    return {**shown, "namespace": {"db": name.database, "coll": name.collection}}
 
 
 def _partition(document: dict[str, Any]) -> Partition:
@@ -160,7 +188,13 @@ class Partitions:
         """Return the UUIDs of the collections whose partitions are all saved."""
         return {bytes(each["_id"]["collection"]) for each in self._find({"_id.number": 0})}
 
-    def plan(self, uuid: bytes, ranges: Sequence[Range], total: int = 0) -> None:
+    def plan(
+        self,
+        uuid: bytes,
+        ranges: Sequence[Range],
+        total: int = 0,
+        namespace: Namespace | None = None,
+    ) -> None:
         """Save one partition for each range of a collection of about `total` bytes; a no-op if these are saved."""
         if self._find({"_id": _identity(uuid, 0)}):
             return
@@ -168,7 +202,10 @@ class Partitions:
         self.forget(uuid)
         self._create_index()
         size = total // len(ranges)
-        planned = [Partition(uuid, number, each, size) for number, each in enumerate(ranges)]
+        planned = [
+            Partition(uuid, number, each, size, namespace=namespace)
+            for number, each in enumerate(ranges)
+        ]
         # The first partition is inserted last: if it exists, the plan is complete.
         self._insert([*planned[1:]])
         self._insert(planned[:1])
@@ -198,7 +235,8 @@ class Partitions:
         document = _document(partition)
         # A finished partition stays finished, even if a superseded process saves it later.
         unfinished = {"_id": document["_id"], "status": {"$ne": CopyStatus.DONE.value}}
-        statement = {"q": unfinished, "u": document}
+        # Not a replacement, which would remove the namespace.
+        statement = {"q": unfinished, "u": {"$set": document}}
         self._run({"update": self._name, "updates": [statement]})
 
     def all_done(self) -> bool:

@@ -338,7 +338,7 @@ def refuse_resetting(record: RunRecord) -> None:
         raise OperationError(errors.INVALID_STATE, "The sync is being reset.")
 
 
-def _refuse_nothing(record: RunRecord) -> None:
+def _do_nothing(record: RunRecord) -> None:
     pass
 
 
@@ -363,6 +363,7 @@ class RunStore:
         self._gave_up = _GaveUp()
         self._saved = record
         self._shown: dict[str, Any] = {}
+        self._watch: Callable[[RunRecord], None] = _do_nothing
         self.record = record
 
     @classmethod
@@ -398,6 +399,18 @@ class RunStore:
             return cls.take_over(client, writer, newest)
         return store
 
+    def watch(self, watch: Callable[[RunRecord], None]) -> None:
+        """Call `watch` with the record now, and each time its state has changed. It must not wait or raise."""
+        with self._lock:
+            self._watch = watch
+            watch(self.record)
+
+    def _publish(self) -> None:
+        """Make the saved record visible, with the fields that `show` has changed."""
+        before, self.record = self.record, replace(self._saved, **self._shown)
+        if self.record.state is not before.state:
+            self._watch(self.record)
+
     def _is_ours(self) -> bool:
         """Return whether this process owns the saved run; it saves the run to find out.
 
@@ -417,7 +430,7 @@ class RunStore:
         ClusterUnreachable if another thread's save hangs. If another thread gives up its save while this one waits for
         it, raises the error of that save. Also raises the driver's errors.
         """
-        return self.update_unless(_refuse_nothing, **changes)
+        return self.update_unless(_do_nothing, **changes)
 
     def update_unless(self, refuse: Callable[[RunRecord], None], **changes: Any) -> RunRecord:
         """Call `refuse` with the newest record; unless it raises, save the record with these fields changed.
@@ -428,7 +441,7 @@ class RunStore:
             refuse(self.record)
             self._save(self._saved, replace(self._saved, **changes))
             self._shown = {name: self._shown[name] for name in self._shown if name not in changes}
-            self.record = replace(self._saved, **self._shown)
+            self._publish()
             return self.record
 
     @contextmanager
@@ -462,7 +475,7 @@ class RunStore:
         """
         with self._lock:
             self._shown = {**self._shown, **changes}
-            self.record = replace(self._saved, **self._shown)
+            self._publish()
 
     def withdraw(self) -> None:
         """Delete the saved record of a run that has done nothing yet, because its start is refused."""

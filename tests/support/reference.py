@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from tabulate import tabulate
@@ -131,7 +132,7 @@ def _threads() -> str:
 
     The architecture page explains the summands.
     """
-    process = 4 + REQUEST_THREADS
+    process = 5 + REQUEST_THREADS
     sync = process + 4
     rows = [
         (
@@ -151,6 +152,11 @@ def _log_lines(*parts: str) -> str:
     return log_lines.as_rst(
         module for path in paths for module in (path.rglob("*.py") if path.is_dir() else [path])
     )
+
+
+def _metrics(module: ModuleType) -> str:
+    """Render the metrics of a service, with those of its webhook."""
+    return metrics.as_rst([*module.TABLE, *module.WEBHOOK_TABLE])
 
 
 def _report() -> str:
@@ -292,13 +298,13 @@ def _json(value: Any) -> str:
 GENERATED: dict[str, Callable[[], str]] = {
     "syncsvc-api": lambda: _api("syncsvc"),
     "syncsvc-errors": lambda: errors.as_rst(syncsvc.errors.ALL),
-    "syncsvc-metrics": lambda: metrics.as_rst(syncsvc.reports.metrics.TABLE),
+    "syncsvc-metrics": lambda: _metrics(syncsvc.reports.metrics),
     "tuning": lambda: tuning.as_rst(Tuning()),
     "check-tuning": lambda: tuning.as_rst(CheckTuning()),
     "syncsvc-options": lambda: options.as_rst(syncsvc.settings.TABLE, syncsvc.settings.PREFIX),
     "verifier-api": lambda: _api("verifier"),
     "verifier-errors": lambda: errors.as_rst(verifier.errors.ALL),
-    "verifier-metrics": lambda: metrics.as_rst(verifier.metrics.TABLE),
+    "verifier-metrics": lambda: _metrics(verifier.metrics),
     "verifier-options": lambda: options.as_rst(verifier.settings.TABLE, verifier.settings.PREFIX),
     "load-levels": _load_levels,
     "syncsvc-log-lines": lambda: _log_lines("syncsvc"),

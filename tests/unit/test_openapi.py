@@ -36,7 +36,7 @@ OF_NO_OPERATION = {"NotFound", "MethodNotAllowed"}
 NOT_ANSWERED = {
     "syncsvc": {
         *("AddressNotAvailable", "InvalidURI", "WrongClusters"),
-        *("InvalidTokenFile", "InvalidCertificate"),
+        *("InvalidTokenFile", "InvalidCertificate", "InvalidWebhookSecret"),
         *("UnsupportedChange", "ShardKeyChanged", "RenamedOutOfFilter", "RenamedAcrossDatabases"),
         *("EventNotApplicable", "EventSpoolFull", "EventSpoolDamaged"),
         *("DocumentNotCopied", "DuplicateIds", "DefinitionNotApplicable"),
@@ -45,7 +45,7 @@ NOT_ANSWERED = {
     },
     "verifier": {
         *("AddressNotAvailable", "InvalidURI"),
-        *("InvalidTokenFile", "InvalidCertificate"),
+        *("InvalidTokenFile", "InvalidCertificate", "InvalidWebhookSecret"),
         *("DefinitionChanged", "NothingToCompare", "EventTooLarge"),
     },
 }

@@ -42,11 +42,12 @@ def test_the_wheel_holds_the_files_of_the_pages() -> None:
         assert {*files} - {*(ROOT / package / "page").rglob("*.pyc")} <= packed
 
 
-def test_the_wheel_holds_every_page_and_unit() -> None:
+def test_the_wheel_holds_every_page_unit_and_file_for_monitoring() -> None:
     patterns = " ".join(read_setup()["options.data_files"].values()).split()
     packed = {path for pattern in patterns for path in ROOT.glob(pattern)}
     docs = ROOT / "docs"
-    assert {*docs.rglob("*.rst"), *docs.glob("*.service")} <= packed
+    monitoring = docs.glob("monitoring/*")
+    assert {*docs.rglob("*.rst"), *docs.glob("*.service"), *monitoring} <= packed
 
 
 def test_hooks_use_the_tools_of_the_makefile() -> None:

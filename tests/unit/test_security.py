@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from flask import Flask
@@ -14,6 +15,7 @@ import syncsvc.app
 import syncsvc.cli
 import syncsvc.settings
 import verifier.app
+import verifier.cli
 import verifier.settings
 from syncsvc.service import Service
 from tests.support.tokens import OPERATOR, READER, bearer, write_tokens
@@ -158,3 +160,27 @@ def test_a_wrong_token_file_ends_the_process(
     log = (tmp_path / "log" / syncsvc.cli.LOG_FILE).read_text()
     assert "InvalidTokenFile" in log
     assert READER not in message + log and OPERATOR not in message + log
+
+
+@pytest.mark.parametrize("service, module", [("syncsvc", syncsvc.cli), ("verifier", verifier.cli)])
+def test_a_wrong_webhook_secret_ends_the_process(
+    own_handlers: None,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    service: str,
+    module: ModuleType,
+) -> None:
+    path = tmp_path / "secret"
+    path.touch(mode=0o644)
+    path.write_text("0123456789abcdef")
+    path.chmod(0o644)
+    options = ["--webhook", "http://localhost:1/T0k3n", "--webhookSecretFile", str(path)]
+    assert module.main([*URIS[service], *options, "--logPath", str(tmp_path / "log")]) == 1
+    message = capsys.readouterr().err
+    assert f"InvalidWebhookSecret: The webhook's secret file {path} can be accessed" in message
+    with pytest.raises(SystemExit):
+        READ[service]([*URIS[service], "--webhook", "localhost/T0k3n"])
+    message = capsys.readouterr().err
+    assert "webhook must begin with http:// or https://" in message and "T0k3n" not in message
+    log = (tmp_path / "log" / module.LOG_FILE).read_text()
+    assert "T0k3n" not in log and "0123456789abcdef" not in log

@@ -6,7 +6,6 @@ Only the digests of the tokens are kept in memory, so no log line, error or answ
 from __future__ import annotations
 
 import hmac
-import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from typing import Any, TypeVar
 from flask import Flask, Response, current_app, g, request
 
 from verifier.runtime.errors import ErrorKind, OperationError
-from verifier.runtime.files import why_not_private
+from verifier.runtime.files import read_private
 
 V = TypeVar("V", bound=Callable[..., Any])
 
@@ -102,14 +101,9 @@ class TokenFile:
 
 def _read(path: Path) -> tuple[_Entry, ...]:
     try:
-        # A FIFO without a writer must not block the process.
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
-            reason = why_not_private(os.fstat(file.fileno()))
-            if reason is not None:
-                raise _invalid(f"The token file {path} {reason}.")
-            lines = file.read().splitlines()
-    except OSError as error:
-        raise _invalid(f"The token file {path} cannot be read: {error.strerror}.") from error
+        lines = read_private(path).splitlines()
+    except ValueError as error:
+        raise _invalid(f"The token file {path} {error}.") from error
     entries = tuple(_entries(path, lines))
     if not entries:
         raise _invalid(f"The token file {path} has no token.")

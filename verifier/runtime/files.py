@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
+from pathlib import Path
 
 _PRIVATE = 0o600
 _GROUP_MAY_READ = 0o640
@@ -32,6 +33,19 @@ def why_not_private(status: os.stat_result) -> str | None:
     if _mode(status) & 0o077 & ~allowed:
         return f"can be accessed by other users (its mode is {_mode(status):04o})"
     return None
+
+
+def read_private(path: Path) -> bytes:
+    """Return the content of a file with secrets. Raise ValueError with the end of a sentence if it cannot be used."""
+    try:
+        # A FIFO without a writer must not block the process.
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+            reason = why_not_private(os.fstat(file.fileno()))
+            if reason is not None:
+                raise ValueError(reason)
+            return file.read()
+    except OSError as error:
+        raise ValueError(f"cannot be read: {error.strerror}") from error
 
 
 def _mode(status: os.stat_result) -> int:

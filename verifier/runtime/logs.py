@@ -51,13 +51,14 @@ def redact(text: str) -> str:
     return _CREDENTIALS.sub(r"\1<redacted>@", _SECRET_OPTIONS.sub(r"\1<redacted>", text))
 
 
-def _redact_within(value: Any) -> Any:
+def redacted(value: Any) -> Any:
+    """Return a value for JSON, with the credentials in all of its texts redacted, at any depth."""
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, dict):
-        return {redact(str(name)): _redact_within(below) for name, below in value.items()}
+        return {redact(str(name)): redacted(below) for name, below in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [_redact_within(below) for below in value]
+        return [redacted(below) for below in value]
     return redact(str(value))
 
 
@@ -81,7 +82,7 @@ class RedactingJsonFormatter(JsonFormatter):
     def process_log_record(self, log_data: dict[str, Any]) -> dict[str, Any]:
         level = log_data["level"]
         renamed = {**log_data, "level": self.levels.get(level, level)}
-        return {name: _redact_within(value) for name, value in renamed.items()}
+        return {name: redacted(value) for name, value in renamed.items()}
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
         return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="microseconds")

@@ -85,10 +85,11 @@ class Snapshot(Collector, Generic[T]):
         yield from families(self._table, self._take())
 
 
-def endpoint(collector: Collector) -> Blueprint:
-    """Return the blueprint with the endpoint GET /metrics. Its registry contains nothing but this collector."""
+def endpoint(*collectors: Collector) -> Blueprint:
+    """Return the blueprint with the endpoint GET /metrics. Its registry contains nothing but these collectors."""
     registry = CollectorRegistry()
-    registry.register(collector)
+    for collector in collectors:
+        registry.register(collector)
     blueprint = Blueprint("metrics", __name__)
 
     @blueprint.get("/metrics")

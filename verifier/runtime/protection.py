@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, Protocol
 
 from verifier.runtime.access import TokenFile
 from verifier.runtime.errors import OperationError
@@ -70,20 +70,29 @@ def read_options(values: Mapping[str, Any]) -> ProtectionOptions:
     return ProtectionOptions(token_file, certificate, key)
 
 
+class Reloadable(Protocol):
+    """The content of a file. `reload` reads it again, or raises OperationError and keeps the former content."""
+
+    name: str
+
+    def reload(self) -> None: ...
+
+
 class Protection:
-    """The tokens and the certificate of this process. SIGHUP makes it read their files again.
+    """The tokens and the certificate of this process, and other files with secrets. SIGHUP makes it read them again.
 
     Raises OperationError if a file cannot be used. Create it in the main thread, to which Python delivers signals.
     """
 
-    def __init__(self, options: ProtectionOptions) -> None:
+    def __init__(self, options: ProtectionOptions, *others: Reloadable) -> None:
         self.tokens = TokenFile(options.token_file) if options.token_file else None
         self.certificate = (
             Certificate(options.certificate, options.key)
             if options.certificate and options.key
             else None
         )
-        self._files = [each for each in (self.tokens, self.certificate) if each is not None]
+        own = (each for each in (self.tokens, self.certificate) if each is not None)
+        self._files: list[Reloadable] = [*own, *others]
         self._reload_requested = False
         if self._files:
             signal.signal(signal.SIGHUP, self._request_reload)
@@ -96,10 +105,13 @@ class Protection:
         for each in self._files:
             try:
                 each.reload()
-                _log.info("Reloaded a file of the API's protection.", extra={"file": each.name})
+                _log.info(
+                    "Reloaded a file with tokens, a certificate or a secret.",
+                    extra={"file": each.name},
+                )
             except OperationError as error:
                 _log.error(
-                    "Could not reload a file of the API's protection; its former content stays valid.",
+                    "Could not reload a file with tokens, a certificate or a secret; its former content stays valid.",
                     extra={"file": each.name, "error": f"{error.kind.name}: {error}"},
                 )
 

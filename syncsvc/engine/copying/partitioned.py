@@ -36,7 +36,8 @@ def plan_copy(context: RunContext, stop: StopToken) -> None:
     ]
     divided = [each for each in left if _is_divided(context, each)]
     for record in divided:
-        context.partitions.plan(record.uuid, _ranges(context, record, stop), record.total)
+        ranges = _ranges(context, record, stop)
+        context.partitions.plan(record.uuid, ranges, record.total, record.definition.namespace)
     uuids = {each.uuid for each in divided}
     context.partitions.plan_whole([_whole(each) for each in left if each.uuid not in uuids])
 
@@ -64,6 +65,7 @@ def _whole(record: CollectionRecord) -> Partition:
         copied=record.copied,
         documents=record.documents,
         resume_point=record.resume_point,
+        namespace=record.definition.namespace,
     )
 
 

@@ -222,6 +222,11 @@ def test_options_fit_the_clusters(
         (Metadata("mongosync_reserved_for_internal_use", frozenset()), None),
         (Metadata("mongosync_reserved_for_internal_use", frozenset({"collections"})), None),
         (Metadata("mongosync_reserved_for_internal_use", frozenset({"partitions"})), None),
+        # A start that was refused after its documents for dashboards were written.
+        (
+            Metadata("mongosync_reserved_for_internal_use", frozenset({"resumeData", "runs"})),
+            None,
+        ),
         (Metadata("__mdb_internal_syncsvc_verifier", frozenset({"partitions_of_a"})), None),
         (Metadata("__mdb_internal_migration_verifier", frozenset({"tasks"})), None),
         (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import bson
 import pytest
 from bson import Int64
@@ -11,6 +13,7 @@ from syncsvc.saved.partitions import Partition, _document, _partition, _together
 from syncsvc.saved.registry import CopyStatus
 from syncsvc.source.natural_scan import ResumePoint
 from tests.unit.documents import key
+from verifier.cluster.namespace import Namespace
 from verifier.cluster.ranges import LAST, Range
 
 UUID = bytes(range(16))
@@ -29,6 +32,36 @@ PARTITIONS = [
 @pytest.mark.parametrize("partition", PARTITIONS)
 def test_a_partition_is_saved_and_loaded_unchanged(partition: Partition) -> None:
     assert _partition(bson.decode(bson.encode(_document(partition)))) == partition
+
+
+@pytest.mark.parametrize(
+    "partition, shown",
+    [
+        (Partition(UUID, 0, total=10), ("not started", 0, 10)),
+        (Partition(UUID, 0, total=10, status=CopyStatus.COPYING, copied=4), ("in progress", 4, 10)),
+        (
+            Partition(UUID, 0, total=10, status=CopyStatus.COPYING, copied=12),
+            ("in progress", 12, 12),
+        ),
+        (Partition(UUID, 0, total=10, status=CopyStatus.DONE, copied=4), ("done", 4, 4)),
+    ],
+)
+def test_dashboards_see_how_much_is_copied(
+    partition: Partition, shown: tuple[str, int, int]
+) -> None:
+    document = _document(partition)
+    names = ("partitionPhase", "copiedByteCount", "totalByteCount")
+    assert tuple(document[name] for name in names) == shown
+    # A partition that is saved again does not know its namespace, which must stay.
+    assert "namespace" not in document
+    planned = _document(replace(partition, namespace=Namespace("shop", "orders.old")))
+    assert planned["namespace"] == {"db": "shop", "coll": "orders.old"}
+
+
+def test_the_fields_for_dashboards_are_never_read() -> None:
+    document = _document(Partition(UUID, 0, total=10, namespace=Namespace("a", "b")))
+    wrong = {"namespace": 7, "partitionPhase": "done", "copiedByteCount": -1, "totalByteCount": "x"}
+    assert _partition({**document, **wrong}) == Partition(UUID, 0, total=10)
 
 
 WHOLE, RANGE = Range(), Range(None, SYMBOL)

@@ -32,7 +32,7 @@ NAMES = {"source": "cluster0", "destination": "cluster1"}
 
 
 def refuse_to_spawn(name: str, work: object) -> None:
-    assert name in ("reporter", "limits"), "nothing else is started"
+    assert name in ("reporter", "limits", "dashboards"), "nothing else is started"
 
 
 def cluster(name: str, client: Client) -> Cluster:

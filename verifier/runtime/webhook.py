@@ -1,0 +1,370 @@
+"""Posts notices to a webhook: a URL that an operator wants to be told of state changes and warnings.
+
+One thread sends the notices, one after the other, in their order. `post` never waits for it: the queue is bounded, and
+an unreachable receiver only makes the queue grow. Notices are kept in memory, so those that wait are lost if the
+process is killed.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import logging
+import socket
+import threading
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from secrets import token_hex
+from time import monotonic, time
+from typing import Any
+from urllib.parse import urlsplit
+
+import requests
+
+from verifier.runtime import waits
+from verifier.runtime.errors import ErrorKind, OperationError
+from verifier.runtime.files import read_private
+from verifier.runtime.logs import redacted
+from verifier.runtime.metrics import Kind, Metric, single
+from verifier.runtime.options import Option
+from verifier.runtime.tasks import Cancelled, StopToken
+from verifier.runtime.version import VERSION
+
+_log = logging.getLogger(__name__)
+
+INVALID_WEBHOOK_SECRET = ErrorKind(
+    "InvalidWebhookSecret",
+    500,
+    "The file in --webhookSecretFile cannot be used.",
+    "Write the secret that the receiver knows as the only line: at least 16 characters, without spaces. Only the owner "
+    "may have access (mode 0600).",
+)
+OPTIONS = (
+    Option(
+        "webhook",
+        "URL to which every state change and warning is posted as JSON",
+        value="URL",
+    ),
+    Option(
+        "webhookSecretFile",
+        "file with the secret that signs what is posted to webhook",
+        value="FILE",
+    ),
+)
+SIGNATURE = "X-Syncsvc-Signature"
+
+# How long a connection and an answer may take, in seconds. In sum less than a process may take to end after SIGTERM.
+_TIMEOUTS = (2.0, 3.0)
+# For how long waiting notices are still sent when the process is stopped, in seconds.
+_FAREWELL = 1.0
+# The pauses between attempts, in seconds: the first one is doubled up to the longest one.
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
+# The most notices that wait, and for how long, in seconds. After that, the oldest are dropped.
+_MOST_WAITING, _LONGEST_WAIT = 1_000, 24 * 3600.0
+# A receiver answers with these if it refuses the content of a notice, so it would refuse it again.
+_REFUSALS = frozenset({400, 410, 413, 415, 422})
+_LEAST_SECRET = 16
+_REMEDY = (
+    "{}. This is retried, and nothing waits for it; notices in the queue: {}. Check the receiver, the URL in "
+    "--webhook, and the secret in --webhookSecretFile."
+)
+
+
+@dataclass(frozen=True)
+class WebhookOptions:
+    """Where notices are posted, and the file with the secret that signs them; None for unsigned ones."""
+
+    url: str
+    secret_file: Path | None = None
+
+
+def read_options(values: Mapping[str, Any]) -> WebhookOptions | None:
+    """Return the webhook from the values of all options; None without one. Raises ValueError."""
+    url, secret_file = values["webhook"], values["webhookSecretFile"]
+    if not url:
+        if secret_file:
+            raise ValueError("webhookSecretFile needs webhook, the URL to which notices are posted")
+        return None
+    reason = _why_not_usable(url)
+    if reason is not None:
+        # Without the URL: its path is often a secret.
+        raise ValueError(f"webhook {reason}. Give a URL such as https://alerts.example/syncsvc")
+    return WebhookOptions(url, Path(secret_file) if secret_file else None)
+
+
+def _why_not_usable(url: str) -> str | None:
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018 - raises ValueError if it is not a port
+    except ValueError as error:
+        return f"is not a valid URL: {error}"
+    if parts.scheme not in ("http", "https"):
+        return "must begin with http:// or https://"
+    if not parts.hostname:
+        return "has no host name"
+    if parts.username is not None or parts.password is not None:
+        return "must not contain a user name or a password: the receiver can check the signature"
+    if any(not "!" <= each <= "~" for each in url):
+        return "contains spaces or characters that are not ASCII"
+    return None
+
+
+def origin(url: str) -> str:
+    """Return the scheme, host and port of a URL: the path and the query of a webhook are often secrets."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+class SecretFile:
+    """The secret of a file, which signs notices. Raises OperationError InvalidWebhookSecret if it cannot be used."""
+
+    def __init__(self, path: Path) -> None:
+        self.name = str(path)
+        self._path = path
+        self._secret = _read_secret(path)
+
+    def reload(self) -> None:
+        """Read the file again. Raise OperationError, and keep the former secret, if the file cannot be used."""
+        self._secret = _read_secret(self._path)
+
+    def signature(self, body: bytes, at: int) -> str:
+        """Return the header for a body that is sent `at` this time, in UNIX seconds."""
+        digest = hmac.new(self._secret, b"%d." % at + body, sha256).hexdigest()
+        return f"t={at},v1={digest}"
+
+
+def _read_secret(path: Path) -> bytes:
+    try:
+        secret = read_private(path).strip()
+    except ValueError as error:
+        raise _invalid(f"The webhook's secret file {path} {error}.") from error
+    if len(secret) < _LEAST_SECRET or len(secret.split()) != 1:
+        text = f"must contain one line with at least {_LEAST_SECRET} characters without spaces"
+        raise _invalid(f"The webhook's secret file {path} {text}.")
+    return secret
+
+
+def _invalid(description: str) -> OperationError:
+    return OperationError(INVALID_WEBHOOK_SECRET, description)
+
+
+@dataclass(frozen=True)
+class WebhookFigures:
+    """How many notices were delivered, how many attempts failed, and how many notices were dropped and wait now."""
+
+    delivered: int = 0
+    failed: int = 0
+    dropped: int = 0
+    waiting: int = 0
+
+
+def metrics_of(prefix: str) -> tuple[Metric[WebhookFigures], ...]:
+    """Return the table of the metrics of a webhook. Their names begin with `prefix`."""
+    return (
+        Metric(
+            Kind.COUNTER,
+            f"{prefix}_webhook_notices_total",
+            "Notices that the receiver of the webhook has accepted (delivered), and those that it refused or that "
+            "waited for too long (dropped); only with --webhook.",
+            ("outcome",),
+            lambda figures: {("delivered",): figures.delivered, ("dropped",): figures.dropped},
+        ),
+        Metric(
+            Kind.COUNTER,
+            f"{prefix}_webhook_failures_total",
+            "Attempts to deliver a notice that have failed; only with --webhook.",
+            (),
+            single(lambda figures: figures.failed),
+        ),
+        Metric(
+            Kind.GAUGE,
+            f"{prefix}_webhook_waiting",
+            "Notices that wait for delivery; only with --webhook.",
+            (),
+            single(lambda figures: figures.waiting),
+        ),
+    )
+
+
+@dataclass(frozen=True)
+class _Queued:
+    body: bytes
+    # When it was posted, in seconds of the monotonic clock.
+    at: float
+
+
+class Webhook:
+    """The queue of the notices to one URL, and the thread that sends them. `post` may be called by any thread."""
+
+    def __init__(self, options: WebhookOptions, **sender: str) -> None:
+        """`sender` are fields of every notice. Raises OperationError InvalidWebhookSecret."""
+        self._sender = {"version": VERSION, "host": socket.gethostname(), **sender}
+        self._process = token_hex(8)
+        self.secret = SecretFile(options.secret_file) if options.secret_file else None
+        self._url = options.url
+        self._changed = threading.Condition()  # guards everything below
+        self._queue: deque[_Queued] = deque()
+        self._figures = WebhookFigures()
+        self._posted = 0
+
+    @property
+    def figures(self) -> WebhookFigures:
+        with self._changed:
+            return replace(self._figures, waiting=len(self._queue))
+
+    def post(self, event: str, at: float, **fields: Any) -> None:
+        """Add a notice of an event to the queue, without waiting. If the queue is full, drop the oldest notice.
+
+        `at` is the time of the event, in UNIX seconds.
+        """
+        with self._changed:
+            self._posted += 1
+            notice = {
+                "id": f"{self._process}-{self._posted}",
+                "number": self._posted,
+                "time": _shown(at),
+                "event": event,
+                **self._sender,
+                **fields,
+            }
+            queued = _Queued(json.dumps(redacted(notice)).encode(), monotonic())
+            if len(self._queue) == _MOST_WAITING:
+                self._queue.popleft()
+                self._count(dropped=1)
+            self._queue.append(queued)
+            self._changed.notify()
+
+    def run(self, stop: StopToken) -> None:
+        """Send the notices until stopped; then try once more to send those that wait. Raises `Cancelled`."""
+        with requests.Session() as session:
+            # Without this, requests would send the password that a .netrc file has for the host.
+            session.auth = _no_credentials
+            while True:
+                try:
+                    notice = self._oldest(stop)
+                except Cancelled:
+                    self._say_farewell(session)
+                    raise
+                self._deliver(session, notice, stop)
+
+    def _oldest(self, stop: StopToken) -> _Queued:
+        """Return the oldest notice, which stays in the queue; wait for one. Raises `Cancelled`."""
+        with self._changed:
+            stop.check()
+            while not self._queue:
+                stop.wait(self._changed)
+            return self._queue[0]
+
+    def _deliver(self, session: requests.Session, notice: _Queued, stop: StopToken) -> None:
+        """Send a notice until the receiver accepts or refuses it, or until it is too old."""
+        wait, pause = None, _FIRST_PAUSE
+        try:
+            while (problem := self._send(session, notice, *_TIMEOUTS)) is not None:
+                if monotonic() - notice.at > _LONGEST_WAIT:
+                    self._remove(notice, dropped=1)
+                    return
+                wait = wait or waits.begin(f"No notices reach the webhook {origin(self._url)}", "")
+                wait.remedy = _REMEDY.format(problem, self.figures.waiting)
+                stop.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+        finally:
+            if wait is not None:
+                waits.end(wait)
+
+    def _say_farewell(self, session: requests.Session) -> None:
+        """Send the waiting notices, as long as each one is delivered and little time has passed."""
+        end = monotonic() + _FAREWELL
+        with self._changed:
+            waiting = list(self._queue)
+        for notice in waiting:
+            left = end - monotonic()
+            if left <= 0 or self._send(session, notice, left, left) is not None:
+                return
+
+    def _send(
+        self, session: requests.Session, notice: _Queued, connect: float, answer: float
+    ) -> str | None:
+        """Send a notice once. Return why it was not delivered and must be sent again; None if it is done with."""
+        try:
+            with session.post(
+                self._url,
+                data=notice.body,
+                headers=self._headers(notice.body),
+                timeout=(connect, answer),
+                # A redirect would turn the POST into a GET, or send the notice to a host that was not configured.
+                allow_redirects=False,
+                # The body of the answer is not read.
+                stream=True,
+            ) as response:
+                status = response.status_code
+        except (OSError, ValueError) as error:
+            # The errors of requests are OSErrors. It also raises others, such as for a wrong REQUESTS_CA_BUNDLE.
+            self._count(failed=1)
+            return _reason(error)
+        if 200 <= status < 300:
+            self._remove(notice, delivered=1)
+            return None
+        self._count(failed=1)
+        if status in _REFUSALS:
+            _log.warning(
+                "The receiver of the webhook has refused a notice, which is dropped.",
+                extra={"status": status},
+            )
+            self._remove(notice, dropped=1)
+            return None
+        redirect = ", and redirects are not followed" if 300 <= status < 400 else ""
+        return f"The receiver answered with status {status}{redirect}"
+
+    def _headers(self, body: bytes) -> dict[str, str]:
+        headers = {"Content-Type": "application/json", "User-Agent": f"syncsvc/{VERSION}"}
+        if self.secret is not None:
+            headers[SIGNATURE] = self.secret.signature(body, int(time()))
+        return headers
+
+    def _remove(self, notice: _Queued, **outcome: int) -> None:
+        """Remove a notice from the queue and count its outcome; a no-op if a full queue has dropped it already."""
+        with self._changed:
+            if self._queue and self._queue[0] is notice:
+                self._queue.popleft()
+                self._count(**outcome)
+
+    def _count(self, **more: int) -> None:
+        with self._changed:
+            sums = {name: getattr(self._figures, name) + count for name, count in more.items()}
+            self._figures = replace(self._figures, **sums)
+
+
+def secrets_of(webhook: Webhook | None) -> list[SecretFile]:
+    """Return the files with secrets of a webhook, which SIGHUP makes the process read again."""
+    return [] if webhook is None or webhook.secret is None else [webhook.secret]
+
+
+def _shown(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _no_credentials(request: requests.PreparedRequest) -> requests.PreparedRequest:
+    return request
+
+
+def _reason(error: OSError | ValueError) -> str:
+    """Return why a request failed, as the beginning of a text, without the URL that the error quotes."""
+    if isinstance(error, requests.ConnectTimeout):
+        return f"The receiver did not accept a connection within {_TIMEOUTS[0]:.0f} s"
+    if isinstance(error, requests.Timeout):
+        return f"The receiver did not answer within {_TIMEOUTS[1]:.0f} s"
+    for each in _causes(error):
+        if isinstance(each, OSError) and each.strerror:
+            return f"The receiver cannot be reached: {each.strerror}"
+    return f"The request failed ({type(error).__name__})"
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__ or cause.__context__
