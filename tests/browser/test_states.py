@@ -9,6 +9,7 @@ import pytest
 from flask import Flask, request
 
 from syncsvc.figures.progress import ProgressSnapshot
+from syncsvc.saved.journal import Sender
 from tests.browser.chromium import PHONE, Visit
 from tests.browser.conftest import Stages, Visits
 from tests.browser.scenes import (
@@ -252,7 +253,7 @@ def test_a_token_is_asked_for_and_kept(stages: Stages, visits: Visits) -> None:
 def test_limits_are_shown_and_changed(stage: Staged, visits: Visits) -> None:
     service, url = stage
     service.staged = copying()
-    service.change_limits({"copyBytesPerSecond": 20_000_000})
+    service.change_limits({"copyBytesPerSecond": 20_000_000}, Sender())
     service.throttle()
     visit = visits(url)
     visit.wait_for_text("#limits", "Throttled: copyBytesPerSecond since")
