@@ -9,11 +9,13 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from flask import Blueprint, Response, request
+from flask import Blueprint, Response, jsonify, request
 
+from syncsvc.reports import rendering
 from syncsvc.reports.overview_schemas import NamespacesTableSchema, OverviewSchema
 from syncsvc.reports.preflight import preflight_report
 from syncsvc.reports.repair import repair_report
+from syncsvc.reports.report_schemas import Format, ReportSchema
 from syncsvc.saved.journal import Sender
 from syncsvc.schemas import (
     LimitsSchema,
@@ -31,6 +33,7 @@ from verifier.runtime.recent import RecentCommands
 from verifier.runtime.schemas import EmptySchema, load
 
 SUCCESS = {"success": True}
+HTML = "text/html; charset=utf-8"
 
 _log = logging.getLogger(__name__)
 
@@ -47,6 +50,7 @@ def blueprint(service: Service, recent: RecentCommands) -> Blueprint:
     _add_limits(api, service)
     _add_queries(api, service)
     _add_overview(api, service, recent)
+    _add_report(api, service)
     return api
 
 
@@ -155,3 +159,25 @@ def _add_overview(api: Blueprint, service: Service, recent: RecentCommands) -> N
     def namespaces_table() -> Response:
         request = load(NamespacesTableSchema(), parameters())
         return tagged({**SUCCESS, **service.namespaces_table(request)})
+
+
+def _add_report(api: Blueprint, service: Service) -> None:
+    readers = Readers()
+
+    @api.get("/report")
+    def report() -> Response:
+        kind = load(ReportSchema(), parameters()).get("format") or _accepted_format()
+        with readers.one():
+            found = service.report()
+        if kind is Format.HTML:
+            return Response(rendering.page(found), content_type=HTML, headers=rendering.HEADERS)
+        answer = jsonify({**SUCCESS, "report": found})
+        answer.headers["Cache-Control"] = "no-store"
+        answer.vary.add("Accept")
+        return answer
+
+
+def _accepted_format() -> Format:
+    """Return HTML for a browser, which prefers it; JSON for any other program."""
+    preferred = request.accept_mimetypes.best_match(("application/json", "text/html"))
+    return Format.HTML if preferred == "text/html" else Format.JSON

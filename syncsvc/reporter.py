@@ -1,4 +1,4 @@
-"""Pings both clusters and keeps the journal of the sync every few seconds, and logs the progress of the sync every half minute.
+"""Pings both clusters every few seconds, keeps the journal of the sync, and logs the progress every half minute.
 
 Runs in one thread, from the time when the process knows its clusters until the process ends. No other thread waits for
 it.

@@ -1,7 +1,7 @@
 """The commands and queries of the API. Decides whether a command is accepted; a `Runner` executes the sync itself.
 
 A command is checked, saved, made visible and answered, in this order, so that an answer never claims something that a
-crash would lose. Queries read immutable snapshots and contact no cluster, except `preflight`, `mismatches`,
+crash would lose. Queries read immutable snapshots and contact no cluster, except `preflight`, `mismatches`, `report`,
 `repair_plan` and `list_reset`.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -20,9 +21,10 @@ from uuid import uuid4
 import pymongo
 from pymongo.errors import PyMongoError
 
-from syncsvc import errors
+from syncsvc import __version__, errors
 from syncsvc.desired import Goal
 from syncsvc.engine.run.pace import Pace
+from syncsvc.evidence import gather
 from syncsvc.figures.history import History
 from syncsvc.figures.progress import Progress
 from syncsvc.limiter import Limiter
@@ -36,6 +38,7 @@ from syncsvc.reports.namespaces import TableRequest, namespaces_report, namespac
 from syncsvc.reports.observation import is_clean, sample_of
 from syncsvc.reports.overview import Observed, overview_report
 from syncsvc.reports.progress_answer import progress_report
+from syncsvc.reports.report import Subject, report
 from syncsvc.reports.reset import reset_report
 from syncsvc.reports.standing import (
     Standing,
@@ -374,6 +377,33 @@ class Service:
             pymongo.timeout(_JOURNAL_PATIENCE),
         ):
             runner.keep_journal()
+
+    def report(self) -> dict[str, Any]:
+        """Return the report of the sync, see `reports.report`. Reads the saved state; what cannot be read is named.
+
+        Raises OperationError InvalidState if there is no sync, and NotActive if this process is a standby.
+        """
+        self._await_startup()
+        with self._while_active():
+            self.keep_journal()
+            sync, runner = self.sync(), self._runner
+            if sync.record is None or runner is None:
+                state = self.state.value
+                description = f"There is no sync to report on; the state is {state}."
+                raise OperationError(errors.INVALID_STATE, description)
+            evidence = gather(*self._metadata(runner), sync.record, self._process.stop)
+            clusters = self._process.clusters.items()
+            return report(
+                Subject(
+                    sync,
+                    evidence,
+                    tuple(Site.of(name, each.facts) for name, each in clusters),
+                    self._limiter.limits,
+                    __version__,
+                    socket.gethostname(),
+                    time(),
+                )
+            )
 
     def _saved_limits(self) -> LimitsStore | None:
         """Return the store of the limits; None while it is unknown which cluster keeps them, and during a reset."""

@@ -1,7 +1,7 @@
 """The journal of an instance: what has happened to its sync, when, and by whose command. The report is made of it.
 
-It is a part of the run record, so a command and its sender are saved together with the change of the state. It is small,
-because the record is saved every second: every list and text in it is bounded.
+It is a part of the run record, so a command and its sender are saved together with the change of the state. The record
+is saved every second, so the journal must be small: every list and text in it is bounded.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class Warned:
 
 @dataclass(frozen=True)
 class Counts:
-    """Totals of this instance since the start of the sync. An event that is applied again after a crash counts twice."""
+    """Totals of this instance since the start of the sync. An event applied again after a crash counts twice."""
 
     events: int = 0
     definitions: int = 0
