@@ -94,7 +94,7 @@ def _rate(number: float | None) -> str | None:
 
 def _time(text: str | None) -> str | None:
     """Return a time of the report, such as 2026-03-14T09:30:00Z, for people."""
-    return None if text is None else text.replace("T", " ").replace("Z", " UTC")
+    return None if text is None else text.replace("T", " ").removesuffix("Z")
 
 
 def _json(value: Any) -> str:
