@@ -461,22 +461,27 @@ class Runner:
         return leader
 
     def keep_journal(self) -> None:
-        """Save in the journal which warnings are active, and how much this process has done, if that has changed.
+        """Save in the journal the warnings since the last call, and how much this process has done, if any is new.
 
         Raises OperationError and the driver's errors.
         """
-        snapshot = self._process.progress.snapshot
+        progress = self._process.progress
+        # In this order: a warning that begins in between is seen again by the next call.
+        begun, snapshot = progress.begun, progress.snapshot
         waits = {each.what: each.text for each in snapshot.waits}
         warnings = {kind.value: text for kind, text in snapshot.warnings.items()}
         done = counts_of(snapshot)
         more = done.since(self._counted)
 
         def observed(journal: Journal) -> Journal:
-            journal = journal.with_warnings({**waits, **warnings}, time())
+            now = time()
+            journal = journal.with_warnings({**begun, **waits, **warnings}, now)
+            journal = journal.with_warnings({**waits, **warnings}, now)
             return replace(journal, counts=journal.counts.plus(more))
 
         self._store.revise(observed)
         self._counted = done
+        progress.forget_begun(begun)
 
     def note(self, entry: Entry) -> None:
         """Add an entry to the journal, which is saved a little later."""

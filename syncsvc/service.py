@@ -422,7 +422,7 @@ class Service:
 
     def each_second(self, waits: tuple[LongWait, ...]) -> None:
         """Publish the long waits of the process, and record the figures of this second for the charts."""
-        self._progress.set(waits=waits)
+        self._progress.show_waits(waits)
         runner, snapshot = self._runner, self._progress.snapshot
         record = None if runner is None else runner.record
         now = time()

@@ -222,10 +222,12 @@ def _observed(warned: Warned, text: str | None, now: float) -> Warned:
         # The clock may have been set back.
         seconds = warned.seconds + max(0.0, now - warned.began)
         return replace(warned, ended=now, seconds=seconds)
-    if text is not None and warned.ended is not None:
-        times = warned.times + 1
-        return replace(warned, text=text[:LONGEST_TEXT], began=now, ended=None, times=times)
-    return warned
+    if text is None:
+        return warned
+    newest = replace(warned, text=text[:LONGEST_TEXT])
+    if warned.ended is None:
+        return newest
+    return replace(newest, began=now, ended=None, times=warned.times + 1)
 
 
 class _StoredSender(Stored):

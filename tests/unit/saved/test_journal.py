@@ -60,7 +60,9 @@ def test_the_process_that_began_the_sync_is_kept() -> None:
 
 def test_a_warning_is_counted_and_timed() -> None:
     journal = Journal().with_warnings({"oplog": "short: 34 minutes"}, 10.0)
-    assert journal.with_warnings({"oplog": "short: 33 minutes"}, 11.0) == journal
+    journal = journal.with_warnings({"oplog": "short: 33 minutes"}, 11.0)
+    assert journal.warnings == (Warned("oplog", "short: 33 minutes", 10.0, 10.0),)
+    assert journal.with_warnings({"oplog": "short: 33 minutes"}, 12.0) == journal
     journal = journal.with_warnings({}, 20.0)
     assert journal.with_warnings({}, 21.0) == journal
     journal = journal.with_warnings({"oplog": "short: 9 minutes"}, 30.0)
