@@ -12,6 +12,7 @@ Overview for newcomers:
 - `saved` holds the saved state, so that a killed process can continue. `source` has the readers that only a sync needs.
 - `desired` decides which command leads to the state that the configuration declares; `reconciler` sends it.
 - `limiter` limits the speed of a sync at run time.
+- `evidence` reads the saved state for `reports.report`.
 - `figures` are counters that the engine updates. `reports.sync` is a snapshot of all that is known about the sync, and
   the other `reports` present it.
 - `ctl` is `syncctl`, a client of the HTTP API that imports nothing of the service.

@@ -9,11 +9,14 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from flask import Blueprint, Response
+from flask import Blueprint, Response, jsonify, request
 
+from syncsvc.reports import rendering
 from syncsvc.reports.overview_schemas import NamespacesTableSchema, OverviewSchema
 from syncsvc.reports.preflight import preflight_report
 from syncsvc.reports.repair import repair_report
+from syncsvc.reports.report_schemas import Format, ReportSchema
+from syncsvc.saved.journal import Sender
 from syncsvc.schemas import (
     LimitsSchema,
     MismatchesSchema,
@@ -24,11 +27,13 @@ from syncsvc.schemas import (
 )
 from syncsvc.service import Service
 from verifier.compare.mismatch_lines import json_lines
+from verifier.runtime.access import caller
 from verifier.runtime.httpd import Readers, json_body, parameters, tagged
 from verifier.runtime.recent import RecentCommands
 from verifier.runtime.schemas import EmptySchema, load
 
 SUCCESS = {"success": True}
+HTML = "text/html; charset=utf-8"
 
 _log = logging.getLogger(__name__)
 
@@ -45,7 +50,13 @@ def blueprint(service: Service, recent: RecentCommands) -> Blueprint:
     _add_limits(api, service)
     _add_queries(api, service)
     _add_overview(api, service, recent)
+    _add_report(api, service)
     return api
+
+
+def _sender() -> Sender:
+    """Return the sender of the current request."""
+    return Sender(caller().name, request.remote_addr)
 
 
 def _add_starts(api: Blueprint, service: Service) -> None:
@@ -53,7 +64,7 @@ def _add_starts(api: Blueprint, service: Service) -> None:
 
     @api.post("/start")
     def start() -> dict[str, Any]:
-        service.start(load(StartSchema(), json_body()))
+        service.start(load(StartSchema(), json_body()), _sender())
         return SUCCESS
 
     @api.post("/preflight")
@@ -68,7 +79,7 @@ def _add_reset(api: Blueprint, service: Service) -> None:
         if given["dryRun"]:
             return {**SUCCESS, **service.list_reset(given["confirm"])}
         _log.info("Reset handler called")
-        service.reset(given["confirm"])
+        service.reset(given["confirm"], _sender())
         return SUCCESS
 
 
@@ -78,11 +89,11 @@ def _add_repair(api: Blueprint, service: Service) -> None:
         if load(RepairSchema(), json_body())["dryRun"]:
             return {**SUCCESS, **repair_report(service.repair_plan())}
         _log.info("Repair handler called")
-        service.repair()
+        service.repair(_sender())
         return SUCCESS
 
 
-def _handler(name: str, command: Callable[[], None]) -> Callable[[], dict[str, Any]]:
+def _handler(name: str, command: Callable[[Sender], None]) -> Callable[[], dict[str, Any]]:
     """Return a Flask view function that runs `command`, for a command without options.
 
     The view function raises OperationError InvalidRequest if the request body has any field.
@@ -92,7 +103,7 @@ def _handler(name: str, command: Callable[[], None]) -> Callable[[], dict[str, A
         load(EmptySchema(), json_body())
         # In the format that log tools for mongosync read.
         _log.info("%s handler called", name.capitalize())
-        command()
+        command(_sender())
         return SUCCESS
 
     return handler
@@ -105,7 +116,7 @@ def _add_limits(api: Blueprint, service: Service) -> None:
 
     @api.patch("/limits")
     def change_limits() -> dict[str, Any]:
-        service.change_limits(load(LimitsSchema(), json_body()))
+        service.change_limits(load(LimitsSchema(), json_body()), _sender())
         return {**SUCCESS, **service.limits()}
 
 
@@ -148,3 +159,25 @@ def _add_overview(api: Blueprint, service: Service, recent: RecentCommands) -> N
     def namespaces_table() -> Response:
         request = load(NamespacesTableSchema(), parameters())
         return tagged({**SUCCESS, **service.namespaces_table(request)})
+
+
+def _add_report(api: Blueprint, service: Service) -> None:
+    readers = Readers()
+
+    @api.get("/report")
+    def report() -> Response:
+        kind = load(ReportSchema(), parameters()).get("format") or _accepted_format()
+        with readers.one():
+            found = service.report()
+        if kind is Format.HTML:
+            return Response(rendering.page(found), content_type=HTML, headers=rendering.HEADERS)
+        answer = jsonify({**SUCCESS, "report": found})
+        answer.headers["Cache-Control"] = "no-store"
+        answer.vary.add("Accept")
+        return answer
+
+
+def _accepted_format() -> Format:
+    """Return HTML for a browser, which prefers it; JSON for any other program."""
+    preferred = request.accept_mimetypes.best_match(("application/json", "text/html"))
+    return Format.HTML if preferred == "text/html" else Format.JSON

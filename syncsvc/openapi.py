@@ -16,6 +16,7 @@ from syncsvc.reports.overview_schemas import (
     OverviewSchema,
 )
 from syncsvc.reports.progress_answer import Stage
+from syncsvc.reports.report_schemas import ReportAnswer, ReportSchema
 from syncsvc.reports.standing import Role
 from syncsvc.reports.verification_answer import Hashing
 from syncsvc.schemas import (
@@ -648,6 +649,15 @@ OPERATIONS = (
         _NamespacesTableAnswer(),
         parameters=NamespacesTableSchema(),
         errors=(errors.NOT_ACTIVE,),
+    ),
+    Operation(
+        "get",
+        "/api/v1/report",
+        "Shows the report of the sync: what was synced, when, by whom, and what was verified. As HTML for browsers.",
+        ReportAnswer(),
+        parameters=ReportSchema(),
+        errors=(errors.INVALID_STATE, errors.NOT_ACTIVE, TOO_MANY_READERS),
+        page=True,
     ),
     Operation(
         "get",

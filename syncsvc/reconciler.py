@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from time import monotonic
 
 from syncsvc.desired import Goal
 from syncsvc.reports.sync import Sync
+from syncsvc.saved.journal import Sender
 from syncsvc.service import Service
 from syncsvc.state import State, Trigger
 from verifier.runtime import waits
@@ -19,6 +21,7 @@ from verifier.runtime.tasks import StopToken
 
 # The name of the caller in the audit log and on the page.
 CALLER = "desiredState"
+_SENDER = Sender(CALLER)
 # How often the state of the sync is compared with the goal, in seconds.
 _INTERVAL = 1.0
 # The states in which the goal has been reached or passed, whatever the options of the sync are.
@@ -41,10 +44,10 @@ class Reconciler:
         self._wait: waits.Wait | None = None
         self._not_before = 0.0
         self._commands: dict[Trigger, Callable[[], None]] = {
-            Trigger.START: lambda: service.start(goal.options),
-            Trigger.PAUSE: service.pause,
-            Trigger.RESUME: service.resume,
-            Trigger.COMMIT: service.commit,
+            Trigger.START: partial(service.start, goal.options, _SENDER),
+            Trigger.PAUSE: partial(service.pause, _SENDER),
+            Trigger.RESUME: partial(service.resume, _SENDER),
+            Trigger.COMMIT: partial(service.commit, _SENDER),
         }
 
     def run(self, stop: StopToken) -> None:

@@ -1,4 +1,4 @@
-"""Pings both clusters every few seconds, and logs the progress of the sync every half minute.
+"""Pings both clusters every few seconds, keeps the journal of the sync, and logs the progress every half minute.
 
 Runs in one thread, from the time when the process knows its clusters until the process ends. No other thread waits for
 it.
@@ -30,7 +30,7 @@ _PATIENCE = 5.0
 class Reporter:
     """Pings the clusters and logs the progress of the sync.
 
-    `take` returns a snapshot of all that is known about the sync.
+    `take` returns a snapshot of all that is known about the sync. `keep` is called after each ping, and saves it.
     """
 
     def __init__(
@@ -38,12 +38,14 @@ class Reporter:
         clusters: Mapping[str, Cluster],
         progress: Progress,
         take: Callable[[], Sync],
+        keep: Callable[[], None],
         tuning: Tuning,
         stop: StopToken,
     ) -> None:
         self._clusters = clusters
         self._progress = progress
         self._take = take
+        self._keep = keep
         self._tuning = tuning
         self._stop = stop
 
@@ -54,6 +56,7 @@ class Reporter:
         due = monotonic() + interval
         while True:
             self._ping()
+            self._keep()
             self._stop.sleep(min(self._tuning.ping_interval, interval))
             if monotonic() >= due:
                 now = self._take()

@@ -10,7 +10,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from time import monotonic, time
 from typing import Any, NamedTuple
@@ -50,6 +50,7 @@ from syncsvc.resuming import (
 from syncsvc.saved import dashboards
 from syncsvc.saved.emptying import forget_earlier
 from syncsvc.saved.fence import Fence, FencedWriter
+from syncsvc.saved.journal import Counts, Entry, Journal
 from syncsvc.saved.partitions import Partitions
 from syncsvc.saved.peers import Peers
 from syncsvc.saved.registry import CollectionRecord, Registry
@@ -59,6 +60,7 @@ from syncsvc.saved.run import (
     Failure,
     RunRecord,
     RunStore,
+    failure_entry,
     refuse_in_use,
     refuse_resetting,
 )
@@ -99,6 +101,13 @@ def can_commit(record: RunRecord, snapshot: ProgressSnapshot) -> bool:
     """
     applying = record.state is State.RUNNING and record.phase is Phase.APPLYING
     return applying and snapshot.caught_up
+
+
+def counts_of(snapshot: ProgressSnapshot) -> Counts:
+    """Return how much this process has done, for the journal."""
+    return Counts(
+        snapshot.events_applied, snapshot.definitions_applied, snapshot.documents_copied_again
+    )
 
 
 @dataclass(frozen=True)
@@ -173,6 +182,8 @@ class Runner:
         self._pause.over.set()
         # The state in which the run failed, if the failure is not saved.
         self._failed_in: State | None = None
+        # The counts of this process that are already in the journal.
+        self._counted = counts_of(process.progress.snapshot)
         self._prepare()
 
     def begin(self) -> None:
@@ -201,16 +212,19 @@ class Runner:
         """Return the saved records of all collections."""
         return tuple(self._registry)
 
-    def pause(self) -> None:
-        """Save the state PAUSED and stop the engine. Its calls in flight end later: `resume` waits for them."""
+    def pause(self, command: Entry) -> None:
+        """Save the state PAUSED and stop the engine. Its calls in flight end later: `resume` waits for them.
+
+        Here and below, `command` is the entry of the journal that is saved together with the new state.
+        """
         with self._changing:
             state = next_state(self.record.state, Trigger.PAUSE)
-            self._store.update(state=state)
+            self._store.update(command, state=state)
         _log.info("The sync is paused.", extra={"state": state.value})
         self._stop.stop("pause")
         self._spawn_pause()
 
-    def resume(self) -> None:
+    def resume(self, command: Entry) -> None:
         """Save the state, and start a new engine that continues where the run was paused or failed.
 
         Raises OperationError if the resume is refused (see `resuming`), and ClusterUnreachable if the old engine does
@@ -220,7 +234,7 @@ class Runner:
         self._pause.stop.stop("resume")
         try:
             self._wait_for_rest()
-            self._save_resumed(state)
+            self._save_resumed(state, command)
         finally:
             if self.record.state is State.PAUSED:
                 # The resume was refused, so the pause continues.
@@ -228,7 +242,7 @@ class Runner:
         _log.info("The sync is resumed.", extra={"state": self.record.state.value})
         self._spawn()
 
-    def _save_resumed(self, state: State) -> None:
+    def _save_resumed(self, state: State, command: Entry) -> None:
         """Prepare a new engine, and save that the sync is resumed.
 
         After a pause, the new state is `state`; after a failure that was not saved, it is the state in which the run
@@ -236,14 +250,14 @@ class Runner:
         """
         if self.record.state is State.PAUSED:
             self._prepare()
-            self._store.update(state=state)
+            self._store.update(command, state=state)
         elif self._failed_in is not None:
             self._prepare()
-            self._store.update(state=self._failed_in, failure=None)
+            self._store.update(command, state=self._failed_in, failure=None)
         else:
-            self._retry()
+            self._retry(command)
 
-    def repair(self) -> None:
+    def repair(self, command: Entry) -> None:
         """Save a request to repair the differences that the verification has found; the engine runs the repair.
 
         If the verification has failed, also resume the sync. A follower only resumes its sync then, because the
@@ -255,12 +269,14 @@ class Runner:
         self.refuse_repair()
         if record.state is State.FAILED:
             self._wait_for_rest()
-            self._retry(repair_requests=self.record.repair_requests + record.coordinates)
+            requests = self.record.repair_requests + record.coordinates
+            self._retry(command, repair_requests=requests)
             self._spawn()
         elif record.coordinates:
             with self._changing:
                 next_state(self.record.state, Trigger.REPAIR)
-                self._store.update(repair_requests=self.record.repair_requests + 1)
+                requests = self.record.repair_requests + 1
+                self._store.update(command, repair_requests=requests)
         else:
             raise OperationError(
                 errors.CANNOT_REPAIR,
@@ -302,7 +318,7 @@ class Runner:
         failure = self.record.failure
         return failure is not None and failure.name == errors.VERIFICATION_FAILED.name
 
-    def _retry(self, **requested: Any) -> None:
+    def _retry(self, command: Entry, **requested: Any) -> None:
         """Prepare a new engine after a saved failure, and save the record from which it continues.
 
         `requested` are fields to save together with it. Until this save, the run stays failed, and the command can be
@@ -323,7 +339,7 @@ class Runner:
         if coordinates and needs_new_check(failure):
             context.checks.forget()
             process.progress.set(check=None)
-        self._store.update(**changes, **requested)
+        self._store.update(command, **changes, **requested)
         process.observe(Point.RESUME_SAVED, "")
 
     def _refuse_final(self, failure: Failure, others: Sequence[RunRecord]) -> None:
@@ -355,7 +371,7 @@ class Runner:
         end = saved_end(client, record.fence, record.reversals, self._process.stop)
         return position if end is None else max(position, end, key=text_of)
 
-    def commit(self) -> None:
+    def commit(self, command: Entry) -> None:
         """Save the state COMMITTING, and let the engine proceed to the cut-over. Raises OperationError CannotCommit."""
         with self._changing:
             state = next_state(self.record.state, Trigger.COMMIT)
@@ -363,11 +379,11 @@ class Runner:
                 raise OperationError(
                     errors.CANNOT_COMMIT, "The commit was refused, because canCommit is false."
                 )
-            self._store.update(state=state)
+            self._store.update(command, state=state)
         _log.info("Commit was requested.", extra={"state": state.value})
         self._phases.commit()
 
-    def reverse(self) -> None:
+    def reverse(self, command: Entry) -> None:
         """Reverse the committed run: save the reversal, and start a new engine.
 
         The coordinator first blocks user writes on the old source.
@@ -394,7 +410,7 @@ class Runner:
         else:
             self._refuse_to_reverse_alone(record)
             changes = follower_reversal(record)
-        self._store.update(state=state, **changes)
+        self._store.update(command, state=state, **changes)
         _log.info(
             "The reversal of the sync begins.",
             extra={"state": state.value, "reversals": self.record.reversals},
@@ -406,7 +422,7 @@ class Runner:
         else:
             self._spawn()
 
-    def reset(self) -> None:
+    def reset(self, command: Entry) -> None:
         """Save the state RESETTING, and stop the engine; then reset the run in a thread.
 
         A no-op during a reset. Raises OperationError if the reset is refused.
@@ -416,7 +432,7 @@ class Runner:
             state = next_state(self.record.state, Trigger.RESET)
             if self.record.state is state:
                 return
-            self._store.update_unless(refuse_in_use, state=state, failure=None)
+            self._store.update_unless(refuse_in_use, command, state=state, failure=None)
         _log.info("The reset of the sync begins.", extra={"state": state.value})
         self._process.observe(Point.RESET_SAVED, "")
         self._pause.stop.stop("reset")
@@ -449,6 +465,33 @@ class Runner:
             if each is not None:
                 refuse_in_use(each)
         return leader
+
+    def keep_journal(self) -> None:
+        """Save in the journal the warnings since the last call, and how much this process has done, if any is new.
+
+        Raises OperationError and the driver's errors.
+        """
+        progress = self._process.progress
+        # In this order: a warning that begins in between is seen again by the next call.
+        begun, snapshot = progress.begun, progress.snapshot
+        waits = {each.what: each.text for each in snapshot.waits}
+        warnings = {kind.value: text for kind, text in snapshot.warnings.items()}
+        done = counts_of(snapshot)
+        more = done.since(self._counted)
+
+        def observed(journal: Journal) -> Journal:
+            now = time()
+            journal = journal.with_warnings({**begun, **waits, **warnings}, now)
+            journal = journal.with_warnings({**waits, **warnings}, now)
+            return replace(journal, counts=journal.counts.plus(more))
+
+        self._store.revise(observed)
+        self._counted = done
+        progress.forget_begun(begun)
+
+    def note(self, entry: Entry) -> None:
+        """Add an entry to the journal, which is saved a little later."""
+        self._store.note(entry)
 
     def contents(self) -> Contents:
         """List what a reset would drop on the destination, and everything else there. Raises OperationError."""
@@ -716,6 +759,8 @@ class Runner:
             self._failed_in = None if saved else state
             # An exception to saving first: the save may take long or fail, for the same reason as the run.
             self._store.show(**failed)
+            if not saved:
+                self._store.note(failure_entry(Failure(kind.name, description), time()))
         _log.error(
             "The sync failed.",
             exc_info=error,

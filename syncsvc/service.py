@@ -1,15 +1,17 @@
 """The commands and queries of the API. Decides whether a command is accepted; a `Runner` executes the sync itself.
 
 A command is checked, saved, made visible and answered, in this order, so that an answer never claims something that a
-crash would lose. Queries read immutable snapshots and contact no cluster, except `preflight`, `mismatches`,
+crash would lose. Queries read immutable snapshots and contact no cluster, except `preflight`, `mismatches`, `report`,
 `repair_plan` and `list_reset`.
 """
 
 from __future__ import annotations
 
+import json
 import logging
+import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from time import monotonic, time
@@ -17,11 +19,13 @@ from typing import Any
 from uuid import uuid4
 
 import pymongo
+from pymongo.errors import PyMongoError
 
-from syncsvc import errors
+from syncsvc import __version__, errors
 from syncsvc.dashboards import Dashboards
 from syncsvc.desired import Goal
 from syncsvc.engine.run.pace import Pace
+from syncsvc.evidence import gather
 from syncsvc.figures.history import History
 from syncsvc.figures.progress import Progress
 from syncsvc.limiter import Limiter
@@ -36,6 +40,7 @@ from syncsvc.reports.namespaces import TableRequest, namespaces_report, namespac
 from syncsvc.reports.observation import is_clean, sample_of
 from syncsvc.reports.overview import Observed, overview_report
 from syncsvc.reports.progress_answer import progress_report
+from syncsvc.reports.report import Subject, report
 from syncsvc.reports.reset import reset_report
 from syncsvc.reports.standing import (
     Standing,
@@ -46,11 +51,19 @@ from syncsvc.reports.standing import (
 )
 from syncsvc.reports.sync import Sync, Watcher
 from syncsvc.runner import ProcessContext, Runner, can_commit
+from syncsvc.saved.journal import Entry, Journal, Kind, Sender, Site
 from syncsvc.saved.lease import HOME
 from syncsvc.saved.limits import LimitsStore
 from syncsvc.saved.peers import Peers, described, differences
 from syncsvc.saved.registry import CollectionRecord
-from syncsvc.saved.run import PhaseBegin, RunRecord, RunStore, load_owner, new_owner
+from syncsvc.saved.run import (
+    PhaseBegin,
+    RunRecord,
+    RunStore,
+    load_owner,
+    new_owner,
+    this_process,
+)
 from syncsvc.settings import LoadLevel
 from syncsvc.state import Phase, State, Trigger, next_state
 from syncsvc.tuning import Tuning
@@ -73,6 +86,8 @@ _log = logging.getLogger(__name__)
 
 # How long it may take to read the owner of the saved run, in seconds: the lease must be renewed in time.
 _OWNER_PATIENCE = 2.0
+# How long it may take to save the journal, in seconds.
+_JOURNAL_PATIENCE = 5.0
 
 
 class Service:
@@ -131,7 +146,14 @@ class Service:
         self.use(clusters)
         self._process.spawn(
             "reporter",
-            Reporter(clusters, self._progress, self.sync, self._process.tuning, self._stop).run,
+            Reporter(
+                clusters,
+                self._progress,
+                self.sync,
+                self.keep_journal,
+                self._process.tuning,
+                self._stop,
+            ).run,
         )
         self._process.spawn("limits", partial(self._limiter.run, clusters, self._stop))
         self._process.spawn("dashboards", partial(self._dashboards.run, self._stop))
@@ -217,7 +239,7 @@ class Service:
         self.startup.step = "stopping"
         self.startup.end()
 
-    def start(self, options: StartOptions) -> None:
+    def start(self, options: StartOptions, sender: Sender) -> None:
         """Check the clusters and the options, save a new run, and begin it. Raises OperationError with all violations.
 
         A no-op if this process continues a saved run that was started with the same options, see `_is_answered_again`.
@@ -232,6 +254,7 @@ class Service:
             raise_all(judgement.violations)
             _log.info("Preflight checks completed.", extra={"warnings": list(judgement.warnings)})
             source, destination = clusters[options.source], clusters[options.destination]
+            now = time()
             record = RunRecord(
                 instance=self.instance,
                 owner=new_owner(),
@@ -241,7 +264,8 @@ class Service:
                 identities=(source.identity, destination.identity),
                 fence=uuid4(),
                 instances=judgement.instances,
-                phases=(PhaseBegin(Phase.INITIALIZING, time()),),
+                phases=(PhaseBegin(Phase.INITIALIZING, now),),
+                journal=_begun((source, destination), _command("start", sender), now),
             )
             # Saved first: if the process is killed and restarted, the sync must not continue without limits.
             self._limiter.begin_at(self._limits_at(options.destination))
@@ -258,28 +282,28 @@ class Service:
             judgement = self._check_start(options)
             return replace(judgement, violations=(*self._no_start(), *judgement.violations))
 
-    def pause(self) -> None:
+    def pause(self, sender: Sender) -> None:
         """Stop the sync until `resume` continues it at the same point. Raises OperationError.
 
         Calls to a cluster that are in progress may end after this method returns; `resume` waits for them.
         """
         with self._command(Trigger.PAUSE), answered_soon():
-            self._runner_for(Trigger.PAUSE).pause()
+            self._runner_for(Trigger.PAUSE).pause(_command("pause", sender))
 
-    def resume(self) -> None:
+    def resume(self, sender: Sender) -> None:
         """Continue a sync that is paused or failed. Raises OperationError."""
         # Without a bound on the whole: it waits for the run to stop, and prepares an engine.
         with self._command(Trigger.RESUME), impatient(PATIENCE):
-            self._runner_for(Trigger.RESUME).resume()
+            self._runner_for(Trigger.RESUME).resume(_command("resume", sender))
 
-    def repair(self) -> None:
+    def repair(self, sender: Sender) -> None:
         """Request a repair of the differences that the verification has found, without waiting for it.
 
         A sync whose verification failed is RUNNING again. Raises OperationError.
         """
         # Without a bound on the whole: it may wait for the run to stop, and prepare an engine.
         with self._command(Trigger.REPAIR), impatient(PATIENCE):
-            self._runner_for(Trigger.REPAIR).repair()
+            self._runner_for(Trigger.REPAIR).repair(_command("repair", sender))
 
     def repair_plan(self) -> RepairPlan:
         """Return what `repair` would do now. Changes nothing. Raises OperationError."""
@@ -289,24 +313,24 @@ class Service:
             runner.refuse_repair()
             return repair_plan(*self._metadata(runner), runner.replaced(), self._stop)
 
-    def commit(self) -> None:
+    def commit(self, sender: Sender) -> None:
         """Request the cut-over of the sync, without waiting for it. Raises OperationError."""
         with self._command(Trigger.COMMIT), answered_soon():
-            self._runner_for(Trigger.COMMIT).commit()
+            self._runner_for(Trigger.COMMIT).commit(_command("commit", sender))
 
-    def reverse(self) -> None:
+    def reverse(self, sender: Sender) -> None:
         """Reverse a committed sync: its destination becomes the source. Raises OperationError."""
         # The whole command has no time limit, because it reads the change streams of both clusters.
         with self._command(Trigger.REVERSE), impatient(PATIENCE):
-            self._runner_for(Trigger.REVERSE).reverse()
+            self._runner_for(Trigger.REVERSE).reverse(_command("reverse", sender))
 
-    def reset(self, confirm: str) -> None:
+    def reset(self, confirm: str, sender: Sender) -> None:
         """Reset the sync: save the state RESETTING, and let the run drop everything that it created on the destination.
 
         `confirm` must be the name of the sync's destination. Raises OperationError.
         """
         with self._command(Trigger.RESET), answered_soon():
-            self._confirmed(confirm).reset()
+            self._confirmed(confirm).reset(_command("reset", sender))
 
     def list_reset(self, confirm: str) -> dict[str, Any]:
         """Return what `reset` would drop and restore, as `reset_report` does. Raises OperationError as `reset` does."""
@@ -337,7 +361,7 @@ class Service:
         limiter = self._limiter
         return limits_report(limiter.limits, limiter.are_saved, self._progress.snapshot.throttling)
 
-    def change_limits(self, changes: Document) -> None:
+    def change_limits(self, changes: Document, sender: Sender) -> None:
         """Change some of the limits, in the form of the API. Raises OperationError.
 
         Also possible on a standby, and while another command runs.
@@ -348,6 +372,51 @@ class Service:
             raise OperationError(errors.INVALID_STATE, description)
         with answered_soon(), failures.named_errors():
             self._limiter.change(changes)
+        runner = self._runner
+        if runner is not None:
+            runner.note(_command(f"limits {json.dumps(changes)}", sender))
+
+    def keep_journal(self) -> None:
+        """Save what this process has observed of its sync, for the report; called every few seconds.
+
+        An error has no effect, because this is repeated.
+        """
+        runner = self._runner
+        if runner is None or self.state is State.RESETTING:
+            return
+        with (
+            suppress(PyMongoError, OperationError),
+            impatient(_JOURNAL_PATIENCE, in_total=_JOURNAL_PATIENCE),
+            pymongo.timeout(_JOURNAL_PATIENCE),
+        ):
+            runner.keep_journal()
+
+    def report(self) -> dict[str, Any]:
+        """Return the report of the sync, see `reports.report`. Reads the saved state; what cannot be read is named.
+
+        Raises OperationError InvalidState if there is no sync, and NotActive if this process is a standby.
+        """
+        self._await_startup()
+        with self._while_active():
+            self.keep_journal()
+            sync, runner = self.sync(), self._runner
+            if sync.record is None or runner is None:
+                state = self.state.value
+                description = f"There is no sync to report on; the state is {state}."
+                raise OperationError(errors.INVALID_STATE, description)
+            evidence = gather(*self._metadata(runner), sync.record, self._process.stop)
+            clusters = self._process.clusters.items()
+            return report(
+                Subject(
+                    sync,
+                    evidence,
+                    tuple(Site.of(name, each.facts) for name, each in clusters),
+                    self._limiter.limits,
+                    __version__,
+                    socket.gethostname(),
+                    time(),
+                )
+            )
 
     def _saved_limits(self) -> LimitsStore | None:
         """Return the store of the limits; None while it is unknown which cluster keeps them, and during a reset."""
@@ -369,7 +438,7 @@ class Service:
 
     def each_second(self, waits: tuple[LongWait, ...]) -> None:
         """Publish the long waits of the process, and show the sync to all watchers."""
-        self._progress.set(waits=waits)
+        self._progress.show_waits(waits)
         sync = self.sync()
         for watch in self._watchers:
             watch(sync)
@@ -664,6 +733,18 @@ class Service:
         memory = process.tuning.memory_needed(process.load.readers + process.load.writers)
         limit = process.tuning.spool_limit
         return judge(options, self.instance, process.clusters, memory, limit, process.stop)
+
+
+def _command(name: str, sender: Sender) -> Entry:
+    """Return the entry of the journal for a command that is accepted now."""
+    return Entry(Kind.COMMAND, time(), name, sender)
+
+
+def _begun(clusters: Iterable[Cluster], start: Entry, now: float) -> Journal:
+    """Return the journal of a sync that begins at `now`."""
+    journal = Journal(tuple(Site.of(each.name, each.facts) for each in clusters), saved_at=now)
+    running = Entry(Kind.STATE, now, State.RUNNING.value)
+    return journal.with_process(this_process(now)).with_entries(start, running)
 
 
 def _names(namespace: str, collections: Iterable[CollectionRecord]) -> set[str]:

@@ -21,6 +21,7 @@ from verifier.compare.mismatch import (
     DocumentMismatch,
     StoredMismatch,
 )
+from verifier.runtime.quantities import duration_text, size_text
 
 # The maximum number of mismatches of each kind in the report.
 SHOWN = 20
@@ -36,7 +37,6 @@ _VERDICTS = {
     Outcome.INCOMPLETE: "INCOMPLETE: not everything could be compared, so the clusters may differ. "
     "Do not switch to the destination. Remove the reported cause, then check again.",
 }
-_UNITS = ("bytes", "KB", "MB", "GB", "TB", "PB")
 
 
 def report(
@@ -77,7 +77,7 @@ def _compared(progress: CheckProgress) -> Iterator[str]:
     amounts = progress.first or progress.amounts
     yield (
         f"Compared {_count(amounts.documents, 'document')}{_of_all(amounts)}, "
-        f"{_size(amounts.size)}, in {_count(amounts.namespaces, 'namespace')}."
+        f"{size_text(amounts.size)}, in {_count(amounts.namespaces, 'namespace')}."
     )
     if progress.generation:
         yield (
@@ -89,8 +89,8 @@ def _compared(progress: CheckProgress) -> Iterator[str]:
         rates = ""
         if seconds > 0:
             documents, size = amounts.documents / seconds, amounts.size / seconds
-            rates = f", {documents:,.0f} documents and {_size(size)} per second on average"
-        yield f"Duration: {_duration(seconds)}{rates}."
+            rates = f", {documents:,.0f} documents and {size_text(size)} per second on average"
+        yield f"Duration: {duration_text(seconds)}{rates}."
 
 
 def _of_all(amounts: Amounts) -> str:
@@ -110,7 +110,7 @@ def _namespaces(namespaces: Mapping[Namespace, NamespaceProgress]) -> Iterator[s
             _cut(str(name)),
             f"{each.documents:,}",
             _percent(each.documents, each.total_documents),
-            _size(each.size),
+            size_text(each.size),
             f"{each.tasks_done:,} of {each.tasks:,}",
         )
         for name, each in largest[:_MOST_NAMESPACES]
@@ -207,18 +207,3 @@ def _percent(part: int, whole: int | None) -> str:
     if part >= whole:
         return "100 %"
     return f"{max(int(1000 * part / whole), 1 if part else 0) / 10} %"
-
-
-def _size(size: float) -> str:
-    unit = 0
-    while size >= 1000 and unit < len(_UNITS) - 1:
-        size, unit = size / 1000, unit + 1
-    return f"{size:,.0f} {_UNITS[0]}" if not unit else f"{size:,.1f} {_UNITS[unit]}"
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(max(seconds, 0.0), 60)
-    hours, minutes = divmod(int(minutes), 60)
-    if hours:
-        return f"{hours:,} h {minutes} min"
-    return f"{minutes} min {int(rest)} s" if minutes else f"{rest:.1f} s"

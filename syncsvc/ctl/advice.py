@@ -96,7 +96,8 @@ def next_step(progress: Document, syncctl: str) -> str:
         "RUNNING": _while_running(progress, syncctl),
         "PAUSED": f"continue the sync: {syncctl} resume. Keep the daemon running until then.",
         "COMMITTING": _while_committing(progress, syncctl),
-        "COMMITTED": "point the applications to the destination, then clean up (docs/howto/clean-up).",
+        "COMMITTED": f"point the applications to the destination, and keep the report: {syncctl} report. Then "
+        "clean up (docs/howto/clean-up).",
         "REVERSING": f"wait until a commit is possible: {syncctl} watch --until canCommit",
         "RESETTING": f"wait until everything is dropped: {syncctl} watch --until idle",
         "FAILED": _after_failure(progress, syncctl),

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from time import time
+from typing import BinaryIO
 
 from syncsvc.ctl.client import Client, ClientError, Document
 from syncsvc.ctl.exits import Exit
@@ -37,6 +38,7 @@ _ANSWERS = (
     ("progress.json", "progress"),
     ("namespaces.json", "namespaces"),
     ("limits.json", "limits"),
+    ("report.json", "report"),
     ("openapi.json", "openapi.json"),
     ("readyz.json", "/readyz"),
 )
@@ -91,21 +93,26 @@ def write(files: Iterator[tuple[str, str]], target: Path) -> list[str]:
     # The first request is sent before the file is made, so that no empty archive is left if the daemon is down.
     held = [*files]
     top = target.name.removesuffix(".tar.gz")
-    try:
-        descriptor = os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-    except OSError as error:
-        raise ClientError(
-            Exit.USAGE,
-            "FileNotWritten",
-            f"the archive {target} cannot be created: {error.strerror}. Name another file with --output.",
-        ) from error
-    with os.fdopen(descriptor, "wb") as raw, tarfile.open(fileobj=raw, mode="w:gz") as archive:
+    with new_file(target) as raw, tarfile.open(fileobj=raw, mode="w:gz") as archive:
         for name, text in held:
             data = text.encode()
             entry = tarfile.TarInfo(f"{top}/{name}")
             entry.size, entry.mode, entry.mtime = len(data), 0o600, int(time())
             archive.addfile(entry, io.BytesIO(data))
     return [name for name, _ in held]
+
+
+def new_file(target: Path) -> BinaryIO:
+    """Create a file that only its owner can read, and open it. Raises ClientError, also if it exists."""
+    try:
+        descriptor = os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    except OSError as error:
+        raise ClientError(
+            Exit.USAGE,
+            "FileNotWritten",
+            f"{target} cannot be created: {error.strerror}. Name another file with --output.",
+        ) from error
+    return os.fdopen(descriptor, "wb")
 
 
 def _end_of(log: Path) -> str:

@@ -9,7 +9,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from syncsvc.ctl.cutover import commit
-from syncsvc.ctl.examining import diagnose, examine
+from syncsvc.ctl.examining import diagnose, examine, report
 from syncsvc.ctl.lists import mismatches, namespaces
 from syncsvc.ctl.of_sync import (
     limit,
@@ -71,6 +71,7 @@ for command in (
     commit,
     reverse,
     reset,
+    report,
     diagnose,
     verifier,
     completion,

@@ -69,10 +69,10 @@ class Client:
         """Change settings, and return the answer. Raises ClientError."""
         return self._ask("PATCH", path, json=body)
 
-    def text(self, path: str) -> str:
+    def text(self, path: str, **parameters: str) -> str:
         """Return the answer to a GET that is not JSON. Raises ClientError."""
         with self._named_errors():
-            got = self._send("GET", path)
+            got = self._send("GET", path, params=parameters)
             if not _is_success(got):
                 _refuse(self.url, got)
         return _decoded(got)

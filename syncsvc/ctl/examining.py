@@ -51,13 +51,40 @@ def _judged(check: doctor.Check) -> Text:
 
 
 @click.command(cls=Command)
-@click.option(
-    "-o",
-    "--output",
-    type=options.FILE,
-    metavar="FILE",
-    help="The archive to write. Default: syncsvc-diagnose-TIME.tar.gz.",
-)
+@options.output("The file to write. Default: syncsvc-report-TIME.html.")
+@pass_tool
+def report(tool: Tool, output: Path | None) -> None:
+    """Write the report of the sync as an HTML file, for a manager or an auditor.
+
+    It says what was synced, when, by whom and by which versions, how it was verified, and what went wrong. It names
+    hosts, collections, and the _ids of documents that differ. With --json, prints the JSON instead, or writes it to
+    FILE.
+    """
+    if tool.json:
+        answer = tool.api.get("report").text
+        if output is None:
+            tool.write(answer)
+        else:
+            _save(output, answer)
+        return
+    html = tool.api.text("report", format="html")
+    target = output or Path(f"syncsvc-report-{_now()}.html")
+    _save(target, html)
+    step = "open it in a browser; to send it as a PDF, print it there."
+    tool.say(f"Wrote {target}.", tool.next(step))
+
+
+def _save(target: Path, text: str) -> None:
+    with archive.new_file(target) as file:
+        file.write(text.encode())
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+
+
+@click.command(cls=Command)
+@options.output("The archive to write. Default: syncsvc-diagnose-TIME.tar.gz.")
 @click.option(
     "--log",
     "logs",
@@ -74,8 +101,7 @@ def diagnose(tool: Tool, output: Path | None, logs: Sequence[Path], file: Path |
     It holds the progress, the collections, the metrics, a preflight, and the end of the log files. Credentials, tokens
     and private keys are removed; the names of hosts and collections, and the _ids in the log, are not.
     """
-    now = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-    target = output or Path(f"syncsvc-diagnose-{now}.tar.gz")
+    target = output or Path(f"syncsvc-diagnose-{_now()}.tar.gz")
     names = archive.write(
         archive.collected(tool.api, start_job(file), archive.log_files(logs)), target
     )

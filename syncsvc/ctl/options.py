@@ -18,6 +18,11 @@ def file(text: str) -> Decorator:
     return click.option("-f", "--file", "file", type=FILE, metavar="FILE", help=text)
 
 
+def output(text: str) -> Decorator:
+    """Return the option -o, a file to write."""
+    return click.option("-o", "--output", type=FILE, metavar="FILE", help=text)
+
+
 def seconds(name: str, text: str) -> Decorator:
     return click.option(name, type=click.FloatRange(min=0), metavar="SECONDS", help=text)
 

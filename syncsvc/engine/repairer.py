@@ -96,7 +96,7 @@ class Repairer:
             return
         number, actions = self._list()
         again = self._created_in is None and may_wait and Action.CREATE in actions
-        met = {} if again else {"repair_requests_met": requests}
+        met: dict[str, Any] = {} if again else {"repair_requests_met": requests}
         if actions:
             self._run_round(number, **met)
         else:

@@ -9,6 +9,8 @@ restarted process continues the check.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from bson.timestamp import Timestamp
 from pymongo.errors import PyMongoError
 
@@ -24,13 +26,14 @@ from syncsvc.errors import (
     of_sync,
 )
 from syncsvc.figures.progress import WarningKind
+from syncsvc.saved.journal import MOST_NOTES, Verified
 from syncsvc.state import State
 from verifier.cluster import failures
 from verifier.cluster.cluster import Cluster
 from verifier.compare.check import Check, begin
-from verifier.compare.check_progress import CheckProgress, Outcome, Verdict
+from verifier.compare.check_progress import Amounts, CheckProgress, Outcome, Verdict
 from verifier.compare.feed import Feed
-from verifier.compare.record import Request
+from verifier.compare.record import CheckRecord, Request
 from verifier.compare.worker import Sides
 from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import POLL, TaskGroup
@@ -127,6 +130,8 @@ class Verification:
         error = refusal(self._verdict)
         if error is not None:
             raise error
+        passed = verified(self._context.checks.record)
+        self._context.run.revise(lambda journal: replace(journal, verified=passed))
 
     def _recall(self) -> None:
         """Continue the saved check, or use its verdict if the verdict still applies; a no-op without a saved check.
@@ -214,6 +219,21 @@ def is_ready(progress: CheckProgress, most_lag: int) -> bool:
     lags = (progress.source.lag_seconds, progress.destination.lag_seconds)
     in_time = all(lag is not None and lag <= most_lag for lag in lags)
     return progress.first is not None and (in_time or progress.verdict is not None)
+
+
+def verified(check: CheckRecord) -> Verified:
+    """Return what the journal keeps of a check that has passed, because a reversal deletes the check."""
+    first = check.first or Amounts()
+    return Verified(
+        check.started,
+        check.ended,
+        check.generation + 1,
+        first.documents,
+        first.size,
+        first.namespaces,
+        check.rechecked,
+        check.notes[:MOST_NOTES],
+    )
 
 
 def refusal(verdict: Verdict) -> OperationError | None:

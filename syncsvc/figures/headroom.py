@@ -1,4 +1,7 @@
-"""Decides whether change events may be slowed down: not if the source's oplog would drop them meanwhile. Pure."""
+"""Judges the headroom: for how long the source's oplog still holds the changes that the sync needs. Pure.
+
+Warnings, the page and the limits of change events use the same thresholds.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,16 @@ from syncsvc.figures.progress import SpoolFigures
 from syncsvc.figures.spooling import FILLING, ROOMY, assumed_left
 from syncsvc.figures.trends import SHORTEST_FORECAST, in_words
 
-# The headroom must grow to this multiple before events are slowed down again.
-_SAFE_AGAIN = 4 / 3
+# Below the first one, the headroom is short; a short one is safe again from the second one on, so that a warning does
+# not come and go. From the third one on, it is ample. In seconds.
+SHORT = SHORTEST_FORECAST
+SAFE_AGAIN = SHORT * 4 / 3
+AMPLE = 2 * SHORT
+
+
+def is_short(left: float, was_short: bool = False) -> bool:
+    """Return whether a headroom of `left` seconds is short; `was_short` is whether it was when it was last judged."""
+    return left < (SAFE_AGAIN if was_short else SHORT)
 
 
 def danger(
@@ -26,6 +37,6 @@ def danger(
         return f"the event spool holds {spool.size / 1e6:.0f} MB of {spool.limit / 1e6:.0f} MB"
     if left is None:
         left = None if lag is None else assumed_left(lag)
-    if left is None or left >= SHORTEST_FORECAST * (_SAFE_AGAIN if endangered else 1):
+    if left is None or not is_short(left, endangered):
         return None
     return f"in {in_words(left)} the oplog of the source may drop changes that are not applied yet"

@@ -1,4 +1,4 @@
-"""The history of a sync in this process, for charts: rates, lag and latencies, in bounded memory.
+"""The history of a sync in this process, for charts: rates, waits for limits, lag and latencies, in bounded memory.
 
 There are three series: a point every few seconds for 15 minutes, one per minute for six hours, and the whole time in
 at most 720 points. When the last series is full, it is thinned to half, so its step doubles.
@@ -23,12 +23,16 @@ Value = float | None
 # The time in UNIX seconds, then the values in the order of COLUMNS.
 Row = tuple[Value, ...]
 
-# Averages over the time since the previous point.
+# Averages over the time since the previous point. The last three are the numbers of threads that waited for limits: of
+# the copy, of change events, and of threads.
 _RATES = (
     "copiedBytesPerSecond",
     "copiedDocumentsPerSecond",
     "eventsReadPerSecond",
     "eventsAppliedPerSecond",
+    "throttledCopyThreads",
+    "throttledEventThreads",
+    "throttledThreads",
 )
 # The highest values in that time.
 _PEAKS = ("lagSeconds", "sourceLatencyMs", "destinationLatencyMs")

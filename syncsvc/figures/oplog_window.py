@@ -14,14 +14,13 @@ from itertools import pairwise
 
 from bson.timestamp import Timestamp
 
-from syncsvc.figures.trends import SHORTEST_FORECAST, in_words
+from syncsvc.figures.headroom import is_short
+from syncsvc.figures.trends import in_words
 from syncsvc.source.oplog import Oplog
 from verifier.cluster.times import seconds_between
 
 # The oplog counts as full from this share of its limit on, because it drops up to a tenth of its entries at once.
 _FULL = 0.9
-# An active warning ends only above this many seconds, so that it does not flap.
-_SAFE_AGAIN = SHORTEST_FORECAST * 4 / 3
 # The minimum duration of a copy before its end is estimated, in seconds.
 _LEAST_COPYING = 60.0
 
@@ -106,7 +105,7 @@ def warning(left: float, copy_left: float | None, warned: bool) -> str | None:
     (None if unknown), in seconds. `warned` is whether the warning is already active: then it ends only above a higher
     limit than the one below which it begins, so that it does not flap.
     """
-    if left < (_SAFE_AGAIN if warned else SHORTEST_FORECAST):
+    if is_short(left, warned):
         return f"at the current write rate, in {in_words(left)} it begins to drop entries that this sync needs."
     if copy_left is not None and copy_left > left:
         return (

@@ -151,7 +151,8 @@ class Progress:
     def __init__(self) -> None:
         self.collections = Collections()
         self.stopwatch = Stopwatch()
-        self._lock = threading.Lock()  # guards the replacement of _snapshot
+        self._lock = threading.Lock()  # guards the replacement of _snapshot, and _begun
+        self._begun: dict[str, str] = {}
         self._snapshot = ProgressSnapshot()
 
     @property
@@ -198,6 +199,7 @@ class Progress:
         self.collections = Collections()
         with self._lock:
             now = self._snapshot
+            self._begun.clear()
             self._snapshot = ProgressSnapshot(
                 waits=now.waits, pings=now.pings, throttling=now.throttling, states=now.states
             )
@@ -224,6 +226,7 @@ class Progress:
         with self._lock:
             warnings = self._snapshot.warnings
             begins = kind not in warnings
+            self._begun[kind.value] = text
             self._snapshot = replace(self._snapshot, warnings={**warnings, kind: text})
         if begins:
             _log.warning(
@@ -239,3 +242,23 @@ class Progress:
             self._snapshot = replace(self._snapshot, warnings=left)
         if ends:
             _log.info("A warning in the progress has ended.", extra={"warning": kind.value})
+
+    def show_waits(self, waits: tuple[LongWait, ...]) -> None:
+        """Publish the long waits of the process."""
+        with self._lock:
+            self._begun.update({each.what: each.text for each in waits})
+            self._snapshot = replace(self._snapshot, waits=waits)
+
+    @property
+    def begun(self) -> Mapping[str, str]:
+        """Return the texts of the warnings and long waits since the last `forget_begun`, by their names.
+
+        They include those that have ended meanwhile, which the snapshot no longer shows.
+        """
+        with self._lock:
+            return dict(self._begun)
+
+    def forget_begun(self, saved: Mapping[str, str]) -> None:
+        """Forget the warnings of an earlier `begun`, which are saved now."""
+        with self._lock:
+            self._begun = {name: text for name, text in self._begun.items() if name not in saved}

@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass
 from enum import Enum
 
-from syncsvc.figures.trends import SHORTEST_FORECAST
+from syncsvc.figures.headroom import AMPLE, SHORT, is_short
 from syncsvc.reports.durations import about
 
-# The oplog must outlast the need by these factors: above the first one, all is well; below the second one, it is not.
-_AMPLE, _SCARCE = 2.0, 1.2
+# The oplog must outlast a known need by these factors: above the first one, all is well; below the second one, not.
+_COMFORTABLE, _SCARCE = 2.0, 1.2
 _UNSURE = "It is not known for how long the oplog keeps the changes."
 
 
@@ -47,8 +47,8 @@ def headroom(left: float | None, needed: float | None, spooling: bool) -> Headro
         return Headroom(Level.GREEN, left, needed, "Nothing is written to the source.")
     kept = f"The oplog keeps the changes for about {about(left)}"
     if needed is None:
-        level = Level.GREEN if left >= _AMPLE * SHORTEST_FORECAST else Level.AMBER
-        level = Level.RED if left < SHORTEST_FORECAST else level
+        level = Level.GREEN if left >= AMPLE else Level.AMBER
+        level = Level.RED if is_short(left) else level
         return Headroom(level, left, None, f"{kept}; how long they are needed is not known yet.")
     need = f"they are needed for about {about(needed)}" if needed >= 1 else "they are all applied"
     return Headroom(_level(left, needed), left, needed, f"{kept}; {need}.")
@@ -57,4 +57,4 @@ def headroom(left: float | None, needed: float | None, spooling: bool) -> Headro
 def _level(left: float, needed: float) -> Level:
     if left < _SCARCE * needed:
         return Level.RED
-    return Level.AMBER if left < max(_AMPLE * needed, SHORTEST_FORECAST) else Level.GREEN
+    return Level.AMBER if left < max(_COMFORTABLE * needed, SHORT) else Level.GREEN

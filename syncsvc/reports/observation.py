@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from syncsvc.figures.history import Sample, Value
 from syncsvc.figures.progress import ProgressSnapshot
+from syncsvc.limits import Limit
 from syncsvc.options import CLUSTERS
 from syncsvc.reports.sync import lag_seconds
 from syncsvc.saved.run import RunRecord
 from verifier.compare.check_progress import CheckProgress
+
+# The limits of the copy, of change events, and of threads.
+_LIMITED = ((Limit.COPY_BYTES, Limit.COPY_DOCUMENTS), (Limit.EVENTS,), (Limit.THREADS,))
 
 
 def sample_of(
@@ -18,16 +22,22 @@ def sample_of(
     copied: tuple[Value, Value] = (None, None)
     if snapshot.total_bytes is not None:
         copied = (snapshot.copied_bytes, snapshot.copied_documents)
+    waits = (_waited(snapshot, limits) for limits in _LIMITED)
     names = CLUSTERS if record is None else (record.source, record.destination)
     return Sample(
         time=round(time, 1),
         at=at,
-        counts=(*copied, snapshot.events_read, snapshot.events_applied),
+        counts=(*copied, snapshot.events_read, snapshot.events_applied, *waits),
         levels=(
             None if record is None else lag_seconds(record, snapshot),
             *(_latency(snapshot, name) for name in names),
         ),
     )
+
+
+def _waited(snapshot: ProgressSnapshot, limits: tuple[Limit, ...]) -> float:
+    """Return for how many seconds these limits have held up threads, in total: its rate is a number of threads."""
+    return sum(snapshot.throttling.waited.get(each, 0.0) for each in limits)
 
 
 def _latency(snapshot: ProgressSnapshot, cluster: str) -> Value:

@@ -10,6 +10,7 @@ recognise itself.)
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -23,10 +24,18 @@ from bson.timestamp import Timestamp
 from marshmallow import ValidationError, fields
 from pymongo.errors import OperationFailure, PyMongoError
 
-from syncsvc import errors
+from syncsvc import __version__, errors
 from syncsvc.options import StartOptions
+from syncsvc.saved.journal import (
+    Direction,
+    Entry,
+    Journal,
+    Kind,
+    Process,
+    StoredJournal,
+)
 from syncsvc.saved.stored import Stored, StoredOptions, StoredPosition
-from syncsvc.state import Phase, State
+from syncsvc.state import ACTIVE, Phase, State
 from verifier.cluster import failures
 from verifier.cluster.bounds import one_save
 from verifier.cluster.connect import Client
@@ -140,6 +149,8 @@ class RunRecord:
     repaired_definitions: int = 0
     # The newest phases and when they began, the oldest first; empty for a sync of an older version.
     phases: tuple[PhaseBegin, ...] = ()
+    # What has happened to the sync in this instance; empty for a sync of an older version.
+    journal: Journal = Journal()
 
     @property
     def repair_requested(self) -> bool:
@@ -231,6 +242,7 @@ class _StoredRun(Stored):
     repaired_documents = fields.Integer(data_key="repairedDocuments")
     repaired_definitions = fields.Integer(data_key="repairedDefinitions")
     phases = fields.List(fields.Nested(_StoredPhase))
+    journal = fields.Nested(StoredJournal)
 
 
 def _rename_reversals(document: dict[str, Any]) -> dict[str, Any]:
@@ -293,9 +305,13 @@ def load_run(client: Client, instance: str) -> RunRecord | None:
     return None if document is None else _run_record(document)
 
 
-def load_runs(client: Client) -> list[RunRecord]:
-    """Return the saved runs of all instances. Raises OperationError IncompatibleMetadata, and the driver's errors."""
-    return [_run_record(each) for each in client[METADATA_DATABASE][RUNS].find()]
+def load_runs(client: Client, with_journals: bool = False) -> list[RunRecord]:
+    """Return the saved runs of all instances; only `with_journals` with their journals, which few callers need.
+
+    Raises OperationError IncompatibleMetadata, and the driver's errors.
+    """
+    projection = None if with_journals else {"journal": False}
+    return [_run_record(each) for each in client[METADATA_DATABASE][RUNS].find({}, projection)]
 
 
 def with_begin(record: RunRecord, phase: Phase, now: float) -> tuple[PhaseBegin, ...]:
@@ -303,6 +319,57 @@ def with_begin(record: RunRecord, phase: Phase, now: float) -> tuple[PhaseBegin,
     if record.phase is phase:
         return record.phases
     return (*record.phases, PhaseBegin(phase, now))[-MOST_PHASES:]
+
+
+def this_process(now: float, gap: float | None = None) -> Process:
+    """Return what the journal says about the process that takes over a sync at `now`, or begins it."""
+    return Process(now, __version__, socket.gethostname(), gap)
+
+
+def with_changes(old: RunRecord, new: RunRecord, now: float) -> Journal:
+    """Return the journal of the record `new`, which replaces `old` at `now`: with an entry for each change."""
+    journal = new.journal
+    if new.owner != old.owner:
+        journal = journal.with_process(this_process(now, _gap(old, now)))
+    if new.reversals > old.reversals:
+        journal = journal.with_direction(_direction(old, now))
+    return replace(journal.with_entries(*_entries(old, new, now)), saved_at=now)
+
+
+def _gap(old: RunRecord, now: float) -> float | None:
+    """Return for how many seconds no process has saved an active sync; None if it was not active, or if unknown."""
+    saved_at = old.journal.saved_at
+    return None if saved_at is None or old.state not in ACTIVE else max(0.0, now - saved_at)
+
+
+def _direction(ended: RunRecord, now: float) -> Direction:
+    return Direction(
+        ended.source,
+        ended.destination,
+        now,
+        ended.journal.counts,
+        ended.journal.verified,
+        ended.repaired_documents,
+        ended.repaired_definitions,
+    )
+
+
+def _entries(old: RunRecord, new: RunRecord, now: float) -> Iterator[Entry]:
+    if new.failure is not None and new.failure != old.failure:
+        yield failure_entry(new.failure, now)
+    if new.state is not old.state:
+        yield Entry(Kind.STATE, now, new.state.value)
+    if new.phase is Phase.WITHDRAWING and old.phase is not new.phase:
+        yield Entry(Kind.WITHDRAWN, now)
+    if new.can_write and not old.can_write:
+        yield Entry(Kind.WRITABLE, now)
+    if new.repair_done > old.repair_done:
+        text = f"{new.repaired_documents} documents, {new.repaired_definitions} definitions"
+        yield Entry(Kind.REPAIRED, now, text)
+
+
+def failure_entry(failure: Failure, now: float) -> Entry:
+    return Entry(Kind.FAILURE, now, f"{failure.name}: {failure.description}")
 
 
 def new_owner() -> str:
@@ -364,6 +431,8 @@ class RunStore:
         self._saved = record
         self._shown: dict[str, Any] = {}
         self._watch: Callable[[RunRecord], None] = _do_nothing
+        # The entries of the journal that are saved with the next change of the record.
+        self._notes: list[Entry] = []
         self.record = record
 
     @classmethod
@@ -423,26 +492,41 @@ class RunStore:
             return False
         return True
 
-    def update(self, **changes: Any) -> RunRecord:
-        """Save the record with these fields changed, and return it.
+    def update(self, command: Entry | None = None, **changes: Any) -> RunRecord:
+        """Save the record with these fields changed, and with the command that causes it, and return it.
 
         Raises OperationError Superseded if another process owns the run. Within `impatient`, raises OperationError
         ClusterUnreachable if another thread's save hangs. If another thread gives up its save while this one waits for
         it, raises the error of that save. Also raises the driver's errors.
         """
-        return self.update_unless(_do_nothing, **changes)
+        return self.update_unless(_do_nothing, command, **changes)
 
-    def update_unless(self, refuse: Callable[[RunRecord], None], **changes: Any) -> RunRecord:
+    def update_unless(
+        self, refuse: Callable[[RunRecord], None], command: Entry | None = None, **changes: Any
+    ) -> RunRecord:
         """Call `refuse` with the newest record; unless it raises, save the record with these fields changed.
 
         The record is saved as by `update`. No other thread of this process changes it between the two steps.
         """
         with self._one_save():
             refuse(self.record)
-            self._save(self._saved, replace(self._saved, **changes))
+            journal = self._saved.journal.with_entries(*([] if command is None else [command]))
+            self._save(self._saved, replace(self._saved, journal=journal, **changes))
             self._shown = {name: self._shown[name] for name in self._shown if name not in changes}
             self._publish()
             return self.record
+
+    def note(self, entry: Entry) -> None:
+        """Add an entry to the journal, which is saved with the next change of the record. Never waits."""
+        self._notes.append(entry)
+
+    def revise(self, change: Callable[[Journal], Journal]) -> None:
+        """Save the journal that `change` makes of the newest one; a no-op if nothing changes. Raises as `update`."""
+        with self._one_save():
+            journal = change(self._saved.journal)
+            if self._notes or journal != self._saved.journal:
+                self._save(self._saved, replace(self._saved, journal=journal))
+                self._publish()
 
     @contextmanager
     def _one_save(self) -> Iterator[None]:
@@ -495,7 +579,14 @@ class RunStore:
         drop_metadata(self._writer, RUNS, uuid)
 
     def _save(self, old: RunRecord, new: RunRecord) -> None:
-        new = replace(new, beat=old.beat + 1, phases=with_begin(old, new.phase, time()))
+        now, noted = time(), len(self._notes)
+        new = replace(new, journal=new.journal.with_entries(*self._notes[:noted]))
+        new = replace(
+            new,
+            beat=old.beat + 1,
+            phases=with_begin(old, new.phase, now),
+            journal=with_changes(old, new, now),
+        )
         # Not the time of the reply: another process may take the run over in between.
         requested_at = monotonic()
         # Matches the record that this save replaces, or this save itself, retried after a lost reply. A record that was
@@ -511,4 +602,5 @@ class RunStore:
                 f"Another process has taken over the sync of the instance {old.instance}.",
             )
         self._saved = new
+        del self._notes[:noted]
         self._confirmed_at = requested_at

@@ -14,6 +14,17 @@ from syncsvc.figures.progress import OtherInstance, ProgressSnapshot, SpoolFigur
 from syncsvc.options import StartOptions
 from syncsvc.reports.standing import Role, Standing
 from syncsvc.reports.sync import Sync
+from syncsvc.saved.journal import (
+    Counts,
+    Entry,
+    Journal,
+    Kind,
+    Process,
+    Sender,
+    Site,
+    Verified,
+    Warned,
+)
 from syncsvc.saved.lease import Lease
 from syncsvc.saved.registry import CollectionRecord, CopyStatus
 from syncsvc.saved.run import Failure, PhaseBegin, RunRecord
@@ -188,9 +199,62 @@ def committed() -> Sync:
     phases = _phases(
         *_COPIED, (Phase.APPLYING, 86_000.0), (Phase.CUTTING_OVER, 3.1), (Phase.DONE, 0)
     )
-    record = _record(state=State.COMMITTED, phase=Phase.DONE, phases=phases, can_write=True)
+    record = _record(
+        state=State.COMMITTED,
+        phase=Phase.DONE,
+        phases=phases,
+        can_write=True,
+        steps=("definitions prepared", "source checked", "destination unblocked"),
+        commit_repairs=1,
+        repaired_documents=3,
+        journal=_journal(phases),
+    )
     verdict = Verdict(Outcome.PASSED)
     return _sync(record, _snapshot(check=_check(phase=CheckPhase.IDLE, verdict=verdict)))
+
+
+def _journal(phases: tuple[PhaseBegin, ...]) -> Journal:
+    """Return the journal of a sync that was paused, taken over, and committed by alice."""
+    began, copied, end = phases[0].at, phases[2].at, phases[-1].at
+    alice, bob = Sender("alice", "10.20.0.7"), Sender("bob", "10.20.0.9")
+    pause, crash, asked = copied + 9_000, copied + 40_000, end - 6.3
+    entries = (
+        Entry(Kind.COMMAND, began, "start", alice),
+        Entry(Kind.STATE, began, "RUNNING"),
+        Entry(Kind.COMMAND, began + 600, 'limits {"copyBytesPerSecond": 120000000}', bob),
+        Entry(Kind.COMMAND, pause, "pause", bob),
+        Entry(Kind.STATE, pause, "PAUSED"),
+        Entry(Kind.COMMAND, pause + 1_260, "resume", bob),
+        Entry(Kind.STATE, pause + 1_260, "RUNNING"),
+        Entry(Kind.COMMAND, asked, "commit", alice),
+        Entry(Kind.STATE, asked, "COMMITTING"),
+        Entry(Kind.REPAIRED, asked + 2, "3 documents, 0 definitions"),
+        Entry(Kind.WRITABLE, end - 1.9),
+        Entry(Kind.STATE, end, "COMMITTED"),
+    )
+    short = (
+        "The oplog of the source (51200 MB) is short: in 42 minutes it drops changes that the sync still needs. "
+        "Enlarge it on each member (replSetResizeOplog)."
+    )
+    verified = Verified(
+        *(copied + 300, asked + 3, 4, 612_400_000, 48 * 10**10, 24, 1_731),
+        ("d.sessions: documents expire, so their numbers were not compared.",),
+    )
+    return Journal(
+        sites=(
+            Site("cluster0", "source.example:27017", "replica set", "6.0.19"),
+            Site("cluster1", "destination.example:27017", "sharded cluster", "7.0.14", 4),
+        ),
+        processes=(
+            Process(began, "0.1.0", "sync-a.example"),
+            Process(crash, "0.1.0", "sync-b.example", 6.4),
+        ),
+        entries=entries,
+        warnings=(Warned("oplog short", short, began + 900, began + 900, began + 1_700, 2, 1_130),),
+        counts=Counts(1_204_310, 12, 840),
+        verified=verified,
+        saved_at=end,
+    )
 
 
 def failed() -> Sync:

@@ -19,11 +19,14 @@ from pymongo import MongoClient
 from waitress.server import create_server
 
 from syncsvc.app import create_app
+from syncsvc.evidence import Evidence
 from syncsvc.figures.history import Sample
 from syncsvc.figures.progress import Ping, ProgressSnapshot
 from syncsvc.figures.throttling import Throttled, Throttling
-from syncsvc.limits import Limit
+from syncsvc.limits import Limit, Limits
+from syncsvc.reports.report import Subject, report
 from syncsvc.reports.sync import Sync
+from syncsvc.saved.journal import Site
 from syncsvc.service import Service
 from syncsvc.settings import LOAD_LEVELS
 from syncsvc.state import State
@@ -43,6 +46,13 @@ class StagedService(Service):
     def sync(self) -> Sync:
         return replace(self.staged, now=monotonic())
 
+    def report(self) -> dict[str, Any]:
+        sites = tuple(Site.of(each.name, each.facts) for each in self._process.clusters.values())
+        evidence, limits = Evidence(views=("shop0.open_orders",)), Limits()
+        return report(
+            Subject(self.sync(), evidence, sites, limits, "0.1.0", "sync-a.example", time())
+        )
+
     def throttle(self) -> None:
         """Show that the limit of copied bytes slows the sync down."""
         throttled = Throttled(Limit.COPY_BYTES, "The limit is reached.", datetime.now(UTC))
@@ -50,7 +60,7 @@ class StagedService(Service):
 
     def fill_history(self, points: int = 180, clean: bool = False) -> None:
         """Record waves of figures for the last minutes, as if this process had run that long."""
-        end, copied, read, applied = time(), 0.0, 0.0, 0.0
+        end, copied, read, applied, waited = time(), 0.0, 0.0, 0.0, 0.0
         for number in range(points + 1):
             copied += 5 * (60e6 + 25e6 * sin(number / 9))
             read += 5 * (900 + 500 * sin(number / 11))
@@ -58,7 +68,9 @@ class StagedService(Service):
             lag = max(0.0, round(6 + 6 * sin(number / 7)))
             levels = (lag, 1.2 + 0.4 * sin(number / 3), 3.4 + 1.2 * sin(number / 5))
             moment = end - 5 * (points - number)
-            sample = Sample(moment, moment, (copied, copied / 800, read, applied), levels)
+            waited += 5 * max(0.0, 2 * sin(number / 13))
+            counts = (copied, copied / 800, read, applied, waited, 0.0, 0.0)
+            sample = Sample(moment, moment, counts, levels)
             self._history.record(sample)
         self._history.last_clean = end - 30 if clean else None
 

@@ -14,6 +14,7 @@ from tests.support.pair import Pair
 from tests.support.waiting import wait_for
 
 POSSIBLE = "A commit is possible."
+THROTTLING = "Throttling: threads that wait for a limit"
 
 
 def fill(pair: Pair) -> None:
@@ -43,6 +44,7 @@ def test_an_operator_migrates_with_the_page(
     pause_and_resume(pair, visit)
     commit(visit)
     pair.assert_equal()
+    read_the_report(visit)
     reverse(visit)
     assert_commands_are_listed(visit)
     # The page has sent what an operator would send.
@@ -81,7 +83,7 @@ def assert_everything_is_shown(visit: Visit) -> None:
     tiles = visit.text("#tiles")
     for text in ("100 %", "2,020 of 2,020", "2 of 2", "behind the source", "differences now"):
         assert text in tiles, tiles
-    for label in ("Copy", "Change events per second", "Lag", "Latency of the clusters"):
+    for label in ("Copy", "Change events per second", "Lag", "Latency of the clusters", THROTTLING):
         chart = page.locator(".chart").filter(
             has=page.get_by_role("heading", name=label, exact=True)
         )
@@ -150,6 +152,16 @@ def commit(visit: Visit) -> None:
     assert "commit completed" in visit.text("#phases").lower()
 
 
+def read_the_report(visit: Visit) -> None:
+    with visit.context.expect_page() as opened:
+        visit.page.get_by_role("link", name="Report").click()
+    page = opened.value
+    page.get_by_text("The sync is committed. Everything that was compared").wait_for()
+    assert page.get_by_role("rowheader", name=f"shop.{HOSTILE}").count() == 1
+    assert "from 127.0.0.1" in page.get_by_role("region", name="Commits").inner_text()
+    page.close()
+
+
 def reverse(visit: Visit) -> None:
     visit.press("reverse")
     visit.confirm("Reverse")
@@ -162,3 +174,25 @@ def assert_commands_are_listed(visit: Visit) -> None:
     for command in ("preflight", "start", "pause", "resume", "repair (dry run)", "commit"):
         assert command in listed
     assert "InvalidRequest" in listed and "127.0.0.1" in listed
+
+
+def test_an_operator_gives_a_sync_up(pair: Pair, daemon: Daemon, visits: Visits) -> None:
+    fill(pair)
+    daemon.start()
+    visit: Visit = visits(f"http://127.0.0.1:{daemon.port}/")
+    visit.wait_for_text("#commit", POSSIBLE)
+    visit.press("reset")
+    dialog = visit.page.get_by_role("dialog")
+    visit.wait_for_text("dialog .findings", "Drops the collections: d.c")
+    assert HOSTILE in visit.text("dialog .findings")
+    visit.assert_accessible()
+    visit.shoot("real-reset")
+    dialog.get_by_label("Type cluster1 to confirm").fill("cluster0")
+    dialog.get_by_role("button", name="Reset", exact=True).click()
+    visit.wait_for_text("dialog .problem", "cluster1")
+    assert daemon.progress()["state"] == "RUNNING"
+    dialog.get_by_label("Type cluster1 to confirm").fill("cluster1")
+    visit.confirm("Reset")
+    visit.wait_for_text("#sentence", "No sync was started.")
+    assert "reset (dry run)" in visit.text("#commands")
+    assert not pair.destination.client.d.list_collection_names()

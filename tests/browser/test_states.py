@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Literal
 
 import pytest
 from flask import Flask, request
 
 from syncsvc.figures.progress import ProgressSnapshot
+from syncsvc.reports.sync import Sync
+from syncsvc.saved.journal import Sender
 from tests.browser.chromium import PHONE, Visit
 from tests.browser.conftest import Stages, Visits
 from tests.browser.scenes import (
@@ -17,7 +21,9 @@ from tests.browser.scenes import (
     committed,
     copying,
     differing,
+    failed,
     ready,
+    several,
     short_of_oplog,
     standby,
 )
@@ -252,7 +258,7 @@ def test_a_token_is_asked_for_and_kept(stages: Stages, visits: Visits) -> None:
 def test_limits_are_shown_and_changed(stage: Staged, visits: Visits) -> None:
     service, url = stage
     service.staged = copying()
-    service.change_limits({"copyBytesPerSecond": 20_000_000})
+    service.change_limits({"copyBytesPerSecond": 20_000_000}, Sender())
     service.throttle()
     visit = visits(url)
     visit.wait_for_text("#limits", "Throttled: copyBytesPerSecond since")
@@ -263,6 +269,62 @@ def test_limits_are_shown_and_changed(stage: Staged, visits: Visits) -> None:
     visit.shoot("limits")
     visit.confirm("Save")
     visit.wait_for_text("#limits", "35 MB/s")
+
+
+@pytest.mark.parametrize(
+    "scene", [committed, failed, ready, several], ids=lambda each: each.__name__
+)
+def test_the_report_is_one_accessible_file(
+    stage: Staged, visits: Visits, scene: Callable[[], Sync]
+) -> None:
+    service, url = stage
+    service.staged = scene()
+    visit = visits(f"{url}api/v1/report?format=html")
+    for scheme in SCHEMES:
+        visit.page.emulate_media(color_scheme=scheme)
+        visit.assert_accessible()
+        visit.shoot(f"report-{scene.__name__}-{scheme}")
+    assert visit.requests == [f"{url}api/v1/report?format=html"]
+    assert visit.page.locator("img, script, link").count() == 0
+    visit.page.emulate_media(media="print", color_scheme="dark")
+    assert (
+        visit.page.evaluate("getComputedStyle(document.body).backgroundColor")
+        == "rgb(255, 255, 255)"
+    )
+    visit.page.set_viewport_size({"width": PHONE[0], "height": PHONE[1]})
+    visit.page.emulate_media(media="screen")
+    assert visit.page.evaluate("document.documentElement.scrollWidth") <= PHONE[0]
+
+
+def test_the_report_opens_from_the_page(stage: Staged, visits: Visits) -> None:
+    service, url = stage
+    service.staged = committed()
+    visit = visits(url)
+    with visit.context.expect_page() as opened:
+        visit.page.get_by_role("link", name="Report").click()
+    opened.value.get_by_text("The sync is committed. Everything that was compared").wait_for()
+
+
+def test_with_a_token_the_report_is_downloaded(stages: Stages, visits: Visits) -> None:
+    service, url = stages(require_a_token)
+    service.staged = committed()
+    visit = visits(url)
+    visit.page.get_by_role("dialog").get_by_label("Token").fill("secret")
+    visit.confirm("Sign in")
+    with visit.page.expect_download() as download:
+        visit.page.get_by_role("link", name="Report").click()
+    assert download.value.suggested_filename == "syncsvc-report.html"
+    assert "<!doctype html>" in Path(download.value.path()).read_text()
+
+
+def test_the_charts_show_throttling(stage: Staged, visits: Visits) -> None:
+    service, url = stage
+    service.fill_history()
+    service.staged = copying()
+    visit = visits(url)
+    chart = visit.page.locator(".chart").filter(has_text="Throttling")
+    chart.locator("path.line").first.wait_for(state="attached")
+    assert "copy" in chart.inner_text() and "change events" in chart.inner_text()
 
 
 def test_the_page_prints(stage: Staged, visits: Visits) -> None:

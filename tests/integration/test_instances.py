@@ -290,6 +290,12 @@ def test_a_shared_sync_is_reversed(pair: Pair, fleet: Fleet) -> None:
     destination.d.renamed.delete_many({"n": {"$gte": 250}})
     fleet.commit()
     pair.assert_equal()
+    for report in (each.report() for each in fleet.daemons):
+        assert [each["name"] for each in report["instances"]] == fleet.names
+        assert [each["destination"] for each in report["commits"]] == ["cluster1", "cluster0"]
+        commands = [(each["instance"], each["text"]) for each in report["timeline"]]
+        assert all((name, "reverse") in commands for name in fleet.names)
+        assert report["verification"]["outcome"] == "passed"
 
 
 WHILE_APPLYING = [

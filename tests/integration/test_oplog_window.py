@@ -202,6 +202,8 @@ def test_entries_that_are_already_read_are_not_lost(pair: Pair, daemon: Daemon) 
     daemon.commit()
     pair.assert_equal()
     assert "warnings" not in daemon.progress()
+    found = daemon.report()["warnings"]
+    assert any("oplog of the source" in each["text"] and each["ended"] for each in found), found
 
 
 def test_the_resume_point_of_an_idle_source_stays_in_the_oplog(pair: Pair, daemon: Daemon) -> None:

@@ -137,7 +137,10 @@ def _starts_or_stops(line: str) -> bool:
 
 
 @pytest.fixture
-def operator(pair: Pair, tmp_path: Path) -> Iterator[Operator]:
+def operator(pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Operator]:
+    # Some commands write files.
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.chdir(tmp_path)
     operator = Operator(pair, tmp_path)
     yield operator
     operator.close()
@@ -190,16 +193,19 @@ def test_the_commands_of_a_migration(pair: Pair, operator: Operator, daemon: Dae
 
 
 def test_the_commands_of_syncctl(
-    pair: Pair, operator: Operator, daemon: Daemon, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    pair: Pair, operator: Operator, daemon: Daemon, tmp_path: Path
 ) -> None:
     fill(pair.source.client)
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.chdir(tmp_path)
     shown = operator.follow("docs/howto/syncctl.rst")
     assert "permit a start" in shown and "commit: possible" in shown
     assert daemon.progress()["state"] == "COMMITTED"
     pair.assert_equal()
     assert (tmp_path / "syncsvc-diagnose.tar.gz").exists()
+    report = tmp_path / "report.html"
+    assert "The sync is committed. Everything that was compared is equal" in report.read_text()
+    report.unlink()
+    assert '"headline"' in operator.follow("docs/howto/report.rst")
+    assert report.exists()
 
 
 def test_the_commands_of_a_reset_migration(pair: Pair, operator: Operator, daemon: Daemon) -> None:

@@ -38,7 +38,7 @@ def _health(daemon: Daemon) -> tuple[int, int]:
 
 def _assert_refused(standby: Daemon, port: int) -> None:
     answers = [standby.post(name, body) for name, body in COMMANDS.items()]
-    answers += [standby.get("namespaces"), standby.get("mismatches")]
+    answers += [standby.get(each) for each in ("namespaces", "mismatches", "report")]
     for each in answers:
         assert (each.status_code, each.json()["error"]) == (409, "NotActive"), each.text
         assert f"127.0.0.1:{port}" in each.json()["errorDescription"]
@@ -85,6 +85,9 @@ def _show_and_take_over(pair: Pair, duo: Duo) -> None:
     assert second.terminate() == 0
     duo.await_takeover("SIGTERM when committed")
     assert first.progress()["state"] == "COMMITTED"
+    report = first.report()
+    assert report["headline"]["level"] == "good" and len(report["commits"]) == 1
+    assert len(report["instances"][0]["processes"]) == 3
 
 
 def test_a_reset_is_completed_by_the_standby(pair: Pair, duo: Duo) -> None:

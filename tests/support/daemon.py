@@ -217,6 +217,14 @@ class Daemon(ServiceProcess):
         overview: dict[str, Any] = answer.json()["overview"]
         return overview
 
+    def report(self) -> dict[str, Any]:
+        """Return the report of the sync."""
+        answer = self.get("report")
+        assert answer.ok, answer.text
+        self._assert_described(answer)
+        report: dict[str, Any] = answer.json()["report"]
+        return report
+
     @contextmanager
     def no_room(self) -> Iterator[None]:
         """Within the block, make the process see 100 MB of free memory, and no free disk space on the destination."""

@@ -205,7 +205,8 @@ class _Api:
             yield f"Errors: {_listed(found)}.\n"
 
     def _schema(self, message: dict[str, Any]) -> dict[str, Any]:
-        (content,) = message["content"].values()
+        # The first one: the report is HTML, too, and its parameters say so.
+        content = next(iter(message["content"].values()))
         schema: dict[str, Any] = content["schema"]
         return schema
 

@@ -52,7 +52,7 @@ SYNC = (
         "syncsvc.preflight",
         "syncsvc.resuming",
     },
-    {"syncsvc.engine.definitions"},
+    {"syncsvc.engine.definitions", "syncsvc.evidence"},
     {"syncsvc.engine.documents"},
     {"syncsvc.engine.copying"},
     {"syncsvc.engine.events"},
@@ -121,7 +121,11 @@ PURE = {
     "syncsvc.reports.observation",
     "syncsvc.reports.outlook",
     "syncsvc.reports.preflight",
+    "syncsvc.reports.past",
+    "syncsvc.reports.rendering",
     "syncsvc.reports.repair",
+    "syncsvc.reports.report",
+    "syncsvc.saved.journal",
     "syncsvc.reports.standing",
     "syncsvc.reports.progress_answer",
     "syncsvc.reports.failure",
@@ -167,6 +171,7 @@ PURE = {
     "verifier.cluster.extended",
     "verifier.metrics",
     "verifier.report",
+    "verifier.runtime.quantities",
     "verifier.selection",
 }
 IMPURE_IMPORTS = ("pymongo", "flask", "threading")

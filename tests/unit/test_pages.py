@@ -66,8 +66,6 @@ def test_the_code_that_a_page_names_exists(page: str) -> None:
 
 def test_the_commands_of_a_page_are_found() -> None:
     found = list(blocks(Path("docs/howto/clean-up.rst")))
-    assert found[0] == Block(
-        "After the commit", "sh", "systemctl disable --now syncsvc syncsvc-verifier", True
-    )
+    assert found[0] == Block("After the commit", "sh", "syncctl report --output report.html", True)
     assert {each.language for each in found} == {"sh", "javascript"}
     assert not found[-1].is_run

@@ -144,7 +144,8 @@ def test_other_addresses_are_refused_at_start(
     files = ["--tokenFile", "/t", "--tlsCertFile", "/c", "--tlsKeyFile", "/k"]
     protection = READ[service]([*arguments, *files]).protection
     assert protection == ProtectionOptions(Path("/t"), Path("/c"), Path("/k"))
-    assert READ[service]([*arguments, "--insecureRemote"]).protection == ProtectionOptions()
+    exposed = READ[service]([*arguments, "--insecureRemote"]).protection
+    assert exposed == ProtectionOptions(exposed="0.0.0.0")
 
 
 def test_a_wrong_token_file_ends_the_process(

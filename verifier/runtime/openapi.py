@@ -30,6 +30,7 @@ _KEYWORDS = ("contains", "minContains", "maxContains", "propertyNames", "uniqueI
 _BEARER = "token"
 
 JSON, LINES, TEXT = "application/json", "application/x-ndjson", "text/plain"
+HTML = "text/html"
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,9 @@ class Operation:
     """One method of one path.
 
     `body` and `parameters` are the schemas that load the request. `answer` is the schema of an answer with status 200,
-    or None if the answer is text. If `content` is LINES, each line has the schema `answer` or `other`. `errors` are the
-    errors of this operation, in addition to those that any request can cause. A `public` operation needs no token.
+    or None if the answer is text. If `content` is LINES, each line has the schema `answer` or `other`. With `page`, the
+    answer can be HTML, too. `errors` are the errors of this operation, in addition to those that any request can cause.
+    A `public` operation needs no token.
     """
 
     method: str
@@ -51,6 +53,7 @@ class Operation:
     content: str = JSON
     errors: tuple[ErrorKind, ...] = ()
     public: bool = False
+    page: bool = False
 
     @property
     def all_errors(self) -> list[ErrorKind]:
@@ -94,7 +97,8 @@ class Operation:
             lines = {"type": "array", "items": {"anyOf": kinds}}
             text = "One JSON object per line. After an error, the last line has the field `error`."
             return {"description": text, "content": {LINES: {"schema": lines}}}
-        return {"description": "Done.", "content": {self.content: {"schema": self.answer}}}
+        page = {HTML: {"schema": {"type": "string"}}} if self.page else {}
+        return {"description": "Done.", "content": {self.content: {"schema": self.answer}, **page}}
 
 
 class SuccessAnswer(Strict):

@@ -41,11 +41,15 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ProtectionOptions:
-    """The files with the tokens, the certificate and its key. The last two are both given, or neither is."""
+    """The files with the tokens, the certificate and its key. The last two are both given, or neither is.
+
+    `exposed` is the address of the API if other hosts reach it without tokens or TLS, because insecureRemote allows it.
+    """
 
     token_file: Path | None = None
     certificate: Path | None = None
     key: Path | None = None
+    exposed: str | None = None
 
 
 def read_options(values: Mapping[str, Any]) -> ProtectionOptions:
@@ -61,13 +65,14 @@ def read_options(values: Mapping[str, Any]) -> ProtectionOptions:
         raise ValueError("tlsCertFile and tlsKeyFile need each other: give both, or neither")
     address = values["bindAddress"]
     protected = token_file is not None and certificate is not None
-    if not (protected or values["insecureRemote"] or is_loopback(address)):
+    exposed = not protected and not is_loopback(address)
+    if exposed and not values["insecureRemote"]:
         raise ValueError(
             f"bindAddress {address!r} is not a loopback address, so other machines could control this process. "
             "Give tokenFile, tlsCertFile and tlsKeyFile, or use 127.0.0.1 and an SSH tunnel. insecureRemote allows it "
             "without them"
         )
-    return ProtectionOptions(token_file, certificate, key)
+    return ProtectionOptions(token_file, certificate, key, address if exposed else None)
 
 
 class Reloadable(Protocol):
@@ -94,6 +99,8 @@ class Protection:
         own = (each for each in (self.tokens, self.certificate) if each is not None)
         self._files: list[Reloadable] = [*own, *others]
         self._reload_requested = False
+        if options.exposed is not None:
+            _warn_of_exposure(options)
         if self._files:
             signal.signal(signal.SIGHUP, self._request_reload)
 
@@ -117,3 +124,17 @@ class Protection:
 
     def _request_reload(self, number: int, frame: FrameType | None) -> None:
         self._reload_requested = True
+
+
+def _warn_of_exposure(options: ProtectionOptions) -> None:
+    lacks = {
+        "tokenFile": "anyone who reaches the port controls this process",
+        "tlsCertFile": "tokens and answers can be read on the network",
+    }
+    given = {"tokenFile": options.token_file, "tlsCertFile": options.certificate}
+    missing = [f"without {name}, {lacks[name]}" for name, file in given.items() if file is None]
+    _log.warning(
+        "insecureRemote is in force: other hosts reach the API unprotected. Give tokenFile, tlsCertFile and "
+        "tlsKeyFile, or listen on 127.0.0.1 and use an SSH tunnel.",
+        extra={"address": options.exposed, "danger": "; ".join(missing)},
+    )

@@ -5,6 +5,8 @@ import { factList } from "./differences.js";
 import { bytes, count, duration, el } from "./dom.js";
 
 const CLUSTERS = ["cluster0", "cluster1"];
+const REPORT = "report?format=html";
+const MOST_NAMES = 50;
 const path = (command) => `/api/v1/${command}`;
 
 /** Return the buttons, and a method `show` that enables those which the present state allows. */
@@ -24,11 +26,13 @@ export function actionsOf(api, changed, limits) {
     commit: () => commitDialog(run, overview),
     reverse: () => confirm("Reverse the sync?", "Changes then flow from the present destination back to the old source, where user writes stay blocked.", "Reverse", "reverse"),
     repair: () => repairDialog(run),
+    reset: () => resetDialog(run, overview),
   };
-  const texts = { start: "Preflight and start", pause: "Pause", resume: "Resume", commit: "Commit", reverse: "Reverse", repair: "Repair" };
+  const texts = { start: "Preflight and start", pause: "Pause", resume: "Resume", commit: "Commit", reverse: "Reverse", repair: "Repair", reset: "Reset" };
   const buttons = Object.entries(texts).map(([command, text]) =>
     el("button", { type: "button", text, "data-command": command, disabled: true, on: { click: dialogs[command] } }),
   );
+  const forReport = reportLink(api);
   const forLimits = el("button", { type: "button", text: "Limits", hidden: true, "data-command": "limits", on: { click: () => limits.open() } });
 
   function confirm(title, text, action, command) {
@@ -36,7 +40,7 @@ export function actionsOf(api, changed, limits) {
   }
 
   return {
-    buttons: [...buttons, forLimits],
+    buttons: [...buttons, forLimits, forReport],
     show(newest) {
       overview = newest;
       for (const button of buttons) {
@@ -47,6 +51,7 @@ export function actionsOf(api, changed, limits) {
         button.classList.toggle("primary", !disabled && newest.next?.command === command);
       }
       forLimits.hidden = !limits.known;
+      forReport.hidden = !newest.destination;
     },
   };
 }
@@ -111,25 +116,78 @@ function preflight({ violations, warnings, estimates }) {
   ];
 }
 
+/** Return a link to the report. A link cannot send a token, so with one, the report is downloaded. */
+function reportLink(api) {
+  const link = el("a", { class: "button", href: path(REPORT), target: "_blank", rel: "noopener", text: "Report", hidden: true, "data-command": "report" });
+  link.addEventListener("click", async (event) => {
+    if (!api.hasToken) return;
+    event.preventDefault();
+    try {
+      const url = URL.createObjectURL(new Blob([await api.text(path(REPORT))], { type: "text/html" }));
+      el("a", { href: url, download: "syncsvc-report.html" }).click();
+      URL.revokeObjectURL(url);
+    } catch (error) {
+      open("No report", [el("p", { class: "problem", text: error.message })], []);
+    }
+  });
+  return link;
+}
+
+/** Return the input for the name of the destination, and a function that throws unless it was typed. */
+function nameField(destination) {
+  const input = el("input", { name: "confirm", autocomplete: "off", spellcheck: "false", required: true });
+  const check = () => {
+    if (input.value.trim() !== destination) throw new Error(`Type the name of the destination: ${destination}.`);
+  };
+  return [field(`Type ${destination} to confirm`, input), check];
+}
+
 function commitDialog(run, { destination, progress }) {
   const where = progress.directionMapping?.Destination ?? destination;
-  const input = el("input", { name: "confirm", autocomplete: "off", spellcheck: "false", required: true });
+  const [name, check] = nameField(destination);
   open(
     "Commit the sync?",
     [
       el("p", { text: `The commit applies the last changes, verifies both clusters, and then lets users write to ${where}.` }),
       el("p", {}, el("b", { text: "Stop the applications that write to the source first." }), " Writes to the source after the commit are lost."),
-      field(`Type ${destination} to confirm`, input),
+      name,
     ],
-    [{
-      text: "Commit",
-      kind: "danger",
-      run: () => {
-        if (input.value.trim() !== destination) throw new Error(`Type the name of the destination: ${destination}.`);
-        return run("commit");
-      },
-    }],
+    [{ text: "Commit", kind: "danger", run: () => { check(); return run("commit"); } }],
   );
+}
+
+function resetDialog(run, { destination, progress }) {
+  const where = progress.directionMapping?.Destination ?? destination;
+  const plan = el("div", { class: "dialog-body", role: "status" }, el("p", { class: "empty", text: "Reading what a reset would drop." }));
+  const [name, check] = nameField(destination);
+  open(
+    "Reset the sync?",
+    [
+      el("p", {}, el("b", { text: `WARNING: this deletes the data that the sync has written to ${where}.` }), " The sync ends, and cannot be continued."),
+      plan, name,
+    ],
+    [{ text: "Reset", kind: "danger", run: () => { check(); return run("reset", { confirm: destination }); } }],
+    { wide: true },
+  );
+  run("reset", { confirm: destination, dryRun: true }).then(
+    (answer) => plan.replaceChildren(...resetPlan(answer)),
+    (error) => plan.replaceChildren(el("p", { class: "problem", text: error.message })),
+  );
+}
+
+function resetPlan({ collections, views, kept, unblocked, balancersStarted }) {
+  const items = [
+    ["Drops the collections", collections], ["Drops the views", views], ["Keeps, because the sync did not create them", kept],
+    ["Unblocks the users of", unblocked], ["Starts the balancer of", balancersStarted],
+  ];
+  return [el("ul", { class: "findings" }, ...items.filter(([, names]) => names.length).map(
+    ([text, names]) => el("li", {}, el("b", { text: `${text}: ` }), enumerated(names)),
+  ))];
+}
+
+function enumerated(names) {
+  const more = names.length - MOST_NAMES;
+  return names.slice(0, MOST_NAMES).join(", ") + (more > 0 ? ` and ${count(more)} more` : "");
 }
 
 function repairDialog(run) {

@@ -49,6 +49,15 @@ const charts = [
     series: [{ name: "source", column: "sourceLatencyMs" }, { name: "destination", column: "destinationLatencyMs" }],
     format: (value) => (isKnown(value) ? `${rate(value)} ms` : "–"),
   }),
+  new Chart({
+    title: "Throttling: threads that wait for a limit",
+    least: 1,
+    series: [
+      { name: "copy", column: "throttledCopyThreads" }, { name: "change events", column: "throttledEventThreads" },
+      { name: "threads", column: "throttledThreads" },
+    ],
+    format: rate,
+  }),
 ];
 const history = { range: "15m", cursor: null, rows: [], columns: [] };
 const panels = tiles(byId("tiles"));

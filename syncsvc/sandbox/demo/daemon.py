@@ -1,9 +1,9 @@
-"""Runs the sync service as a separate process and calls its HTTP API.
+"""Runs the sync service as a separate process, and operates it with `syncctl`, as any other user would.
 
-It uses only the command line and the API of the service, as any other user would.
+The figures for the display come from the HTTP API.
 """
 
-import json
+import os
 import shlex
 import subprocess
 import sys
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from socket import socket
 from tempfile import gettempdir
+from textwrap import indent
 from threading import Event
 from time import monotonic
 from types import TracebackType
@@ -28,6 +29,10 @@ REQUEST_SECONDS = 30.0
 POLL_SECONDS = 0.1
 DEATH_SECONDS = 0.5  # a connection closes a little before its process ends
 LINES_SHOWN = 15
+
+# The operator's tool; it is shown as the script that is installed beside the interpreter.
+_SYNCCTL = [sys.executable, "-m", "syncsvc.ctl"]
+_SCRIPT = Path(sys.executable).with_name("syncctl")
 
 Document = Mapping[str, Any]
 
@@ -83,12 +88,13 @@ class DaemonProcess:
 
     def __init__(self, cluster0: str, cluster1: str, say: Callable[[str], None]) -> None:
         self._say = say
-        self._port = _free_port()
+        port = _free_port()
+        self._address = f"http://127.0.0.1:{port}"
         self._session = requests.Session()
         self._session.trust_env = False  # no proxy between this process and the loopback address
         self._logs = keeper.make_folder(Path(gettempdir()))
         command = ["-m", "syncsvc", "--cluster0", cluster0, "--cluster1", cluster1]
-        command += ["--port", str(self._port), "--logPath", str(self._logs)]
+        command += ["--port", str(port), "--logPath", str(self._logs)]
         say(f"$ {shlex.join([sys.executable, *command])}")
         with Path(self._logs, "output").open("wb") as output:
             self._process = keeper.spawn([sys.executable, *command], output)
@@ -111,7 +117,7 @@ class DaemonProcess:
 
     def wait_until_ready(self) -> None:
         """Wait until the service accepts commands. Raises DaemonError if it ends, or needs more than 30 seconds."""
-        self._say(self._curl("progress"))
+        self._say(f"$ export SYNCCTL_URL={self._address}")
         deadline = monotonic() + START_SECONDS
         pause = Event()
         while not self._is_ready():
@@ -123,28 +129,38 @@ class DaemonProcess:
 
     def progress(self) -> Progress:
         """Request the progress of the sync. Raises DaemonError if the sync has failed, or if there is no answer."""
-        answers = self._ask("GET", "progress"), self._ask("GET", "namespaces")
+        answers = self._ask("progress"), self._ask("namespaces")
         progress = Progress.from_answers(*answers)
         if progress.state == "FAILED":
             raise self.error(f"The sync has failed. {progress.error}")
         return progress
 
-    def post(self, action: str, body: Document) -> None:
-        """Send a command; print it and its answer. Raises DaemonError if it is refused or not answered."""
-        self._say(f"{self._curl(action)} --data '{json.dumps(body)}'")
-        answer = self._ask("POST", action, body)
-        self._say(f"  {json.dumps(answer)}")
-        if not answer["success"]:
-            raise self.error(f"The daemon refused the command {action}; see its answer above.")
+    def operate(self, *arguments: str) -> None:
+        """Run `syncctl` with these arguments; print the command and its output. Raises DaemonError if it fails."""
+        inside = _SCRIPT.is_relative_to(Path.cwd())
+        script = _SCRIPT.relative_to(Path.cwd()) if inside else _SCRIPT
+        self._say(f"$ {shlex.join([str(script), *arguments])}")
+        done = subprocess.run(
+            [*_SYNCCTL, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=os.environ | {"SYNCCTL_URL": self._address},
+            # Ctrl-C in the terminal must reach this process only, which then ends the other one.
+            start_new_session=True,
+        )
+        self._say(indent(done.stdout.rstrip(), "  "))
+        if done.returncode:
+            raise self.error(f"syncctl ended with status {done.returncode}; see its output above.")
 
     def error(self, message: str) -> DaemonError:
         """Return a DaemonError with this message and the end of the service's log."""
         return DaemonError("\n".join([message, "The end of its log:", *self._log_end()]))
 
-    def _ask(self, method: str, action: str, body: Document | None = None) -> Document:
-        url, seconds = self._url(action), REQUEST_SECONDS
+    def _ask(self, action: str) -> Document:
         try:
-            answer: Document = self._session.request(method, url, json=body, timeout=seconds).json()
+            answer: Document = self._session.get(self._url(action), timeout=REQUEST_SECONDS).json()
         except requests.RequestException as error:
             with suppress(subprocess.TimeoutExpired):
                 raise self.error(self._ending(DEATH_SECONDS)) from error
@@ -159,10 +175,7 @@ class DaemonProcess:
         return Progress.from_answers(answer.json(), {}).state != "INITIALIZING"
 
     def _url(self, action: str) -> str:
-        return f"http://127.0.0.1:{self._port}/api/v1/{action}"
-
-    def _curl(self, action: str) -> str:
-        return f"$ curl -s localhost:{self._port}/api/v1/{action}"
+        return f"{self._address}/api/v1/{action}"
 
     def _ending(self, seconds: float) -> str:
         return f"The daemon has ended with exit status {self._process.wait(seconds)}."

@@ -149,6 +149,7 @@ def set_up(story: Story, stack: ExitStack, interrupts: Interrupts) -> Stage:
         uris = [server.uri for server in servers]
         daemon = stack.enter_context(DaemonProcess(uris[0], uris[1], story.say))
     daemon.wait_until_ready()
+    daemon.operate("status")
     written = [source[DATABASE][name] for name in ("flights", "weather", "bookings")]
     return Stage(story, source, destination, daemon, Workload(written), Display(story.console))
 
@@ -159,11 +160,12 @@ def sync(stage: Stage) -> None:
             copy(stage)
             apply_change_events(stage)
         commit(stage)
+    stage.daemon.operate("status")
 
 
 def copy(stage: Stage) -> None:
     stage.story.begin("Copying while an application writes to the source")
-    stage.daemon.post("start", {"source": "cluster0", "destination": "cluster1"})
+    stage.daemon.operate("start")
     change_schema(stage.database)
     stage.watch(lambda progress: progress.info == APPLYING, "the end of the copy")
 
@@ -187,7 +189,7 @@ def commit(stage: Stage) -> None:
         lambda progress: progress.can_commit,
         "canCommit: every document compared once, and a lag of at most 30 s",
     )
-    stage.daemon.post("commit", {})
+    stage.daemon.operate("commit", "--yes")
     stage.watch(
         lambda progress: progress.state == "COMMITTED",
         "COMMITTED: the last changes applied and compared, and the indexes made unique",

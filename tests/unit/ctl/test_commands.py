@@ -537,6 +537,35 @@ def test_logs_are_collected_without_a_daemon(run: Run, tmp_path: Path) -> None:
     assert done.exit_code == Exit.OK
 
 
+def test_a_report_is_written(api: StubApi, run: Run, tmp_path: Path) -> None:
+    api.answer("report", "<!doctype html>report")
+    target = tmp_path / "report.html"
+    done = run("report", "-o", str(target))
+    assert done.exit_code == Exit.OK, done.stderr
+    assert target.read_text() == "<!doctype html>report"
+    assert stat.S_IMODE(os.stat(target).st_mode) == 0o600
+    assert done.stdout.splitlines()[-1].startswith("Next: open it in a browser")
+    assert api.requests[-1].path.endswith("/report?format=html")
+    # An existing file is not replaced.
+    assert run("report", "-o", str(target)).exit_code == Exit.USAGE
+
+
+def test_a_report_for_scripts(api: StubApi, run: Run, tmp_path: Path) -> None:
+    api.answer("report", {"report": {}, **SUCCESS})
+    done = run("report", "--json")
+    assert json.loads(done.stdout) == {"report": {}, **SUCCESS}
+    target = tmp_path / "report.json"
+    assert run("report", "--json", "-o", str(target)).stdout == ""
+    assert json.loads(target.read_text()) == {"report": {}, **SUCCESS}
+
+
+def test_without_a_sync_there_is_no_report(api: StubApi, run: Run, tmp_path: Path) -> None:
+    api.refuse("report", "InvalidState")
+    target = tmp_path / "report.html"
+    assert run("report", "-o", str(target)).exit_code == Exit.FAILED
+    assert not target.exists()
+
+
 @pytest.mark.parametrize(
     "progress, status",
     [(NO_CHECK, Exit.OK), (CHECKING, Exit.OK), (PASSED, Exit.OK), (DIFFERENT, Exit.FAILED)],

@@ -10,7 +10,7 @@ NOTHING = (None, None, None)
 
 
 def sample(at: float, copied: float | None = 0.0, lag: float | None = None) -> Sample:
-    return Sample(1_000.0 + at, at, (copied, copied, 0.0, 0.0), (lag, None, None))
+    return Sample(1_000.0 + at, at, (copied, copied, *[0.0] * 5), (lag, None, None))
 
 
 def recorded(seconds: int, step: float = 5.0) -> History:
@@ -31,8 +31,9 @@ def test_a_total_that_began_again_has_no_rate(before: float | None, after: float
 
 
 def test_merged_rows_hold_averages_and_peaks() -> None:
-    rows = [(1.0, 10.0, None, 0.0, 0.0, 3.0, None, 1.0), (2.0, 20.0, 6.0, 0.0, 0.0, 1.0, None, 5.0)]
-    assert merged(rows) == (2.0, 15.0, 6.0, 0.0, 0.0, 3.0, None, 5.0)
+    still = [0.0] * 5
+    rows = [(1.0, 10.0, None, *still, 3.0, None, 1.0), (2.0, 20.0, 6.0, *still, 1.0, None, 5.0)]
+    assert merged(rows) == (2.0, 15.0, 6.0, *still, 3.0, None, 5.0)
 
 
 def test_the_first_sample_is_no_point() -> None:

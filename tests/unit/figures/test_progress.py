@@ -10,6 +10,7 @@ import pytest
 
 from syncsvc.figures.progress import Progress, ProgressSnapshot, WarningKind
 from verifier.runtime.tasks import StopToken, TaskGroup
+from verifier.runtime.waits import LongWait
 
 
 def test_nothing_is_known_at_first() -> None:
@@ -110,3 +111,15 @@ def test_nothing_is_lost_between_threads() -> None:
     snapshot = progress.snapshot
     assert (snapshot.copied_documents, snapshot.copied_bytes) == (2000, 4000)
     assert snapshot.events_applied == 2000
+
+
+def test_warnings_that_have_ended_are_remembered_until_they_are_saved() -> None:
+    progress = Progress()
+    progress.warn(WarningKind.OPLOG_SHORT, "Short.")
+    progress.end_warning(WarningKind.OPLOG_SHORT)
+    progress.show_waits((LongWait("A call does not succeed", "Do something.", 20.0),))
+    begun = progress.begun
+    assert set(begun) == {"oplog short", "A call does not succeed"}
+    progress.warn(WarningKind.BALANCER_ON, "On.")
+    progress.forget_begun(begun)
+    assert progress.begun == {"balancer on": "On."}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from verifier.runtime.protection import ProtectionOptions, read_options
+from verifier.runtime.protection import Protection, ProtectionOptions, read_options
 
 FILES = {"tokenFile": "t", "tlsCertFile": "c", "tlsKeyFile": "k"}
 LOOPBACK = ["127.0.0.1", "127.0.0.9", "::1", "localhost"]
@@ -39,7 +39,18 @@ def test_other_addresses_need_tokens_and_tls(address: str) -> None:
         with pytest.raises(ValueError, match="not a loopback address"):
             options(address, **given)
     assert options(address, **FILES) == ProtectionOptions(Path("t"), Path("c"), Path("k"))
-    assert options(address, insecureRemote=True) == ProtectionOptions()
+    assert options(address, **FILES, insecureRemote=True).exposed is None
+    assert options(address, insecureRemote=True) == ProtectionOptions(exposed=address)
+
+
+def test_a_log_line_says_that_the_api_is_exposed(caplog: pytest.LogCaptureFixture) -> None:
+    Protection(ProtectionOptions())
+    assert not caplog.records
+    Protection(ProtectionOptions(exposed="0.0.0.0"))
+    (record,) = caplog.records
+    assert "insecureRemote is in force" in record.message
+    assert "anyone who reaches the port controls this process" in vars(record)["danger"]
+    assert vars(record)["address"] == "0.0.0.0"
 
 
 @pytest.mark.parametrize("given", [{"tlsCertFile": "c"}, {"tlsKeyFile": "k"}], ids=str)

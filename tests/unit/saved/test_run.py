@@ -13,6 +13,18 @@ from hypothesis import strategies as st
 
 from syncsvc.errors import INCOMPATIBLE_METADATA
 from syncsvc.options import BuildIndexes, Repair, StartOptions, WriteBlocking
+from syncsvc.saved.journal import (
+    Counts,
+    Direction,
+    Entry,
+    Journal,
+    Kind,
+    Process,
+    Sender,
+    Site,
+    Verified,
+    Warned,
+)
 from syncsvc.saved.registry import (
     CollectionRecord,
     CopyStatus,
@@ -49,6 +61,25 @@ def collection_again(record: CollectionRecord) -> CollectionRecord:
     return _collection_record(saved(_collection_document(record)))
 
 
+VERIFIED = Verified(1.0, 2.0, 3, 10, 2_000, 2, 4, ("A note.",))
+JOURNAL = Journal(
+    (Site("cluster0", "h:27017", "sharded cluster", "6.0.5", 2),),
+    (Process(1.0, "0.1.0", "host"), Process(9.0, "0.1.0", "host", 4.0)),
+    (
+        Entry(Kind.COMMAND, 1.0, "start", Sender("alice", "::1")),
+        Entry(Kind.COMMAND, 1.0, "commit", Sender()),
+        Entry(Kind.WRITABLE, 2.0),
+    ),
+    7,
+    (
+        Warned("a wait", "A text.", 1.0, 1.0),
+        Warned("oplog short", "A text.", 1.0, 2.0, 3.0, 2, 1.5),
+    ),
+    Counts(1, 2, 3),
+    (Direction("cluster0", "cluster1", 5.0, Counts(1, 1, 0), VERIFIED, 1, 2),),
+    VERIFIED,
+    9.5,
+)
 RUNS = [
     run_record(),
     *(run_record(state=state) for state in State if state is not State.IDLE),
@@ -63,6 +94,7 @@ RUNS = [
     ),
     run_record(instances=("a", "coordinator"), barrier="82", caught_up=True, beat=7),
     run_record(fence=UUID(int=2**127 + 5), epoch=3, attempt=2),
+    run_record(journal=JOURNAL),
     run_record(
         options=StartOptions(
             "a",
@@ -247,6 +279,17 @@ CURRENT = {
     **dict.fromkeys(("repair", "repaired", "repairDone", "commitRepairs"), 0),
     **dict.fromkeys(("repairRequests", "repairRequestsMet"), 0),
     **dict.fromkeys(("repairedDocuments", "repairedDefinitions"), 0),
+    "journal": {
+        "sites": [],
+        "processes": [],
+        "entries": [],
+        "omitted": 0,
+        "warnings": [],
+        "counts": {"events": 0, "definitions": 0, "copiedAgain": 0},
+        "directions": [],
+        "verified": None,
+        "savedAt": None,
+    },
     "phases": [],
     "reversals": 3,
     "reverseStart": _OF_6["wayBack"],

@@ -27,7 +27,8 @@ from verifier.compare.check_progress import (
     NamespaceProgress,
 )
 from verifier.compare.mismatch import Difference, FieldDifference
-from verifier.report import _duration, _percent, _size, report
+from verifier.report import _percent, report
+from verifier.runtime.quantities import duration_text, size_text
 
 
 def text(progress: CheckProgress, *keys: Any) -> str:
@@ -164,8 +165,8 @@ def test_a_partial_share_is_never_shown_as_100_percent(one: int, other: int) -> 
         (5e18, "5,000.0 PB"),
     ],
 )
-def test_a_size(size: float, shown: str) -> None:
-    assert _size(size) == shown
+def test_asize_text(size: float, shown: str) -> None:
+    assert size_text(size) == shown
 
 
 @pytest.mark.parametrize(
@@ -180,8 +181,8 @@ def test_a_size(size: float, shown: str) -> None:
         (-1, "0.0 s"),
     ],
 )
-def test_a_duration(seconds: float, shown: str) -> None:
-    assert _duration(seconds) == shown
+def test_aduration_text(seconds: float, shown: str) -> None:
+    assert duration_text(seconds) == shown
 
 
 def test_the_report_of_an_empty_check() -> None:

@@ -52,9 +52,14 @@ export class Api {
     this.tags.set(path, tag);
   }
 
+  /** Return an answer that is not JSON. */
+  async text(path) {
+    return (await this.#send(path, {})).text();
+  }
+
   /** Return the lines of a streamed answer as objects. */
   async lines(path) {
-    const text = await (await this.#send(path, {})).text();
+    const text = await this.text(path);
     const lines = text.split("\n").filter(Boolean).map((line) => JSON.parse(line, exact));
     const last = lines.at(-1);
     if (last?.success === false) throw new Refused(200, last);

@@ -1,0 +1,178 @@
+"""What has happened to a sync, by its saved records: how long each phase took, and how each commit went. Pure.
+
+Times are in UNIX seconds, by the clocks of the processes that saved them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from syncsvc.saved.journal import Entry, Journal, Kind, Sender
+from syncsvc.saved.run import RunRecord
+from syncsvc.state import Phase, State
+
+Span = tuple[float, float]
+
+_IDLE = frozenset({State.PAUSED.value, State.FAILED.value})
+# The states in which the last phase no longer takes time.
+_ENDED = frozenset({State.COMMITTED, State.RESETTING})
+
+
+@dataclass(frozen=True)
+class PhaseSpan:
+    """A phase of the sync. `ended` is None for the present one; `idle` is for how many seconds nothing ran in it."""
+
+    phase: Phase
+    began: float
+    ended: float | None
+    seconds: float
+    idle: float
+
+    @property
+    def active(self) -> float:
+        return self.seconds - self.idle
+
+
+class Outcome(Enum):
+    """The outcomes of a requested commit."""
+
+    COMMITTED = "committed"
+    RUNNING = "in progress"
+    FAILED = "failed"
+    RESET = "given up by a reset"
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A requested commit. `direction` is how often the sync had been reversed before.
+
+    `writable` is when users could write to the destination, and `withdrawn` how often the cut-over was undone because
+    users still wrote to the source. `sender` is None if it is not known.
+    """
+
+    requested: float
+    sender: Sender | None
+    direction: int
+    outcome: Outcome = Outcome.RUNNING
+    writable: float | None = None
+    committed: float | None = None
+    withdrawn: int = 0
+
+    @property
+    def downtime(self) -> float | None:
+        """Return for how long the sync was read-only for users, from the request to the first possible write."""
+        return None if self.writable is None else max(0.0, self.writable - self.requested)
+
+
+def idle_spans(journal: Journal, now: float) -> list[Span]:
+    """Return when the sync was paused, had failed, or had no running process; sorted and disjoint."""
+    spans = [(each.at - each.gap, each.at) for each in journal.processes if each.gap]
+    began: float | None = None
+    for entry in journal.entries:
+        if entry.what is not Kind.STATE:
+            continue
+        if entry.text in _IDLE:
+            began = entry.at if began is None else began
+        elif began is not None:
+            spans.append((began, entry.at))
+            began = None
+    if began is not None:
+        spans.append((began, now))
+    return [*_merged(sorted(spans))]
+
+
+def _merged(spans: Iterable[Span]) -> Iterator[Span]:
+    whole: Span | None = None
+    for span in spans:
+        if whole is not None and span[0] <= whole[1]:
+            whole = (whole[0], max(whole[1], span[1]))
+            continue
+        if whole is not None:
+            yield whole
+        whole = span
+    if whole is not None:
+        yield whole
+
+
+def phase_spans(record: RunRecord, now: float) -> list[PhaseSpan]:
+    """Return the phases of the sync, the oldest first; empty for a sync of an older version."""
+    idle = idle_spans(record.journal, now)
+    spans = []
+    for number, begin in enumerate(record.phases, 1):
+        end = record.phases[number].at if number < len(record.phases) else None
+        until = begin.at if end is None and record.state in _ENDED else now
+        # The clocks of two hosts may differ.
+        until = max(begin.at, until if end is None else end)
+        overlap = sum(max(0.0, min(until, high) - max(begin.at, low)) for low, high in idle)
+        spans.append(PhaseSpan(begin.phase, begin.at, end, until - begin.at, overlap))
+    return spans
+
+
+def commits(journal: Journal) -> list[Commit]:
+    """Return all commits that were requested, the oldest first."""
+    found: list[Commit] = []
+    for entry in journal.entries:
+        if entry.what is Kind.COMMAND and entry.text == "commit":
+            found.append(Commit(entry.at, entry.sender, _direction_at(journal, entry.at)))
+        elif found:
+            found[-1] = _after(found[-1], entry)
+    return found
+
+
+def _after(commit: Commit, entry: Entry) -> Commit:
+    """Return a commit after the next entry of the journal; unchanged if it has ended."""
+    if commit.committed is not None or commit.outcome is Outcome.RESET:
+        return commit
+    if entry.what is Kind.WRITABLE:
+        return replace(commit, writable=entry.at)
+    if entry.what is Kind.WITHDRAWN:
+        return replace(commit, withdrawn=commit.withdrawn + 1)
+    if entry.what is not Kind.STATE:
+        return commit
+    if entry.text == State.COMMITTED.value:
+        return replace(commit, committed=entry.at, outcome=Outcome.COMMITTED)
+    if entry.text == State.COMMITTING.value:
+        return replace(commit, outcome=Outcome.RUNNING)
+    if entry.text == State.FAILED.value:
+        return replace(commit, outcome=Outcome.FAILED)
+    return replace(commit, outcome=Outcome.RESET) if entry.text == State.RESETTING.value else commit
+
+
+def _direction_at(journal: Journal, at: float) -> int:
+    return sum(each.ended <= at for each in journal.directions)
+
+
+@dataclass(frozen=True)
+class Moment:
+    """An entry of the timeline. `instance` is the ID of the instance whose journal it is from."""
+
+    at: float
+    instance: str
+    what: str
+    text: str = ""
+    sender: Sender | None = None
+
+
+def timeline(records: Sequence[RunRecord]) -> list[Moment]:
+    """Return everything that the journals of all instances hold, and the begins of the phases, the oldest first."""
+    return sorted(
+        (each for record in records for each in _moments(record)), key=lambda each: each.at
+    )
+
+
+def _moments(record: RunRecord) -> Iterator[Moment]:
+    name = record.instance
+    for process in record.journal.processes:
+        text = f"syncsvc {process.version} on {process.host}"
+        if process.gap is not None:
+            text += f", {process.gap:.0f} s after the last process"
+        yield Moment(process.at, name, "process", text)
+    for begin in record.phases:
+        yield Moment(begin.at, name, "phase", begin.phase.value)
+    for each in record.journal.entries:
+        yield Moment(each.at, name, each.what.value, each.text, each.sender)
+    for direction in record.journal.directions:
+        text = f"{direction.destination} to {direction.source}"
+        yield Moment(direction.ended, name, "reversed", text)

@@ -1,0 +1,527 @@
+"""The answer of `GET /api/v1/report`: what was synced, when, by whom, and what was verified. Pure.
+
+It is for people who were not there: a manager or an auditor. So it also says what it does not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from enum import Enum
+from functools import reduce
+from typing import Any
+
+from syncsvc.evidence import MOST_LISTED, Evidence
+from syncsvc.limits import Limits
+from syncsvc.reports.past import Commit, PhaseSpan, commits, phase_spans, timeline
+from syncsvc.reports.sync import Sync
+from syncsvc.reports.verification_answer import mismatches_of, namespace_compared
+from syncsvc.saved.journal import Counts, Direction, Kind, Sender, Site, Verified, Warned
+from syncsvc.saved.registry import CollectionRecord
+from syncsvc.saved.run import RunRecord
+from syncsvc.saved.stored import StoredOptions
+from syncsvc.state import Phase, State
+from verifier.compare.check_progress import Amounts, CheckProgress
+from verifier.compare.mismatch import StoredMismatch
+from verifier.compare.record import CheckRecord
+
+MOST_NAMESPACES = 10_000
+_METHOD = (
+    "Every document of both clusters was read and compared byte by byte, in ranges of _id, including the order of its "
+    "fields.",
+    "The number of documents of each collection was counted on both clusters and compared.",
+    "Every collection, view and index was compared with all its options, as it must be before the cut-over, and so was "
+    "every shard key.",
+    "The whole destination was compared, also outside the filter: anything that the source does not have is a "
+    "difference.",
+    "Documents that changed or differed were compared again, until the last change before the commit.",
+)
+_NOT_COMPARED = (
+    "The collections system.*, users and roles.",
+    "The distribution of chunks on shards, and orphaned documents.",
+    "The last steps of the cut-over, which restore uniqueness, expiration and other options after the comparison. The "
+    "servers have acknowledged each of them.",
+    "Writes to either cluster after the commit.",
+)
+
+
+class Level(Enum):
+    """How the headline of a report is meant."""
+
+    GOOD = "good"
+    WARNING = "warning"
+    BAD = "bad"
+    INFO = "info"
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What a report is made of. `sync` must have a record. `sites` are the clusters as this process knows them.
+
+    `now` is in UNIX seconds; `version` and `host` are those of this process.
+    """
+
+    sync: Sync
+    evidence: Evidence
+    sites: tuple[Site, ...]
+    limits: Limits
+    version: str
+    host: str
+    now: float
+
+    @property
+    def own(self) -> RunRecord:
+        assert self.sync.record is not None
+        return self.sync.record
+
+    @property
+    def records(self) -> list[RunRecord]:
+        """Return the records of all instances that are known, the coordinator's first."""
+        found = (self.own, *self.evidence.others)
+        return sorted(found, key=lambda each: (not each.coordinates, each.instance))
+
+    @property
+    def leader(self) -> RunRecord:
+        """Return the record of the coordinator, or of this instance if it is not known."""
+        return next((each for each in self.records if each.coordinates), self.own)
+
+
+def report(subject: Subject) -> dict[str, Any]:
+    """Return the answer without `success`."""
+    leader = subject.leader
+    spans, asked = phase_spans(leader, subject.now), commits(leader.journal)
+    verification = _verification(subject)
+    level, text = _headline(subject, verification)
+    return {
+        "created": {
+            "at": moment(subject.now),
+            "version": subject.version,
+            "host": subject.host,
+            "instance": subject.own.instance,
+        },
+        "headline": {"level": level.value, "text": text},
+        "sync": _sync(leader, spans),
+        "clusters": [*_clusters(subject)],
+        "options": StoredOptions().dump(leader.options),
+        "instances": [_instance(each) for each in subject.records],
+        "phases": [_phase(each) for each in spans],
+        "copy": _copy(subject, spans),
+        "events": _events(subject, spans),
+        "commits": [_commit(each, leader) for each in asked],
+        "directions": [*_directions(subject)],
+        "verification": verification,
+        "differences": _differences(subject),
+        "repairs": _repairs(subject),
+        "failures": [*_failures(subject)],
+        "warnings": [*_warnings(subject)],
+        "limits": subject.limits.shown(),
+        "namespaces": _namespaces(subject),
+        "timeline": [
+            {"at": moment(each.at), **_sent(each.sender)}
+            | {"instance": each.instance, "what": each.what, "text": each.text}
+            for each in timeline(subject.records)
+        ],
+        "notKnown": [*_not_known(subject)],
+    }
+
+
+def moment(at: float | None) -> str | None:
+    """Return a time in UNIX seconds as text in UTC; None for None."""
+    if at is None:
+        return None
+    return f"{datetime.fromtimestamp(at, UTC).replace(tzinfo=None).isoformat(timespec='seconds')}Z"
+
+
+def _headline(subject: Subject, verification: Mapping[str, Any]) -> tuple[Level, str]:
+    record, outcome = subject.leader, verification["outcome"]
+    if record.state is State.FAILED:
+        name = "an unknown error" if record.failure is None else record.failure.name
+        return Level.BAD, f"The sync has failed with {name}. This report is preliminary."
+    if record.state is not State.COMMITTED and record.reversals:
+        return (
+            Level.INFO,
+            f"The sync was committed, and then reversed; its state is {record.state.value}.",
+        )
+    if record.state is not State.COMMITTED:
+        state = record.state.value
+        return (
+            Level.INFO,
+            f"The sync is not committed: its state is {state}. This report is preliminary.",
+        )
+    if outcome == _Result.PASSED.value:
+        return (
+            Level.GOOD,
+            "The sync is committed. Everything that was compared is equal on both clusters.",
+        )
+    if outcome == _Result.DISABLED.value:
+        return (
+            Level.WARNING,
+            "The sync is committed, but nothing was compared: the verification was disabled.",
+        )
+    return (
+        Level.WARNING,
+        "The sync is committed. The result of its verification is not known any more.",
+    )
+
+
+def _sync(record: RunRecord, spans: list[PhaseSpan]) -> dict[str, Any]:
+    failure = record.failure
+    return {
+        "state": record.state.value,
+        "phase": record.phase.value,
+        "source": record.source,
+        "destination": record.destination,
+        "reversals": record.reversals,
+        "canWrite": record.can_write,
+        "started": moment(_started(record)),
+        "seconds": round(sum(each.seconds for each in spans), 1) if spans else None,
+        "error": None if failure is None else failure.name,
+        "errorDescription": None if failure is None else failure.description,
+    }
+
+
+def _started(record: RunRecord) -> float | None:
+    if record.journal.processes:
+        return record.journal.processes[0].at
+    return record.phases[0].at if record.phases else None
+
+
+def _clusters(subject: Subject) -> Iterator[dict[str, Any]]:
+    """Yield the clusters: the source of the start first, as they were then, and their present versions."""
+    record = subject.leader
+    then = {each.name: each for each in record.journal.sites}
+    names = (record.options.source, record.options.destination)
+    for name, identity, role in zip(
+        names, record.identities, ("source", "destination"), strict=True
+    ):
+        now = next((each for each in subject.sites if each.name == name), None)
+        known = then.get(name, now)
+        if known is not None:
+            yield {
+                "name": name,
+                "role": role,
+                "address": known.address,
+                "topology": known.topology,
+                "shards": known.shards,
+                "version": known.version,
+                "versionNow": None if now is None else now.version,
+                "identity": identity,
+            }
+
+
+def _instance(record: RunRecord) -> dict[str, Any]:
+    return {
+        "name": record.instance,
+        "coordinates": record.coordinates,
+        "state": record.state.value,
+        "processes": [
+            {
+                "began": moment(each.at),
+                "version": each.version,
+                "host": each.host,
+                "gapSeconds": None if each.gap is None else round(each.gap, 1),
+            }
+            for each in record.journal.processes
+        ],
+    }
+
+
+def _phase(span: PhaseSpan) -> dict[str, Any]:
+    return {
+        "phase": span.phase.value,
+        "began": moment(span.began),
+        "ended": moment(span.ended),
+        "seconds": round(span.seconds, 1),
+        "idleSeconds": round(span.idle, 1),
+    }
+
+
+def _copy(subject: Subject, spans: list[PhaseSpan]) -> dict[str, Any]:
+    collections = subject.sync.collections
+    documents = sum(each.documents for each in collections)
+    size = sum(each.copied for each in collections)
+    seconds = sum(each.active for each in spans if each.phase is Phase.COPYING)
+    return {
+        "collections": len(collections),
+        "views": len(subject.evidence.views),
+        "indexes": sum(len(each.definition.indexes) for each in collections),
+        "documents": documents,
+        "bytes": size,
+        "seconds": round(seconds, 1),
+        "documentsPerSecond": _rate(documents, seconds),
+        "bytesPerSecond": _rate(size, seconds),
+        "documentsCopiedAgain": _total(subject).copied_again,
+    }
+
+
+def _rate(amount: float, seconds: float) -> float | None:
+    return round(amount / seconds, 1) if seconds > 0 else None
+
+
+def _total(subject: Subject) -> Counts:
+    """Return the counts of all instances."""
+    return reduce(Counts.plus, (each.journal.counts for each in subject.records), Counts())
+
+
+def _events(subject: Subject, spans: list[PhaseSpan]) -> dict[str, Any]:
+    total = _total(subject)
+    seconds = sum(each.active for each in spans if each.phase is Phase.APPLYING)
+    return {
+        "applied": total.events,
+        "definitionsApplied": total.definitions,
+        "seconds": round(seconds, 1),
+        "appliedPerSecond": _rate(total.events, seconds),
+    }
+
+
+def _commit(commit: Commit, record: RunRecord) -> dict[str, Any]:
+    names = (record.options.source, record.options.destination)
+    source, destination = names if commit.direction % 2 == 0 else reversed(names)
+    downtime = commit.downtime
+    return {
+        "requested": moment(commit.requested),
+        **_sent(commit.sender),
+        "source": source,
+        "destination": destination,
+        "outcome": commit.outcome.value,
+        "withdrawn": commit.withdrawn,
+        "writable": moment(commit.writable),
+        "committed": moment(commit.committed),
+        "downtimeSeconds": None if downtime is None else round(downtime, 1),
+    }
+
+
+def _sent(sender: Sender | None) -> dict[str, str | None]:
+    return {
+        "caller": None if sender is None else sender.caller,
+        "address": None if sender is None else sender.address,
+    }
+
+
+def _directions(subject: Subject) -> Iterator[dict[str, Any]]:
+    """Yield the directions that reversals have ended, the oldest first."""
+    for number, direction in enumerate(subject.leader.journal.directions):
+        verified = direction.verified
+        yield {
+            "source": direction.source,
+            "destination": direction.destination,
+            "ended": moment(direction.ended),
+            "eventsApplied": _counts_of(subject, number).events,
+            "verification": None if verified is None else _amounts_of(verified),
+            "repairedDocuments": direction.repaired_documents,
+            "repairedDefinitions": direction.repaired_definitions,
+        }
+
+
+def _counts_of(subject: Subject, number: int) -> Counts:
+    """Return the counts of all instances in the direction with that number."""
+    return reduce(
+        Counts.plus,
+        (_in_direction(each.journal.directions, number) for each in subject.records),
+        Counts(),
+    )
+
+
+def _in_direction(directions: tuple[Direction, ...], number: int) -> Counts:
+    if number >= len(directions):
+        return Counts()
+    earlier = directions[number - 1].counts if number else Counts()
+    return directions[number].counts.since(earlier)
+
+
+class _Result(Enum):
+    """The results of a verification, as the report shows them."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    INCOMPLETE = "incomplete"
+    RUNNING = "not finished"
+    NOT_STARTED = "not started"
+    DISABLED = "disabled"
+    UNKNOWN = "not known"
+
+
+RESULTS = tuple(each.value for each in _Result)
+
+
+def _verification(subject: Subject) -> dict[str, Any]:
+    record, check = subject.leader, subject.evidence.check
+    verified = record.journal.verified if record.state is State.COMMITTED else None
+    found = _of_verified(verified) if verified is not None else _of_check(subject, check)
+    result = _Result.DISABLED if not record.options.verification else found.result
+    compared = result not in (_Result.DISABLED, _Result.NOT_STARTED, _Result.UNKNOWN)
+    return {
+        "outcome": result.value,
+        **_amounts_of(found.amounts),
+        "reasons": list(found.reasons),
+        "method": list(_METHOD) if compared else [],
+        "notCompared": [*_NOT_COMPARED, *found.amounts.notes] if compared else [],
+        "cutOverSteps": list(record.steps),
+    }
+
+
+@dataclass(frozen=True)
+class _Found:
+    result: _Result
+    amounts: Verified
+    reasons: tuple[str, ...] = ()
+
+
+_NOTHING = _Found(_Result.NOT_STARTED, Verified(0.0, None, 0, 0, 0, 0, 0))
+
+
+def _of_verified(verified: Verified) -> _Found:
+    return _Found(_Result.PASSED, verified)
+
+
+def _of_check(subject: Subject, check: CheckRecord | None) -> _Found:
+    """Return what the newest check has found until now; `check` is None if none has begun."""
+    if check is None:
+        is_lost = subject.leader.state is State.COMMITTED
+        return replace(_NOTHING, result=_Result.UNKNOWN) if is_lost else _NOTHING
+    live = subject.sync.snapshot.check or CheckProgress()
+    first = check.first or live.first or (live.amounts if not check.generation else Amounts())
+    amounts = Verified(
+        check.started,
+        check.ended,
+        check.generation + 1,
+        first.documents,
+        first.size,
+        first.namespaces,
+        check.rechecked,
+        check.notes,
+    )
+    if check.verdict is None:
+        return _Found(_Result.RUNNING, amounts)
+    return _Found(_Result(check.verdict.outcome.value), amounts, check.verdict.reasons)
+
+
+def _amounts_of(verified: Verified) -> dict[str, Any]:
+    begun = verified.generations > 0
+    return {
+        "started": moment(verified.started) if begun else None,
+        "ended": moment(verified.ended),
+        "generations": verified.generations,
+        "documents": verified.documents,
+        "bytes": verified.size,
+        "collections": verified.namespaces,
+        "rechecked": verified.rechecked,
+        "notes": list(verified.notes),
+    }
+
+
+def _differences(subject: Subject) -> dict[str, Any]:
+    evidence = subject.evidence
+    return {
+        "documents": sum(evidence.counts.documents.values()),
+        "definitions": evidence.counts.definitions,
+        "listed": _texts(evidence.mismatches),
+    }
+
+
+def _texts(found: Iterable[StoredMismatch]) -> list[str]:
+    return [str(each.mismatch) for each in found]
+
+
+def _repairs(subject: Subject) -> dict[str, Any]:
+    record = subject.leader
+    return {
+        "requested": record.repair_requests,
+        "inCommit": record.commit_repairs,
+        "documents": record.repaired_documents,
+        "definitions": record.repaired_definitions,
+        "listed": _texts(subject.evidence.repaired),
+    }
+
+
+def _failures(subject: Subject) -> Iterator[dict[str, Any]]:
+    for each in timeline(subject.records):
+        if each.what == Kind.FAILURE.value:
+            yield {"at": moment(each.at), "instance": each.instance, "text": each.text}
+
+
+def _warnings(subject: Subject) -> Iterator[dict[str, Any]]:
+    """Yield the warnings of all instances, also those that have ended, the oldest first."""
+    found = [
+        (each, record.instance) for record in subject.records for each in record.journal.warnings
+    ]
+    for warned, instance in sorted(found, key=lambda each: each[0].first):
+        yield {
+            "instance": instance,
+            "text": warned.text,
+            "first": moment(warned.first),
+            "last": moment(warned.began),
+            "ended": moment(warned.ended),
+            "times": warned.times,
+            "seconds": round(_duration(warned, subject.now), 1),
+        }
+
+
+def _duration(warned: Warned, now: float) -> float:
+    present = 0.0 if warned.ended is not None else max(0.0, now - warned.began)
+    return warned.seconds + present
+
+
+def _namespaces(subject: Subject) -> dict[str, Any]:
+    sync = subject.sync
+    ordered = sorted(sync.collections, key=lambda each: str(each.source_name))
+    return {
+        "total": len(ordered),
+        "collections": [_collection(sync, each) for each in ordered[:MOST_NAMESPACES]],
+        "views": list(subject.evidence.views),
+    }
+
+
+def _collection(sync: Sync, record: CollectionRecord) -> dict[str, Any]:
+    check = sync.snapshot.check
+    compared = None if check is None else namespace_compared(check, record)
+    return {
+        "namespace": str(record.source_name),
+        "documents": record.documents,
+        "bytes": record.copied,
+        "indexes": len(record.definition.indexes),
+        "sharded": record.definition.shard_key is not None,
+        "comparedDocuments": None if compared is None else compared.documents,
+        "differences": None if check is None else mismatches_of(check, record),
+    }
+
+
+def _not_known(subject: Subject) -> Iterator[str]:
+    """Yield sentences about what the report does not know."""
+    record, evidence = subject.leader, subject.evidence
+    journal = record.journal
+    yield from evidence.unread
+    if not record.coordinates:
+        yield f"The record of the coordinator {record.coordinator} was not read: ask it for a report."
+    elif not subject.own.coordinates:
+        yield f"The amounts of collections are those that this instance knows; {record.coordinator} knows the newest."
+    if not journal.sites:
+        yield (
+            "An earlier version began the sync, and kept no journal: commands, failures, warnings and versions before "
+            "its update are missing."
+        )
+    if omitted := sum(each.journal.omitted for each in subject.records):
+        yield f"{omitted} entries of the journal are missing, because it was full."
+    if any(each.caller is None for each in _senders(record)):
+        yield "Some commands were sent without a token, so only the addresses of their senders are known."
+    yield "The API is asked by other programs, too: the address of a sender may be that of a proxy or a tunnel."
+    yield "When applications stopped to write to the source, and began to write to the destination."
+    yield (
+        "Numbers of change events are approximate after a crash: up to some seconds of them are counted twice or not "
+        "at all. Collections that were dropped on the source during the sync are not listed."
+    )
+    if record.options.verification and subject.sync.snapshot.check is None:
+        yield "How many documents of each collection were compared: only the process that compared them knows."
+    if len(subject.sync.collections) > MOST_NAMESPACES:
+        yield f"Only the first {MOST_NAMESPACES:,} collections are listed."
+    if _is_cut(evidence):
+        yield f"Only the first {MOST_LISTED} differences and repairs are listed."
+
+
+def _senders(record: RunRecord) -> list[Sender]:
+    return [each.sender for each in record.journal.entries if each.sender is not None]
+
+
+def _is_cut(evidence: Evidence) -> bool:
+    return MOST_LISTED in (len(evidence.mismatches), len(evidence.repaired))

@@ -1,0 +1,311 @@
+"""The schemas of the report: its query parameters and its answer."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from marshmallow import fields, validate
+
+from syncsvc.reports.past import Outcome
+from syncsvc.reports.report import RESULTS, Level
+from syncsvc.state import Phase, State
+from verifier.runtime.openapi import SuccessAnswer, always, nullable
+from verifier.runtime.schemas import Boolean, Strict
+
+
+class Format(Enum):
+    """The formats of a report."""
+
+    JSON = "json"
+    HTML = "html"
+
+
+class ReportSchema(Strict):
+    """The query parameters of `GET /api/v1/report`."""
+
+    format = fields.Enum(
+        Format,
+        by_value=True,
+        metadata={
+            "description": "The format of the report. Without it, the header Accept decides: a browser gets HTML, "
+            "other programs JSON."
+        },
+    )
+
+
+def _time(meaning: str) -> fields.String:
+    found: fields.String = nullable(fields.String, f"{meaning}, in UTC; null if that is unknown.")
+    return found
+
+
+class _Created(Strict):
+    at = _time("When the report was made")
+    version = always(fields.String, "The version of the process that made it.")
+    host = always(fields.String, "The host of this process.")
+    instance = always(fields.String, "The name of this instance.")
+
+
+class _Headline(Strict):
+    level = always(fields.Enum, "How the result is to be judged.", Level, by_value=True)
+    text = always(fields.String, "The result in one or two sentences.")
+
+
+class _ReportedSync(Strict):
+    state = always(fields.Enum, "The state of the sync.", State, by_value=True)
+    phase = always(fields.Enum, "The phase of the sync.", Phase, by_value=True)
+    source = always(fields.String, "The name of the cluster that is read.")
+    destination = always(fields.String, "The name of the cluster that is written.")
+    reversals = always(fields.Integer, "How often the sync was reversed.")
+    canWrite = always(Boolean, "Whether applications may write to the destination.")
+    started = _time("When the sync was started")
+    seconds = nullable(fields.Float, "The total duration of the phases, in seconds.")
+    error = nullable(fields.String, "The name of the error that the sync failed with.")
+    errorDescription = nullable(fields.String, "Why the sync failed, and what to do.")
+
+
+class _ReportedCluster(Strict):
+    """A cluster, as it was when the sync was started."""
+
+    name = always(fields.String, "The name of the cluster.")
+    role = always(
+        fields.String,
+        "Its role in the start: source or destination.",
+        validate=validate.OneOf(("source", "destination")),
+    )
+    address = always(fields.String, "Its host and port.")
+    topology = always(fields.String, "Its topology.")
+    shards = always(fields.Integer, "The number of its shards.")
+    version = always(fields.String, "Its version.")
+    versionNow = nullable(fields.String, "Its version when this process connected to it.")
+    identity = always(fields.String, "The ID of the replica set or sharded cluster.")
+
+
+class _ReportedProcess(Strict):
+    began = _time("When the process began the sync, or took it over")
+    version = always(fields.String, "Its version of syncsvc.")
+    host = always(fields.String, "Its host.")
+    gapSeconds = nullable(
+        fields.Float, "For how long no process had run the active sync before, in seconds."
+    )
+
+
+class _ReportedInstance(Strict):
+    name = always(fields.String, "The name of the instance.")
+    coordinates = always(Boolean, "Whether it is the coordinator.")
+    state = always(fields.Enum, "The state of the sync in this instance.", State, by_value=True)
+    processes = always(
+        fields.List, "The processes that have run it, at most 50.", fields.Nested(_ReportedProcess)
+    )
+
+
+class _ReportedPhase(Strict):
+    phase = always(fields.Enum, "The phase.", Phase, by_value=True)
+    began = _time("When it began")
+    ended = nullable(fields.String, "When it ended, in UTC; null for the present phase.")
+    seconds = always(fields.Float, "How long it took, or has taken until now, in seconds.")
+    idleSeconds = always(
+        fields.Float,
+        "For how long of that the sync was paused, had failed, or had no running process, in seconds.",
+    )
+
+
+class _ReportedCopy(Strict):
+    collections = always(fields.Integer, "The number of collections.")
+    views = always(fields.Integer, "The number of views.")
+    indexes = always(fields.Integer, "The number of indexes, without those on _id.")
+    documents = always(fields.Integer, "The number of documents copied.")
+    bytes = always(fields.Integer, "The number of bytes copied.")
+    seconds = always(fields.Float, "How long the copy ran, in seconds, without idle times.")
+    documentsPerSecond = nullable(fields.Float, "The average rate.")
+    bytesPerSecond = nullable(fields.Float, "The average rate.")
+    documentsCopiedAgain = always(
+        fields.Integer, "Documents that the copy read although the destination had them already."
+    )
+
+
+class _ReportedEvents(Strict):
+    applied = always(fields.Integer, "The number of change events applied, in all directions.")
+    definitionsApplied = always(fields.Integer, "The number of DDL events applied.")
+    seconds = always(
+        fields.Float, "How long change events were applied, in seconds, without idle times."
+    )
+    appliedPerSecond = nullable(fields.Float, "The average rate.")
+
+
+class _Sent(Strict):
+    caller = nullable(
+        fields.String,
+        "The name of the token of the command, as in the token file; null without one.",
+    )
+    address = nullable(fields.String, "The address of the client that sent it.")
+
+
+class _ReportedCommit(_Sent):
+    """A commit that was requested."""
+
+    requested = _time("When the commit was requested")
+    source = always(fields.String, "The source of the commit.")
+    destination = always(fields.String, "The destination of the commit.")
+    outcome = always(fields.Enum, "What became of it.", Outcome, by_value=True)
+    withdrawn = always(
+        fields.Integer,
+        "How often the cut-over was undone and repeated, because users still wrote to the source.",
+    )
+    writable = _time("When applications could write to the destination")
+    committed = _time("When the commit was complete")
+    downtimeSeconds = nullable(
+        fields.Float,
+        "From the request until applications could write to the destination, in seconds; null if they cannot.",
+    )
+
+
+class _Amounts(Strict):
+    started = _time("When the verification began")
+    ended = _time("When it ended")
+    generations = always(
+        fields.Integer, "The number of generations; the first one compares everything."
+    )
+    documents = always(fields.Integer, "The number of documents that the first one has compared.")
+    bytes = always(fields.Integer, "Their size on the source.")
+    collections = always(fields.Integer, "The number of their collections.")
+    rechecked = always(
+        fields.Integer, "How many times changed or different documents were compared again."
+    )
+    notes = always(fields.List, "What was not compared, and why.", fields.String())
+
+
+class _ReportedVerification(_Amounts):
+    outcome = always(
+        fields.String, "The result of the verification.", validate=validate.OneOf(RESULTS)
+    )
+    reasons = always(fields.List, "Why it did not pass.", fields.String())
+    method = always(fields.List, "How both clusters were compared.", fields.String())
+    notCompared = always(fields.List, "What is not compared.", fields.String())
+    cutOverSteps = always(
+        fields.List, "The steps of the cut-over that are complete.", fields.String()
+    )
+
+
+class _ReportedDirection(Strict):
+    """A direction of the sync that a reversal has ended."""
+
+    source = always(fields.String, "The cluster that was read.")
+    destination = always(fields.String, "The cluster that was written.")
+    ended = _time("When the sync was reversed")
+    eventsApplied = always(fields.Integer, "The number of change events applied.")
+    verification = nullable(
+        fields.Nested, "The verification before its commit; null if there was none.", _Amounts
+    )
+    repairedDocuments = always(fields.Integer, "The number of documents repaired.")
+    repairedDefinitions = always(
+        fields.Integer, "The number of differences in definitions repaired."
+    )
+
+
+class _Differences(Strict):
+    """The differences that the verification knows now. Before the commit, they may be changes on their way."""
+
+    documents = always(fields.Integer, "The number of documents that differ.")
+    definitions = always(fields.Integer, "The number of differences in definitions and counts.")
+    listed = always(fields.List, "The first 100 differences, as sentences.", fields.String())
+
+
+class _ReportedRepairs(Strict):
+    requested = always(fields.Integer, "How many repairs operators have requested.")
+    inCommit = always(fields.Integer, "How many rounds of repairs the last commit has run.")
+    documents = always(fields.Integer, "The number of documents repaired.")
+    definitions = always(fields.Integer, "The number of differences in definitions repaired.")
+    listed = always(fields.List, "The first 100 of them, as sentences.", fields.String())
+
+
+class _ReportedFailure(Strict):
+    at = _time("When the sync failed")
+    instance = always(fields.String, "The name of the instance.")
+    text = always(fields.String, "The name of the error, and why.")
+
+
+class _ReportedWarning(Strict):
+    """All warnings of one kind."""
+
+    instance = always(fields.String, "The name of the instance.")
+    text = always(fields.String, "The text of the newest one.")
+    first = _time("When the first one began")
+    last = _time("When the newest one began")
+    ended = nullable(fields.String, "When the newest one ended, in UTC; null while it is active.")
+    times = always(fields.Integer, "How many there were.")
+    seconds = always(fields.Float, "Their total duration, in seconds.")
+
+
+class _ReportedCollection(Strict):
+    namespace = always(fields.String, "The name of the collection.")
+    documents = always(fields.Integer, "The number of documents copied.")
+    bytes = always(fields.Integer, "The number of bytes copied.")
+    indexes = always(fields.Integer, "The number of its indexes, without the one on _id.")
+    sharded = always(Boolean, "Whether it is sharded on the destination.")
+    comparedDocuments = nullable(
+        fields.Integer, "The number of documents compared; null if this process does not know it."
+    )
+    differences = nullable(
+        fields.Integer,
+        "The number of documents that differ; null if this process does not know it.",
+    )
+
+
+class _ReportedNamespaces(Strict):
+    total = always(fields.Integer, "The number of collections.")
+    collections = always(
+        fields.List, "The first 10,000 of them by name.", fields.Nested(_ReportedCollection)
+    )
+    views = always(fields.List, "The names of the first 10,000 views.", fields.String())
+
+
+class _Moment(_Sent):
+    at = _time("When it happened")
+    instance = always(fields.String, "The name of the instance.")
+    what = always(
+        fields.String, "The kind of the entry, such as command, state, phase, failure or process."
+    )
+    text = always(fields.String, "What happened.")
+
+
+class _Report(Strict):
+    created = always(fields.Nested, "When and where the report was made.", _Created)
+    headline = always(fields.Nested, "The result.", _Headline)
+    sync = always(fields.Nested, "The sync.", _ReportedSync)
+    clusters = always(fields.List, "Both clusters.", fields.Nested(_ReportedCluster))
+    options = always(fields.Dict, "The options of the start, as they are saved.")
+    instances = always(
+        fields.List, "The instances, the coordinator first.", fields.Nested(_ReportedInstance)
+    )
+    phases = always(fields.List, "The phases of the coordinator.", fields.Nested(_ReportedPhase))
+    copy = always(fields.Nested, "The copy.", _ReportedCopy)
+    events = always(fields.Nested, "The change events.", _ReportedEvents)
+    commits = always(
+        fields.List, "All requested commits, the oldest first.", fields.Nested(_ReportedCommit)
+    )
+    directions = always(
+        fields.List,
+        "The directions that reversals have ended, the oldest first.",
+        fields.Nested(_ReportedDirection),
+    )
+    verification = always(
+        fields.Nested, "The verification of the present direction.", _ReportedVerification
+    )
+    differences = always(fields.Nested, "What differs now.", _Differences)
+    repairs = always(fields.Nested, "What was repaired.", _ReportedRepairs)
+    failures = always(
+        fields.List, "The failures, the oldest first.", fields.Nested(_ReportedFailure)
+    )
+    warnings = always(
+        fields.List, "The warnings, also those that have ended.", fields.Nested(_ReportedWarning)
+    )
+    limits = always(fields.Dict, "The limits, as in GET /api/v1/limits.")
+    namespaces = always(fields.Nested, "The collections and views.", _ReportedNamespaces)
+    timeline = always(
+        fields.List, "Everything that has happened, the oldest first.", fields.Nested(_Moment)
+    )
+    notKnown = always(fields.List, "What the report does not know.", fields.String())
+
+
+class ReportAnswer(SuccessAnswer):
+    report = always(fields.Nested, "The report of the sync.", _Report)

@@ -1,0 +1,324 @@
+"""The journal of an instance: what has happened to its sync, when, and by whose command. The report is made of it.
+
+It is a part of the run record, so a command and its sender are saved together with the change of the state. The record
+is saved every second, so the journal must be small: every list and text in it is bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from marshmallow import fields
+
+from syncsvc.saved.stored import Stored
+from verifier.cluster.facts import ClusterFacts
+
+# The most entries, processes, warnings and directions that are kept. Long texts are cut, in characters.
+MOST_ENTRIES = 200
+MOST_PROCESSES = 50
+MOST_WARNINGS = 40
+MOST_DIRECTIONS = 20
+MOST_NOTES = 20
+LONGEST_TEXT = 500
+
+
+class Kind(Enum):
+    """The kinds of entries, with their texts.
+
+    COMMAND: an accepted command; its name. STATE: a new state of the sync; its name. FAILURE: the sync failed; the name
+    of the error, and why. WITHDRAWN: the cut-over was undone. WRITABLE: users may write to the destination. REPAIRED: a
+    round of repairs is complete; how much is repaired in all.
+    """
+
+    COMMAND = "command"
+    STATE = "state"
+    FAILURE = "failure"
+    WITHDRAWN = "commit withdrawn"
+    WRITABLE = "destination writable"
+    REPAIRED = "repaired"
+
+
+# The commands and states that are kept when the journal is full.
+_ESSENTIAL = frozenset({"start", "commit", "reverse", "COMMITTED"})
+
+
+@dataclass(frozen=True)
+class Sender:
+    """The sender of a command: the name of its token, None without a token file; and the address of the client."""
+
+    caller: str | None = None
+    address: str | None = None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Something that has happened, at `at` in UNIX seconds. Only commands have a sender."""
+
+    what: Kind
+    at: float
+    text: str = ""
+    sender: Sender | None = None
+
+    @property
+    def is_essential(self) -> bool:
+        return self.what is Kind.WRITABLE or self.text in _ESSENTIAL
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process that began the sync or took it over.
+
+    `at` is when, in UNIX seconds; `gap` is for how many seconds no process had run the sync before, as far as is known.
+    """
+
+    at: float
+    version: str
+    host: str
+    gap: float | None = None
+
+
+@dataclass(frozen=True)
+class Site:
+    """A cluster as it was when the sync was started. `shards` is the number of its shards."""
+
+    name: str
+    address: str
+    topology: str
+    version: str
+    shards: int = 0
+
+    @classmethod
+    def of(cls, name: str, facts: ClusterFacts) -> Site:
+        topology, version = facts.topology.value, facts.dotted_version
+        return cls(name, facts.address, topology, version, len(facts.shards))
+
+
+@dataclass(frozen=True)
+class Warned:
+    """All warnings of one kind, or all long waits for the same thing; `key` says which. Times are in UNIX seconds.
+
+    `text` is that of the newest one. `ended` is None while it is active. `seconds` is the total duration of those that
+    have ended.
+    """
+
+    key: str
+    text: str
+    first: float
+    began: float
+    ended: float | None = None
+    times: int = 1
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Totals of this instance since the start of the sync. An event applied again after a crash counts twice."""
+
+    events: int = 0
+    definitions: int = 0
+    copied_again: int = 0
+
+    def plus(self, other: Counts) -> Counts:
+        return Counts(
+            self.events + other.events,
+            self.definitions + other.definitions,
+            self.copied_again + other.copied_again,
+        )
+
+    def since(self, earlier: Counts) -> Counts:
+        """Return the difference to earlier totals. A total that has shrunk began again at 0."""
+        pairs = (
+            (self.events, earlier.events),
+            (self.definitions, earlier.definitions),
+            (self.copied_again, earlier.copied_again),
+        )
+        return Counts(*(now - then if now >= then else now for now, then in pairs))
+
+
+@dataclass(frozen=True)
+class Verified:
+    """The result of a verification that has passed. Times are in UNIX seconds.
+
+    `documents`, `size` (in bytes) and `namespaces` are the amounts of the first generation, which compares everything;
+    `rechecked` is the number of documents that the later generations have compared; `generations` counts all of them.
+    """
+
+    started: float
+    ended: float | None
+    generations: int
+    documents: int
+    size: int
+    namespaces: int
+    rechecked: int
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Direction:
+    """A direction of the sync that a reversal has ended. `counts` are the totals at its end."""
+
+    source: str
+    destination: str
+    ended: float
+    counts: Counts = Counts()
+    verified: Verified | None = None
+    repaired_documents: int = 0
+    repaired_definitions: int = 0
+
+
+@dataclass(frozen=True)
+class Journal:
+    """See the module. `omitted` is how many entries were dropped; `saved_at` is when the record was last saved."""
+
+    sites: tuple[Site, ...] = ()
+    processes: tuple[Process, ...] = ()
+    entries: tuple[Entry, ...] = ()
+    omitted: int = 0
+    warnings: tuple[Warned, ...] = ()
+    counts: Counts = Counts()
+    directions: tuple[Direction, ...] = ()
+    # The last passed verification of the present direction.
+    verified: Verified | None = None
+    saved_at: float | None = None
+
+    def with_entries(self, *entries: Entry) -> Journal:
+        """Return the journal with more entries, their texts cut, and without the oldest ones if it is full."""
+        kept = [*self.entries, *(replace(each, text=each.text[:LONGEST_TEXT]) for each in entries)]
+        excess = max(0, len(kept) - MOST_ENTRIES)
+        for _ in range(excess):
+            oldest = next((n for n, each in enumerate(kept) if not each.is_essential), 0)
+            del kept[oldest]
+        return replace(self, entries=tuple(kept), omitted=self.omitted + excess)
+
+    def with_process(self, process: Process) -> Journal:
+        # The first one is kept: it began the sync.
+        first, others = self.processes[:1], (*self.processes[1:], process)
+        kept = (*first, *others[-(MOST_PROCESSES - 1) :]) if first else (process,)
+        return replace(self, processes=kept)
+
+    def with_direction(self, direction: Direction) -> Journal:
+        """Return the journal after a reversal, which ends this direction."""
+        directions = (*self.directions, direction)[-MOST_DIRECTIONS:]
+        return replace(self, directions=directions, verified=None)
+
+    def with_warnings(self, active: Mapping[str, str], now: float) -> Journal:
+        """Return the journal after a look at the active warnings: their texts, by their keys."""
+        known = {each.key: each for each in self.warnings}
+        changed = {key: _observed(each, active.get(key), now) for key, each in known.items()}
+        new = {
+            key: Warned(key, text[:LONGEST_TEXT], now, now)
+            for key, text in active.items()
+            if key not in known
+        }
+        newest = tuple({**changed, **new}.values())[-MOST_WARNINGS:]
+        return replace(self, warnings=newest)
+
+
+def _observed(warned: Warned, text: str | None, now: float) -> Warned:
+    """Return a warning after a look at it; `text` is None if it is not active."""
+    if text is None and warned.ended is None:
+        # The clock may have been set back.
+        seconds = warned.seconds + max(0.0, now - warned.began)
+        return replace(warned, ended=now, seconds=seconds)
+    if text is None:
+        return warned
+    newest = replace(warned, text=text[:LONGEST_TEXT])
+    if warned.ended is None:
+        return newest
+    return replace(newest, began=now, ended=None, times=warned.times + 1)
+
+
+class _StoredSender(Stored):
+    kind = Sender
+
+    caller = fields.String(allow_none=True)
+    address = fields.String(allow_none=True)
+
+
+class _StoredEntry(Stored):
+    kind = Entry
+
+    what = fields.Enum(Kind, by_value=True, required=True)
+    at = fields.Float(required=True)
+    text = fields.String()
+    sender = fields.Nested(_StoredSender, allow_none=True)
+
+
+class _StoredProcess(Stored):
+    kind = Process
+
+    at = fields.Float(required=True)
+    version = fields.String(required=True)
+    host = fields.String(required=True)
+    gap = fields.Float(allow_none=True)
+
+
+class _StoredSite(Stored):
+    kind = Site
+
+    name = fields.String(required=True)
+    address = fields.String(required=True)
+    topology = fields.String(required=True)
+    version = fields.String(required=True)
+    shards = fields.Integer()
+
+
+class _StoredWarned(Stored):
+    kind = Warned
+
+    key = fields.String(required=True)
+    text = fields.String(required=True)
+    first = fields.Float(required=True)
+    began = fields.Float(required=True)
+    ended = fields.Float(allow_none=True)
+    times = fields.Integer()
+    seconds = fields.Float()
+
+
+class _StoredCounts(Stored):
+    kind = Counts
+
+    events = fields.Integer()
+    definitions = fields.Integer()
+    copied_again = fields.Integer(data_key="copiedAgain")
+
+
+class _StoredVerified(Stored):
+    kind = Verified
+
+    started = fields.Float(required=True)
+    ended = fields.Float(allow_none=True)
+    generations = fields.Integer(required=True)
+    documents = fields.Integer(required=True)
+    size = fields.Integer(required=True)
+    namespaces = fields.Integer(required=True)
+    rechecked = fields.Integer(required=True)
+    notes = fields.List(fields.String())
+
+
+class _StoredDirection(Stored):
+    kind = Direction
+
+    source = fields.String(required=True)
+    destination = fields.String(required=True)
+    ended = fields.Float(required=True)
+    counts = fields.Nested(_StoredCounts)
+    verified = fields.Nested(_StoredVerified, allow_none=True)
+    repaired_documents = fields.Integer(data_key="repairedDocuments")
+    repaired_definitions = fields.Integer(data_key="repairedDefinitions")
+
+
+class StoredJournal(Stored):
+    kind = Journal
+
+    sites = fields.List(fields.Nested(_StoredSite))
+    processes = fields.List(fields.Nested(_StoredProcess))
+    entries = fields.List(fields.Nested(_StoredEntry))
+    omitted = fields.Integer()
+    warnings = fields.List(fields.Nested(_StoredWarned))
+    counts = fields.Nested(_StoredCounts)
+    directions = fields.List(fields.Nested(_StoredDirection))
+    verified = fields.Nested(_StoredVerified, allow_none=True)
+    saved_at = fields.Float(data_key="savedAt", allow_none=True)

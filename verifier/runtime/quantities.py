@@ -1,0 +1,41 @@
+"""Writes sizes, durations and texts of unknown origin for people. Pure."""
+
+from __future__ import annotations
+
+import unicodedata
+
+_UNITS = ("bytes", "KB", "MB", "GB", "TB", "PB")
+# Control and formatting characters, surrogates, private and unassigned characters.
+_UNSAFE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
+
+
+def size_text(size: float) -> str:
+    """Return a number of bytes in decimal units, as in `1.2 GB`."""
+    unit = 0
+    while size >= 1000 and unit < len(_UNITS) - 1:
+        size, unit = size / 1000, unit + 1
+    return f"{size:,.0f} {_UNITS[0]}" if not unit else f"{size:,.1f} {_UNITS[unit]}"
+
+
+def duration_text(seconds: float) -> str:
+    """Return a duration in its two largest units, as in `2 h 5 min`; less than a minute with one decimal."""
+    minutes, rest = divmod(max(seconds, 0.0), 60)
+    hours, minutes = divmod(int(minutes), 60)
+    if hours:
+        return f"{hours:,} h {minutes} min"
+    return f"{minutes} min {int(rest)} s" if minutes else f"{rest:.1f} s"
+
+
+def visible(text: str) -> str:
+    """Replace control and formatting characters by escapes, because they could make a text look like another one."""
+    if text.isprintable():
+        return text
+    return "".join(_escaped(each) if _is_unsafe(each) else each for each in text)
+
+
+def _is_unsafe(character: str) -> bool:
+    return unicodedata.category(character) in _UNSAFE
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape", "backslashreplace").decode()
