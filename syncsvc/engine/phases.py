@@ -16,7 +16,7 @@ from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
 from syncsvc.saved.partitions import Partition
 from syncsvc.saved.registry import CollectionRecord
-from syncsvc.saved.run import CONFIRM_INTERVAL
+from syncsvc.saved.run import HEARTBEAT_INTERVAL
 from syncsvc.state import Phase, State
 from verifier.runtime.tasks import StopToken, TaskGroup
 
@@ -115,13 +115,13 @@ class Phases(ABC):
             self._show_copied()
 
     def _keep_owning(self, stop: StopToken) -> None:
-        """Save the run record every second until stopped. Raises OperationError Superseded if the run was taken over.
+        """Save the run record twice a second until stopped. Raises OperationError Superseded if the run was taken over.
 
         Each save also serves as a heartbeat for the other instances.
         """
         while True:
-            stop.sleep(CONFIRM_INTERVAL)
-            self._context.run.confirm()
+            stop.sleep(HEARTBEAT_INTERVAL)
+            self._context.run.confirm(HEARTBEAT_INTERVAL)
 
     def _done(self, step: str) -> None:
         self._context.observe(Point.STEP_DONE, step)

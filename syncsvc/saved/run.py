@@ -54,6 +54,8 @@ MOST_PHASES = 50
 
 # For how long a confirmation that this process owns its run is valid, in seconds.
 CONFIRM_INTERVAL = 1.0
+# A thread of its own saves the record this often, in seconds, so that writes do not wait for it.
+HEARTBEAT_INTERVAL = CONFIRM_INTERVAL / 2
 
 
 @dataclass(frozen=True)
@@ -426,10 +428,13 @@ class RunStore:
         """
         with self._one_save():
             refuse(self.record)
-            self._save(self._saved, replace(self._saved, **changes))
-            self._shown = {name: self._shown[name] for name in self._shown if name not in changes}
-            self.record = replace(self._saved, **self._shown)
+            self._save_changes(changes)
             return self.record
+
+    def _save_changes(self, changes: Mapping[str, Any]) -> None:
+        self._save(self._saved, replace(self._saved, **changes))
+        self._shown = {name: self._shown[name] for name in self._shown if name not in changes}
+        self.record = replace(self._saved, **self._shown)
 
     @contextmanager
     def _one_save(self) -> Iterator[None]:
@@ -446,14 +451,21 @@ class RunStore:
                     self._gave_up = _GaveUp(monotonic(), kind, f"{failures.text_of(error)}.")
                 raise
 
-    def confirm(self) -> None:
+    def confirm(self, within: float = CONFIRM_INTERVAL) -> None:
         """Raise OperationError Superseded if this process no longer owns the run.
 
-        If the last save began more than `CONFIRM_INTERVAL` seconds ago, save the record again to find out. Call this
-        before every write: a process that was suspended must not overwrite newer data of the process that replaced it.
+        If the last save began more than `within` seconds ago, save the record again to find out. Call this before every
+        write: a process that was suspended must not overwrite newer data of the process that replaced it.
         """
-        if monotonic() - self._confirmed_at > CONFIRM_INTERVAL:
-            self.update()
+        if self._is_confirmed(within):
+            return
+        with self._one_save():
+            # Of the threads that waited for the same save, only the first one repeats it.
+            if not self._is_confirmed(within):
+                self._save_changes({})
+
+    def _is_confirmed(self, within: float) -> bool:
+        return monotonic() - self._confirmed_at <= within
 
     def show(self, **changes: Any) -> None:
         """Change the visible record without saving it, for a process that no longer owns it or cannot save it now.
