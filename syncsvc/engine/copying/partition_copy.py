@@ -20,6 +20,7 @@ from syncsvc.source.natural_scan import NaturalScan, ResumePoint
 from syncsvc.source.range_scan import RangeScan
 from verifier.cluster.keys import shown
 from verifier.cluster.namespace import Namespace
+from verifier.cluster.rawcursor import first_page_size
 from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import StopToken
 
@@ -82,6 +83,7 @@ class PartitionCopy:
             resume_point if isinstance(resume_point, ResumePoint) else None,
             self._stop,
             self._context.tuning.page_bytes,
+            self._first_page,
         )
         return ((page.documents(), point) for page, point in scan.pages())
 
@@ -98,7 +100,13 @@ class PartitionCopy:
             # Within one shard, the index on _id prevents duplicates.
             self._refuse_equal if self.record.definition.sharded else None,
             self._context.tuning.page_bytes,
+            self._first_page,
         ).pages()
+
+    @property
+    def _first_page(self) -> int:
+        page_bytes = self._context.tuning.page_bytes
+        return first_page_size(self.record.total_documents, self.record.total, page_bytes)
 
     def _refuse_equal(self, namespace: Namespace, keys: Sequence[bytes]) -> None:
         definition = self.record.definition
