@@ -295,6 +295,31 @@ class Channel(Generic[T]):
         self._stop.check()
 
 
+def together(first: Callable[[], T], second: Callable[[], T]) -> tuple[T, T]:
+    """Make two calls at the same time, the second one in a thread of its own, and return both results.
+
+    When both have ended, raises the error of the first call, or otherwise that of the second one.
+    """
+    results: list[T] = []
+    errors: list[BaseException] = []
+
+    def call_second() -> None:
+        try:
+            results.append(second())
+        except BaseException as error:  # noqa: B036 - raised again in the calling thread
+            errors.append(error)
+
+    thread = threading.Thread(target=call_second, name=f"{threading.current_thread().name}/other")
+    thread.start()
+    try:
+        result = first()
+    finally:
+        thread.join()
+    if errors:
+        raise errors[0]
+    return result, results[0]
+
+
 def for_each(
     name: str,
     items: Iterable[T],
