@@ -67,7 +67,7 @@ class Daemon:
 
     def wait_until_compared(self) -> None:
         """Wait until the first pass of the verification is complete."""
-        self.wait_until(lambda progress: _verification(progress)["phase"] == "stream hashing")
+        self.wait_until(lambda progress: _is_compared(_verification(progress)))
 
     def wait_until_copied(self) -> None:
         self.wait_until(lambda progress: progress["info"] == "change event application")
@@ -111,6 +111,10 @@ class Daemon:
 def _verification(progress: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = progress["verification"]["source"]
     return found
+
+
+def _is_compared(verification: dict[str, Any]) -> bool:
+    return verification["scannedCollectionCount"] == verification["totalCollectionCount"]
 
 
 def _body(verified: bool) -> dict[str, Any]:

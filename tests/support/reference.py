@@ -139,7 +139,7 @@ def _threads() -> str:
             level,
             reach,
             sync + 1 + load.readers + load.writers,
-            sync + 3 + load.lanes + 2 + load.readers,
+            sync + 4 + load.lanes + 2 + 2 * load.readers,
         )
         for level, reach, load in _loads()
     ]
