@@ -45,7 +45,7 @@ _log = logging.getLogger(__name__)
 FENCES = "fences"
 # More than the number of threads that write concurrently at the highest load level over a long link. Never lower this:
 # the slots of a process of an earlier version must be settled, too.
-_SLOTS = 48
+_SLOTS = 64
 # How many slots are settled at the same time.
 _SETTLING = 16
 # On a sharded cluster, a slot is settled by this many updates for each shard. The hashes of the `_id`s determine their

@@ -329,8 +329,9 @@ def for_each(
 ) -> None:
     """Run `work(item, stop)` for each item, in at most `threads` threads; return when all are done.
 
-    The items are begun in their order. The first error stops the others through the token that they are given, and is
-    raised; several errors are raised as a BaseExceptionGroup. Raises `Cancelled` when stopped.
+    If one thread is enough, the calling thread does the work. The items are begun in their order. The first error stops
+    the others through the token that they are given, and is raised; several errors are raised as a BaseExceptionGroup.
+    Raises `Cancelled` when stopped.
     """
     with TaskGroup(name, stop) as group:
         left = list(items)
@@ -343,5 +344,8 @@ def for_each(
             for item in waiting:
                 work(item, group.stop)
 
-        for number in range(min(threads, len(left))):
-            group.spawn(str(number), take_all)
+        if min(threads, len(left)) < 2:
+            take_all()
+        else:
+            for number in range(min(threads, len(left))):
+                group.spawn(str(number), take_all)

@@ -74,6 +74,11 @@ class RunContext:
         """
         return 1 if self.destination_facts.is_sharded else self.threads.writers
 
+    @property
+    def link_factor(self) -> int:
+        """Return how many threads do the work of one because they wait for the network: 1 if it is fast."""
+        return self.threads.lanes // self.load.lanes
+
     def source_uuid(self, record: CollectionRecord) -> bytes | None:
         """Return the UUID by which the source finds the collection after a rename; None if it accepts only names."""
         return record.uuid if self.source_facts.reports_ddl else None
