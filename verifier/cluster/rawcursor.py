@@ -25,6 +25,8 @@ from verifier.runtime.tasks import StopToken
 
 # A page of about this size is as fast as one of 16 MB and keeps memory small. In bytes.
 PAGE_BYTES = 3 << 20
+# The size of the largest page: servers cut pages at this size, in bytes.
+LARGEST_PAGE = 16 << 20
 # The number of documents in the first page, if their size is unknown.
 FIRST_PAGE = 1000
 # How often the server is asked to free a cursor if it refuses or closes the connection, and the timeout of each

@@ -17,7 +17,7 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from verifier.cluster.keys import id_only
-from verifier.cluster.rawcursor import PAGE_BYTES, Page, next_page_size
+from verifier.cluster.rawcursor import LARGEST_PAGE, PAGE_BYTES, Page, next_page_size
 from verifier.compare.documents import Mode, equal
 from verifier.compare.order import Order
 from verifier.compare.tuning import CheckTuning
@@ -109,7 +109,7 @@ class Pairing:
         self._page_size = min(tuning.most_page, first_page or tuning.first_page)
         self._read_both = read_both
         # The size in bytes to expect of the next page of each side.
-        self.page_bytes = PAGE_BYTES
+        self.page_bytes = LARGEST_PAGE if first_page == 1 else PAGE_BYTES
         self._equal: Page | None = None
         self._aligned: bytes | None = None
 
