@@ -189,7 +189,8 @@ class FencedWriter(ClusterWriter):
         if left:
             # Alone, because the first one may have to shard the collection of the marks.
             self._settle_next(0, self._stop)
-        for_each("settle", range(1, left), self._settle_next, _SETTLING, self._stop)
+        # With a token of its own: an engine that is being stopped makes one attempt for each slot.
+        for_each("settle", range(1, left), self._settle_next, _SETTLING, StopToken())
 
     def _settle_next(self, number: int, stop: StopToken) -> None:
         with self._fence.slot(stop) as slot:
