@@ -55,9 +55,9 @@ class PartitionCopy:
         self._saved_at = monotonic()
         self._frontier: Frontier[Resume | None] = Frontier(partition.resume_point)
         self._all_read = False
-        # Whether a thread is saving the progress, and whether the last save has begun.
+        # Whether a thread is saving the progress, and whether there is newer progress than it saves.
         self._saving = False
-        self._done = False
+        self._unsaved = False
 
     def pages(self) -> Pages:
         """Return the pages of the remaining documents, each page with the resume point after it.
@@ -135,12 +135,13 @@ class PartitionCopy:
             self._frontier.finish(entry)
             self._copied += size
             self._documents += documents
+            self._unsaved = True
         self._save_if_due()
 
     def all_read(self) -> None:
         """Record that no more pages will come; save the progress if that is due or everything is written."""
         with self._lock:
-            self._all_read = True
+            self._all_read = self._unsaved = True
         self._save_if_due()
 
     def _save_if_due(self) -> None:
@@ -160,17 +161,17 @@ class PartitionCopy:
         Only one thread saves at a time, so that saves keep their order. The others do not wait for it.
         """
         with self._lock:
-            if self._saving or self._done:
+            if self._saving or not self._unsaved:
                 return None
-            self._done = self._all_read and self._frontier.drained
+            done = self._all_read and self._frontier.drained
             interval = self._context.tuning.copy_save_interval
-            if not self._done and monotonic() - self._saved_at < interval:
+            if not done and monotonic() - self._saved_at < interval:
                 return None
-            self._saving = True
+            self._saving, self._unsaved = True, False
             return replace(
                 self._partition,
-                status=CopyStatus.DONE if self._done else CopyStatus.COPYING,
-                resume_point=None if self._done else self._frontier.passed,
+                status=CopyStatus.DONE if done else CopyStatus.COPYING,
+                resume_point=None if done else self._frontier.passed,
                 copied=self._copied,
                 documents=self._documents,
             )
