@@ -43,8 +43,8 @@ _log = logging.getLogger(__name__)
 
 # The collection in which slots are settled, in the metadata database.
 FENCES = "fences"
-# More than the number of threads that write concurrently at the highest load level over a long link. Never lower this:
-# the slots of a process of an earlier version must be settled, too.
+# As many threads can write at the same time; others wait. Never lower this: the slots of a process of an earlier
+# version must be settled, too.
 _SLOTS = 64
 # How many slots are settled at the same time.
 _SETTLING = 16
