@@ -223,8 +223,7 @@ INSUFFICIENT_MEMORY = ErrorKind(
     "InsufficientMemory",
     409,
     "There is too little memory for a sync with verification.",
-    "Give the machine or the control group of this process more memory, restart the process with a lower --loadLevel, "
-    "or set verification.enabled to false.",
+    "Give the machine or the control group of this process more memory, or set verification.enabled to false.",
 )
 INSUFFICIENT_DISK_SPACE = ErrorKind(
     "InsufficientDestinationDiskSpace",

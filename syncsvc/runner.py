@@ -10,7 +10,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from time import monotonic, time
 from typing import Any, NamedTuple
@@ -72,6 +72,7 @@ from syncsvc.tuning import Tuning
 from verifier.cluster import failures
 from verifier.cluster.cluster import Cluster, filter_evaluator
 from verifier.cluster.filters import Selection
+from verifier.cluster.link import round_trip
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.reading import read
 from verifier.cluster.times import Position
@@ -602,13 +603,14 @@ class Runner:
             ),
             registry=Registry(home.client, saving, record.reversals, stop),
             views=CreatedViews(home.client, saving, stop),
-            partitions=Partitions(home.client, saving, record.reversals, record.instance, stop),
+            partitions=self._partitions(home, saving, stop),
             checks=CheckStore(home.client, saving, METADATA_DATABASE, stop),
             repairs=Repairs(home.client, saving, stop),
             spool=Spool(destination.client, writer, record.fence, record.reversals, stop),
             selection=Selection(record.options.namespaces, evaluator.client, stop),
             progress=process.progress,
             load=process.load,
+            threads=self._threads(source, destination, stop),
             pace=process.pace,
             tuning=process.tuning,
             observe=process.observe,
@@ -626,6 +628,21 @@ class Runner:
             # The thread that updates them warns if they do not exist.
             with suppress(OperationFailure):
                 dashboards.insert(writer, name, document)
+
+    def _partitions(self, home: Cluster, saving: FencedWriter, stop: StopToken) -> Partitions:
+        record = self.record
+        alone = not record.instances
+        return Partitions(home.client, saving, record.reversals, record.instance, alone, stop)
+
+    def _threads(self, source: Cluster, destination: Cluster, stop: StopToken) -> LoadLevel:
+        """Measure the round-trip time to the clusters, and return the numbers of threads for the longer one."""
+        longest = max(round_trip(each.client, stop) for each in (source, destination))
+        threads = self._process.load.over(longest)
+        _log.info(
+            "Chose the numbers of threads for the round-trip time to the clusters.",
+            extra={"seconds": round(longest, 3), **asdict(threads)},
+        )
+        return threads
 
     def _fenced(self, cluster: Cluster, stop: StopToken) -> FencedWriter:
         """Return a new engine's writer to a cluster.

@@ -730,7 +730,7 @@ class Service:
 
     def _check_start(self, options: StartOptions) -> Judgement:
         process = self._process
-        memory = process.tuning.memory_needed(process.load.readers + process.load.writers)
+        memory = process.tuning.memory_needed
         limit = process.tuning.spool_limit
         return judge(options, self.instance, process.clusters, memory, limit, process.stop)
 

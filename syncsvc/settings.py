@@ -11,7 +11,7 @@ from typing import Any
 from syncsvc import __version__
 from syncsvc.job import DEFAULT_JOB, read_job
 from syncsvc.options import CLUSTERS
-from syncsvc.tuning import EVENT_SPOOL_BYTES
+from syncsvc.tuning import EVENT_SPOOL_BYTES, THREAD_FACTORS
 from verifier.runtime import protection, webhook
 from verifier.runtime.logs import LEVELS
 from verifier.runtime.options import Form, Option, number, parse, refuse
@@ -111,6 +111,11 @@ class LoadLevel:
     readers: int
     writers: int
     lanes: int
+
+    def over(self, round_trip: float) -> LoadLevel:
+        """Return the numbers of threads that do the same work over a link with this round-trip time, in seconds."""
+        factor = next(each for least, each in THREAD_FACTORS.items() if round_trip >= least)
+        return LoadLevel(factor * self.readers, factor * self.writers, factor * self.lanes)
 
 
 LOAD_LEVELS = {

@@ -8,15 +8,21 @@ from verifier.cluster.rawcursor import PAGE_BYTES
 from verifier.compare.tuning import CheckTuning
 from verifier.runtime.tuning import MB, number, seconds, size
 
-# The size of the largest document, in bytes, and how many copies of a document exist while the driver sends it.
+# The size of the largest document, in bytes, and how many copies of it exist while the driver sends or receives it.
 LARGEST_DOCUMENT = 16_000_000
 _COPIES = 3
+# How many copies of a page exist until the driver sends it: the reply, and the documents that a command holds.
+_PAGE_COPIES = 2
 # How many copies of the events of a row exist while the event spool saves it, as measured with 20 MB that cannot be
 # compressed.
 _SPOOL_COPIES = 5
 # The memory of the process without documents, in bytes, as measured: the driver, and the figures of a verification; and
 # at most 1 MB for the history in the charts.
 _PROCESS = 84_000_000
+
+# The factor for the numbers of threads, by the least round-trip time in seconds. On a long link, threads wait for
+# replies most of the time, so several do the work of one.
+THREAD_FACTORS = {0.05: 4, 0.01: 2, 0.0: 1}
 
 # The size limit of the event spool unless --eventSpoolMB gives another, in compressed bytes.
 EVENT_SPOOL_BYTES = 20_000_000_000
@@ -32,9 +38,14 @@ class Tuning:
     page_bytes: int = size(
         PAGE_BYTES, "One page of the copy, which one call reads and one command writes."
     )
-    queue_bytes: int = size(16 * MB, "All pages of the copy that wait for a writer.")
+    reading_bytes: int = size(
+        32 * MB, "Pages that all readers request at once; the driver holds three copies of them."
+    )
+    pages_bytes: int = size(
+        32 * MB, "All pages of the copy that wait for a writer or are being written."
+    )
     sending_bytes: int = size(
-        16 * MB, "Documents that all threads send at once; the driver holds three copies of them."
+        24 * MB, "Documents that all threads send at once; the driver holds three copies of them."
     )
     partition_bytes: int = size(64 * MB, "Partition of a large collection, a range of its IDs.")
     copy_save_interval: float = seconds(1.0, "How often the resume point of a copy is saved.")
@@ -103,15 +114,13 @@ class Tuning:
     )
     startup_wait: float = seconds(30.0, "How long a command waits for the startup of the process.")
 
-    def memory_needed(self, threads: int) -> int:
-        """Return how many bytes of memory the process may need. `threads` is the number of readers and writers.
+    @property
+    def memory_needed(self) -> int:
+        """Return how many bytes of memory the process may need, regardless of the number of threads.
 
         The estimate is for a copy during which change events are spooled, the phase that needs the most memory.
-        Measured without spooling at load level 3, which has six such threads: 430 MB with documents of 16 MB, and half
-        of that with small documents.
         """
-        of_thread = _COPIES * max(LARGEST_DOCUMENT, self.page_bytes)
         # A row that is almost full may get one more page of the change stream.
         of_spool = _SPOOL_COPIES * (self.spool_row_bytes + LARGEST_DOCUMENT)
-        sending = self.queue_bytes + _COPIES * self.sending_bytes
-        return _PROCESS + sending + of_spool + threads * of_thread
+        sending = _COPIES * (self.reading_bytes + self.sending_bytes)
+        return _PROCESS + _PAGE_COPIES * self.pages_bytes + sending + of_spool

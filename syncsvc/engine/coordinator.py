@@ -9,7 +9,7 @@ from time import monotonic
 from bson.timestamp import Timestamp
 
 from syncsvc.created import refuse_foreign
-from syncsvc.engine.copying.copy import copy_all
+from syncsvc.engine.copying.copy import copy_all, end_copy
 from syncsvc.engine.copying.partitioned import plan_copy, settle
 from syncsvc.engine.cutover import Cutover, SourceWritten
 from syncsvc.engine.definitions.index_builds import build_all, restore_indexes
@@ -49,6 +49,7 @@ class Coordinator(Phases):
 
     def __init__(self, context: RunContext, stop: StopToken) -> None:
         self._definitions = DefinitionWatch(context)
+        self._continues_copy = context.run.record.phase is Phase.COPYING
         super().__init__(context, stop)
 
     def _read(self, stop: StopToken) -> None:
@@ -120,17 +121,20 @@ class Coordinator(Phases):
         watch_balancers(context.balancers, context.run, context.progress, interval, stop)
 
     def _copy(self, stop: StopToken) -> Phase:
-        # An earlier version has saved no plan for the collections of a replica set.
-        plan_copy(self._context, stop)
-        # An earlier process may have copied more than was last added up.
-        settle(self._context)
-        self._show_copied()
-        copy_all(self._context, stop)
-        self._context.instances.wait_for_all(lambda other: other.phase.copied, stop)
-        # Any instance may have withheld indexes.
-        self._context.registry.reload(stop)
-        _log.info(copy_summary(tuple(self._context.registry)))
-        self._context.run.update(copy_end=append_note(self._context.source_client, stop))
+        context = self._context
+        if self._continues_copy:
+            # An earlier version has saved no plan for the collections of a replica set.
+            plan_copy(context, stop)
+            # An earlier process may have copied more than was last added up.
+            settle(context)
+            self._show_copied()
+        copy_all(context, stop)
+        if context.run.record.instances:
+            context.instances.wait_for_all(lambda other: other.phase.copied, stop)
+            # Any instance may have withheld indexes.
+            context.registry.reload(stop)
+        self._proceed(Phase.INDEXING, copy_end=end_copy(context, stop))
+        _log.info(copy_summary(tuple(context.registry)))
         return Phase.INDEXING
 
     def _index(self, stop: StopToken) -> Phase:

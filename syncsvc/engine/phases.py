@@ -9,6 +9,7 @@ import logging
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from syncsvc.engine.events.spooler import Spooler
 from syncsvc.engine.oplog_watch import OplogWatch
@@ -16,7 +17,7 @@ from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
 from syncsvc.saved.partitions import Partition
 from syncsvc.saved.registry import CollectionRecord
-from syncsvc.saved.run import CONFIRM_INTERVAL
+from syncsvc.saved.run import HEARTBEAT_INTERVAL
 from syncsvc.state import Phase, State
 from verifier.runtime.tasks import StopToken, TaskGroup
 
@@ -108,20 +109,25 @@ class Phases(ABC):
         while (phase := run.record.phase) in phases:
             _log.info(f"Starting {phase.value} phase")
             following = phases[phase](stop)
-            # Threads that the phase cancelled may have left writes in flight.
-            self._context.destination_writer.settle()
-            run.update(phase=following)
+            self._proceed(following)
             _log.debug(f"Updating the in-memory phase from `{phase.value}` to `{following.value}`.")
             self._show_copied()
 
+    def _proceed(self, following: Phase, **changes: Any) -> None:
+        """Save the next phase and these changes of the run record; a no-op if the phase has saved them already."""
+        # Threads that the phase cancelled may have left writes in flight.
+        self._context.destination_writer.settle()
+        if self._context.run.record.phase is not following:
+            self._context.run.update(phase=following, **changes)
+
     def _keep_owning(self, stop: StopToken) -> None:
-        """Save the run record every second until stopped. Raises OperationError Superseded if the run was taken over.
+        """Save the run record twice a second until stopped. Raises OperationError Superseded if the run was taken over.
 
         Each save also serves as a heartbeat for the other instances.
         """
         while True:
-            stop.sleep(CONFIRM_INTERVAL)
-            self._context.run.confirm()
+            stop.sleep(HEARTBEAT_INTERVAL)
+            self._context.run.confirm(HEARTBEAT_INTERVAL)
 
     def _done(self, step: str) -> None:
         self._context.observe(Point.STEP_DONE, step)

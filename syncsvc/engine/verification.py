@@ -205,7 +205,7 @@ class Verification:
         return Sides(
             Cluster("source", context.source_client, context.source_facts),
             Cluster("destination", context.destination_client, context.destination_facts),
-            context.load.readers,
+            context.threads.readers,
             context.tuning.verification_bytes,
             context.tuning.check,
         )

@@ -37,15 +37,17 @@ from verifier.cluster.connect import Client
 from verifier.cluster.writer import MAJORITY, ClusterWriter
 from verifier.runtime.errors import OperationError
 from verifier.runtime.retry import retry
-from verifier.runtime.tasks import POLL, StopToken
+from verifier.runtime.tasks import POLL, StopToken, for_each
 
 _log = logging.getLogger(__name__)
 
 # The collection in which slots are settled, in the metadata database.
 FENCES = "fences"
-# More than the number of threads that write concurrently at the highest load level. Never lower this: the slots of a
-# process of an earlier version must be settled, too.
-_SLOTS = 16
+# As many threads can write at the same time; others wait. Never lower this: the slots of a process of an earlier
+# version must be settled, too.
+_SLOTS = 64
+# How many slots are settled at the same time.
+_SETTLING = 16
 # On a sharded cluster, a slot is settled by this many updates for each shard. The hashes of the `_id`s determine their
 # shards: a shard is missed with a probability of e**-16.
 _MARKS_A_SHARD = 16
@@ -136,10 +138,10 @@ class Fence:
                 self._changed.notify()
 
     @property
-    def is_settled(self) -> bool:
-        """Return whether no earlier command can still take effect on any slot that is not in use."""
+    def unsettled(self) -> int:
+        """Return on how many of the slots that are not in use an earlier command may still take effect."""
         with self._changed:
-            return all(each.settled for each in self._free)
+            return sum(not each.settled for each in self._free)
 
     def _take(self, stop: StopToken) -> Slot:
         with self._changed:
@@ -183,9 +185,16 @@ class FencedWriter(ClusterWriter):
 
         Raises OperationError Superseded if another process has taken the run over.
         """
-        while not self._fence.is_settled:
-            with self._fence.slot(self._stop) as slot:
-                self._settle(slot)
+        left = self._fence.unsettled
+        if left:
+            # Alone, because the first one may have to shard the collection of the marks.
+            self._settle_next(0, self._stop)
+        # With a token of its own: an engine that is being stopped makes one attempt for each slot.
+        for_each("settle", range(1, left), self._settle_next, _SETTLING, StopToken())
+
+    def _settle_next(self, number: int, stop: StopToken) -> None:
+        with self._fence.slot(stop) as slot:
+            self._settle(slot)
 
     def end_definitions(self) -> None:
         """Kill the DDL commands that earlier engines have left running, except index builds, and wait until they end.

@@ -34,7 +34,8 @@ from verifier.runtime.tasks import StopToken
 
 # For claims, which look for the largest unclaimed partition, and for the check whether any is left.
 _INDEX = {"key": {"status": 1, "instance": 1, "total": -1, "_id": 1}, "name": "claims"}
-# How many whole collections one call claims at most, and their total size in bytes. Claiming many saves round trips.
+# How many partitions one call claims at most, and their total size in bytes if other instances need a share of them.
+# Claiming many saves round trips.
 _MOST_CLAIMED = 20
 _MOST_BYTES = 16 << 20
 
@@ -143,7 +144,7 @@ def _is_whole(document: dict[str, Any]) -> bool:
 
 
 def _together(waiting: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the first partitions of `waiting` that one call may claim together.
+    """Return the first partitions of `waiting` that one of several instances may claim together.
 
     They are a single range, or one or more whole collections; several collections have at most `_MOST_BYTES` in total.
     """
@@ -161,20 +162,28 @@ class Partitions:
     """The saved partitions of a sync. Several threads may claim partitions at the same time.
 
     `reversals` is how often the sync was reversed: each direction has partitions of its own. `instance` is the ID of
-    this instance. `writer` writes to the cluster that `client` reads. The constructor loads the unfinished claims of
-    the instance. Every method raises the driver's errors.
+    this instance, and `alone` is whether no other instance takes part. `writer` writes to the cluster that `client`
+    reads. The constructor loads the unfinished claims of the instance. Every method raises the driver's errors.
     """
 
     def __init__(
-        self, client: Client, writer: ClusterWriter, reversals: int, instance: str, stop: StopToken
+        self,
+        client: Client,
+        writer: ClusterWriter,
+        reversals: int,
+        instance: str,
+        alone: bool,
+        stop: StopToken,
     ) -> None:
         self._name = partitions_of(reversals)
         self._client = client
         self._collection = client[METADATA_DATABASE][self._name]
         self._writer = writer
         self._instance = instance
+        self._alone = alone
         self._stop = stop
-        self._lock = threading.Lock()  # one claim at a time; guards _claimed
+        self._lock = threading.Lock()  # one claim at a time; guards the claims
+        self._none_free = False
         # All reads include what was saved before this process took over.
         self._since = newest_time(self._run, self._name)
         unfinished = {"instance": instance, "status": {"$ne": CopyStatus.DONE.value}}
@@ -227,9 +236,13 @@ class Partitions:
         Partitions that this instance had claimed before a restart come first.
         """
         with self._lock:
-            if not self._claimed:
-                self._claimed.extend(self._newly_claimed())
+            self._claim_some()
             return self._claimed.popleft() if self._claimed else None
+
+    def claim_ahead(self) -> None:
+        """Claim partitions that later calls of `claim` return; a no-op if some are claimed already."""
+        with self._lock:
+            self._claim_some()
 
     def save(self, partition: Partition) -> None:
         document = _document(partition)
@@ -261,20 +274,32 @@ class Partitions:
             for each in rows
         }
 
+    def _claim_some(self) -> None:
+        if self._claimed or self._none_free:
+            return
+        self._claimed.extend(self._newly_claimed())
+        # Only a new plan adds free partitions.
+        self._none_free = not self._claimed
+
     def _newly_claimed(self) -> list[Partition]:
         free = {"status": CopyStatus.WAITING.value, "instance": None}
-        while waiting := _together(self._find(free, _MOST_CLAIMED)):
+        while waiting := self._share(self._find(free, _MOST_CLAIMED)):
             ids = [each["_id"] for each in waiting]
             ours = {"$set": {"instance": self._instance}}
-            # A retry after a lost reply is a no-op. The owners are read afterwards.
             statements = [{"q": {"_id": each, **free}, "u": ours} for each in ids]
-            time = self._run({"update": self._name, "updates": statements})["operationTime"]
-            # A read of an older state would miss these claims, and no other process would copy them.
+            reply = self._run({"update": self._name, "updates": statements})
+            if reply["n"] == len(ids):
+                return [_partition({**each, "instance": self._instance}) for each in waiting]
+            # Another instance has claimed some, or this was a retry after a lost reply, which changes nothing. A read
+            # of an older state would miss these claims, and no other process would copy them.
             query = {"_id": {"$in": ids}, "instance": self._instance}
-            claimed = self._find(query, since=time)
+            claimed = self._find(query, since=reply["operationTime"])
             if claimed:
                 return [_partition(each) for each in claimed]
         return []
+
+    def _share(self, waiting: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
+        return waiting if self._alone else _together(waiting)
 
     def _find(
         self, query: dict[str, Any], limit: int = 0, since: Timestamp | None = None
@@ -302,6 +327,9 @@ class Partitions:
             for each in map(_document, partitions)
         )
         save_rows(self._writer, self._name, statements)
+        # A claim that began before the insert may have found none.
+        with self._lock:
+            self._none_free = False
 
     def _run(self, command: dict[str, Any]) -> dict[str, Any]:
         reply = self._writer.run(METADATA_DATABASE, command)

@@ -63,6 +63,8 @@ MOST_PHASES = 50
 
 # For how long a confirmation that this process owns its run is valid, in seconds.
 CONFIRM_INTERVAL = 1.0
+# A thread of its own saves the record this often, in seconds, so that writes do not wait for it.
+HEARTBEAT_INTERVAL = CONFIRM_INTERVAL / 2
 
 
 @dataclass(frozen=True)
@@ -510,11 +512,14 @@ class RunStore:
         """
         with self._one_save():
             refuse(self.record)
-            journal = self._saved.journal.with_entries(*([] if command is None else [command]))
-            self._save(self._saved, replace(self._saved, journal=journal, **changes))
-            self._shown = {name: self._shown[name] for name in self._shown if name not in changes}
-            self._publish()
+            self._save_changes(changes, command)
             return self.record
+
+    def _save_changes(self, changes: Mapping[str, Any], command: Entry | None = None) -> None:
+        journal = self._saved.journal.with_entries(*([] if command is None else [command]))
+        self._save(self._saved, replace(self._saved, journal=journal, **changes))
+        self._shown = {name: self._shown[name] for name in self._shown if name not in changes}
+        self._publish()
 
     def note(self, entry: Entry) -> None:
         """Add an entry to the journal, which is saved with the next change of the record. Never waits."""
@@ -543,14 +548,21 @@ class RunStore:
                     self._gave_up = _GaveUp(monotonic(), kind, f"{failures.text_of(error)}.")
                 raise
 
-    def confirm(self) -> None:
+    def confirm(self, within: float = CONFIRM_INTERVAL) -> None:
         """Raise OperationError Superseded if this process no longer owns the run.
 
-        If the last save began more than `CONFIRM_INTERVAL` seconds ago, save the record again to find out. Call this
-        before every write: a process that was suspended must not overwrite newer data of the process that replaced it.
+        If the last save began more than `within` seconds ago, save the record again to find out. Call this before every
+        write: a process that was suspended must not overwrite newer data of the process that replaced it.
         """
-        if monotonic() - self._confirmed_at > CONFIRM_INTERVAL:
-            self.update()
+        if self._is_confirmed(within):
+            return
+        with self._one_save():
+            # Of the threads that waited for the same save, only the first one repeats it.
+            if not self._is_confirmed(within):
+                self._save_changes({})
+
+    def _is_confirmed(self, within: float) -> bool:
+        return monotonic() - self._confirmed_at <= within
 
     def show(self, **changes: Any) -> None:
         """Change the visible record without saving it, for a process that no longer owns it or cannot save it now.

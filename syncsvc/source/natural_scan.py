@@ -20,7 +20,7 @@ from verifier.cluster import failures
 from verifier.cluster.connect import Client
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.pinning import Pin
-from verifier.cluster.rawcursor import PAGE_BYTES, Page, RawCursor, resilient_pages
+from verifier.cluster.rawcursor import FIRST_PAGE, PAGE_BYTES, Page, RawCursor, resilient_pages
 from verifier.cluster.renamed import follow_renames
 from verifier.runtime.retry import Temporary
 from verifier.runtime.tasks import StopToken
@@ -116,6 +116,7 @@ class NaturalScan:
         resume_point: ResumePoint | None,
         stop: StopToken,
         page_bytes: int = PAGE_BYTES,
+        first_page: int = FIRST_PAGE,
     ) -> None:
         self._client = client
         self._namespace = namespace
@@ -127,6 +128,7 @@ class NaturalScan:
         self._pin = Pin()
         self._stop = stop
         self._page_bytes = page_bytes
+        self._first_page = first_page
 
     def pages(self) -> Iterator[tuple[Page, ResumePoint | None]]:
         """Yield each page with the resume point after it; None in place of the point if the server gives none.
@@ -187,6 +189,7 @@ class NaturalScan:
             command,
             pin=self._pin,
             page_bytes=self._page_bytes,
+            first_page=self._first_page,
         )
 
     def _classify(self, error: BaseException) -> Temporary | None:

@@ -19,7 +19,7 @@ from verifier.cluster.keys import id_only
 from verifier.cluster.lookup import LONGEST_BOUND, among
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.ranges import LAST, Range
-from verifier.cluster.rawcursor import PAGE_BYTES, RawCursor, resilient_pages
+from verifier.cluster.rawcursor import FIRST_PAGE, PAGE_BYTES, RawCursor, resilient_pages
 from verifier.cluster.renamed import follow_renames
 from verifier.runtime.tasks import StopToken
 
@@ -49,6 +49,7 @@ class RangeScan:
         stop: StopToken,
         check: CheckKeys | None = None,
         page_bytes: int = PAGE_BYTES,
+        first_page: int = FIRST_PAGE,
     ) -> None:
         self._client = client
         self._namespace = namespace
@@ -59,6 +60,7 @@ class RangeScan:
         self._stop = stop
         self._check = check
         self._page_bytes = page_bytes
+        self._first_page = first_page
         self._previous = resume_point
         self._reopened = False
         # A scan with only a lower bound ends before MaxKey, because no bound lies after it. A second read gets that
@@ -120,7 +122,13 @@ class RangeScan:
         }
         if self._uuid is not None:
             command["collectionUUID"] = Binary(self._uuid, 4)
-        return RawCursor(self._client, namespace.database, command, page_bytes=self._page_bytes)
+        return RawCursor(
+            self._client,
+            namespace.database,
+            command,
+            page_bytes=self._page_bytes,
+            first_page=self._first_page,
+        )
 
     def _filter(self) -> dict[str, Any]:
         return {"filter": among([LAST])}

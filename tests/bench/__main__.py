@@ -75,6 +75,13 @@ def _parser() -> argparse.ArgumentParser:
         help="numbers of collections; the downtime is measured once for each",
     )
     parser.add_argument(
+        "--delays",
+        nargs="+",
+        type=int,
+        default=delayed.DELAYS,
+        help="round-trip times of the benchmark delayed, in milliseconds; the first one is the standard",
+    )
+    parser.add_argument(
         "--json", type=Path, default=Path("bench-results.json"), help="file for the figures"
     )
     parser.add_argument(
@@ -108,7 +115,10 @@ def _results(options: argparse.Namespace) -> Iterator[Result]:
         for name in options.sets:
             yield verifying.benchmark(_data_set(name, options.documents), options.rounds, _say)
     if _is_wanted("delayed", options):
-        yield from delayed.benchmark(medium(options.documents), options.rounds, _say)
+        data_set = medium(options.documents)
+        yield from delayed.documents(data_set, options.delays, options.rounds, _say)
+        for name in options.backlogs:
+            yield delayed.events(name, options.events, options.delays, options.rounds, _say)
 
 
 def _is_wanted(benchmark: str, options: argparse.Namespace) -> bool:

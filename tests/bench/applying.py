@@ -14,7 +14,7 @@ from bson.timestamp import Timestamp
 
 from syncsvc.sandbox import ReplicaSet
 from tests.bench import backlog, probe
-from tests.bench.backlog import BACKLOGS, Backlog
+from tests.bench.backlog import BACKLOGS
 from tests.bench.clusters import check_equal, cluster, servers
 from tests.bench.daemon import Daemon, running, wait_for
 from tests.bench.measure import Measurement, Stopwatch, turns
@@ -63,9 +63,9 @@ def benchmark(name: str, asked: int, rounds: int, say: Callable[[str], None]) ->
     chosen = BACKLOGS[name]
     result = Result(f"apply {name}", "event", chosen.events(asked), "stream", _CANDIDATES)
     for turn in turns(_CANDIDATES, rounds):
-        with _prepared(chosen, asked) as prepared:
+        with prepared(name, asked) as prepared_round:
             for candidate in turn:
-                measurement = prepared.measure(candidate)
+                measurement = prepared_round.measure(candidate)
                 result.add(candidate, measurement)
                 say(f"{result.title}: {candidate}: {measurement.seconds:.2f} s")
     return result
@@ -73,16 +73,20 @@ def benchmark(name: str, asked: int, rounds: int, say: Callable[[str], None]) ->
 
 def memory(events: int) -> Measurement:
     """Run the service once with a backlog of about `events` events of the kind "mixed", and return its measurement."""
-    with _prepared(BACKLOGS["mixed"], events) as prepared:
-        return prepared.measure("daemon")
+    with prepared("mixed", events) as prepared_round:
+        return prepared_round.measure("daemon")
 
 
 @contextmanager
-def _prepared(chosen: Backlog, asked: int) -> Iterator[Round]:
+def prepared(
+    name: str, asked: int, new_cluster: Callable[[str], ReplicaSet] = cluster
+) -> Iterator[Round]:
+    """Prepare a round with the backlog of this name, of about `asked` events. `new_cluster` returns a new cluster."""
+    chosen = BACKLOGS[name]
     with (
-        cluster("source") as source,
-        cluster("destination") as destination,
-        cluster("base") as base,
+        new_cluster("source") as source,
+        new_cluster("destination") as destination,
+        new_cluster("base") as base,
         source.client() as writer,
         base.client() as loader,
     ):

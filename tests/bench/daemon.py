@@ -56,6 +56,19 @@ class Daemon:
         lines = (line.split() for line in text.splitlines())
         return next(float(words[1]) for words in lines if words[0] == name)
 
+    def wait_until_initialized(self) -> None:
+        self.wait_until(lambda progress: progress["info"] != "initializing collections and indexes")
+
+    def wait_until_comparing(self) -> None:
+        """Wait until the verification has listed the collections, and begins to compare their documents."""
+        self.wait_until(
+            lambda progress: _verification(progress)["estimatedDocumentCount"] is not None
+        )
+
+    def wait_until_compared(self) -> None:
+        """Wait until the first pass of the verification is complete."""
+        self.wait_until(lambda progress: _is_compared(_verification(progress)))
+
     def wait_until_copied(self) -> None:
         self.wait_until(lambda progress: progress["info"] == "change event application")
 
@@ -93,6 +106,15 @@ class Daemon:
 
     def _error(self, what: str) -> RuntimeError:
         return RuntimeError(f"The daemon failed: {what}\n{self._child.said}")
+
+
+def _verification(progress: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = progress["verification"]["source"]
+    return found
+
+
+def _is_compared(verification: dict[str, Any]) -> bool:
+    return verification["scannedCollectionCount"] == verification["totalCollectionCount"]
 
 
 def _body(verified: bool) -> dict[str, Any]:

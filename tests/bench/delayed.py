@@ -1,18 +1,19 @@
-"""The copy of one large collection through proxies that delay every message, by the service and by plain pymongo.
+"""Copy, verification and change event application through proxies that delay every message.
 
-For the service, only the copy phase is measured: preflight and listing take the same time for a small collection.
+Each table compares the round-trip times of `DELAYS`, and the service with a plain loop. One large collection is copied
+and verified; only these phases are measured, because preflight and listing take the same time for a small collection.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 
 from syncsvc.sandbox import ReplicaSet
 from syncsvc.sandbox.mongod import Mongod
-from tests.bench import data, probe
+from tests.bench import applying, data, probe
+from tests.bench.backlog import BACKLOGS
 from tests.bench.clusters import CACHE_GB, check_equal, servers
 from tests.bench.daemon import running
 from tests.bench.data import DataSet
@@ -37,29 +38,73 @@ class _Proxied(ReplicaSet):
         return self._proxy.address
 
 
-def benchmark(data_set: DataSet, rounds: int, say: Callable[[str], None]) -> Iterator[Result]:
-    """Measure all candidates at each of the round-trip times `DELAYS`, and yield a result for each."""
-    candidates = {"daemon": _daemon, "pymongo": partial(probe.run, "pymongo")}
+def documents(
+    data_set: DataSet, delays: Sequence[int], rounds: int, say: Callable[[str], None]
+) -> Iterator[Result]:
+    """Measure copy and verification at each of the round-trip times `delays`, and yield a result for each of the two.
+
+    Two candidates take part: a verified sync by the service, and plain pymongo.
+    """
+    names = _names(("daemon", "pymongo"), delays)
+    copy, verify = (
+        Result(
+            f"{title} over a network",
+            "document",
+            data_set.count,
+            f"daemon {delays[0]} ms",
+            [*names],
+        )
+        for title in ("copy", "verify")
+    )
     with Network() as network, _Proxied("source", network) as source:
         with source.client() as client:
             data.load(client, data_set)
-        for delay in DELAYS:
-            title = f"copy at {delay} ms"
-            result = Result(title, "document", data_set.count, "pymongo", list(candidates))
-            for turn in turns(list(candidates), rounds):
-                for name in turn:
-                    with _destination(network, source) as destination, _delayed(network, delay):
-                        result.add(name, candidates[name](source, destination))
-                    say(f"{title}: {name}: {result.runs[name][-1].seconds:.2f} s")
-            yield result
+        for turn in turns(list(names), rounds):
+            for name in turn:
+                candidate, delay = names[name]
+                measure = _sync if candidate == "daemon" else _plain
+                with _Proxied("destination", network) as destination:
+                    with _delayed(network, delay):
+                        measured = measure(source, destination)
+                    check_equal(source, destination)
+                for result, measurement in zip((copy, verify), measured):
+                    result.add(name, measurement)
+                    say(f"{result.title}: {name}: {measurement.seconds:.2f} s")
+    yield copy
+    yield verify
 
 
-@contextmanager
-def _destination(network: Network, source: ReplicaSet) -> Iterator[ReplicaSet]:
-    """Start an empty destination for the block; after the block, raise RuntimeError if it differs from the source."""
-    with _Proxied("destination", network) as destination:
-        yield destination
-        check_equal(source, destination)
+def events(
+    backlog: str, asked: int, delays: Sequence[int], rounds: int, say: Callable[[str], None]
+) -> Result:
+    """Measure how the service applies a backlog at each of the round-trip times `delays`.
+
+    The other candidate only reads the change stream: a plain loop that applies events would need hours at 100 ms.
+    """
+    names = _names(("daemon", "stream"), delays)
+    count = BACKLOGS[backlog].events(asked)
+    limit = f"daemon {delays[0]} ms"
+    result = Result(f"apply {backlog} over a network", "event", count, limit, [*names])
+    for turn in turns(delays, rounds):
+        for delay in turn:
+            with Network() as network, _delayed(network, delay):
+                with applying.prepared(
+                    backlog, asked, lambda name: _Proxied(name, network)
+                ) as prepared:
+                    for candidate in ("stream", "daemon"):
+                        measurement = prepared.measure(candidate)
+                        name = _name(candidate, delay)
+                        result.add(name, measurement)
+                        say(f"{result.title}: {name}: {measurement.seconds:.2f} s")
+    return result
+
+
+def _names(candidates: Sequence[str], delays: Sequence[int]) -> dict[str, tuple[str, int]]:
+    return {_name(each, delay): (each, delay) for each in candidates for delay in delays}
+
+
+def _name(candidate: str, delay: int) -> str:
+    return f"{candidate} {delay} ms"
 
 
 @contextmanager
@@ -69,12 +114,23 @@ def _delayed(network: Network, delay: int) -> Iterator[None]:
         yield
 
 
-def _daemon(source: ReplicaSet, destination: ReplicaSet) -> Measurement:
+def _sync(source: ReplicaSet, destination: ReplicaSet) -> tuple[Measurement, Measurement]:
+    """Return the measurements of the copy and of the first pass of the verification."""
+    ours = [os.getpid(), *servers(source, destination)]
     with running(source, destination) as daemon:
-        daemon.start()
-        daemon.wait_until(
-            lambda progress: progress["info"] != "initializing collections and indexes"
-        )
-        stopwatch = Stopwatch(daemon.pid, [os.getpid(), *servers(source, destination)])
+        daemon.start(verified=True)
+        daemon.wait_until_initialized()
+        stopwatch = Stopwatch(daemon.pid, ours)
         daemon.wait_until_copied()
-        return stopwatch.read()
+        copied = stopwatch.read()
+        daemon.wait_until_comparing()
+        stopwatch = Stopwatch(daemon.pid, ours)
+        daemon.wait_until_compared()
+        return copied, stopwatch.read()
+
+
+def _plain(source: ReplicaSet, destination: ReplicaSet) -> tuple[Measurement, Measurement]:
+    return (
+        probe.run("pymongo", source, destination),
+        probe.run("pymongo verify", source, destination),
+    )

@@ -7,6 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
+from typing import TypeVar
+
+T = TypeVar("T")
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -71,13 +74,13 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
-def turns(names: Sequence[str], rounds: int) -> Iterator[list[str]]:
+def turns(candidates: Sequence[T], rounds: int) -> Iterator[list[T]]:
     """Yield the order of the candidates for each round: A B C, then C B A, then A B C, and so on.
 
     So a machine that becomes slower or faster during the benchmark affects all candidates equally.
     """
     for number in range(rounds):
-        yield list(reversed(names)) if number % 2 else list(names)
+        yield list(reversed(candidates)) if number % 2 else list(candidates)
 
 
 def _peak_mb(pid: int) -> float:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from itertools import islice
+from itertools import islice, zip_longest
 from typing import Any
 
+from bson.codec_options import CodecOptions
+from bson.raw_bson import RawBSONDocument
 from bson.timestamp import Timestamp
 from pymongo import DeleteOne, MongoClient, ReplaceOne, UpdateOne
 
@@ -15,6 +17,7 @@ from tests.bench.backlog import MARKER_IDS, Write
 from tests.bench.data import DATABASE
 
 _BATCH = 1000
+_RAW = CodecOptions(document_class=RawBSONDocument)
 
 
 def copy(source: str, destination: str) -> None:
@@ -24,6 +27,18 @@ def copy(source: str, destination: str) -> None:
             documents = reading[DATABASE][name].find()
             while batch := list(islice(documents, _BATCH)):
                 writing[DATABASE][name].insert_many(batch, ordered=False)
+
+
+def verify(source: str, destination: str) -> None:
+    """Compare all documents in the order of `_id`. Raises RuntimeError if a collection differs."""
+    with _connect(source) as reading, _connect(destination) as other:
+        for name in reading[DATABASE].list_collection_names():
+            both = [
+                client[DATABASE].get_collection(name, codec_options=_RAW).find().sort("_id")
+                for client in (reading, other)
+            ]
+            if any(one is None or one != two for one, two in zip_longest(*both)):
+                raise RuntimeError(f"the collection {name} differs")
 
 
 def apply(source: str, destination: str, start: Timestamp) -> None:

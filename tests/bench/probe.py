@@ -61,6 +61,7 @@ def _verify(task: Task) -> None:
 PROBES: dict[str, Callable[[Task], None]] = {
     "limit": lambda task: limit.copy(task.source, task.destination, _default_writers(task)),
     "pymongo": lambda task: plain.copy(task.source, task.destination),
+    "pymongo verify": lambda task: plain.verify(task.source, task.destination),
     "dbHash": lambda task: limit.hash_both(task.source, task.destination),
     "verifier": _verify,
     "comparison": lambda task: core.compare(task.source, task.destination),

@@ -29,7 +29,7 @@ def saved(pair: Pair, instance: str, reversals: int = 0) -> Partitions:
     """Return an object that reads the saved partitions as a new process with this instance ID would."""
     stop = StopToken()
     client = pair.destination.client
-    return Partitions(client, ClusterWriter(client, False, stop), reversals, instance, stop)
+    return Partitions(client, ClusterWriter(client, False, stop), reversals, instance, False, stop)
 
 
 def whole(totals: Mapping[bytes, int]) -> list[Partition]:

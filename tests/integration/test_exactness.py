@@ -25,9 +25,11 @@ from syncsvc.engine.events.lanes import Lane, Portion, Room
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.document_writer import DocumentWriter
 from syncsvc.engine.run.frontier import Frontier
+from syncsvc.engine.run.pace import Pace
 from syncsvc.figures.progress import Progress
 from syncsvc.saved.fence import Fence, FencedWriter
 from syncsvc.saved.registry import CollectionRecord, CopyStatus
+from syncsvc.settings import LOAD_LEVELS
 from syncsvc.tuning import Tuning
 from tests.support.pair import Pair
 from verifier.cluster.changes import ChangeReader, ChangeStream, start_position
@@ -144,6 +146,9 @@ class Replay:
             "document_writer": DocumentWriter(writer, Tuning().sending_bytes, self._stop),
             "progress": self.progress,
             "tuning": Tuning(),
+            "load": LOAD_LEVELS[1],
+            "threads": LOAD_LEVELS[1],
+            "pace": Pace(),
             "observe": lambda point, detail: None,
         }
         context = RunContext(

@@ -93,14 +93,14 @@ def _registry(cluster: Cluster, stop: StopToken) -> Read:
 
 def _partitions(cluster: Cluster, stop: StopToken) -> Read:
     writer = ClusterWriter(cluster.client, False, stop)
-    partitions = Partitions(cluster.client, writer, 0, "one", stop)
+    partitions = Partitions(cluster.client, writer, 0, "one", False, stop)
     partitions.plan_whole([Partition(uuid4().bytes, 0) for _ in range(ROWS)])
     return lambda: len(list(partitions))
 
 
 def _copied(cluster: Cluster, stop: StopToken) -> Read:
     writer = ClusterWriter(cluster.client, False, stop)
-    partitions = Partitions(cluster.client, writer, 0, "one", stop)
+    partitions = Partitions(cluster.client, writer, 0, "one", False, stop)
     partitions.plan_whole([Partition(uuid4().bytes, 0) for _ in range(ROWS)])
     return lambda: len(partitions.copied())
 

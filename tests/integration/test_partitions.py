@@ -321,7 +321,7 @@ def test_a_copy_of_an_earlier_version_continues_in_natural_order(
     orderly.commit()
     assert before["documents"] > 1000
     # Only the pages after the resume point were read again.
-    assert _copied_again(orderly) < 4000 - before["documents"]
+    assert _copied_again(orderly) <= 4000 - before["documents"]
     assert copied(pair) == {"c": 4000}
     pair.assert_equal()
 

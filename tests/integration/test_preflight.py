@@ -149,7 +149,7 @@ def test_all_violations_are_reported_at_once(pair: Pair, daemon: Daemon) -> None
             in said
         )
         assert "shop.orders has the TTL index when_1. " in said
-        assert "may need 540 MB of memory, but only 100 MB are available to this process. " in said
+        assert "may need 428 MB of memory, but only 100 MB are available to this process. " in said
         assert "only 0 MB are free. " in said
         # Without their causes, the other violations disappear.
         assert_both_tell(

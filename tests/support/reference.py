@@ -28,9 +28,9 @@ import verifier.errors
 import verifier.metrics
 import verifier.settings
 from syncsvc.resuming import RESUMPTIONS, Resumption
-from syncsvc.settings import LOAD_LEVELS
+from syncsvc.settings import LOAD_LEVELS, LoadLevel
 from syncsvc.state import State, Trigger, next_state
-from syncsvc.tuning import Tuning
+from syncsvc.tuning import THREAD_FACTORS, Tuning
 from tests.support import commands, descriptions, evidence, log_lines, roles
 from tests.unit.verifier.values import EXAMPLE, EXAMPLE_DEFINITIONS, EXAMPLE_DOCUMENTS
 from verifier.cluster import extended
@@ -114,17 +114,18 @@ def _resumptions() -> str:
 
 def _load_levels() -> str:
     rows = [
-        (
-            level,
-            load.readers,
-            load.writers,
-            load.lanes,
-            f"{Tuning().memory_needed(load.readers + load.writers) // 1_000_000} MB",
-        )
-        for level, load in LOAD_LEVELS.items()
+        (level, reach, load.readers, load.writers, load.lanes) for level, reach, load in _loads()
     ]
-    heads = ("load level", "readers", "writers", "lanes", "memory required")
+    heads = ("load level", "round-trip time", "readers", "writers", "lanes")
     return tabulate(rows, heads, tablefmt="rst") + "\n"
+
+
+def _loads() -> Iterator[tuple[int, str, LoadLevel]]:
+    """Yield the numbers of threads of each load level, for each range of round-trip times and its name."""
+    for level, load in LOAD_LEVELS.items():
+        for least in sorted(THREAD_FACTORS):
+            reach = f"{1000 * least:.0f} ms or more" if least else "shorter"
+            yield level, reach, load.over(least)
 
 
 def _threads() -> str:
@@ -137,12 +138,18 @@ def _threads() -> str:
     rows = [
         (
             level,
+            reach,
             sync + 1 + load.readers + load.writers,
-            sync + 3 + load.lanes + 2 + load.readers,
+            sync + 4 + load.lanes + 2 + 2 * load.readers,
         )
-        for level, load in LOAD_LEVELS.items()
+        for level, reach, load in _loads()
     ]
-    heads = ("load level", "collection copy", "change event application, with verification")
+    heads = (
+        "load level",
+        "round-trip time",
+        "collection copy",
+        "change event application, with verification",
+    )
     return tabulate(rows, heads, tablefmt="rst") + "\n"
 
 

@@ -191,6 +191,7 @@ VAGUE_NAMES = {"util", "utils", "helper", "helpers", "common", "misc"}
 BROAD_EXCEPTS_ALLOWED = {
     ("verifier.runtime.httpd", "_ended_by_error"),
     ("verifier.runtime.tasks", "_outermost"),
+    ("verifier.runtime.tasks", "call_second"),
     ("syncsvc.runner", "_run_sync"),
     ("syncsvc.runner", "_has_spooled"),
     ("syncsvc.runner", "_run_reset"),

@@ -23,8 +23,8 @@ from verifier.runtime.errors import OperationError
 from verifier.runtime.retry import Temporary
 from verifier.runtime.tasks import StopToken
 
-# The most events in a page.
-_EVENTS_A_PAGE = 5_000
+# The most events in a page, unless another number is given.
+EVENTS_A_PAGE = 5_000
 # The most events in a page that is read without contents, because an event is too large to be sent.
 _EVENTS_A_BARE_PAGE = 100
 
@@ -68,6 +68,8 @@ class ChangeStream:
     namespaces: NamespaceFilter = NamespaceFilter()
     # How long a getMore waits for an event, in milliseconds.
     wait_ms: int = 200
+    # The most events in a page.
+    page_events: int = EVENTS_A_PAGE
 
     def open(
         self, position: Position | None, bare: bool = False, filtered: bool = True
@@ -77,7 +79,7 @@ class ChangeStream:
         `bare` leaves out the contents of the changes. If `filtered` is False, events of all namespaces are returned.
         """
         command = {"aggregate": 1, "pipeline": list(self._pipeline(position, bare, filtered))}
-        size = _EVENTS_A_BARE_PAGE if bare else _EVENTS_A_PAGE
+        size = _EVENTS_A_BARE_PAGE if bare else self.page_events
         # Run a plain command, because the driver's watch() does not support every option.
         return RawCursor(self.client, "admin", command, batch_size=size, await_ms=self.wait_ms)
 

@@ -33,6 +33,9 @@ SOCKET_MS = 60_000
 # Exceptions of the driver for options that it refuses or cannot handle.
 _DRIVER_ERRORS = (PyMongoError, ValueError, TypeError, KeyError, OSError)
 _SELECTION = "serverSelectionTimeoutMS"
+# How many connections to a server are opened at the same time. With the driver's default of two, the threads of a sync
+# wait for seconds on a link with latency, because a new connection takes several round trips.
+_CONNECTING = 16
 
 
 def _concern_violations(options: dict[str, Any]) -> list[str]:
@@ -80,8 +83,12 @@ def connect(
     """
     options = check_uri(uri)
     # The connection string has precedence. The driver's own defaults are too long, and its reads have no timeout.
-    ours = {_SELECTION: _SELECTION_MS, "connectTimeoutMS": _CONNECT_MS}
-    given: dict[str, Any] = {each: ms for each, ms in ours.items() if each not in options}
+    ours = {
+        _SELECTION: _SELECTION_MS,
+        "connectTimeoutMS": _CONNECT_MS,
+        "maxConnecting": _CONNECTING,
+    }
+    given: dict[str, Any] = {each: value for each, value in ours.items() if each not in options}
     try:
         return MongoClient(
             uri,

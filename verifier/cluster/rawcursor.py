@@ -25,6 +25,10 @@ from verifier.runtime.tasks import StopToken
 
 # A page of about this size is as fast as one of 16 MB and keeps memory small. In bytes.
 PAGE_BYTES = 3 << 20
+# The size of the largest page: servers cut pages at this size, in bytes.
+LARGEST_PAGE = 16 << 20
+# The number of documents in the first page, if their size is unknown.
+FIRST_PAGE = 1000
 # How often the server is asked to free a cursor if it refuses or closes the connection, and the timeout of each
 # attempt, in seconds.
 _MOST_KILLS = 10
@@ -87,8 +91,8 @@ class RawCursor:
 
     A context manager: entering it starts the session, and leaving it frees the cursor. The command is sent by the first
     read. `batch_size` is the number of documents in a page; without it, the number is adapted so that a page has about
-    `page_bytes`. `await_ms` is how long a getMore of a change stream waits for an event, in milliseconds. `pin` is
-    given if other commands must run on the same server.
+    `page_bytes`, beginning with `first_page` documents. `await_ms` is how long a getMore of a change stream waits for
+    an event, in milliseconds. `pin` is given if other commands must run on the same server.
     """
 
     def __init__(
@@ -100,12 +104,13 @@ class RawCursor:
         await_ms: int | None = None,
         pin: Pin | None = None,
         page_bytes: int = PAGE_BYTES,
+        first_page: int = FIRST_PAGE,
     ) -> None:
         self._database = client.get_database(database)
         self._client = client
         self._command = command
         self._adaptive = batch_size is None
-        self._size = batch_size or 1000
+        self._size = batch_size or first_page
         self._await_ms = await_ms
         self._pin = pin or Pin()
         self._page_bytes = page_bytes
@@ -208,6 +213,11 @@ class RawCursor:
                 name = raw[element.start + 4 : element.end - 1].decode()
                 self._collection = name.partition(".")[2]
         return array, resume
+
+
+def first_page_size(documents: int, size: int, page_bytes: int = PAGE_BYTES) -> int:
+    """Return how many documents to request first of a collection of about so many documents and bytes."""
+    return next_page_size(size, documents, page_bytes) if documents and size else FIRST_PAGE
 
 
 def next_page_size(

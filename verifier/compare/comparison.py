@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from bson.raw_bson import RawBSONDocument
@@ -30,7 +31,7 @@ from verifier.compare.pairing import Pairing, Unequal
 from verifier.compare.scope import NamespacePair
 from verifier.compare.tuning import CheckTuning
 from verifier.runtime.retry import retry
-from verifier.runtime.tasks import StopToken
+from verifier.runtime.tasks import Budget, StopToken, together
 
 _BY_ID = {"_id": 1}
 _NATURAL = {"$natural": 1}
@@ -66,17 +67,25 @@ class Comparison:
         self._mode = mode
         self._filter = document_filter
         self._stop = stop
+        self._room = Budget(tuning.pages_bytes, stop)
 
     def documents(
-        self, names: NamespacePair, portion: Portion, not_before: NotBefore, on_pages: OnPages
+        self,
+        names: NamespacePair,
+        portion: Portion,
+        not_before: NotBefore,
+        on_pages: OnPages,
+        first_page: int | None = None,
     ) -> Iterator[DocumentMismatch]:
         """Yield a mismatch for every document of the portion that is not equal on both sides.
 
-        `on_pages` is called with the number of documents compared since its last call, and their bytes. A missing
-        collection, or a view, has no documents. After a failure, a document may be yielded a second time.
-        Raises the driver's errors that are not temporary, and `Cancelled`.
+        `on_pages` is called with the number of documents compared since its last call, and their bytes. `first_page` is
+        the number of documents to read first, if the size of the documents is known. A missing collection, or a view,
+        has no documents. After a failure, a document may be yielded a second time. Raises the driver's errors that are
+        not temporary, and `Cancelled`.
         """
-        for unequal in self._unequal(_Reading(names, portion, not_before), on_pages):
+        reading = _Reading(names, portion, not_before, first_page)
+        for unequal in self._unequal(reading, on_pages):
             yield self._mismatch(names.source, unequal)
 
     def counts(self, names: NamespacePair) -> tuple[int, int]:
@@ -119,7 +128,8 @@ class Comparison:
                 try:
                     if pairing is None:
                         pairing = self._open(reading, on_pages, cursors)
-                    return pairing.step()
+                    with self._room.hold(2 * pairing.page_bytes):
+                        return pairing.step()
                 except PyMongoError:
                     cursors.close()
                     reading = reading.after(pairing.aligned if pairing else None)
@@ -133,7 +143,9 @@ class Comparison:
             yield from self._unequal(reading._replace(portion=Keys((LAST,))), on_pages)
 
     def _open(self, reading: _Reading, on_pages: OnPages, cursors: ExitStack) -> Pairing:
-        stored = [_stored(*each) for each in zip(self._clients, reading.names)]
+        stored = together(
+            *(partial(_stored, *each) for each in zip(self._clients, reading.names, strict=True))
+        )
         order = _order(self._clients[0], stored[0].collation, stored[1].collation)
         source, destination = (
             (
@@ -149,7 +161,17 @@ class Comparison:
                 self._clients, reading.names, reading.not_before, stored
             )
         )
-        return Pairing(source, destination, self._mode, order, on_pages, self._tuning)
+        return Pairing(
+            source,
+            destination,
+            self._mode,
+            order,
+            on_pages,
+            self._tuning,
+            reading.first_page,
+            # Over a slow network, nearly all the time passes while pages are read.
+            together,
+        )
 
     def _mismatch(self, namespace: Namespace, found: Unequal) -> DocumentMismatch:
         if found.destination is None:
@@ -195,6 +217,8 @@ class _Reading(NamedTuple):
     names: NamespacePair
     portion: Portion
     not_before: NotBefore
+    # The number of documents in the first page; None if the size of the documents is unknown.
+    first_page: int | None = None
 
     def after(self, key: bytes | None) -> _Reading:
         """Return a reading of the documents that remain when all documents up to `key` are compared.

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from verifier.cluster.keys import id_only
-from verifier.cluster.rawcursor import Page, next_page_size
+from verifier.cluster.rawcursor import LARGEST_PAGE, PAGE_BYTES, Page, next_page_size
 from verifier.compare.documents import Mode, equal
 from verifier.compare.order import Order
 from verifier.compare.tuning import CheckTuning
@@ -37,6 +38,14 @@ class Unequal(NamedTuple):
     destination: bytes | None
 
 
+ReadPage = Callable[[], Page | None]
+ReadBoth = Callable[[ReadPage, ReadPage], tuple[Page | None, Page | None]]
+
+
+def in_turn(source: ReadPage, destination: ReadPage) -> tuple[Page | None, Page | None]:
+    return source(), destination()
+
+
 class _Side:
     """One side of a pairing: its cursor, its unmatched documents, and the last key of the pages that were parsed."""
 
@@ -48,6 +57,9 @@ class _Side:
         self.ended = False
 
     def read(self, size: int) -> Page | None:
+        """Return the next page of `size` documents; None after the last page, and if `size` is 0."""
+        if not size:
+            return None
         page = self.pages.read(size)
         self.ended = page is None
         return page
@@ -68,11 +80,12 @@ class _Side:
 
 
 class Pairing:
-    """A pairing of two streams of documents.
+    """A pairing of two streams of documents. `first_page` is the number of documents in the first page of each.
 
-    `on_progress` is called each time both sides have reached the same point, with the number of documents that were
-    read from the source since the last call, and their bytes. To bound memory, documents may be yielded as missing on
-    one side although their counterpart follows: compare every difference again before it counts.
+    `read_both` makes the two calls that read the next pages, for example at the same time. `on_progress` is called each
+    time both sides have reached the same point, with the number of documents that were read from the source since the
+    last call, and their bytes. To bound memory, documents may be yielded as missing on one side although their
+    counterpart follows: compare every difference again before it counts.
     """
 
     def __init__(
@@ -83,6 +96,8 @@ class Pairing:
         order: Order,
         on_progress: Callable[[int, int], None],
         tuning: CheckTuning = CheckTuning(),
+        first_page: int | None = None,
+        read_both: ReadBoth = in_turn,
     ) -> None:
         self._source = _Side(source)
         self._destination = _Side(destination)
@@ -91,7 +106,10 @@ class Pairing:
         self._on_progress = on_progress
         self._read = (0, 0)
         self._tuning = tuning
-        self._page_size = tuning.first_page
+        self._page_size = min(tuning.most_page, first_page or tuning.first_page)
+        self._read_both = read_both
+        # The size in bytes to expect of the next page of each side.
+        self.page_bytes = LARGEST_PAGE if first_page == 1 else PAGE_BYTES
         self._equal: Page | None = None
         self._aligned: bytes | None = None
 
@@ -112,9 +130,10 @@ class Pairing:
             self._report_progress()
             return None
         wanted = self._wanted()
-        pages = [
-            side.read(size) if size else None for side, size in zip((source, destination), wanted)
-        ]
+        pages = self._read_both(
+            partial(source.read, wanted[0]), partial(destination.read, wanted[1])
+        )
+        self.page_bytes = max(PAGE_BYTES, *(each.size for each in pages if each is not None), 0)
         if self._alike(pages[0], pages[1]):
             return []
         documents = source.take(pages[0]), destination.take(pages[1])

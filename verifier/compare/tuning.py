@@ -14,6 +14,9 @@ class CheckTuning:
     stream_wait_ms: int = number(200, "ms", "How long a getMore of an idle change stream waits.")
     first_page: int = number(1000, "documents", "Size of the first page of a comparison.")
     most_page: int = number(50_000, "documents", "Largest page of a comparison.")
+    pages_bytes: int = size(
+        64 * MB, "Pages of both sides that all workers of a check read and compare at once."
+    )
     unmatched_bytes: int = size(
         40 * MB,
         "Documents of both sides that may wait for their counterpart; must exceed one reply of each side.",

@@ -19,6 +19,7 @@ from verifier.cluster.keys import canonical, id_element
 from verifier.cluster.lookup import ONLY_IDS, fetch
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.ranges import Keys, Portion, Range, split
+from verifier.cluster.rawcursor import first_page_size
 from verifier.cluster.reading import read
 from verifier.cluster.specification import CollectionSpec, Document, Kind
 from verifier.compare.amounts import Tally
@@ -38,6 +39,10 @@ from verifier.runtime.tasks import StopToken
 
 # How many mismatches are saved at once.
 _MOST_UNSAVED = 500
+# A collection is divided into that many ranges for each thread, so that all threads end at about the same time; but not
+# into smaller ones than this, in bytes, because each range takes some commands.
+_RANGES_A_THREAD = 2
+_LEAST_RANGE = 8 << 20
 
 
 class Definitions(NamedTuple):
@@ -100,7 +105,7 @@ class Worker:
         request = store.record.request
         self._subject = subject
         self._clients = (sides.source.client, sides.destination.client)
-        self._range_bytes = sides.range_bytes
+        self._range_bytes, self._threads = sides.range_bytes, sides.workers
         # Servers before 6.0 send no events for changes of measurements.
         self._reports_buckets = sides.source.facts.reports_ddl
         self._store = store
@@ -154,7 +159,10 @@ class Worker:
             size += amount
             self._tally.compared(task.names.source.owner, number, amount)
 
-        found = self._comparison.documents(task.names, portion, self._not_before, compared)
+        first_page = first_page_size(task.documents, task.size) if task.size else None
+        found = self._comparison.documents(
+            task.names, portion, self._not_before, compared, first_page
+        )
         for batch in _batches(found, _MOST_UNSAVED):
             standing = self._standing(task.names, batch)
             mismatches += len(standing)
@@ -342,8 +350,12 @@ class Worker:
         client, name = self._clients[0], stored.source
         amount = read(lambda: extent(client, name), self._stop)
         count, size = amount.documents, amount.bytes
-        ranges = split(client, name, count, size, self._range_bytes, self._stop)
+        ranges = split(client, name, count, size, self._range_bytes_of(size), self._stop)
         self._add_ranges(stored, ranges, count, size)
+
+    def _range_bytes_of(self, size: int) -> int:
+        """Return the size of the ranges of a collection of `size` bytes: small enough to occupy all threads."""
+        return min(self._range_bytes, max(_LEAST_RANGE, size // (_RANGES_A_THREAD * self._threads)))
 
 
 def clock_of(client: Client, stop: StopToken) -> datetime:

@@ -295,6 +295,31 @@ class Channel(Generic[T]):
         self._stop.check()
 
 
+def together(first: Callable[[], T], second: Callable[[], T]) -> tuple[T, T]:
+    """Make two calls at the same time, the second one in a thread of its own, and return both results.
+
+    When both have ended, raises the error of the first call, or otherwise that of the second one.
+    """
+    results: list[T] = []
+    errors: list[BaseException] = []
+
+    def call_second() -> None:
+        try:
+            results.append(second())
+        except BaseException as error:  # noqa: B036 - raised again in the calling thread
+            errors.append(error)
+
+    thread = threading.Thread(target=call_second, name=f"{threading.current_thread().name}/other")
+    thread.start()
+    try:
+        result = first()
+    finally:
+        thread.join()
+    if errors:
+        raise errors[0]
+    return result, results[0]
+
+
 def for_each(
     name: str,
     items: Iterable[T],
@@ -304,8 +329,9 @@ def for_each(
 ) -> None:
     """Run `work(item, stop)` for each item, in at most `threads` threads; return when all are done.
 
-    The items are begun in their order. The first error stops the others through the token that they are given, and is
-    raised; several errors are raised as a BaseExceptionGroup. Raises `Cancelled` when stopped.
+    If one thread is enough, the calling thread does the work. The items are begun in their order. The first error stops
+    the others through the token that they are given, and is raised; several errors are raised as a BaseExceptionGroup.
+    Raises `Cancelled` when stopped.
     """
     with TaskGroup(name, stop) as group:
         left = list(items)
@@ -318,5 +344,8 @@ def for_each(
             for item in waiting:
                 work(item, group.stop)
 
-        for number in range(min(threads, len(left))):
-            group.spawn(str(number), take_all)
+        if min(threads, len(left)) < 2:
+            take_all()
+        else:
+            for number in range(min(threads, len(left))):
+                group.spawn(str(number), take_all)

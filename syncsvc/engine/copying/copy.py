@@ -7,7 +7,7 @@ Events are applied only when all copies are done, so the copy never meets a newe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from bson.timestamp import Timestamp
@@ -24,11 +24,15 @@ from syncsvc.errors import DOCUMENT_NOT_COPIED
 from syncsvc.figures.durations import Operation, timed
 from syncsvc.saved.partitions import Resume
 from syncsvc.saved.registry import CollectionRecord
+from syncsvc.tuning import Tuning
 from verifier.cluster.keys import id_only, shown
 from verifier.cluster.note import append_note
 from verifier.cluster.renamed import CollectionGone
 from verifier.runtime.errors import OperationError
-from verifier.runtime.tasks import SLOW_POLL, Channel, StopToken, TaskGroup, wait_until
+from verifier.runtime.tasks import SLOW_POLL, Budget, Channel, StopToken, TaskGroup, wait_until
+
+# The documents of a page, and the resume point after it.
+Page = tuple[Sequence[memoryview], Resume | None]
 
 
 class Batch(NamedTuple):
@@ -40,6 +44,19 @@ class Batch(NamedTuple):
     documents: Sequence[memoryview]
     # The size of the documents in bytes.
     size: int
+
+
+class _Pages:
+    """The pages on their way from readers to writers, and the budgets for the memory that they take, in bytes.
+
+    `reading` is for pages that are being read, and `unwritten` for those that wait for a writer or are being written.
+    """
+
+    def __init__(self, tuning: Tuning, stop: StopToken) -> None:
+        self.reading = Budget(tuning.reading_bytes, stop)
+        self.unwritten = Budget(tuning.pages_bytes, stop)
+        # No limit of its own: `unwritten` limits it.
+        self.batches: Channel[Batch] = Channel(1 << 40, stop)
 
 
 class Copier:
@@ -55,39 +72,70 @@ class Copier:
         All reads see the source at the cluster time `not_before` or later. Raises OperationError DocumentNotCopied and
         DuplicateIds, and the driver's errors.
         """
+        threads = self._context.threads
         with TaskGroup("copy", self._stop) as group:
-            batches: Channel[Batch] = Channel(self._context.tuning.queue_bytes, group.stop)
-            for number in range(self._context.load.writers):
-                group.spawn(f"write-{number}", self._write_all, batches, group.stop)
+            pages = _Pages(self._context.tuning, group.stop)
+            for number in range(threads.writers):
+                group.spawn(f"write-{number}", self._write_all, pages, group.stop)
             with TaskGroup("copy", group.stop) as readers:
                 left = ClaimedPartitions(self._context, not_before, readers.stop)
-                for number in range(self._context.load.readers):
-                    readers.spawn(f"read-{number}", self._read_all, left, batches, readers.stop)
-            batches.close()
+                for number in range(threads.readers):
+                    readers.spawn(f"read-{number}", self._read_all, left, pages, readers.stop)
+            pages.batches.close()
 
-    def _read_all(self, left: ClaimedPartitions, batches: Channel[Batch], stop: StopToken) -> None:
+    def _read_all(self, left: ClaimedPartitions, pages: _Pages, stop: StopToken) -> None:
         for copy in left:
             try:
-                self._read(copy, batches, stop)
+                self._read(copy, pages, stop)
             except CollectionGone:
                 # The change event of its drop comes later, and removes the documents that were copied.
                 pass
             copy.all_read()
 
-    def _read(self, copy: PartitionCopy, batches: Channel[Batch], stop: StopToken) -> None:
-        progress, pace = self._context.progress, self._context.pace
-        for (documents, resume_point), seconds in pace.each(timed(copy.pages()), stop):
-            progress.stopwatch.note(Operation.COPY_READ, seconds)
-            batch = Batch(copy, copy.enter(resume_point), documents, sum(map(len, documents)))
-            if copy.record.definition.capped:
-                # The order of inserts is kept only if a single thread writes.
-                self._write(batch, stop)
-            else:
-                batches.put(batch, batch.size)
+    def _read(self, copy: PartitionCopy, pages: _Pages, stop: StopToken) -> None:
+        unread = timed(copy.pages())
+        size: int | None = 0
+        while size is not None:
+            with pages.reading.hold(max(size, self._context.tuning.page_bytes)):
+                size = self._read_next(copy, unread, pages, stop)
 
-    def _write_all(self, batches: Channel[Batch], stop: StopToken) -> None:
-        for batch in batches:
+    def _read_next(
+        self,
+        copy: PartitionCopy,
+        unread: Iterator[tuple[Page, float]],
+        pages: _Pages,
+        stop: StopToken,
+    ) -> int | None:
+        """Read a page and pass it on; return its size in bytes, or None if none is left.
+
+        No reference to the page remains afterwards, so that its memory can be freed when it is written.
+        """
+        with self._context.pace.working(stop):
+            page = next(unread, None)
+        if page is None:
+            return None
+        (documents, resume_point), seconds = page
+        self._context.progress.stopwatch.note(Operation.COPY_READ, seconds)
+        batch = Batch(copy, copy.enter(resume_point), documents, sum(map(len, documents)))
+        if copy.record.definition.capped:
+            # The order of inserts is kept only if a single thread writes.
             self._write(batch, stop)
+        else:
+            pages.unwritten.take(batch.size)
+            pages.batches.put(batch, batch.size)
+        return batch.size
+
+    def _write_all(self, pages: _Pages, stop: StopToken) -> None:
+        while (size := self._write_next(pages.batches, stop)) is not None:
+            pages.unwritten.give_back(size)
+
+    def _write_next(self, batches: Channel[Batch], stop: StopToken) -> int | None:
+        """Write a page and return its size in bytes, or None if none is left. No reference to it remains afterwards."""
+        batch = batches.take()
+        if batch is None:
+            return None
+        self._write(batch, stop)
+        return batch.size
 
     def _write(self, batch: Batch, stop: StopToken) -> None:
         for portion in self._context.pace.portions(batch.documents):
@@ -151,18 +199,24 @@ def copy_all(context: RunContext, stop: StopToken) -> None:
         group.spawn("settle", settle_often, context, group.stop)
         copy_claimed(context, group.stop)
         group.stop.stop("all collections are copied")
-    settle(context)
 
 
 def copy_claimed(context: RunContext, stop: StopToken) -> None:
     """Copy the partitions that this instance can claim, and return when all instances have copied theirs."""
-    _copy(context, stop)
-    wait_until(context.partitions.all_done, stop, SLOW_POLL)
+    with TaskGroup("begin", stop) as group:
+        group.spawn("claim", context.partitions.claim_ahead)
+        # Take a time now: it is newer than every write before the start of the change stream, which no copy may miss.
+        not_before = append_note(context.source_client, group.stop)
+    Copier(context, stop).run(not_before)
+    if context.run.record.instances:
+        wait_until(context.partitions.all_done, stop, SLOW_POLL)
 
 
-def _copy(context: RunContext, stop: StopToken) -> None:
-    # Take a time now: it is newer than every write before the start of the change stream, which no copy may miss.
-    Copier(context, stop).run(append_note(context.source_client, stop))
+def end_copy(context: RunContext, stop: StopToken) -> Timestamp:
+    """Save the totals of the finished copy, and return its end, a cluster time of the source."""
+    with TaskGroup("end", stop) as group:
+        group.spawn("settle", settle, context)
+        return append_note(context.source_client, group.stop)
 
 
 def _is_copied(record: CollectionRecord, error: dict[str, Any]) -> bool:

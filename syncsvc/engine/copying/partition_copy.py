@@ -20,6 +20,7 @@ from syncsvc.source.natural_scan import NaturalScan, ResumePoint
 from syncsvc.source.range_scan import RangeScan
 from verifier.cluster.keys import shown
 from verifier.cluster.namespace import Namespace
+from verifier.cluster.rawcursor import first_page_size
 from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import StopToken
 
@@ -46,7 +47,7 @@ class PartitionCopy:
         self._partition = partition
         self._not_before = not_before
         self._stop = stop
-        self._lock = threading.Lock()  # guards the fields below; held while saving, for the order
+        self._lock = threading.Lock()  # guards the fields below
         # Without a resume point, the partition is read from the beginning again.
         begun = partition.resume_point is not None
         self._copied = partition.copied if begun else 0
@@ -54,6 +55,9 @@ class PartitionCopy:
         self._saved_at = monotonic()
         self._frontier: Frontier[Resume | None] = Frontier(partition.resume_point)
         self._all_read = False
+        # Whether a thread is saving the progress, and whether there is newer progress than it saves.
+        self._saving = False
+        self._unsaved = False
 
     def pages(self) -> Pages:
         """Return the pages of the remaining documents, each page with the resume point after it.
@@ -79,6 +83,7 @@ class PartitionCopy:
             resume_point if isinstance(resume_point, ResumePoint) else None,
             self._stop,
             self._context.tuning.page_bytes,
+            self._first_page,
         )
         return ((page.documents(), point) for page, point in scan.pages())
 
@@ -95,7 +100,13 @@ class PartitionCopy:
             # Within one shard, the index on _id prevents duplicates.
             self._refuse_equal if self.record.definition.sharded else None,
             self._context.tuning.page_bytes,
+            self._first_page,
         ).pages()
+
+    @property
+    def _first_page(self) -> int:
+        page_bytes = self._context.tuning.page_bytes
+        return first_page_size(self.record.total_documents, self.record.total, page_bytes)
 
     def _refuse_equal(self, namespace: Namespace, keys: Sequence[bytes]) -> None:
         definition = self.record.definition
@@ -124,27 +135,43 @@ class PartitionCopy:
             self._frontier.finish(entry)
             self._copied += size
             self._documents += documents
-            self._save()
+            self._unsaved = True
+        self._save_if_due()
 
     def all_read(self) -> None:
         """Record that no more pages will come; save the progress if that is due or everything is written."""
         with self._lock:
-            self._all_read = True
-            self._save()
+            self._all_read = self._unsaved = True
+        self._save_if_due()
 
-    def _save(self) -> None:
-        done = self._all_read and self._frontier.drained
-        if not done and monotonic() - self._saved_at < self._context.tuning.copy_save_interval:
-            return
-        self._context.partitions.save(
-            replace(
+    def _save_if_due(self) -> None:
+        # Repeated, because the last page may be written while its progress cannot be saved yet.
+        while (progress := self._begin_save()) is not None:
+            self._context.partitions.save(progress)
+            with self._lock:
+                self._saving = False
+                self._saved_at = monotonic()
+            done = progress.status is CopyStatus.DONE
+            point = Point.PARTITION_COPIED if done else Point.COPY_SAVED
+            self._context.observe(point, str(self.record.namespace))
+
+    def _begin_save(self) -> Partition | None:
+        """Return the progress to save now; None if no save is due, or another thread saves.
+
+        Only one thread saves at a time, so that saves keep their order. The others do not wait for it.
+        """
+        with self._lock:
+            if self._saving or not self._unsaved:
+                return None
+            done = self._all_read and self._frontier.drained
+            interval = self._context.tuning.copy_save_interval
+            if not done and monotonic() - self._saved_at < interval:
+                return None
+            self._saving, self._unsaved = True, False
+            return replace(
                 self._partition,
                 status=CopyStatus.DONE if done else CopyStatus.COPYING,
                 resume_point=None if done else self._frontier.passed,
                 copied=self._copied,
                 documents=self._documents,
             )
-        )
-        self._saved_at = monotonic()
-        point = Point.PARTITION_COPIED if done else Point.COPY_SAVED
-        self._context.observe(point, str(self.record.namespace))

@@ -22,6 +22,11 @@ from verifier.cluster.ranges import Range, split
 from verifier.cluster.renamed import CollectionGone
 from verifier.runtime.tasks import StopToken
 
+# A collection is divided into that many ranges for each reader, so that all readers end at about the same time; but not
+# into smaller ones than this, in bytes, because each range takes some commands.
+_RANGES_A_READER = 2
+_LEAST_RANGE = 8 << 20
+
 
 def plan_copy(context: RunContext, stop: StopToken) -> None:
     """Divide each collection that is not copied yet into partitions, and save them; existing plans are kept.
@@ -76,13 +81,19 @@ def _ranges(context: RunContext, record: CollectionRecord, stop: StopToken) -> l
             record.source_storage,
             record.total_documents,
             record.total,
-            # At least two ranges: a single one would be read in natural order.
-            min(context.tuning.partition_bytes, record.total // 2),
+            _range_bytes(context, record.total),
             stop,
             context.source_uuid(record),
         )
     except CollectionGone:
         return [Range()]
+
+
+def _range_bytes(context: RunContext, total: int) -> int:
+    """Return the size of the ranges of a collection of `total` bytes: small enough to occupy all readers."""
+    ranges = _RANGES_A_READER * context.threads.readers
+    # At least two ranges: a single one would be read in natural order.
+    return min(context.tuning.partition_bytes, total // 2, max(_LEAST_RANGE, total // ranges))
 
 
 def settle(context: RunContext) -> None:

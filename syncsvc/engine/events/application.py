@@ -42,13 +42,16 @@ class Application:
         self._frontier: Frontier[Position] = Frontier(position)
         self._saving = threading.Lock()  # held while the position is saved, so it never goes back
         room = Room(context.tuning, group.stop)
-        lanes = [Lane(context, self._frontier, room, group.stop) for _ in range(context.load.lanes)]
+        lanes = [
+            Lane(context, self._frontier, room, group.stop) for _ in range(context.threads.lanes)
+        ]
         reader = EventSource(context, spooler, position, group.stop)
         self._tail = Tail(
             context, reader, lanes, self._frontier, feed, self.save_position, group.stop
         )
         for number, lane in enumerate(lanes):
             group.spawn(f"lane-{number}", lane.run)
+        group.spawn("read", self._tail.read)
         group.spawn("tail", self._tail.run)
         group.spawn("position", self._keep_position)
         group.spawn("notes", self._keep_moving)

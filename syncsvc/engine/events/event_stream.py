@@ -7,7 +7,7 @@ import logging
 from syncsvc.engine.documents.statements import offers_raw_diffs
 from syncsvc.engine.run.context import RunContext
 from syncsvc.saved.run import METADATA_DATABASE
-from verifier.cluster.changes import ChangeStream, offers_raw_updates
+from verifier.cluster.changes import EVENTS_A_PAGE, ChangeStream, offers_raw_updates
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.reading import read
 from verifier.runtime.tasks import StopToken
@@ -31,6 +31,7 @@ def event_stream(context: RunContext, stop: StopToken) -> ChangeStream:
         raw,
         namespaces=context.run.record.options.namespaces,
         wait_ms=context.tuning.stream_wait_ms,
+        page_events=context.link_factor * EVENTS_A_PAGE,
     )
 
 

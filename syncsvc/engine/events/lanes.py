@@ -1,6 +1,7 @@
 """Lanes apply data events. All events of one document go through one lane, in order; lanes run in parallel.
 
-A lane folds the events that wait for it into one outcome for each document.
+A lane folds the events that wait for it into one outcome for each document. Over a slow network, it writes to several
+collections at the same time.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from syncsvc.saved.registry import CollectionRecord
 from syncsvc.tuning import Tuning
 from verifier.cluster.events import DataEvent, DataKind
 from verifier.cluster.times import Position
-from verifier.runtime.tasks import Budget, Channel, StopToken
+from verifier.runtime.tasks import Budget, Channel, StopToken, for_each
 
 # The group of all documents of a collection together, whose events keep their order and are not folded.
 IN_ORDER = object()
@@ -81,8 +82,7 @@ class Lane:
         No reference to them remains afterwards, so that their memory can be freed before their size is given back.
         """
         portions = self._waiting()
-        with self._context.pace.working(self._stop):
-            self._apply(portions)
+        self._apply(portions)
         for each in portions:
             self._frontier.finish(each.entry)
         return sum(each.size for each in portions)
@@ -104,21 +104,27 @@ class Lane:
             for record, group, event in portion.events:
                 batch.add(record, group, event)
         newest = portions[-1].source_time
-        written = refetched = 0
-        progress = self._context.progress
-        for part in batch.parts:
-            outcomes = list(part.outcomes.values())
-            with progress.stopwatch.timing(Operation.EVENTS_WRITE):
-                refetched += self._writer.write(part.record, outcomes, newest)
-            written += len(outcomes)
-        events = {part.record.uuid: part.events for part in batch.parts}
-        progress.add(
-            events_applied=sum(events.values()),
-            documents_written=written,
-            documents_refetched=refetched,
+        for_each(
+            "collections",
+            batch.parts,
+            lambda part, _: self._write(part, newest),
+            self._context.link_factor,
+            self._stop,
         )
-        progress.collections.applied(events)
+        events = {part.record.uuid: part.events for part in batch.parts}
+        self._context.progress.add(events_applied=sum(events.values()))
+        self._context.progress.collections.applied(events)
         self._context.observe(Point.EVENTS_APPLIED, str(newest))
+
+    def _write(self, part: _Part, newest: Timestamp) -> None:
+        outcomes = list(part.outcomes.values())
+        progress = self._context.progress
+        with (
+            self._context.pace.working(self._stop),
+            progress.stopwatch.timing(Operation.EVENTS_WRITE),
+        ):
+            refetched = self._writer.write(part.record, outcomes, newest)
+        progress.add(documents_written=len(outcomes), documents_refetched=refetched)
 
 
 @dataclass(slots=True)

@@ -1,6 +1,7 @@
 """Reads the source's change events in order, and passes data events to lanes and DDL events to a barrier.
 
-A single thread reads. It also publishes how far the destination lags behind.
+One thread reads pages, and another one passes their events on. So the next page is on its way while a page is
+processed. The second thread also publishes how far the destination lags behind.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from verifier.cluster.events import (
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.times import Position, position_at, seconds_between
 from verifier.compare.feed import Feed
-from verifier.runtime.tasks import StopToken
+from verifier.runtime.tasks import Channel, StopToken
 from verifier.runtime.waits import waiting
 
 _SLOW = (
@@ -45,7 +46,7 @@ _SLOW = (
 
 
 class Tail:
-    """Reads the events of `reader` in one thread, and passes data events to `lanes` and DDL events to the barrier.
+    """Passes the data events of `reader` to `lanes` and DDL events to the barrier: `read` and `run`, in a thread each.
 
     `frontier` records the position up to which the lanes have applied all events. `feed` is notified of the changed
     documents and of DDL events. `save_position` saves the applied position before each DDL event.
@@ -76,6 +77,8 @@ class Tail:
         self._save_position = save_position
         self._fragments: list[Fragment] = []
         self._stop = stop
+        # One page waits here, and another one in the thread that reads.
+        self._pages: Channel[StreamPage] = Channel(1, stop)
         self._held_after: Timestamp | None = None
 
     @property
@@ -86,20 +89,25 @@ class Tail:
         """
         return self._held_after
 
-    def run(self) -> None:
-        """Read and pass on events until stopped, and publish the lag after each page.
-
-        Raises the error that the run fails with.
-        """
+    def read(self) -> None:
+        """Read pages for `run` until stopped. Raises the error that the run fails with."""
         stopwatch = self._context.progress.stopwatch
         for page, seconds in timed(self._reader.pages()):
             if page.events:  # otherwise it waited for events
                 stopwatch.note(Operation.EVENTS_READ, seconds)
             self._held_after = page.position.time
+            self._pages.put(page, 1)
+            self._held_after = None
+
+    def run(self) -> None:
+        """Pass on the events that `read` reads until stopped, and publish the lag after each page.
+
+        Raises the error that the run fails with.
+        """
+        for page in self._pages:
             self._feed.page_begins(page.source_time)
             self._hand_on(page)
             self._repair_work.run_pending(page.source_time)
-            self._held_after = None
             lag = seconds_between(self._frontier.passed.time, page.source_time)
             self._context.progress.set_lag(lag)
 

@@ -57,8 +57,9 @@ class RunContext:
     # The namespace filter of the sync.
     selection: Selection
     progress: Progress
-    # The numbers of threads.
+    # The numbers of threads of the load level, and those for work that mostly waits for the network.
     load: LoadLevel
+    threads: LoadLevel
     # Limits the speed of the work.
     pace: Pace
     tuning: Tuning
@@ -71,7 +72,12 @@ class RunContext:
         A sharded destination gets one thread, because a cluster runs the DDL commands in a database one after the
         other.
         """
-        return 1 if self.destination_facts.is_sharded else self.load.writers
+        return 1 if self.destination_facts.is_sharded else self.threads.writers
+
+    @property
+    def link_factor(self) -> int:
+        """Return how many threads do the work of one because they wait for the network: 1 if it is fast."""
+        return self.threads.lanes // self.load.lanes
 
     def source_uuid(self, record: CollectionRecord) -> bytes | None:
         """Return the UUID by which the source finds the collection after a rename; None if it accepts only names."""

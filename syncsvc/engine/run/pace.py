@@ -7,15 +7,12 @@ size passes, and the amounts that follow wait for it. On average, the rate is me
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from time import monotonic
-from typing import TypeVar
 
 from syncsvc.limits import Limit, Rates
 from verifier.runtime.tasks import SLOW_POLL, StopToken
-
-T = TypeVar("T")
 
 # How much unused speed is kept, in seconds: work that was held up for so long catches up.
 _BURST = 1.0
@@ -136,16 +133,6 @@ class Pace:
             with self._changed:
                 self._working -= 1
                 self._changed.notify()
-
-    def each(self, items: Iterable[T], stop: StopToken) -> Iterator[T]:
-        """Yield the items, and take each of them from its iterator in a block of `working`."""
-        left = iter(items)
-        while True:
-            with self.working(stop):
-                item = next(left, None)
-            if item is None:
-                return
-            yield item
 
     def _admit(self, limit: Limit, amount: int, stop: StopToken) -> None:
         while seconds := self._take(limit, amount):

@@ -151,18 +151,3 @@ def test_only_so_many_threads_work_at_the_same_time() -> None:
         assert not begun
         pace.set_rates({Limit.THREADS: 3})
         wait_for(lambda: begun, "the third thread")
-
-
-def test_each_item_is_taken_while_working() -> None:
-    pace, stop = Pace(), StopToken()
-    pace.set_rates({Limit.THREADS: 1})
-
-    def items() -> Any:
-        for number in range(3):
-            assert pace._working == 1
-            yield number
-
-    for number in pace.each(items(), stop):
-        # The consumer may work, too.
-        with pace.working(stop):
-            assert number in range(3)

@@ -16,9 +16,7 @@ from syncsvc.preflight.estimates import (
 )
 from syncsvc.preflight.findings import Measured
 from syncsvc.preflight.judgement import judgement_of
-from syncsvc.settings import LOAD_LEVELS
 from syncsvc.source.oplog import Oplog
-from syncsvc.tuning import Tuning
 from tests.unit.preflight.values import findings, options
 from verifier.cluster.facts import Topology
 from verifier.cluster.inventory import Size
@@ -78,14 +76,6 @@ def test_many_small_documents_increase_the_estimated_duration() -> None:
     many = Measured(CONTENTS[0].definition, Size(documents=1_000_000, bytes=1_000_000))
     found = findings(contents=(many,))
     assert estimate(options(), found, 7).copy_seconds == 50
-
-
-def test_memory_grows_with_the_load_level() -> None:
-    needed = [
-        Tuning().memory_needed(level.readers + level.writers) // 10**6
-        for level in LOAD_LEVELS.values()
-    ]
-    assert needed == [348, 396, 540, 828]
 
 
 @pytest.mark.parametrize(

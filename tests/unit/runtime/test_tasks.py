@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.unit.deadlines import no_longer_than
 from verifier.runtime import tasks
-from verifier.runtime.tasks import Budget, Cancelled, Channel, StopToken, TaskGroup
+from verifier.runtime.tasks import Budget, Cancelled, Channel, StopToken, TaskGroup, together
 
 # Longer than any test may take: a wait of this length must be ended early, or its test fails.
 LONG = 60.0
@@ -480,3 +480,18 @@ class TestForEach:
 
     def test_an_empty_list_of_items_runs_nothing(self, stop: StopToken) -> None:
         tasks.for_each("nothing", list[int](), lambda each, _: pytest.fail(str(each)), 4, stop)
+
+
+def test_two_calls_are_made_at_the_same_time() -> None:
+    both = threading.Barrier(2, timeout=10)
+    assert together(lambda: both.wait() in (0, 1), lambda: both.wait() in (0, 1)) == (True, True)
+
+
+@pytest.mark.parametrize("first, second", [(1, 0), (0, 1), (1, 1)])
+def test_the_error_of_one_of_two_calls_is_raised(first: int, second: int) -> None:
+    def fail(number: int, fails: int) -> None:
+        if fails:
+            raise ValueError(number)
+
+    with pytest.raises(ValueError, match="1" if first else "2"):
+        together(lambda: fail(1, first), lambda: fail(2, second))

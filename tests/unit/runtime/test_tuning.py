@@ -19,8 +19,8 @@ def test_the_table_has_a_row_for_each_size_and_interval(tuning: Tuning | CheckTu
 
 
 def test_values_are_shown_with_their_units() -> None:
-    table = as_rst(Tuning(queue_bytes=3 * MB, portion_bytes=2000, note_interval=0.5))
-    assert "``queue_bytes``\n     - 3 MiB\n" in table
+    table = as_rst(Tuning(pages_bytes=3 * MB, portion_bytes=2000, note_interval=0.5))
+    assert "``pages_bytes``\n     - 3 MiB\n" in table
     assert "``portion_bytes``\n     - 2000 bytes\n" in table
     assert "``note_interval``\n     - 0.5 s\n" in table
 
@@ -29,8 +29,9 @@ def test_values_are_shown_with_their_units() -> None:
     "change, more",
     [
         ({}, 0),
-        ({"queue_bytes": 17 * MB}, MB),
-        ({"sending_bytes": 17 * MB}, 3 * MB),
+        ({"reading_bytes": 33 * MB}, 3 * MB),
+        ({"pages_bytes": 33 * MB}, 2 * MB),
+        ({"sending_bytes": 25 * MB}, 3 * MB),
         ({"spool_row_bytes": 5 * MB}, 5 * MB),
     ],
 )
@@ -38,8 +39,4 @@ def test_the_memory_that_is_needed_follows_from_the_sizes(
     change: dict[str, int], more: int
 ) -> None:
     changed = replace(Tuning(), **change)
-    assert changed.memory_needed(6) - Tuning().memory_needed(6) == more
-
-
-def test_a_page_that_is_larger_than_any_document_takes_more_in_each_thread() -> None:
-    assert Tuning(page_bytes=32 * MB).memory_needed(2) > Tuning().memory_needed(2)
+    assert changed.memory_needed - Tuning().memory_needed == more

@@ -111,3 +111,16 @@ def test_every_option_is_documented() -> None:
         value = "" if option.form is Form.FLAG else f" {option.value}"
         assert f"``--{option.name}{value}``" in text
     assert "``SYNCSVC_BIND_ADDRESS``" in text
+
+
+@pytest.mark.parametrize(
+    "round_trip, factor", [(0.0, 1), (0.009, 1), (0.01, 2), (0.049, 2), (0.05, 4), (3.0, 4)]
+)
+def test_a_long_link_gets_more_threads(round_trip: float, factor: int) -> None:
+    for level in LOAD_LEVELS.values():
+        over = level.over(round_trip)
+        assert (over.readers, over.writers, over.lanes) == (
+            factor * level.readers,
+            factor * level.writers,
+            factor * level.lanes,
+        )

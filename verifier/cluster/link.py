@@ -1,0 +1,23 @@
+"""Measures the link to a cluster."""
+
+from __future__ import annotations
+
+from time import monotonic
+
+from verifier.cluster.connect import Client
+from verifier.cluster.reading import read
+from verifier.runtime.tasks import StopToken
+
+# The shortest of several round trips is that of the network: a busy server or process makes single ones longer.
+_PINGS = 3
+
+
+def round_trip(client: Client, stop: StopToken) -> float:
+    """Return the round-trip time to the server that gets the writes, in seconds. Raises the driver's errors."""
+
+    def ping() -> float:
+        began = monotonic()
+        client.admin.command("ping")
+        return monotonic() - began
+
+    return min(read(ping, stop) for _ in range(_PINGS))
