@@ -194,14 +194,14 @@ def _pairs(cell: Cell) -> set[Any]:
 
 # The number of faults on one cluster for which each stage has time, in flights between replica sets.
 ROOM = {
-    Stage.EVENTS: 5,
-    Stage.VERIFICATION: 2,
-    Stage.COMMIT: 2,
+    Stage.EVENTS: 8,
+    Stage.VERIFICATION: 3,
+    Stage.COMMIT: 3,
     Stage.LISTING: 2,
     Stage.REVERSE: 2,
 }
 # The number of faults on one cluster for which each stage has time, in flights between sharded clusters.
-SHARD_ROOM = {Stage.COPY: 2, Stage.VERIFICATION: 3, Stage.EVENTS: 6}
+SHARD_ROOM = {Stage.COPY: 3, Stage.VERIFICATION: 4, Stage.EVENTS: 10}
 
 
 def pack(cells: Iterable[Cell], room: Mapping[Stage, int] = ROOM) -> list[Flight]:
