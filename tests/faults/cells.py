@@ -166,12 +166,11 @@ def pairwise(cells: Iterable[Cell], seed: int = 0) -> list[Cell]:
     """Return a small selection of the cells in which every pair of properties occurs that occurs in `cells`."""
     chosen: list[Cell] = []
     covered: set[Any] = set()
-    ordered = list(cells)
+    ordered = [(each, _pairs(each)) for each in cells]
     Random(seed).shuffle(ordered)
     # Cells with the most new pairs first: each cell has ten pairs.
     for wanted in range(10, 0, -1):
-        for each in ordered:
-            pairs = _pairs(each)
+        for each, pairs in ordered:
             if len(pairs - covered) >= wanted:
                 chosen.append(each)
                 covered |= pairs
