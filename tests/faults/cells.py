@@ -168,6 +168,8 @@ def pairwise(cells: Iterable[Cell], seed: int = 0) -> list[Cell]:
     covered: set[Any] = set()
     ordered = [(each, _pairs(each)) for each in cells]
     Random(seed).shuffle(ordered)
+    # If possible, a stage that lasts until all of its faults have struck.
+    ordered.sort(key=lambda each: each[0].stage is not Stage.EVENTS)
     # Cells with the most new pairs first: each cell has ten pairs.
     for wanted in range(10, 0, -1):
         for each, pairs in ordered:
@@ -194,8 +196,8 @@ def _pairs(cell: Cell) -> set[Any]:
 # The number of faults on one cluster for which each stage has time, in flights between replica sets.
 ROOM = {
     Stage.EVENTS: 8,
-    Stage.VERIFICATION: 3,
-    Stage.COMMIT: 3,
+    Stage.VERIFICATION: 2,
+    Stage.COMMIT: 2,
     Stage.LISTING: 2,
     Stage.REVERSE: 2,
 }
