@@ -4,7 +4,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV = .venv
 BIN = $(VENV)/bin
 # Processes that run the tests. More than two cores have, as most tests wait for their servers much of the time.
-PROCESSES ?= 3
+PROCESSES ?= 4
 INSTALL = $(BIN)/pip install --disable-pip-version-check --editable
 # With the lowest versions of the dependencies that setup.cfg allows.
 LOWEST = .venv-min

@@ -166,12 +166,13 @@ def pairwise(cells: Iterable[Cell], seed: int = 0) -> list[Cell]:
     """Return a small selection of the cells in which every pair of properties occurs that occurs in `cells`."""
     chosen: list[Cell] = []
     covered: set[Any] = set()
-    ordered = list(cells)
+    ordered = [(each, _pairs(each)) for each in cells]
     Random(seed).shuffle(ordered)
+    # If possible, a stage that lasts until all of its faults have struck.
+    ordered.sort(key=lambda each: each[0].stage is not Stage.EVENTS)
     # Cells with the most new pairs first: each cell has ten pairs.
     for wanted in range(10, 0, -1):
-        for each in ordered:
-            pairs = _pairs(each)
+        for each, pairs in ordered:
             if len(pairs - covered) >= wanted:
                 chosen.append(each)
                 covered |= pairs
@@ -194,14 +195,14 @@ def _pairs(cell: Cell) -> set[Any]:
 
 # The number of faults on one cluster for which each stage has time, in flights between replica sets.
 ROOM = {
-    Stage.EVENTS: 5,
+    Stage.EVENTS: 8,
     Stage.VERIFICATION: 2,
     Stage.COMMIT: 2,
     Stage.LISTING: 2,
     Stage.REVERSE: 2,
 }
 # The number of faults on one cluster for which each stage has time, in flights between sharded clusters.
-SHARD_ROOM = {Stage.COPY: 2, Stage.VERIFICATION: 3, Stage.EVENTS: 6}
+SHARD_ROOM = {Stage.COPY: 3, Stage.VERIFICATION: 4, Stage.EVENTS: 10}
 
 
 def pack(cells: Iterable[Cell], room: Mapping[Stage, int] = ROOM) -> list[Flight]:

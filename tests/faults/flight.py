@@ -34,6 +34,10 @@ TEMPORARY = {kind.name for kind, each in RESUMPTIONS.items() if each is Resumpti
 _MOST_RECOVERIES = 30
 _MOST_ROUNDS = 40
 _STRIKES_FOR = 20.0
+# How often each member is asked whether its fault has struck, in seconds: all members answer each time.
+_POLL_INTERVAL = 0.1
+# Often enough to write in every stage, and seldom enough that the servers are not busy only with these writes.
+_WRITE_INTERVAL = 0.25
 _pause = threading.Event()
 
 
@@ -103,7 +107,7 @@ class Sabotage:
             # Wait even if the stage could end earlier: the refused commands delay its end.
             _pause.wait(_STRIKES_FOR)
             return
-        while not armed.has_struck(cell.times.value) and not over.wait(0.02):
+        while not armed.has_struck(cell.times.value) and not over.wait(_POLL_INTERVAL):
             continue
 
 
@@ -247,10 +251,10 @@ class Journey:
         """Wait until the condition is true for the progress; meanwhile, recover from failures as a user would."""
 
         def look() -> bool:
-            if not self.daemon.answers():
+            progress = self.daemon.progress_if_it_answers()
+            if progress is None:
                 # Killed by an action, which restarts it.
                 return False
-            progress = self.daemon.progress()
             if progress["state"] == "FAILED":
                 self._recover(progress)
                 return False
@@ -287,7 +291,7 @@ class Journey:
                 assert re.match(r"syncsvc: \w+: ", last), self.daemon.output[-2000:]
                 self.journal.append(f"not started: {last}")
                 self.daemon.launch()
-            return self.daemon.answers() and self.daemon.progress()["state"] != "INITIALIZING"
+            return self.daemon.answers(ready=True)
 
         wait_for(runs, f"the process runs again in {self.stage}", DEADLINE)
 
@@ -362,7 +366,7 @@ def writing(client: AnyClient) -> Iterator[None]:
 
     def run() -> None:
         number = 0
-        while not stop.wait(0.1):
+        while not stop.wait(_WRITE_INTERVAL):
             number += 1
             with suppress(PyMongoError):
                 write(client, number)

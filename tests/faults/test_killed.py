@@ -214,6 +214,7 @@ def test_documents_whose_repeated_insert_fails_with_unusual_errors(
     pair.assert_equal()
 
 
+@pytest.mark.full
 def test_random_kills_under_load(pair: Pair, daemon: Daemon) -> None:
     writes.fill(pair.source.client, 3000)
     with Workload([pair.source.client.d.c, pair.source.client.d.other], seed=2) as workload:

@@ -23,7 +23,8 @@ from tests.support.pair import Pair, Side
 # the next heartbeat.
 _HEARTBEAT = "&heartbeatFrequencyMS=500"
 
-PAIRWISE = pack(pairwise(all_cells((Times.ONCE, Times.THREE_TIMES))))
+# This seed needs the fewest flights.
+PAIRWISE = pack(pairwise(all_cells((Times.ONCE, Times.THREE_TIMES)), seed=2))
 FULL = pack(all_cells((Times.ONCE, Times.THREE_TIMES)))
 # Every fault in every stage, with alternating commands: 20 seconds for every command and fault would take days.
 LONG = pack(pairwise(all_cells((Times.FOR_20_SECONDS,))))

@@ -76,7 +76,9 @@ SILENT: dict[str, Callable[[Network], None]] = {
 }
 
 
-def _fly(proxied: Proxied, folder: Path, disturb: Callable[[Stage], list[Disturbance]]) -> None:
+def _fly(
+    proxied: Proxied, folder: Path, disturb: Callable[[Stage], list[Disturbance]]
+) -> Journey:
     pair = proxied.pair
     pair.empty()
     fill(pair)
@@ -85,9 +87,11 @@ def _fly(proxied: Proxied, folder: Path, disturb: Callable[[Stage], list[Disturb
     daemon.give_up_soon()
     try:
         daemon.run()
-        Journey(pair, daemon, disturb).fly()
+        journey = Journey(pair, daemon, disturb)
+        journey.fly()
     finally:
         daemon.close()
+    return journey
 
 
 @pytest.mark.full
@@ -123,11 +127,12 @@ def test_broken_connections_in_every_stage(proxied: Proxied, tmp_path: Path, nam
 def test_the_matrix_has_the_commands_of_a_sync(proxied: Proxied, tmp_path: Path) -> None:
     """Fail if the daemon sends a command that is neither in the fault matrix nor known to be irrelevant to it.
 
-    Also fail if it does not send a command of the matrix.
+    Also fail if it does not send a command of the matrix, or if the sync fails although nothing disturbs it.
     """
     for network in proxied.networks:
         network.sent.clear()
-    _fly(proxied, tmp_path, lambda stage: [])
+    journey = _fly(proxied, tmp_path, lambda stage: [])
+    assert (journey.failures, journey.journal) == ([], [])
     every = {command for names in COMMANDS.values() for command in names}
     for on, network in zip(On, proxied.networks, strict=True):
         known = {each for where, names in COMMANDS.items() if where[1] is on for each in names}

@@ -399,6 +399,7 @@ def test_a_full_spool_goes_on_when_events_are_applied(pair: Pair, tmp_path: Path
         daemon.close()
 
 
+@pytest.mark.full
 def test_a_reversed_sync_outlives_the_oplog(pair: Pair, daemon: Daemon) -> None:
     """Reverse a sync whose destination has a small oplog, which is that of the source afterwards."""
     new, old = pair.source.client, pair.destination.client

@@ -16,7 +16,6 @@ from tests.support.daemon import Daemon, prepared
 from tests.support.fleet import Fleet, kill_at_each
 from tests.support.pages import commands, paste
 from tests.support.pair import SHARDED, Pair, across
-from tests.support.selection import full
 from tests.support.spools import METADATA, change, leave_row, rows, wait_until_spooled
 from tests.support.waiting import wait_for
 
@@ -304,7 +303,8 @@ WHILE_APPLYING = [
 ]
 
 
-@pytest.mark.parametrize("number", [0, full(1)], ids=["coordinator", "follower"])
+@pytest.mark.full
+@pytest.mark.parametrize("number", [0, 1], ids=["coordinator", "follower"])
 def test_a_killed_instance_continues(pair: Pair, fleet: Fleet, number: int) -> None:
     source, destination = pair.source.client, pair.destination.client
     killed, other = fleet.daemons[number], fleet.daemons[1 - number]

@@ -114,6 +114,7 @@ READS = {
 }
 
 
+@pytest.mark.each_once
 @across(REPLICA_SETS, SHARDED)
 @pytest.mark.parametrize("prepared", READS, ids=lambda each: each.__name__.strip("_"))
 @pytest.mark.parametrize("code", [CURSOR_NOT_FOUND, QUERY_PLAN_KILLED])

@@ -443,6 +443,7 @@ def test_the_warning_of_a_failed_commit_ends(pair: Pair, daemon: Daemon) -> None
     pair.assert_equal()
 
 
+@pytest.mark.in_turns
 @across(REPLICA_SETS, SHARDED)
 def test_writes_during_the_cut_over_are_applied(pair: Pair, daemon: Daemon) -> None:
     client = pair.source.client

@@ -92,7 +92,7 @@ def change_as_users(side: Side) -> None:
 KEPT = {"d.mine", "theirs.c", "d.other", "d.kept view"}
 
 
-@across(REPLICA_SETS, full(TO_SHARDED), SHARDED)
+@across(REPLICA_SETS, full(TO_SHARDED), full(SHARDED))
 def test_a_reset_drops_what_the_sync_created_and_nothing_else(pair: Pair, daemon: Daemon) -> None:
     fill(pair)
     daemon.start(enableUserWriteBlocking="none")

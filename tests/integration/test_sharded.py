@@ -371,6 +371,7 @@ def test_the_change_stream_resumes_after_a_kill_and_a_pause(pair: Pair, daemon: 
     assert_equal(pair)
 
 
+@pytest.mark.full
 def test_a_sync_between_sharded_clusters_is_reversed(pair: Pair, daemon: Daemon) -> None:
     client = pair.source.client
     fill(client)

@@ -22,6 +22,7 @@ from tests.support.blocks import (
 from tests.support.daemon import Daemon, prepared
 from tests.support.failpoints import APPLICATION, failing
 from tests.support.pair import SHARDED, TO_SHARDED, Pair, across
+from tests.support.selection import full
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.three_members
@@ -45,9 +46,11 @@ MODES: list[tuple[Any, tuple[tuple[bool, bool], ...]]] = [
     ("none", (NOBODY,) * 6),
     (False, (NOBODY,) * 6),
 ]
+# A Boolean is another name of a mode.
+CHOSEN_MODES = [full(*each) if isinstance(each[0], bool) else each for each in MODES]
 
 
-@pytest.mark.parametrize(("mode", "expected"), MODES, ids=[repr(mode) for mode, _ in MODES])
+@pytest.mark.parametrize(("mode", "expected"), CHOSEN_MODES, ids=[repr(mode) for mode, _ in MODES])
 def test_users_are_blocked_at_the_documented_steps(
     pair: Pair, daemon: Daemon, mode: Any, expected: tuple[tuple[bool, bool], ...]
 ) -> None:

@@ -127,6 +127,7 @@ except KeyboardInterrupt:
     assert rest == ["in the block", "after the block"]
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("part", ["Starting two replica sets", "Loading the flights", "Copying"])
 @pytest.mark.slow
 def test_ctrl_c_is_acknowledged_immediately(tmp_path: Path, part: str) -> None:

@@ -116,7 +116,7 @@ class ServiceProcess:
         """
         while True:
             self.launch()
-            wait_for(lambda: self.exit_status is not None or self._answers(ready), "it answers")
+            wait_for(lambda: self.exit_status is not None or self.answers(ready), "it answers")
             if self.exit_status is None or self._was_killed_as_ordered():
                 return
             said = self._output.read_text()[self._said_before :]
@@ -142,16 +142,18 @@ class ServiceProcess:
     def _was_killed_as_ordered(self) -> bool:
         return self.exit_status == -signal.SIGKILL and any(self.folder.glob("kill-*"))
 
-    def answers(self) -> bool:
-        """Return whether the API answers requests, even if the process is still starting."""
-        return self._answers(ready=False)
+    def answers(self, ready: bool = False) -> bool:
+        """Return whether the API answers requests. If `ready` is true, the process must also accept commands."""
+        progress = self.progress_if_it_answers()
+        return progress is not None and (progress.get("state") != "INITIALIZING" or not ready)
 
-    def _answers(self, ready: bool) -> bool:
+    def progress_if_it_answers(self) -> dict[str, Any] | None:
+        """Return the progress; None if the process does not answer, because it is starting or was killed."""
         # A process that is killed while it answers sends a truncated answer.
         broken = (requests.ConnectionError, requests.exceptions.ChunkedEncodingError)
         with contextlib.suppress(*broken):
-            return self.progress().get("state") != "INITIALIZING" or not ready
-        return False
+            return self.progress()
+        return None
 
     def url(self, command: str) -> str:
         return f"http://127.0.0.1:{self.port}/api/v1/{command}"
