@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from configparser import ConfigParser
 from pathlib import Path
 
@@ -46,7 +47,15 @@ def test_the_wheel_holds_every_page_and_unit() -> None:
     patterns = " ".join(read_setup()["options.data_files"].values()).split()
     packed = {path for pattern in patterns for path in ROOT.glob(pattern)}
     docs = ROOT / "docs"
-    assert {*docs.rglob("*.rst"), *docs.glob("*.service")} <= packed
+    assert {*docs.rglob("*.rst"), *ROOT.glob("packaging/linux/systemd/*")} <= packed
+
+
+def test_the_lock_file_has_every_dependency() -> None:
+    """Fail if a dependency is missing; then run `make lock`."""
+    required = read_setup()["options"]["install_requires"].split("\n")[1:]
+    text = (ROOT / "packaging" / "requirements.txt").read_text()
+    locked = set(re.findall(r"^([\w.-]+)==\S+ \\\n +--hash=", text, re.M))
+    assert {line.split()[0].lower().replace("_", "-") for line in required} <= locked
 
 
 def test_hooks_use_the_tools_of_the_makefile() -> None:
