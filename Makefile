@@ -11,7 +11,8 @@ LOWEST = .venv-min
 # Tests start some hundred processes of ours, and none should compile them again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo check lint types unit test test-all test-min test-browser format reference evidence docs release coverage bench clean
+.PHONY: help demo check lint types unit test test-all test-min test-browser test-packages format reference evidence \
+    docs dist lock release coverage bench clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 12
@@ -31,6 +32,11 @@ $(VENV)/docs-installed: setup.cfg pyproject.toml
 	$(INSTALL) '.[docs]'
 	@touch $@
 
+$(VENV)/dist-installed: setup.cfg pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(INSTALL) '.[dist]'
+	@touch $@
+
 $(LOWEST)/installed: setup.cfg pyproject.toml tests/support/lowest.py
 	$(PYTHON) -m venv $(LOWEST)
 	$(PYTHON) -m tests.support.lowest > $(LOWEST)/lowest.txt
@@ -48,9 +54,9 @@ check: $(VENV)/installed  ## check style and types, and run the tests that need 
 	@$(MAKE) --no-print-directory --output-sync --jobs 3 lint types unit
 
 lint: $(VENV)/installed
-	$(BIN)/black --check --quiet syncsvc verifier tests
-	$(BIN)/isort --check-only --quiet syncsvc verifier tests
-	$(BIN)/flake8 syncsvc verifier tests
+	$(BIN)/black --check --quiet syncsvc verifier tests packaging
+	$(BIN)/isort --check-only --quiet syncsvc verifier tests packaging
+	$(BIN)/flake8 syncsvc verifier tests packaging
 
 types: $(VENV)/installed
 	$(BIN)/mypy
@@ -70,9 +76,12 @@ test-min: $(LOWEST)/installed  ## run some tests with the lowest versions of all
 test-browser: $(VENV)/browser-installed  ## run the tests of the pages; they need Chromium (apt-get install chromium)
 	$(BIN)/python -m pytest --quiet tests/browser
 
+test-packages: $(VENV)/installed dist  ## build the packages, install each in a new system, and migrate with it; needs root
+	$(BIN)/python -m pytest --quiet tests/packages
+
 format: $(VENV)/installed  ## put the code into its form
-	$(BIN)/isort --quiet syncsvc verifier tests
-	$(BIN)/black --quiet syncsvc verifier tests
+	$(BIN)/isort --quiet syncsvc verifier tests packaging
+	$(BIN)/black --quiet syncsvc verifier tests packaging
 
 reference: $(VENV)/installed  ## write the generated parts of docs, and the OpenAPI files
 	$(BIN)/python -m tests.support.reference
@@ -82,6 +91,13 @@ evidence: reference  ## write the tables in docs/evidence from the recorded resu
 docs: $(VENV)/docs-installed  ## build the documentation in build/docs and build/man; warnings are errors
 	$(BIN)/python -m sphinx --quiet --nitpicky --fail-on-warning --keep-going docs build/docs
 	$(BIN)/python -m sphinx --quiet --builder man --fail-on-warning docs build/man
+
+dist: $(VENV)/dist-installed  ## build all packages in dist, from the last commit
+	packaging/build $(BIN)
+
+lock: $(VENV)/dist-installed  ## choose the versions of the dependencies that the packages carry
+	CUSTOM_COMPILE_COMMAND='make lock' $(BIN)/pip-compile --quiet --upgrade --generate-hashes --strip-extras \
+	    --allow-unsafe --no-emit-index-url --no-emit-find-links --output-file packaging/requirements.txt setup.cfg
 
 release: $(VENV)/installed  ## make a release candidate: make release VERSION=0.2.0
 	$(BIN)/python packaging/release.py $(VERSION)

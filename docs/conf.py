@@ -12,5 +12,9 @@ html_show_sourcelink = False
 smartquotes = False
 # Code blocks that show JSON answers shorten them with "...".
 suppress_warnings = ["misc.highlighting_failure"]
-# `make docs` builds the manual page of syncctl, too.
-man_pages = [("reference/syncctl", "syncctl", "operate a sync of two MongoDB clusters", "", 1)]
+# `make docs` builds the manual pages, too.
+man_pages = [
+    ("reference/syncctl", "syncctl", "operate a sync of two MongoDB clusters", "", 1),
+    ("reference/syncsvc", "syncsvc", "sync one MongoDB cluster to another", "", 1),
+    ("reference/syncsvc-verifier", "syncsvc-verifier", "compare two MongoDB clusters", "", 1),
+]

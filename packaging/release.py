@@ -89,8 +89,6 @@ def release(version: str) -> None:
     _git("commit", "--all", "--message", f"release: {version}")
     _git("tag", "--annotate", f"v{version}", "--message", f"syncsvc {version}")
     _make("dist")
-    site = ROOT / "dist" / f"syncsvc-{version}-docs.tar.gz"
-    _run("tar", "--create", "--gzip", "--file", str(site), "--directory", "build/docs", ".")
     print(
         f"Version {version} is committed, tagged and built in dist. Now follow the checklist in CONTRIBUTING.rst."
     )
@@ -115,11 +113,7 @@ def _rewrite(path: Path, change: Callable[[str], str]) -> None:
 
 
 def _make(*targets: str) -> None:
-    _run("make", *targets)
-
-
-def _run(*command: str) -> None:
-    subprocess.run(command, cwd=ROOT, check=True)
+    subprocess.run(["make", *targets], cwd=ROOT, check=True)
 
 
 def _git(*arguments: str) -> str:

@@ -76,9 +76,7 @@ SILENT: dict[str, Callable[[Network], None]] = {
 }
 
 
-def _fly(
-    proxied: Proxied, folder: Path, disturb: Callable[[Stage], list[Disturbance]]
-) -> Journey:
+def _fly(proxied: Proxied, folder: Path, disturb: Callable[[Stage], list[Disturbance]]) -> Journey:
     pair = proxied.pair
     pair.empty()
     fill(pair)

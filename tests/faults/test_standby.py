@@ -256,7 +256,6 @@ def _health(daemon: Daemon) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.full
 @across(SHARDED)
 def test_each_of_several_instances_has_a_standby(pair: Pair, tmp_path: Path) -> None:
     pair.shard("d.c")

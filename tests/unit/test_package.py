@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from configparser import ConfigParser
 from pathlib import Path
 
@@ -48,7 +49,16 @@ def test_the_wheel_holds_every_page_unit_and_file_for_monitoring() -> None:
     packed = {path for pattern in patterns for path in ROOT.glob(pattern)}
     docs = ROOT / "docs"
     monitoring = docs.glob("monitoring/*")
-    assert {*docs.rglob("*.rst"), *docs.glob("*.service"), *monitoring} <= packed
+    units = ROOT.glob("packaging/linux/systemd/*")
+    assert {*docs.rglob("*.rst"), *units, *monitoring} <= packed
+
+
+def test_the_lock_file_has_every_dependency() -> None:
+    """Fail if a dependency is missing; then run `make lock`."""
+    required = read_setup()["options"]["install_requires"].split("\n")[1:]
+    text = (ROOT / "packaging" / "requirements.txt").read_text()
+    locked = set(re.findall(r"^([\w.-]+)==\S+ \\\n +--hash=", text, re.M))
+    assert {line.split()[0].lower().replace("_", "-") for line in required} <= locked
 
 
 def test_hooks_use_the_tools_of_the_makefile() -> None:

@@ -12,18 +12,19 @@ import pytest
 from tests.support.pages import PAGES, ROOT, Block, blocks
 
 # The test functions that run commands; their arguments are a page and titles in it.
-RUNNERS = {"commands", "follow"}
+RUNNERS = {"commands", "follow", "printed"}
 LOOKS_LIKE_A_COMMAND = re.compile(
     r"^ +(?:\$ )?(?:\.venv/|curl|db\.|make |mongosh|pip |python|sudo|syncsvc|systemctl)", re.M
 )
 
 
 def runs() -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield each page whose commands the integration tests run, with the titles of the sections that they run.
+    """Yield each page whose commands tests with servers run, with the titles of the sections that they run.
 
     No titles mean the whole page.
     """
-    for file in (ROOT / "tests" / "integration").glob("*.py"):
+    folders = ROOT / "tests" / "integration", ROOT / "tests" / "packages"
+    for file in (file for folder in folders for file in folder.glob("*.py")):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Call) and name_of(node.func) in RUNNERS:
                 constants = [each.value for each in node.args if isinstance(each, ast.Constant)]

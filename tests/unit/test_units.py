@@ -14,9 +14,12 @@ import pytest
 
 import syncsvc.settings
 import verifier.settings
+from verifier.runtime.options import Option
 
-DOCS = Path(__file__).parents[2] / "docs"
-UNITS = ("syncsvc.service", "syncsvc-verifier.service")
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "packaging" / "linux" / "systemd"
+TEMPLATE = "syncsvc@.service"
+UNITS = ("syncsvc.service", TEMPLATE, "syncsvc-verifier.service")
 # The maximum exposure as a threshold of `systemd-analyze security`: 100 means an exposure level of 10.0.
 MOST_EXPOSED = 15
 
@@ -29,11 +32,12 @@ of_each_unit = pytest.mark.parametrize("name", UNITS)
 @pytest.fixture
 def unit(name: str, tmp_path: Path) -> Path:
     """Write a copy of the unit whose program exists on this machine, and return its path."""
-    text = (DOCS / name).read_text()
+    text = (FOLDER / name).read_text()
     assert "ExecStart=/opt/syncsvc/bin/" in text
     program = Path(sys.executable)
-    (tmp_path / name).write_text(text.replace("ExecStart=/opt/", f"ExecStart={program} /opt/"))
-    return tmp_path / name
+    path = tmp_path / name.replace("@", "@a")
+    path.write_text(text.replace("ExecStart=/opt/", f"ExecStart={program} /opt/"))
+    return path
 
 
 def analyze(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -59,6 +63,7 @@ def test_the_unit_has_minimal_privileges(unit: Path) -> None:
 
 READ: dict[str, Callable[[list[str]], object]] = {
     "syncsvc.service": syncsvc.settings.read_settings,
+    TEMPLATE: syncsvc.settings.read_settings,
     "syncsvc-verifier.service": verifier.settings.read_settings,
 }
 
@@ -68,12 +73,40 @@ def test_the_program_accepts_the_unit_and_documented_options(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     variables = re.findall(
-        r"^    (SYNCSVC_\w+)='(.*)'$", (DOCS / "howto" / "prepare.rst").read_text(), re.M
+        r"^    (SYNCSVC_\w+)='(.*)'$", (ROOT / "docs" / "howto" / "install.rst").read_text(), re.M
     )
     for variable, value in variables:
         monkeypatch.setenv(variable, value)
-    (started,) = re.findall("^ExecStart=(.*)$", (DOCS / name).read_text(), re.M)
+    (started,) = re.findall("^ExecStart=(.*)$", (FOLDER / name).read_text(), re.M)
     settings = READ[name](shlex.split(started)[1:])
     read = repr(settings)
     assert "@source.example:27017" in read and "@destination.example:27017" in read
     assert "/var/log/syncsvc" in read
+
+
+def test_the_template_only_adds_the_instance() -> None:
+    """Compare both units of the sync service without their comments and without the options of an instance."""
+    lines = [_directives(FOLDER / name) for name in ("syncsvc.service", TEMPLATE)]
+    plain = [line.replace(", instance %i", "").replace("--id %i ", "") for line in lines[1]]
+    plain.remove("EnvironmentFile=-/etc/syncsvc/syncsvc@%i.env")
+    assert [line.replace("/%i", "") for line in plain] == lines[0]
+
+
+def _directives(unit: Path) -> list[str]:
+    return [line for line in unit.read_text().splitlines() if line and not line.startswith("#")]
+
+
+@pytest.mark.parametrize(
+    "name, prefix, table",
+    [
+        ("syncsvc.env", syncsvc.settings.PREFIX, syncsvc.settings.TABLE),
+        ("verifier.env", verifier.settings.PREFIX, verifier.settings.TABLE),
+    ],
+)
+def test_a_sample_configuration_has_known_options(
+    name: str, prefix: str, table: tuple[Option, ...]
+) -> None:
+    text = (ROOT / "packaging" / "linux" / "etc" / name).read_text()
+    found = set(re.findall("^#([A-Z0-9_]+)=", text, re.M))
+    assert found and found <= {option.variable(prefix) for option in table}
+    assert all(line.startswith("#") for line in text.splitlines() if line)

@@ -1,0 +1,25 @@
+#!/bin/sh
+# Runs after an installation and after an upgrade, when all files of the former version are gone.
+set -e
+
+choose_python() {
+    for version in 3.13 3.12 3.11; do
+        # Some distributions have minimal variants without these modules.
+        if "/usr/bin/python$version" -c 'import ssl, zoneinfo' 2> /dev/null; then
+            ln -sfn "/usr/bin/python$version" /opt/syncsvc/bin/python3
+            return
+        fi
+    done
+    echo 'syncsvc: there is no complete Python 3.11, 3.12 or 3.13 in /usr/bin. Install one, then install syncsvc again.' >&2
+    exit 1
+}
+
+systemd-sysusers syncsvc.conf
+choose_python
+/opt/syncsvc/bin/python3 -m compileall -q /opt/syncsvc/lib/python3
+
+# A restarted process continues its sync where it was.
+if [ -d /run/systemd/system ]; then
+    systemctl daemon-reload
+    systemctl try-restart 'syncsvc.service' 'syncsvc@*.service' 'syncsvc-verifier.service'
+fi

@@ -1,0 +1,10 @@
+#!/bin/sh
+# Runs after the files were removed. The configuration and the logs stay, except for `purge` (deb).
+set -e
+
+if [ "$1" = purge ]; then
+    rm -rf /etc/syncsvc /var/log/syncsvc
+fi
+if [ -d /run/systemd/system ]; then
+    systemctl daemon-reload
+fi

@@ -1,0 +1,95 @@
+"""A small migration with installed programs, under writes, from the start to an independent comparison."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from syncsvc.sandbox.workload import Workload
+from tests.support import writes
+from tests.support.pair import Pair
+from tests.support.waiting import PATIENCE, wait_for
+
+
+class Installed(Protocol):
+    """Returns the command line that runs an installed program, given by its name and arguments."""
+
+    def __call__(self, *command: str) -> list[str]: ...
+
+
+class Operator:
+    """Operates a sync between the clusters of `pair` by the installed syncctl."""
+
+    def __init__(self, installed: Installed, pair: Pair, port: int) -> None:
+        self._installed = installed
+        self._pair = pair
+        self._url = f"http://127.0.0.1:{port}"
+
+    def __call__(self, *arguments: str) -> str:
+        """Run syncctl, and return its output; fail if its status is not 0."""
+        return _run(self._installed("syncctl", "--url", self._url, *arguments))
+
+    def wait_for_state(self, state: str) -> None:
+        def is_reached() -> bool:
+            command = self._installed("syncctl", "--url", self._url, "status")
+            done = subprocess.run(command, capture_output=True, text=True)
+            return re.search(rf"\b{state}\b", done.stdout) is not None
+
+        wait_for(is_reached, f"the state is {state}")
+
+    def start(self) -> None:
+        self.wait_for_state("IDLE")
+        assert "permit a start" in self("doctor")
+        self("start")
+
+    def commit(self) -> None:
+        """Commit when possible; then compare the clusters with the test's own comparison and the installed verifier."""
+        self("watch", "--until", "canCommit")
+        assert "COMMITTED" in self("commit", "--wait", "--yes")
+        self._pair.assert_equal()
+        uris = self._pair.source.uri, self._pair.destination.uri
+        clusters = ("--srcURI", uris[0], "--destURI", uris[1])
+        _run(self._installed("syncsvc-verifier", *clusters, "--verifyAll", "--checkOnce"))
+
+
+def migrate(installed: Installed, pair: Pair, port: int) -> None:
+    """Migrate with a daemon that runs for as long as the migration."""
+    clusters = ("--cluster0", pair.source.uri, "--cluster1", pair.destination.uri)
+    command = installed("syncsvc", *clusters, "--port", str(port))
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as daemon:
+        try:
+            operator = Operator(installed, pair, port)
+            with written(pair):
+                operator.start()
+                operator("watch", "--until", "canCommit")
+            operator.commit()
+        finally:
+            daemon.terminate()
+            assert daemon.wait(PATIENCE) == 0
+
+
+@contextmanager
+def written(pair: Pair) -> Iterator[None]:
+    """Fill the source, and write to it during the block until every kind of write has happened."""
+    writes.fill(pair.source.client, 2000)
+    with Workload([pair.source.client.d.c, pair.source.client.d.other], seed=1) as workload:
+        yield
+        wait_for(lambda: _every_kind(workload), "writes of every kind")
+        workload.stop()
+
+
+def _every_kind(workload: Workload) -> bool:
+    workload.check()
+    done = workload.written
+    return min(done.inserted, done.updated, done.deleted) > 0
+
+
+def _run(command: list[str]) -> str:
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=PATIENCE, stdin=subprocess.DEVNULL
+    )
+    assert done.returncode == 0, (command, done.stdout, done.stderr)
+    return done.stdout
