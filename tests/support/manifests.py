@@ -9,8 +9,28 @@ from typing import Any
 import yaml
 
 FOLDER = Path(__file__).parents[2] / "packaging" / "kubernetes"
-# The folders that users apply.
+# The folders with pods that users apply.
 KINDS = ("shared", "standby", "verification")
+ALERTS = FOLDER.parents[1] / "docs" / "monitoring" / "alerts.yml"
+# The alert rules as a resource of the Prometheus Operator: written by `make reference`.
+RULES = FOLDER / "monitoring" / "rules.yaml"
+_RULES = """\
+# Generated from docs/monitoring/alerts.yml by make reference.
+apiVersion: monitoring.coreos.com/v1
+kind: PrometheusRule
+metadata:
+  name: syncsvc
+  labels:
+    app.kubernetes.io/name: syncsvc
+spec:
+"""
+
+
+def rules() -> str:
+    """Return the content of `RULES`."""
+    _, _, groups = ALERTS.read_text().partition("\ngroups:\n")
+    lines = ("groups:\n" + groups).splitlines()
+    return _RULES + "".join(f"  {line}".rstrip() + "\n" for line in lines)
 
 
 def kustomization(kind: str) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from syncsvc.resuming import RESUMPTIONS, Resumption
 from syncsvc.settings import LOAD_LEVELS, LoadLevel
 from syncsvc.state import State, Trigger, next_state
 from syncsvc.tuning import THREAD_FACTORS, Tuning
-from tests.support import commands, descriptions, evidence, log_lines, roles
+from tests.support import commands, descriptions, evidence, log_lines, manifests, roles
 from tests.unit.verifier.values import EXAMPLE, EXAMPLE_DEFINITIONS, EXAMPLE_DOCUMENTS
 from verifier.cluster import extended
 from verifier.compare.mismatch_lines import line
@@ -337,7 +337,8 @@ GENERATED: dict[str, Callable[[], str]] = {
 
 
 def main() -> None:
-    """Write the OpenAPI documents, and the generated text of all pages."""
+    """Write the OpenAPI documents, the alert rules for Kubernetes, and the generated text of all pages."""
+    manifests.RULES.write_text(manifests.rules())
     for service in descriptions.DESCRIPTIONS:
         descriptions.file_of(service).write_text(descriptions.text_of(service))
     for page in pages():

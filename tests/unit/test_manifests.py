@@ -110,3 +110,26 @@ def test_the_token_file_is_refused_until_the_tokens_are_replaced(kind: str, tmp_
 )
 def test_the_file_is_yaml_with_a_mapping(path: Path) -> None:
     assert isinstance(yaml.safe_load(path.read_text()), dict)
+
+
+def test_the_alert_rules_are_up_to_date() -> None:
+    assert manifests.RULES.read_text() == manifests.rules(), "run make reference"
+    rules, alerts = (
+        yaml.safe_load(path.read_text()) for path in (manifests.RULES, manifests.ALERTS)
+    )
+    assert rules["spec"] == alerts
+
+
+def test_the_monitor_scrapes_the_service() -> None:
+    monitor = yaml.safe_load((manifests.FOLDER / "monitoring" / "service-monitor.yaml").read_text())
+    (endpoint,) = monitor["spec"]["endpoints"]
+    for kind in ("shared", "standby"):
+        (service,) = (each for each in manifests.resources(kind) if each["kind"] == "Service")
+        selector = monitor["spec"]["selector"]["matchLabels"]
+        assert selector.items() <= service["metadata"]["labels"].items()
+        assert endpoint["port"] in {each["name"] for each in service["spec"]["ports"]}
+
+
+def test_every_resource_of_the_monitoring_exists() -> None:
+    for name in manifests.kustomization("monitoring")["resources"]:
+        assert (manifests.FOLDER / "monitoring" / name).is_file()
