@@ -113,7 +113,7 @@ def test_a_body_that_is_too_large_is_refused(idle: Daemon) -> None:
     assert_refused(idle.post("start", b" " * (2 << 20)), 413, "RequestEntityTooLarge")
 
 
-def test_progress_is_null_before_the_first_start(idle: Daemon) -> None:
+def test_progress_before_the_first_start(idle: Daemon) -> None:
     progress = idle.progress()
     known = {name: value for name, value in progress.items() if value is not None}
     assert known == {
@@ -122,6 +122,7 @@ def test_progress_is_null_before_the_first_start(idle: Daemon) -> None:
         "canWrite": False,
         "mongosyncID": "coordinator",
         "coordinatorID": "coordinator",
+        "collectionCopy": {"estimatedTotalBytes": 0, "estimatedCopiedBytes": 0},
     }
 
 
