@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 
 from bson.timestamp import Timestamp
@@ -79,9 +79,15 @@ def memory(events: int) -> Measurement:
 
 @contextmanager
 def prepared(
-    name: str, asked: int, new_cluster: Callable[[str], ReplicaSet] = cluster
+    name: str,
+    asked: int,
+    new_cluster: Callable[[str], ReplicaSet] = cluster,
+    loading: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Iterator[Round]:
-    """Prepare a round with the backlog of this name, of about `asked` events. `new_cluster` returns a new cluster."""
+    """Prepare a round with the backlog of this name, of about `asked` events.
+
+    `new_cluster` returns a new cluster. Documents and backlog are written in a block of `loading`.
+    """
     chosen = BACKLOGS[name]
     with (
         new_cluster("source") as source,
@@ -90,12 +96,14 @@ def prepared(
         source.client() as writer,
         base.client() as loader,
     ):
-        backlog.load_base(writer, chosen)
-        backlog.load_base(loader, chosen)
+        with loading():
+            backlog.load_base(writer, chosen)
+            backlog.load_base(loader, chosen)
         with running(source, destination) as daemon:
             daemon.start(chosen.verified)
             daemon.wait_until_caught_up()
             daemon.suspend()
             start = writer.admin.command("appendOplogNote", data={})["operationTime"]
-            backlog.write(writer, chosen, asked)
+            with loading():
+                backlog.write(writer, chosen, asked)
             yield Round(source, destination, daemon, start, base)

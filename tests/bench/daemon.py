@@ -114,7 +114,7 @@ def _verification(progress: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_compared(verification: dict[str, Any]) -> bool:
-    return verification["scannedCollectionCount"] == verification["totalCollectionCount"]
+    return bool(verification["scannedCollectionCount"] == verification["totalCollectionCount"])
 
 
 def _body(verified: bool) -> dict[str, Any]:

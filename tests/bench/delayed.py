@@ -87,9 +87,12 @@ def events(
     result = Result(f"apply {backlog} over a network", "event", count, limit, [*names])
     for turn in turns(delays, rounds):
         for delay in turn:
-            with Network() as network, _delayed(network, delay):
+            with Network() as network, _delayed(network, delay) as rule:
                 with applying.prepared(
-                    backlog, asked, lambda name: _Proxied(name, network)
+                    backlog,
+                    asked,
+                    lambda name: _Proxied(name, network),
+                    lambda: _suspended(rule),
                 ) as prepared:
                     for candidate in ("stream", "daemon"):
                         measurement = prepared.measure(candidate)
@@ -108,10 +111,20 @@ def _name(candidate: str, delay: int) -> str:
 
 
 @contextmanager
-def _delayed(network: Network, delay: int) -> Iterator[None]:
+def _delayed(network: Network, delay: int) -> Iterator[Rule]:
     # Delay all applications: the empty name is part of every name.
-    with network.obeying(Rule(application="", latency=delay / 2000)):
+    with network.obeying(Rule(application="", latency=delay / 2000)) as rule:
+        yield rule
+
+
+@contextmanager
+def _suspended(rule: Rule) -> Iterator[None]:
+    """Delay nothing within the block."""
+    latency, rule.latency = rule.latency, 0.0
+    try:
         yield
+    finally:
+        rule.latency = latency
 
 
 def _sync(source: ReplicaSet, destination: ReplicaSet) -> tuple[Measurement, Measurement]:
