@@ -55,7 +55,9 @@ def write_meanwhile(client: writes.AnyClient) -> None:
 
 
 def saved(pair: Pair) -> dict[str, Any] | None:
-    return pair.destination.client[METADATA].runs.find_one()
+    """Return the saved run without its journal, in which the last figures are saved shortly after a pause."""
+    kept = {"journal": False, "beat": False}
+    return pair.destination.client[METADATA].runs.find_one(projection=kept)
 
 
 def assert_paused(daemon: Daemon, point: Point) -> None:

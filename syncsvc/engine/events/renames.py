@@ -12,7 +12,7 @@ import logging
 from dataclasses import replace
 
 from syncsvc.engine.copying.copy import copy_all
-from syncsvc.engine.copying.partitioned import plan_copy
+from syncsvc.engine.copying.partitioned import plan_copy, settle
 from syncsvc.engine.definitions.catalog import Catalog
 from syncsvc.engine.definitions.created import created_uuid, save_created
 from syncsvc.engine.definitions.naming import destination_name, new_record, parked_for
@@ -138,6 +138,8 @@ class Renames:
         save_created(self._context, [record], self._stop)
         plan_copy(self._context, self._stop)
         copy_all(self._context, self._stop)
+        # A later rename follows only a collection whose copy is recorded as done.
+        settle(self._context)
 
 
 def _is_temporary(record: CollectionRecord) -> bool:
