@@ -208,8 +208,8 @@ def copy_claimed(context: RunContext, stop: StopToken) -> None:
         # Take a time now: it is newer than every write before the start of the change stream, which no copy may miss.
         not_before = append_note(context.source_client, group.stop)
     Copier(context, stop).run(not_before)
-    if context.run.record.instances:
-        wait_until(context.partitions.all_done, stop, SLOW_POLL)
+    # Also without other instances: a copy must never end while a partition is left.
+    wait_until(context.partitions.all_done, stop, SLOW_POLL)
 
 
 def end_copy(context: RunContext, stop: StopToken) -> Timestamp:
