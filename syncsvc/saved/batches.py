@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import bson
+from bson.timestamp import Timestamp
 
 from syncsvc.saved.run import METADATA_DATABASE
 from verifier.cluster.writer import ClusterWriter
@@ -33,17 +34,23 @@ def batches(documents: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]
         yield batch
 
 
-def save_rows(writer: ClusterWriter, name: str, statements: Iterable[dict[str, Any]]) -> None:
+def save_rows(
+    writer: ClusterWriter, name: str, statements: Iterable[dict[str, Any]]
+) -> Timestamp | None:
     """Run these update statements on the metadata collection `name`.
 
-    Raises RuntimeError if the server refuses one, and the driver's errors.
+    Return a cluster time at or after all of them; None if there is none. Raises RuntimeError if the server refuses one,
+    and the driver's errors.
     """
+    time: Timestamp | None = None
     for batch in batches(statements):
         reply = writer.run(METADATA_DATABASE, {"update": name, "updates": batch})
         if reply.get("writeErrors"):
             raise RuntimeError(
                 f"the server refused to save metadata of the sync: {reply['writeErrors'][:3]}"
             )
+        time = reply["operationTime"]
+    return time
 
 
 def delete_ids(writer: ClusterWriter, name: str, ids: Iterable[Any]) -> None:

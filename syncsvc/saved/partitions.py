@@ -16,7 +16,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from bson.binary import Binary
-from bson.timestamp import Timestamp
 
 from syncsvc.saved.batches import save_rows
 from syncsvc.saved.emptying import delete_rows
@@ -184,7 +183,8 @@ class Partitions:
         self._stop = stop
         self._lock = threading.Lock()  # one claim at a time; guards the claims
         self._none_free = False
-        # All reads include what was saved before this process took over.
+        # All reads include what was saved before this process took over, and its own plans and claims: right after an
+        # election, an older state would show no free partitions, and the copy would end without them.
         self._since = newest_time(self._run, self._name)
         unfinished = {"instance": instance, "status": {"$ne": CopyStatus.DONE.value}}
         self._claimed = deque(map(_partition, self._find(unfinished)))
@@ -288,12 +288,12 @@ class Partitions:
             ours = {"$set": {"instance": self._instance}}
             statements = [{"q": {"_id": each, **free}, "u": ours} for each in ids]
             reply = self._run({"update": self._name, "updates": statements})
+            self._since = max(self._since, reply["operationTime"])
             if reply["n"] == len(ids):
                 return [_partition({**each, "instance": self._instance}) for each in waiting]
-            # Another instance has claimed some, or this was a retry after a lost reply, which changes nothing. A read
-            # of an older state would miss these claims, and no other process would copy them.
+            # Another instance has claimed some, or this was a retry after a lost reply, which changes nothing.
             query = {"_id": {"$in": ids}, "instance": self._instance}
-            claimed = self._find(query, since=reply["operationTime"])
+            claimed = self._find(query)
             if claimed:
                 return [_partition(each) for each in claimed]
         return []
@@ -301,15 +301,10 @@ class Partitions:
     def _share(self, waiting: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
         return waiting if self._alone else _together(waiting)
 
-    def _find(
-        self, query: dict[str, Any], limit: int = 0, since: Timestamp | None = None
-    ) -> list[dict[str, Any]]:
-        """Return the saved partitions that match, the largest first; at most `limit`, or all if it is 0.
-
-        The read includes all writes up to `since`; if None, those before this object was created.
-        """
+    def _find(self, query: dict[str, Any], limit: int = 0) -> list[dict[str, Any]]:
+        """Return the saved partitions that match, the largest first; at most `limit`, or all if it is 0."""
         find = {"filter": query, "sort": {"total": -1, "_id": 1}, "limit": limit}
-        time = since or self._since
+        time = self._since
 
         documents = read(
             lambda: read_after(time, self._client, METADATA_DATABASE, self._name, **find),
@@ -326,9 +321,10 @@ class Partitions:
             {"q": {"_id": each["_id"]}, "u": {"$setOnInsert": each}, "upsert": True}
             for each in map(_document, partitions)
         )
-        save_rows(self._writer, self._name, statements)
-        # A claim that began before the insert may have found none.
+        time = save_rows(self._writer, self._name, statements)
         with self._lock:
+            self._since = max(self._since, time or self._since)
+            # A claim that began before the insert may have found none.
             self._none_free = False
 
     def _run(self, command: dict[str, Any]) -> dict[str, Any]:

@@ -7,8 +7,11 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import bson
+from pymongo import MongoClient
+from pymongo.monitoring import CommandListener, CommandStartedEvent, CommandSucceededEvent
 
 from syncsvc.saved.partitions import Copied, Partition, Partitions
 from syncsvc.saved.registry import CopyStatus
@@ -117,6 +120,36 @@ def test_two_instances_claim_concurrently(pair: Pair) -> None:
     assert Counter((each.uuid, each.number) for each in found).most_common(1)[0][1] == 1
     assert len(found) == 160
     assert {each.instance for each in found} == {"a", "b"}
+
+
+class _Times(CommandListener):
+    """Records the times of updates, and the times that finds wait for; `bson.Timestamp`s in order."""
+
+    def __init__(self) -> None:
+        self.updates: list[Any] = []
+        self.waited_for: list[Any] = []
+
+    def started(self, event: CommandStartedEvent) -> None:
+        if event.command_name == "find":
+            self.waited_for.append(event.command["readConcern"]["afterClusterTime"])
+
+    def succeeded(self, event: CommandSucceededEvent) -> None:
+        if event.command_name == "update":
+            self.updates.append(event.reply["operationTime"])
+
+    def failed(self, event: object) -> None: ...
+
+
+def test_a_claim_sees_the_plans_and_claims_before_it(pair: Pair) -> None:
+    """Otherwise, the copy could end without partitions that a newly elected primary does not show yet."""
+    times = _Times()
+    with MongoClient[dict[str, Any]](pair.destination.uri, event_listeners=[times]) as client:
+        partitions = saved(Pair(pair.source, replace(pair.destination, client=client)), "a")
+        partitions.plan(ONE, RANGES)
+        for _ in range(2):
+            partitions.claim()
+            # The read of the free partitions, and the update that claims them.
+            assert times.waited_for[-1] >= times.updates[-2]
 
 
 def test_unfinished_claims_are_claimed_again_after_a_restart(pair: Pair) -> None:
