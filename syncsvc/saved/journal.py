@@ -6,6 +6,7 @@ is saved every second, so the journal must be small: every list and text in it i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -204,7 +205,12 @@ class Journal:
         return replace(self, directions=directions, verified=None)
 
     def with_warnings(self, active: Mapping[str, str], now: float) -> Journal:
-        """Return the journal after a look at the active warnings: their texts, by their keys."""
+        """Return the journal after a look at the active warnings: their texts, by their keys.
+
+        Keys are cut like texts: the name of a long wait may quote an error. If there are too many warnings, those that
+        ended first are dropped.
+        """
+        active = {key[:LONGEST_TEXT]: text for key, text in active.items()}
         known = {each.key: each for each in self.warnings}
         changed = {key: _observed(each, active.get(key), now) for key, each in known.items()}
         new = {
@@ -212,8 +218,15 @@ class Journal:
             for key, text in active.items()
             if key not in known
         }
-        newest = tuple({**changed, **new}.values())[-MOST_WARNINGS:]
-        return replace(self, warnings=newest)
+        kept = [*changed.values(), *new.values()]
+        while len(kept) > MOST_WARNINGS:
+            kept.remove(min(kept, key=_kept_until))
+        return replace(self, warnings=tuple(kept))
+
+
+def _kept_until(warned: Warned) -> float:
+    """Return the order in which warnings are dropped: active ones last."""
+    return math.inf if warned.ended is None else warned.ended
 
 
 def _observed(warned: Warned, text: str | None, now: float) -> Warned:

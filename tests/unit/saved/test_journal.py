@@ -50,6 +50,24 @@ def test_long_texts_are_cut() -> None:
     assert len(journal.with_warnings({"k": "x" * 9_999}, 1.0).warnings[0].text) == LONGEST_TEXT
 
 
+def test_the_keys_of_warnings_are_cut() -> None:
+    """The run record could not be saved any more if the name of a long wait quoted errors of 16 MB."""
+    error = "A task has failed (" + "x" * 100_000
+    journal = Journal().with_warnings({error: "Why."}, 1.0)
+    assert len(journal.warnings[0].key) == LONGEST_TEXT
+    assert journal.with_warnings({error: "Why."}, 2.0) == journal
+    assert journal.with_warnings({}, 3.0).warnings[0].ended == 3.0
+
+
+def test_active_warnings_are_kept() -> None:
+    journal = Journal().with_warnings({"lasting": "x"}, 1.0)
+    for n in range(2 * MOST_WARNINGS):
+        journal = journal.with_warnings({"lasting": "x", f"short {n}": "x"}, 2.0 + n)
+    assert len(journal.warnings) == MOST_WARNINGS
+    assert journal.warnings[0] == Warned("lasting", "x", 1.0, 1.0)
+    assert journal.warnings[1].key == f"short {MOST_WARNINGS + 1}"
+
+
 def test_the_process_that_began_the_sync_is_kept() -> None:
     journal = Journal()
     for n in range(3 * MOST_PROCESSES):
