@@ -183,6 +183,7 @@ class Runner:
         self._pause.over.set()
         # The state in which the run failed, if the failure is not saved.
         self._failed_in: State | None = None
+        self._counting = threading.Lock()  # one save of counts at a time; guards _counted
         # The counts of this process that are already in the journal.
         self._counted = counts_of(process.progress.snapshot)
         self._prepare()
@@ -472,6 +473,10 @@ class Runner:
 
         Raises OperationError and the driver's errors.
         """
+        with self._counting:
+            self._save_observed()
+
+    def _save_observed(self) -> None:
         progress = self._process.progress
         # In this order: a warning that begins in between is seen again by the next call.
         begun, snapshot = progress.begun, progress.snapshot

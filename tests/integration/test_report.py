@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from tests.support.daemon import Daemon
 from tests.support.pair import Pair
 from tests.support.tokens import OPERATOR, READER, bearer, write_tokens
 from tests.support.waiting import wait_for
+from verifier.runtime.httpd import MOST_READERS
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 DOCUMENTS = 300
@@ -41,6 +43,7 @@ def test_a_report_after_everything_that_can_happen(pair: Pair, audited: Daemon) 
     fail_and_resume(pair, audited)
     # The process that is killed in the cut-over has counted the changes before.
     wait_for(lambda: audited.report()["events"]["applied"] >= DOCUMENTS, "all changes are counted")
+    assert_counted_once(pair, audited)
     commit_with_two_processes(audited)
     first = audited.report()
     assert_committed(first)
@@ -57,6 +60,24 @@ def test_a_report_after_everything_that_can_happen(pair: Pair, audited: Daemon) 
     audited.commit()
     assert_reversed(audited.report(), first)
     pair.assert_equal()
+
+
+def assert_counted_once(pair: Pair, daemon: Daemon) -> None:
+    """Reports that are requested at the same time save the newest counts once."""
+
+    def applied() -> int:
+        return int(daemon.progress()["totalEventsApplied"])
+
+    def counted(_: int = 0) -> int:
+        return int(daemon.report()["events"]["applied"])
+
+    with ThreadPoolExecutor(MOST_READERS) as pool:
+        for _ in range(5):
+            before = applied()
+            pair.source.client.d[HOSTILE].update_many({}, {"$inc": {"m": 1}})
+            wait_for(lambda: applied() >= before + DOCUMENTS, "the changes are applied")
+            list(pool.map(counted, range(MOST_READERS)))
+    assert counted() == applied()
 
 
 def fail_and_resume(pair: Pair, daemon: Daemon) -> None:
