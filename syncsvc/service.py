@@ -382,7 +382,11 @@ class Service:
         An error has no effect, because this is repeated.
         """
         runner = self._runner
-        if runner is None or self.state is State.RESETTING:
+        if runner is None:
+            # Otherwise, the report of the next sync would show these warnings as its own.
+            self._progress.forget_begun(self._progress.begun)
+            return
+        if self.state is State.RESETTING:
             return
         with (
             suppress(PyMongoError, OperationError),

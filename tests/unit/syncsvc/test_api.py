@@ -27,6 +27,7 @@ from verifier.runtime.commands import COMMAND_IN_PROGRESS, MOST_WAITING
 from verifier.runtime.errors import OperationError
 from verifier.runtime.observer import ignore
 from verifier.runtime.tasks import Cancelled, StopToken
+from verifier.runtime.waits import LongWait
 
 NAMES = {"source": "cluster0", "destination": "cluster1"}
 
@@ -67,6 +68,14 @@ def test_progress_is_idle(api: FlaskClient) -> None:
     body = answer.get_json()
     assert body["success"] is True
     assert (body["progress"]["state"], body["progress"]["canCommit"]) == ("IDLE", False)
+
+
+def test_long_waits_without_a_sync_are_not_those_of_the_next_one() -> None:
+    service = idle_service()
+    service.each_second((LongWait("The lease cannot be read", "", 40.0),))
+    assert service._progress.begun
+    service.keep_journal()
+    assert not service._progress.begun
 
 
 def test_without_a_sync_there_are_no_namespaces(api: FlaskClient) -> None:
