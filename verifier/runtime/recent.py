@@ -6,7 +6,7 @@ import json
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import time
 from typing import Any
 
@@ -52,7 +52,11 @@ class RecentCommands:
 
     @contextmanager
     def own(self, caller: str, command: str) -> Iterator[None]:
-        """Remember a command that the process itself executes in the block, on behalf of `caller`."""
+        """Remember a command that the process itself executes in the block, on behalf of `caller`.
+
+        If it repeats the newest command, which was refused with the same error, it replaces it: a command that is
+        retried for hours must not displace all others.
+        """
         error, description = None, None
         try:
             yield
@@ -60,7 +64,12 @@ class RecentCommands:
             error, description = raised.kind.name, str(raised)[:_LONGEST]
             raise
         finally:
-            self._commands.append(RecentCommand(time(), command, caller, "", error, description))
+            now = RecentCommand(time(), command, caller, "", error, description)
+            newest = self._commands[-1] if self._commands else None
+            if newest is not None and error is not None:
+                if replace(newest, time=now.time, description=description) == now:
+                    self._commands.pop()
+            self._commands.append(now)
 
     def watch(self, app: Flask) -> None:
         """Remember every command to a known path that this app answers from now on.
