@@ -1,4 +1,4 @@
-"""Brings the sync to the state that the configuration declares, by the same commands that an operator would send."""
+"""Brings the sync to the state that the configuration declares, with the commands that an operator would send."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ class Reconciler:
             self._show(None)
         elif self._is_another(sync):
             self._show(
-                "The saved sync was started with other options than the configuration declares, so desiredState has "
-                "no effect",
+                "The saved sync was started with other options than the configuration has (startFile), so desiredState "
+                "has no effect",
                 "Restore the options in startFile; or set desiredState to paused, restart the process, reset the "
                 "sync, and set desiredState back to begin a sync with the new options.",
             )

@@ -68,12 +68,12 @@ def _clock(answer: Answer) -> Check:
         return Check("clock", SKIPPED, "The daemon does not send its time.")
     apart = abs(datetime.now(UTC).timestamp() - theirs.timestamp())
     if apart <= _CLOCK_SECONDS:
-        return Check("clock", OK, "The clocks of this machine and of the daemon's agree.")
+        return Check("clock", OK, "The clocks of this machine and of the daemon's host agree.")
     return Check(
         "clock",
         WARNING,
-        f"The clocks of this machine and of the daemon's are {duration(apart)} apart. A sync does not depend on it, "
-        "but logs are hard to compare: check NTP.",
+        f"The clocks of this machine and of the daemon's host are {duration(apart)} apart. A sync does not depend on "
+        "it, but logs are hard to compare: check NTP.",
     )
 
 

@@ -23,8 +23,8 @@ from verifier.cluster.times import Position
 def documents(record: RunRecord, addresses: Mapping[str, str], now: float) -> dict[str, Document]:
     """Return the documents of this instance by collection. `addresses` are the clusters' addresses by name.
 
-    `now` is in UNIX seconds. Only the coordinator has a document about the sync as a whole. A follower whose ID is that
-    of every coordinator's document has none at all.
+    `now` is in UNIX seconds. Only the coordinator writes a document about the sync as a whole. A follower whose `--id`
+    is `coordinator` writes none, because the coordinator's document has this `_id`.
     """
     common = {"owner": record.owner, "updatedAt": datetime.fromtimestamp(now, UTC)}
     resume_data = {"_id": record.instance, **common, **_resume_data(record, addresses)}

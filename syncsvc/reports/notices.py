@@ -1,4 +1,4 @@
-"""Finds the notices for a webhook: what has changed in a sync since its receiver was last told. Pure."""
+"""Finds the notices for a webhook: the changes of a sync since the last notice. Pure."""
 
 from __future__ import annotations
 

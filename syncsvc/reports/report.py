@@ -141,7 +141,8 @@ def _headline(subject: Subject, verification: Mapping[str, Any]) -> tuple[Level,
     if record.state is not State.COMMITTED and record.reversals:
         return (
             Level.INFO,
-            f"The sync was committed, and then reversed; its state is {record.state.value}.",
+            f"The sync was committed, and then reversed; its state is {record.state.value}. "
+            "This report is preliminary.",
         )
     if record.state is not State.COMMITTED:
         state = record.state.value
@@ -505,11 +506,11 @@ def _not_known(subject: Subject) -> Iterator[str]:
         yield f"{omitted} entries of the journal are missing, because it was full."
     if any(each.caller is None for each in _senders(record)):
         yield "Some commands were sent without a token, so only the addresses of their senders are known."
-    yield "The API is asked by other programs, too: the address of a sender may be that of a proxy or a tunnel."
-    yield "When applications stopped to write to the source, and began to write to the destination."
+    yield "The address of a sender is that of a proxy or an SSH tunnel if there was one."
+    yield "When applications stopped writing to the source, and began to write to the destination."
     yield (
-        "Numbers of change events are approximate after a crash: up to some seconds of them are counted twice or not "
-        "at all. Collections that were dropped on the source during the sync are not listed."
+        "The numbers of change events are approximate after a crash: those of a few seconds may be counted twice or "
+        "not at all. Collections that were dropped on the source during the sync are not listed."
     )
     if record.options.verification and subject.sync.snapshot.check is None:
         yield "How many documents of each collection were compared: only the process that compared them knows."

@@ -146,7 +146,7 @@ class _ReportedCommit(_Sent):
     requested = _time("When the commit was requested")
     source = always(fields.String, "The source of the commit.")
     destination = always(fields.String, "The destination of the commit.")
-    outcome = always(fields.Enum, "What became of it.", Outcome, by_value=True)
+    outcome = always(fields.Enum, "The outcome of the commit.", Outcome, by_value=True)
     withdrawn = always(
         fields.Integer,
         "How often the cut-over was undone and repeated, because users still wrote to the source.",
@@ -203,7 +203,7 @@ class _ReportedDirection(Strict):
 
 
 class _Differences(Strict):
-    """The differences that the verification knows now. Before the commit, they may be changes on their way."""
+    """The differences that the verification knows now. Before the commit, they may be unsynced changes."""
 
     documents = always(fields.Integer, "The number of documents that differ.")
     definitions = always(fields.Integer, "The number of differences in definitions and counts.")

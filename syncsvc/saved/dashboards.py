@@ -1,7 +1,7 @@
 """Writes the documents for dashboards of mongosync; they are in the metadata database, and never read here.
 
-Only a new engine inserts a document, with a writer whose late writes the cluster refuses. Everybody else updates the
-existing document of its owner. So neither a superseded process nor a write that the network delays can change the
+Only a new engine inserts a document, with a writer whose late writes the cluster refuses. All other writes update the
+existing document of the same owner. So neither a superseded process nor a write that the network delays can change the
 documents of another process, or create them again after a reset.
 """
 

@@ -1,4 +1,5 @@
-"""The journal of an instance: what has happened to its sync, when, and by whose command. The report is made of it.
+"""The journal of an instance: the commands, states and failures of its sync, with their times. It is the basis of the
+report.
 
 It is a part of the run record, so a command and its sender are saved together with the change of the state. The record
 is saved every second, so the journal must be small: every list and text in it is bounded.
@@ -55,7 +56,7 @@ class Sender:
 
 @dataclass(frozen=True)
 class Entry:
-    """Something that has happened, at `at` in UNIX seconds. Only commands have a sender."""
+    """One event of the sync, at the time `at` in UNIX seconds. Only commands have a sender."""
 
     what: Kind
     at: float
@@ -205,7 +206,7 @@ class Journal:
         return replace(self, directions=directions, verified=None)
 
     def with_warnings(self, active: Mapping[str, str], now: float) -> Journal:
-        """Return the journal after a look at the active warnings: their texts, by their keys.
+        """Return the journal with the warnings that are active now. `active` has their texts by their keys.
 
         Keys are cut like texts: the name of a long wait may quote an error. If there are too many warnings, those that
         ended first are dropped.
@@ -230,7 +231,7 @@ def _kept_until(warned: Warned) -> float:
 
 
 def _observed(warned: Warned, text: str | None, now: float) -> Warned:
-    """Return a warning after a look at it; `text` is None if it is not active."""
+    """Return the warning, updated with its present text; `text` is None if it is not active."""
     if text is None and warned.ended is None:
         # The clock may have been set back.
         seconds = warned.seconds + max(0.0, now - warned.began)

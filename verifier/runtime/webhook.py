@@ -1,4 +1,4 @@
-"""Posts notices to a webhook: a URL that an operator wants to be told of state changes and warnings.
+"""Posts notices of state changes and warnings to a webhook, a URL that the operator gives.
 
 One thread sends the notices, one after the other, in their order. `post` never waits for it: the queue is bounded, and
 an unreachable receiver only makes the queue grow. Notices are kept in memory, so those that wait are lost if the
