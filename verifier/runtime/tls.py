@@ -93,6 +93,8 @@ class TlsChannel(HTTPChannel):
         # The event loop reads while a request thread may write, but OpenSSL allows one call at a time.
         self._in_use = threading.Lock()
         self._handshake_writes = False
+        # Once TLS has ended, the socket would send and receive plain text.
+        self._ended = False
         self._secured = secured
         super().__init__(server, secured, *options, **more)
         self.sendbuf_len = _RECORD
@@ -134,7 +136,7 @@ class TlsChannel(HTTPChannel):
     def send(self, data: bytes, do_close: bool = True) -> int:
         try:
             with self._in_use:
-                return int(self._secured.send(data))
+                return 0 if self._ended else int(self._secured.send(data))
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return 0
         except OSError:
@@ -145,5 +147,6 @@ class TlsChannel(HTTPChannel):
     def handle_close(self) -> None:
         # Tell the client that the answer is complete; its own close notice is not awaited.
         with self._in_use, suppress(OSError, ValueError):
+            self._ended = True
             self._secured.unwrap()
         super().handle_close()

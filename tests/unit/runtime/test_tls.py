@@ -8,6 +8,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     load_pem_private_key,
 )
+from waitress.server import create_server
 
 from tests.support.certificates import make_certificates
 from tests.support.tokens import OPERATOR, READER, bearer, write_tokens
@@ -29,7 +31,7 @@ from tests.support.waiting import PATIENCE, wait_for
 from tests.unit.deadlines import no_longer_than
 from tests.unit.runtime.test_connections import HALF_SENT
 from verifier.runtime.errors import OperationError
-from verifier.runtime.tls import Certificate
+from verifier.runtime.tls import Certificate, TlsChannel
 
 ROOT = Path(__file__).parents[3]
 
@@ -241,3 +243,36 @@ def test_wrong_certificate_files_are_refused(tmp_path: Path) -> None:
     good.chmod(0o604)
     with pytest.raises(OperationError, match="can be accessed by other users"):
         Certificate(good, good)
+
+
+def test_an_answer_to_a_client_that_has_left_is_not_sent_as_plain_text(tmp_path: Path) -> None:
+    authority = write_certificate(tmp_path, "first")
+    certificate = Certificate(tmp_path / "server.pem", tmp_path / "server.pem")
+    sockets: dict[int, Any] = {}
+    server = create_server(lambda *_: [], sockets, host="127.0.0.1", port=0)
+    ours, theirs = socket.socketpair()
+    certificate.connect(server, ours, ("127.0.0.1", 0), server.adj, sockets)
+    channel = next(each for each in sockets.values() if isinstance(each, TlsChannel))
+    has_left = threading.Event()
+    open_still: list[socket.socket] = []
+
+    def leave() -> None:
+        context = ssl.create_default_context(cafile=str(authority))
+        open_still.append(context.wrap_socket(theirs, server_hostname="127.0.0.1").unwrap())
+        has_left.set()
+
+    def read() -> None:
+        while channel.connected:
+            channel.handle_read()
+
+    threads = [threading.Thread(target=each, daemon=True) for each in (leave, read)]
+    # As a request thread that sends an answer: until it has ended, the connection cannot be closed.
+    with channel.outbuf_lock:
+        for each in threads:
+            each.start()
+        assert has_left.wait(PATIENCE)
+        assert channel.send(b"an answer", do_close=False) == 0
+    for each in threads:
+        each.join(PATIENCE)
+    assert not open_still.pop().recv(100)
+    server.close()
