@@ -25,7 +25,8 @@ _PARAMETER = re.compile(
 )
 _FIELD = re.compile(
     r"(\\?[\"']?\w*(?:password|passwd|pwd|secret|apikey|bearertoken|tokenfile)\w*\\?[\"']?\s*[:=]\s*\\?[\"']?)"
-    r"(?:\\[^\"]|[^\"'\\\s,}])+",
+    # A quoted value ends with its quotation mark, which is escaped in JSON inside of JSON; another one at a separator.
+    r"(?:(?<=\\\")(?:\\[^\"\n]|[^\"\\\n])+|(?<=\")(?:\\.|[^\"\\\n])+|(?<=')[^'\n]+|(?:\\[^\"]|[^\"'\\\s,}])+)",
     re.I,
 )
 _BEARER = re.compile(r"(\b(?:Bearer|Basic)\s+)[\w.~+/=-]+", re.I)

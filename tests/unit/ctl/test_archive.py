@@ -27,6 +27,11 @@ SECRET = "hunter2"
         '{"password": "hunter2"}',
         '{"tlsCertificateKeyFilePassword":"hunter2"}',
         json.dumps({"inner": json.dumps({"password": "hunter2"})}),
+        '{"password": "my, hunter2"}',
+        '{"password": "it\'s } hunter2"}',
+        json.dumps({"password": 'my " hunter2'}),
+        json.dumps({"inner": json.dumps({"password": "my hunter2"})}),
+        "{'password': 'my, hunter2'}",
         "password=hunter2",
         "clientSecret: hunter2",
         "Authorization: Bearer hunter2",
@@ -43,6 +48,7 @@ def test_secrets_are_removed(text: str) -> None:
 def test_other_text_stays() -> None:
     text = '{"host": "a.example:27017", "email": "a@example.org", "resumeToken": {"_data": "82"}}'
     assert redacted(text) == text
+    assert redacted('{"password": "a b", "host": "c"}') == '{"password": "(redacted)", "host": "c"}'
     assert "@host:27017/db?replicaSet=a" in redacted("mongodb://u:p@host:27017/db?replicaSet=a")
 
 
