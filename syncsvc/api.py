@@ -125,12 +125,14 @@ def _add_queries(api: Blueprint, service: Service) -> None:
 
     @api.get("/progress")
     def progress() -> dict[str, Any]:
-        return {"progress": service.progress(), **SUCCESS}
+        return {"progress": service.queries.progress(), **SUCCESS}
 
     @api.get("/namespaces")
     def namespaces() -> dict[str, Any]:
         given = load(NamespacesSchema(), parameters())
-        shown = service.namespaces(given.get("database"), given.get("after"), given["limit"])
+        shown = service.queries.namespaces(
+            given.get("database"), given.get("after"), given["limit"]
+        )
         return {**shown, **SUCCESS}
 
     @api.get("/mismatches")
@@ -152,13 +154,13 @@ def _add_overview(api: Blueprint, service: Service, recent: RecentCommands) -> N
     @api.get("/overview")
     def overview() -> Response:
         given = load(OverviewSchema(), parameters())
-        shown = service.overview(given["history"], given.get("since"), recent.newest)
+        shown = service.queries.overview(given["history"], given.get("since"), recent.newest)
         return tagged({**SUCCESS, "overview": shown})
 
     @api.get("/overview/namespaces")
     def namespaces_table() -> Response:
         request = load(NamespacesTableSchema(), parameters())
-        return tagged({**SUCCESS, **service.namespaces_table(request)})
+        return tagged({**SUCCESS, **service.queries.namespaces_table(request)})
 
 
 def _add_report(api: Blueprint, service: Service) -> None:

@@ -101,17 +101,12 @@ def _style(settings: Settings) -> logs.Style:
 
 
 def _serve(settings: Settings, goal: Goal | None, observe: Observer, tuning: Tuning) -> int:
-    _log.info("Mongosync Options", extra=dict(settings.options))
-    # This program has no hidden flags.
-    _log.info("Mongosync HiddenFlags")
-    for option in filter(settings.options.get, NO_EFFECT):
-        _log.info(
-            "An option of mongosync was accepted; it has no effect.", extra={"option": option}
-        )
+    _log_options(settings)
     stop = StopToken()
     alarm = process.exit_alarm()
     with ExitStack() as opened, alarm, suppress(Cancelled), TaskGroup("main", stop) as tasks:
         webhook = _webhook(settings)
+        recent = RecentCommands()
         watchers = [Notifier(webhook).watch] if webhook else []
         service = Service(
             settings.instance,
@@ -123,25 +118,22 @@ def _serve(settings: Settings, goal: Goal | None, observe: Observer, tuning: Tun
             goal,
             watchers,
         )
-        recent = RecentCommands()
         protection = Protection(settings.protection, *secrets_of(webhook))
         # Created first, so that an address in use is reported before anything is touched.
-        names = own_names(settings.address, settings.allowed_hosts)
-        app = create_app(service, names, protection.tokens, recent, webhook)
-        server = HttpServer(app, settings.address, settings.port, protection.certificate)
-        if webhook is not None:
-            tasks.spawn("webhook", webhook.run, stop)
+        server = _server(settings, service, protection, recent, webhook)
         tasks.spawn("waits", waits.watch, service.each_second, stop.sleep)
         tasks.spawn(
             "initialize", _initialize, service, settings, observe, opened, tuning, tasks.stop
         )
+        if webhook is not None:
+            tasks.spawn("webhook", webhook.run, stop)
         if goal is not None:
             reconciler = Reconciler(service, goal, recent, tuning.desired_retry)
             tasks.spawn("desired state", reconciler.run, tasks.stop)
         try:
             _log.info("Serving.", extra={"address": settings.address, "port": settings.port})
             # Serving also ends if a thread of the process fails: a process that cannot initialize must not serve.
-            server.serve(tasks.stop, service.stop_waiting, protection.reload_if_requested)
+            server.serve(tasks.stop, service.gate.stop_waiting, protection.reload_if_requested)
             _log.info("Stopping.")
         finally:
             alarm.set()
@@ -149,6 +141,30 @@ def _serve(settings: Settings, goal: Goal | None, observe: Observer, tuning: Tun
             stop.stop("shutdown")
     _log.info("Stopped.")
     return 0
+
+
+def _log_options(settings: Settings) -> None:
+    """Log the options in the format that log tools for mongosync read."""
+    _log.info("Mongosync Options", extra=dict(settings.options))
+    # This program has no hidden flags.
+    _log.info("Mongosync HiddenFlags")
+    for option in filter(settings.options.get, NO_EFFECT):
+        _log.info(
+            "An option of mongosync was accepted; it has no effect.", extra={"option": option}
+        )
+
+
+def _server(
+    settings: Settings,
+    service: Service,
+    protection: Protection,
+    recent: RecentCommands,
+    webhook: Webhook | None,
+) -> HttpServer:
+    """Return the HTTP server of the API, which holds the address already. Raises OperationError if it is in use."""
+    names = own_names(settings.address, settings.allowed_hosts)
+    app = create_app(service, names, protection.tokens, recent, webhook)
+    return HttpServer(app, settings.address, settings.port, protection.certificate)
 
 
 def _webhook(settings: Settings) -> Webhook | None:
@@ -173,11 +189,11 @@ def _initialize(
     application = f"syncsvc {__version__}"
     clusters = {}
     for name, uri in settings.clusters.items():
-        service.startup.step = f"connecting to {name}"
+        service.gate.startup.step = f"connecting to {name}"
         clusters[name] = open_cluster(name, uri, application)
         opened.callback(clusters[name].client.close)
     service.connect(clusters)
-    service.startup.step = "reading the saved sync"
+    service.gate.startup.step = "reading the saved sync"
     observe(Point.CONNECTED, "")
     with failures.named_errors():
         if settings.standby:

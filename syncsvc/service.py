@@ -1,8 +1,8 @@
-"""The commands and queries of the API. Decides whether a command is accepted; a `Runner` executes the sync itself.
+"""The commands of the API, and the queries that read from the clusters. A `Runner` executes the sync itself.
 
 A command is checked, saved, made visible and answered, in this order, so that an answer never claims something that a
-crash would lose. Queries read immutable snapshots and contact no cluster, except `preflight`, `mismatches`, `report`,
-`repair_plan` and `list_reset`.
+crash would lose. `syncsvc.gate` holds the conditions that all commands share, and `syncsvc.queries` the queries that
+contact no cluster.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 import logging
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from time import monotonic, time
@@ -26,44 +26,30 @@ from syncsvc.dashboards import Dashboards
 from syncsvc.desired import Goal
 from syncsvc.engine.run.pace import Pace
 from syncsvc.evidence import gather
-from syncsvc.figures.history import History
 from syncsvc.figures.progress import Progress
+from syncsvc.gate import Gate
 from syncsvc.limiter import Limiter
 from syncsvc.limits import Document
 from syncsvc.mismatches import RepairPlan, mismatches, repair_plan, repaired
 from syncsvc.options import CLUSTERS, StartOptions
 from syncsvc.preflight.judgement import Judgement, judge
+from syncsvc.queries import Queries
 from syncsvc.reporter import Reporter
 from syncsvc.reports.failure import failure_description
 from syncsvc.reports.limits import limits_report
-from syncsvc.reports.namespaces import TableRequest, namespaces_report, namespaces_table
-from syncsvc.reports.observation import is_clean, sample_of
-from syncsvc.reports.overview import Observed, overview_report
-from syncsvc.reports.progress_answer import progress_report
 from syncsvc.reports.report import Subject, report
 from syncsvc.reports.reset import reset_report
-from syncsvc.reports.standing import (
-    Standing,
-    shown_by_standby,
-    silent_clusters,
-    standing_report,
-    why_not_ready,
-)
+from syncsvc.reports.standing import refuse_on_standby, silent_clusters, why_not_ready
 from syncsvc.reports.sync import Sync, Watcher
-from syncsvc.runner import ProcessContext, Runner, can_commit
+from syncsvc.running.admission import can_commit, refuse_repair
+from syncsvc.running.beginning import begin, take_over
+from syncsvc.running.process import ProcessContext
+from syncsvc.running.runner import Runner
 from syncsvc.saved.journal import Entry, Journal, Kind, Sender, Site
 from syncsvc.saved.lease import HOME
 from syncsvc.saved.limits import LimitsStore
-from syncsvc.saved.peers import Peers, described, differences
 from syncsvc.saved.registry import CollectionRecord
-from syncsvc.saved.run import (
-    PhaseBegin,
-    RunRecord,
-    RunStore,
-    load_owner,
-    new_owner,
-    this_process,
-)
+from syncsvc.saved.run import PhaseBegin, RunRecord, RunStore, load_owner, new_owner, this_process
 from syncsvc.settings import LoadLevel
 from syncsvc.state import Phase, State, Trigger, next_state
 from syncsvc.tuning import Tuning
@@ -73,13 +59,11 @@ from verifier.cluster.cluster import Cluster
 from verifier.cluster.connect import Client
 from verifier.cluster.writer import ClusterWriter
 from verifier.compare.mismatch import StoredMismatch
-from verifier.runtime.commands import Commands, Startup
 from verifier.runtime.errors import OperationError, Violation, raise_all
 from verifier.runtime.observer import Observer
-from verifier.runtime.recent import RecentCommand
 from verifier.runtime.retry import impatient
 from verifier.runtime.schemas import INVALID_REQUEST
-from verifier.runtime.tasks import Cancelled, StopToken, TaskGroup
+from verifier.runtime.tasks import StopToken, TaskGroup
 from verifier.runtime.waits import LongWait
 
 _log = logging.getLogger(__name__)
@@ -95,8 +79,8 @@ class Service:
 
     `watchers` are called every second.
 
-    Commands wait until the process is initialized, see `Startup`; if that takes too long, they raise OperationError
-    InvalidState.
+    `gate` admits the commands, see `Gate.command` for its errors, and `queries` has the queries that contact no
+    cluster.
     """
 
     def __init__(
@@ -113,12 +97,8 @@ class Service:
         self.instance = instance
         self._goal = goal
         self._stop = stop
-        self.startup = Startup(tuning.startup_wait)
-        self._commands = Commands()
-        # One at a time: if a cluster hangs, several preflights would block all threads that answer requests.
-        self._preflights = Commands()
+        self.gate = Gate(lambda: self.state, tuning.startup_wait, goal)
         self._progress = Progress()
-        self._history = History(tuning.history_step)
         pace = Pace()
         self._process = ProcessContext({}, load, pace, tuning, self._progress, spawn, observe, stop)
         self._limiter = Limiter(pace, self._progress, self.sync, self._saved_limits)
@@ -128,13 +108,12 @@ class Service:
             self._unstopped_writer,
             tuning.dashboard_interval,
         )
-        self._watchers = (self._record, self._dashboards.watch, *watchers)
+        self.queries = Queries(instance, self.sync, self._addresses, tuning.history_step)
+        self._watchers = (self.queries.record, self._dashboards.watch, *watchers)
         self._state = State.INITIALIZING  # while there is no run
         self._runner: Runner | None = None
         # True if this process found a saved run: the start that began it may be sent again.
         self._recovered = False
-        # Without `--standby`, the process has no role.
-        self._standing: Standing | None = None
 
     @property
     def state(self) -> State:
@@ -173,29 +152,7 @@ class Service:
         if saved is None or not self._recover(saved):
             self._become(next_state(self._state, Trigger.READY))
         _log.info("The process is ready.", extra={"state": self.state.value})
-        self.startup.end()
-
-    def show_standing(self, standing: Standing) -> None:
-        """Publish the role of this process.
-
-        While it is a standby, every command is refused, including those that wait for the initialization of the
-        process.
-        """
-        if not standing.is_standby and self._is_standby:
-            # The commands that arrive from now on wait until the saved sync is continued.
-            self.startup = Startup(self._process.tuning.startup_wait)
-            self.startup.step = "reading the saved sync"
-        self._standing = standing
-        if standing.is_standby:
-            self.startup.end()
-
-    @property
-    def _is_standby(self) -> bool:
-        return self._standing is not None and self._standing.is_standby
-
-    def wait_for_commands(self) -> None:
-        """Wait until no command runs. The caller must have published that this process is a standby."""
-        self._commands.wait()
+        self.gate.startup.end()
 
     def forget(self) -> None:
         """Forget the run of a standby, whose threads must have ended. Afterwards, `initialize` may be called again."""
@@ -215,7 +172,7 @@ class Service:
             return False
         with pymongo.timeout(_OWNER_PATIENCE):
             owner = load_owner(self._process.clusters[HOME].client, self.instance)
-        if self._commands.busy or self._runner is not runner or owner is None:
+        if self.gate.busy or self._runner is not runner or owner is None:
             return False
         return runner is None or runner.record.owner != owner
 
@@ -227,24 +184,19 @@ class Service:
     def why_not_ready(self) -> str | None:
         """Return why this process cannot do its work now; None if it can. Contacts no cluster."""
         return why_not_ready(
-            self._standing,
+            self.gate.standing,
             self.state,
-            self.startup.step,
+            self.gate.startup.step,
             tuple(self._process.clusters),
             self._progress.snapshot,
         )
-
-    def stop_waiting(self) -> None:
-        """Refuse the commands that wait for the initialization, because the process is stopping."""
-        self.startup.step = "stopping"
-        self.startup.end()
 
     def start(self, options: StartOptions, sender: Sender) -> None:
         """Check the clusters and the options, save a new run, and begin it. Raises OperationError with all violations.
 
         A no-op if this process continues a saved run that was started with the same options, see `_is_answered_again`.
         """
-        with self._command(Trigger.START), impatient(PATIENCE):
+        with self.gate.command(Trigger.START), impatient(PATIENCE):
             self._refuse_other_home(options)
             if self._is_answered_again(options):
                 return
@@ -269,16 +221,16 @@ class Service:
             )
             # Saved first: if the process is killed and restarted, the sync must not continue without limits.
             self._limiter.begin_at(self._limits_at(options.destination))
-            self._begin(record)
+            self._launch(begin(self._process, record))
 
     def preflight(self, options: StartOptions) -> Judgement:
         """Check a start with these options: return its violations, warnings and estimates. Changes nothing.
 
         Raises OperationError InvalidState while the clusters are unknown, CommandInProgress during another preflight.
         """
-        self._await_startup()
+        self.gate.await_startup()
         self._refuse_other_home(options)
-        with self._preflights.one(), self._while_active(), impatient(PATIENCE):
+        with self.gate.preflight(), impatient(PATIENCE):
             judgement = self._check_start(options)
             return replace(judgement, violations=(*self._no_start(), *judgement.violations))
 
@@ -287,13 +239,13 @@ class Service:
 
         Calls to a cluster that are in progress may end after this method returns; `resume` waits for them.
         """
-        with self._command(Trigger.PAUSE), answered_soon():
+        with self.gate.command(Trigger.PAUSE), answered_soon():
             self._runner_for(Trigger.PAUSE).pause(_command("pause", sender))
 
     def resume(self, sender: Sender) -> None:
         """Continue a sync that is paused or failed. Raises OperationError."""
         # Without a bound on the whole: it waits for the run to stop, and prepares an engine.
-        with self._command(Trigger.RESUME), impatient(PATIENCE):
+        with self.gate.command(Trigger.RESUME), impatient(PATIENCE):
             self._runner_for(Trigger.RESUME).resume(_command("resume", sender))
 
     def repair(self, sender: Sender) -> None:
@@ -302,26 +254,26 @@ class Service:
         A sync whose verification failed is RUNNING again. Raises OperationError.
         """
         # Without a bound on the whole: it may wait for the run to stop, and prepare an engine.
-        with self._command(Trigger.REPAIR), impatient(PATIENCE):
+        with self.gate.command(Trigger.REPAIR), impatient(PATIENCE):
             self._runner_for(Trigger.REPAIR).repair(_command("repair", sender))
 
     def repair_plan(self) -> RepairPlan:
         """Return what `repair` would do now. Changes nothing. Raises OperationError."""
-        self._await_startup()
-        with self._while_active(), impatient(PATIENCE):
+        self.gate.await_startup()
+        with self.gate.while_active(), impatient(PATIENCE):
             runner = self._runner_for(Trigger.REPAIR)
-            runner.refuse_repair()
+            refuse_repair(runner.record)
             return repair_plan(*self._metadata(runner), runner.replaced(), self._stop)
 
     def commit(self, sender: Sender) -> None:
         """Request the cut-over of the sync, without waiting for it. Raises OperationError."""
-        with self._command(Trigger.COMMIT), answered_soon():
+        with self.gate.command(Trigger.COMMIT), answered_soon():
             self._runner_for(Trigger.COMMIT).commit(_command("commit", sender))
 
     def reverse(self, sender: Sender) -> None:
         """Reverse a committed sync: its destination becomes the source. Raises OperationError."""
         # The whole command has no time limit, because it reads the change streams of both clusters.
-        with self._command(Trigger.REVERSE), impatient(PATIENCE):
+        with self.gate.command(Trigger.REVERSE), impatient(PATIENCE):
             self._runner_for(Trigger.REVERSE).reverse(_command("reverse", sender))
 
     def reset(self, confirm: str, sender: Sender) -> None:
@@ -329,14 +281,17 @@ class Service:
 
         `confirm` must be the name of the sync's destination. Raises OperationError.
         """
-        with self._command(Trigger.RESET), answered_soon():
+        with self.gate.command(Trigger.RESET), answered_soon():
             self._confirmed(confirm).reset(_command("reset", sender))
 
     def list_reset(self, confirm: str) -> dict[str, Any]:
         """Return what `reset` would drop and restore, as `reset_report` does. Raises OperationError as `reset` does."""
-        with self._command(), impatient(PATIENCE):
+        with self.gate.command(), impatient(PATIENCE):
             runner = self._confirmed(confirm)
             return reset_report(runner.record, runner.contents())
+
+    def _addresses(self) -> dict[str, str]:
+        return {name: each.facts.address for name, each in self._process.clusters.items()}
 
     def _confirmed(self, confirm: str) -> Runner:
         """Return the runner, if `confirm` is the name of its destination.
@@ -366,10 +321,9 @@ class Service:
 
         Also possible on a standby, and while another command runs.
         """
-        self.startup.wait()
+        self.gate.startup.wait()
         if not self._process.clusters:
-            description = f"The state is INITIALIZING: the process is {self.startup.step}."
-            raise OperationError(errors.INVALID_STATE, description)
+            raise self.gate.not_initialized()
         with answered_soon(), failures.named_errors():
             self._limiter.change(changes)
         runner = self._runner
@@ -400,8 +354,8 @@ class Service:
 
         Raises OperationError InvalidState if there is no sync, and NotActive if this process is a standby.
         """
-        self._await_startup()
-        with self._while_active():
+        self.gate.await_startup()
+        with self.gate.while_active():
             self.keep_journal()
             sync, runner = self.sync(), self._runner
             if sync.record is None or runner is None:
@@ -424,7 +378,7 @@ class Service:
 
     def _saved_limits(self) -> LimitsStore | None:
         """Return the store of the limits; None while it is unknown which cluster keeps them, and during a reset."""
-        runner, standing = self._runner, self._standing
+        runner, standing = self._runner, self.gate.standing
         if self.state is State.RESETTING:
             return None
         if runner is not None:
@@ -447,66 +401,6 @@ class Service:
         for watch in self._watchers:
             watch(sync)
 
-    def _record(self, sync: Sync) -> None:
-        """Record the figures of this second for the charts."""
-        snapshot, now = sync.snapshot, time()
-        self._history.record(sample_of(sync.record, snapshot, now, sync.now))
-        if is_clean(snapshot.check):
-            self._history.last_clean = now
-        elif snapshot.check is None:
-            self._history.last_clean = None
-
-    def overview(
-        self, history: str, since: str | None, commands: tuple[RecentCommand, ...]
-    ) -> dict[str, Any]:
-        """Return the overview, see `overview_report`. `history` and `since` are as in `History.points`."""
-        sync, series = self.sync(), self._history
-        last_minute, lately = series.averages()
-        points = series.points(history, since)
-        observed = Observed(points, last_minute, lately, series.last_clean, commands)
-        return overview_report(sync, self._progress_of(sync), observed)
-
-    def namespaces_table(self, request: TableRequest) -> dict[str, Any]:
-        """Return a part of the table of collections, see `reports.namespaces.namespaces_table`.
-
-        Raises OperationError NotActive if this process is a standby.
-        """
-        self._refuse_on_standby()
-        return namespaces_table(self.sync(), request)
-
-    def progress(self) -> dict[str, Any]:
-        """Return the document `progress` in the answer of `GET /api/v1/progress`.
-
-        A standby shows what the active daemon has saved in its lease.
-        """
-        return self._progress_of(self.sync())
-
-    def _progress_of(self, sync: Sync) -> dict[str, Any]:
-        standing, shown = sync.standing, self._own_progress_of(sync)
-        if standing is None:
-            return shown
-        if standing.is_standby:
-            saved = None if standing.lease is None else standing.lease.progress
-            shown = shown_by_standby(shown, saved, self._progress.snapshot.waits)
-        return {**shown, **standing_report(standing)}
-
-    def own_progress(self) -> dict[str, Any]:
-        """Return the progress that this process knows itself."""
-        return self._own_progress_of(self.sync())
-
-    def _own_progress_of(self, sync: Sync) -> dict[str, Any]:
-        clusters = self._process.clusters
-        addresses = {name: cluster.facts.address for name, cluster in clusters.items()}
-        return progress_report(sync, addresses, self.instance)
-
-    def namespaces(self, database: str | None, after: str | None, limit: int) -> dict[str, Any]:
-        """Return a page of the progress of each collection, see `namespaces_report`.
-
-        Raises OperationError NotActive if this process is a standby.
-        """
-        self._refuse_on_standby()
-        return namespaces_report(self.sync(), database, after, limit)
-
     def sync(self) -> Sync:
         """Return a snapshot of all that is known about the sync. Contacts no cluster."""
         runner, snapshot = self._runner, self._progress.snapshot
@@ -517,7 +411,7 @@ class Service:
                 snapshot,
                 can_commit=False,
                 now=monotonic(),
-                standing=self._standing,
+                standing=self.gate.standing,
                 goal=self._goal,
             )
         record = runner.record
@@ -529,14 +423,14 @@ class Service:
             runner.collections,
             self._progress.collections.figures,
             monotonic(),
-            self._standing,
+            self.gate.standing,
             self._goal,
         )
 
     @property
     def _shown_state(self) -> State:
         """Return the state to show while this process has no run; on a standby, that of the active daemon."""
-        standing = self._standing
+        standing = self.gate.standing
         if standing is None or not standing.is_standby or standing.lease is None:
             return self._state
         saved = (standing.lease.progress or {}).get("state")
@@ -558,7 +452,7 @@ class Service:
 
         Raises OperationError, both from this call and while the result is read.
         """
-        self._refuse_on_standby()
+        refuse_on_standby(self.gate.standing)
         if self.state is State.INITIALIZING:
             raise OperationError(
                 errors.INVALID_STATE,
@@ -578,109 +472,24 @@ class Service:
         home = runner.record.options.destination
         return self._process.clusters[home].client, self._process.writer(home)
 
-    @contextmanager
-    def _command(self, trigger: Trigger | None = None) -> Iterator[None]:
-        """Run the block as the only command. `trigger` is the command; None if it changes nothing.
-
-        Raises OperationError NotActive, InvalidState, ContradictsDesiredState, CommandInProgress, and the block's
-        errors.
-        """
-        self._await_startup()
-        if self._goal is not None and trigger is not None:
-            self._goal.refuse(trigger)
-        with self._commands.one(), self._while_active(), failures.named_errors():
-            yield
-
-    def _await_startup(self) -> None:
-        """Wait until the process is initialized.
-
-        Raises OperationError InvalidState if that takes too long, and NotActive if this process is a standby.
-        """
-        self._refuse_on_standby()
-        self.startup.wait()
-        self._refuse_on_standby()
-        if self.state is State.INITIALIZING:
-            description = f"The state is INITIALIZING: the process is {self.startup.step}."
-            raise OperationError(errors.INVALID_STATE, description)
-
-    @contextmanager
-    def _while_active(self) -> Iterator[None]:
-        """Run the block. Raises OperationError NotActive if this process is a standby, or becomes one meanwhile."""
-        self._refuse_on_standby()
-        try:
-            yield
-        except Cancelled:
-            # A term that ends stops the calls of its commands.
-            self._refuse_on_standby()
-            raise
-
-    def _refuse_on_standby(self) -> None:
-        standing = self._standing
-        if standing is not None and standing.is_standby:
-            raise OperationError(
-                errors.NOT_ACTIVE, f"This daemon is a standby. {standing.where_active}"
-            )
-
     def _refuse_other_home(self, options: StartOptions) -> None:
         """Raise OperationError InvalidRequest if the process needs another destination, because of `--standby`."""
-        if self._standing is not None and options.destination == CLUSTERS[0]:
+        if self.gate.standing is not None and options.destination == CLUSTERS[0]:
             raise OperationError(
                 INVALID_REQUEST,
                 f"destination: Must be {HOME}, because this process was started with --standby. To sync in the other "
                 "direction, swap the connection strings of the two clusters.",
             )
 
-    def _begin(self, record: RunRecord) -> None:
-        """Save a new run and start it.
-
-        Raises OperationError MetadataLeftOver if another process began a sync first, and DifferentStart, after deleting
-        the saved run, if another instance of the sync was started with other options.
-        """
-        store = RunStore.begin(self._process.saver(record.options.destination), record)
-        different = self._differences(store)
-        if different:
-            store.withdraw()
-            raise OperationError(errors.DIFFERENT_START, described(different))
-        # The coordinator no longer waits for instances that it did not find when it was reset.
-        peers = Peers(self._process.clusters[record.options.destination].client, store)
-        others = peers.others(self._process.stop)
-        if any(each.state is State.RESETTING for each in others):
-            store.withdraw()
-            raise OperationError(
-                errors.METADATA_LEFT_OVER,
-                "The sync of the other instances is being reset: send the start again when their state is IDLE.",
-            )
-        if any(each.attempt for each in others):
-            # They have been resumed. A failure of this instance must not look like one of an earlier attempt.
-            store.update(attempt=max(each.attempt for each in others))
-        self._launch(store)
-
     def _recover(self, saved: RunRecord) -> bool:
-        """Take a saved run over and continue it. Return whether the run exists afterwards.
-
-        A run without a saved start position, whose options differ from those of other instances, is deleted instead:
-        its start would have been refused if its process had not been killed.
-        """
-        home = saved.options.destination
-        self._limiter.begin_at(self._limits_at(home))
-        client, writer = self._process.clusters[home].client, self._process.saver(home)
-        store = RunStore.take_over(client, writer, saved)
-        if store.record.start is None and self._differences(store):
-            _log.warning(
-                "The start was withdrawn, because other instances were started with other options. Send the same "
-                "start to all instances."
-            )
-            store.withdraw()
+        """Take a saved run over and continue it. Return whether the run exists afterwards, see `take_over`."""
+        self._limiter.begin_at(self._limits_at(saved.options.destination))
+        store = take_over(self._process, saved)
+        if store is None:
             return False
         self._recovered = True
         self._launch(store)
         return True
-
-    def _differences(self, store: RunStore) -> dict[str, list[str]]:
-        """Return the names of the options that differ between this instance and others, by instance; empty if none."""
-        record = store.record
-        peers = Peers(self._process.clusters[record.options.destination].client, store)
-        return differences(record.options, record.instances, peers.all_others(self._process.stop))
 
     def _become(self, state: State) -> None:
         """Set the state while there is no run."""

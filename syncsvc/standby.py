@@ -110,9 +110,9 @@ class Standby:
             else:
                 self._outage.end()
                 if lease is not None and keeper.holds(lease):
-                    self._service.show_standing(Standing(Role.ACTIVE, lease))
+                    self._service.gate.show_standing(Standing(Role.ACTIVE, lease))
                     return
-                self._service.show_standing(Standing(Role.STANDBY, lease))
+                self._service.gate.show_standing(Standing(Role.STANDBY, lease))
             stop.sleep(self._tuning.lease_poll)
 
     def _be_active(self, keeper: LeaseKeeper, stop: StopToken) -> None:
@@ -127,10 +127,10 @@ class Standby:
                 finally:
                     # Until all threads of the term have ended.
                     ending.enter_context(waits.waiting(_ENDING, _END_REMEDY))
-                self._service.show_standing(Standing())
+                self._service.gate.show_standing(Standing())
                 term.stop.stop("the term has ended")
                 # Commands start threads, which this block must join.
-                self._service.wait_for_commands()
+                self._service.gate.wait_for_commands()
         finally:
             self._release(keeper)
         _log.info("This daemon is no longer active.")
@@ -139,7 +139,10 @@ class Standby:
         try:
             with failures.named_errors():
                 # The process may have been suspended since it took the lease.
-                if read(lambda: keeper.renew(self._service.own_progress()), term.stop) is None:
+                if (
+                    read(lambda: keeper.renew(self._service.queries.own_progress()), term.stop)
+                    is None
+                ):
                     return
                 # Retried: the source may fail over at the moment of the takeover.
                 clusters = read(self._present_clusters, term.stop)
@@ -154,7 +157,7 @@ class Standby:
                 "The saved sync cannot be continued now; this daemon releases the lease and waits for it again.",
                 extra={"error": str(error)},
             )
-            self._service.show_standing(Standing())
+            self._service.gate.show_standing(Standing())
             term.stop.stop("not continued")
 
     def _present_clusters(self) -> dict[str, Cluster]:
@@ -168,7 +171,7 @@ class Standby:
             stop.sleep(pause)
             pause = self._tuning.lease_interval
             try:
-                lease = keeper.renew(self._service.own_progress())
+                lease = keeper.renew(self._service.queries.own_progress())
             except PyMongoError as error:
                 self._outage.note(error)
                 pause = self._tuning.lease_poll
@@ -180,7 +183,7 @@ class Standby:
                     )
                     return
                 stop.check()
-                self._service.show_standing(Standing(Role.ACTIVE, lease))
+                self._service.gate.show_standing(Standing(Role.ACTIVE, lease))
             if self._is_superseded():
                 _log.warning(
                     "Another process has begun or taken over the sync, so this daemon waits for the lease again."

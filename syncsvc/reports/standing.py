@@ -8,9 +8,11 @@ from datetime import datetime
 from enum import Enum
 from typing import Any
 
+from syncsvc import errors
 from syncsvc.figures.progress import ProgressSnapshot
 from syncsvc.saved.lease import Lease
 from syncsvc.state import State
+from verifier.runtime.errors import OperationError
 from verifier.runtime.waits import LongWait
 
 
@@ -36,6 +38,14 @@ class Standing:
         if self.lease is None:
             return "It is not known which daemon is active now."
         return f"The active daemon runs {self.lease.where}."
+
+
+def refuse_on_standby(standing: Standing | None) -> None:
+    """Raise OperationError NotActive if the process is a standby. `standing` is None without `--standby`."""
+    if standing is not None and standing.is_standby:
+        raise OperationError(
+            errors.NOT_ACTIVE, f"This daemon is a standby. {standing.where_active}"
+        )
 
 
 def standing_report(standing: Standing) -> dict[str, Any]:

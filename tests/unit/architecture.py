@@ -60,7 +60,7 @@ SYNC = (
     {"syncsvc.reports"},
     {
         *("syncsvc.dashboards", "syncsvc.limiter", "syncsvc.notifier", "syncsvc.reporter"),
-        "syncsvc.runner",
+        *("syncsvc.gate", "syncsvc.queries", "syncsvc.running"),
     },
     {"syncsvc.service"},
     {"syncsvc.api", "syncsvc.openapi", "syncsvc.reconciler", "syncsvc.standby"},
@@ -192,9 +192,9 @@ BROAD_EXCEPTS_ALLOWED = {
     ("verifier.runtime.httpd", "_ended_by_error"),
     ("verifier.runtime.tasks", "_outermost"),
     ("verifier.runtime.tasks", "call_second"),
-    ("syncsvc.runner", "_run_sync"),
-    ("syncsvc.runner", "_has_spooled"),
-    ("syncsvc.runner", "_run_reset"),
+    ("syncsvc.running.runner", "_run_sync"),
+    ("syncsvc.running.runner", "_has_spooled"),
+    ("syncsvc.running.runner", "_run_reset"),
     ("verifier.service", "_run_check"),
 }
 LONGEST_FUNCTION = 50

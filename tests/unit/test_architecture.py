@@ -187,7 +187,7 @@ GUILTY: list[tuple[Rule, str, str]] = [
     ),
     (
         architecture.broad_excepts,
-        "syncsvc.runner",
+        "syncsvc.running.runner",
         "def _run_sync():\n  def inner():\n    try: f()\n    except Exception: pass",
     ),
     (architecture.long_functions, "verifier.x", "def f():\n" + "    g()\n" * 50),
@@ -217,7 +217,7 @@ INNOCENT: list[tuple[Rule, str, str]] = [
     (architecture.broad_excepts, "verifier.x", "try: f()\nexcept (OSError, ValueError): pass"),
     (
         architecture.broad_excepts,
-        "syncsvc.runner",
+        "syncsvc.running.runner",
         "def _run_sync():\n  try: f()\n  except Exception: pass",
     ),
     (architecture.long_functions, "verifier.x", "def f():\n" + "    g()\n" * 49),

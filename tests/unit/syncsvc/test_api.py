@@ -190,7 +190,7 @@ def test_a_command_waits_for_the_startup_for_a_limited_time(
     path: str, body: dict[str, Any]
 ) -> None:
     service = idle_service(Tuning(startup_wait=0.0))
-    service.startup.step = "connecting to cluster1"
+    service.gate.startup.step = "connecting to cluster1"
     api = create_app(service).test_client()
     answer = api.post(f"/api/v1/{path}", json=body)
     assert (answer.status_code, answer.get_json()["error"]) == (409, "InvalidState")
@@ -207,11 +207,11 @@ def posted(service: Service) -> Iterator[list[Future[TestResponse]]]:
         yield [
             threads.submit(app.test_client().post, "/api/v1/commit") for _ in range(MOST_WAITING)
         ]
-        service.startup.end()
+        service.gate.startup.end()
 
 
 def waiting(service: Service) -> int:
-    return MOST_WAITING - service.startup._slots._value
+    return MOST_WAITING - service.gate.startup._slots._value
 
 
 def test_waiting_commands_continue_in_the_state_reached(
@@ -230,7 +230,7 @@ def test_commands_that_wait_are_refused_when_the_process_stops(
     service: Service, posted: list[Future[TestResponse]]
 ) -> None:
     wait_for(lambda: waiting(service) == MOST_WAITING, "all wait")
-    service.stop_waiting()
+    service.gate.stop_waiting()
     for each in posted:
         assert "the process is stopping" in each.result().get_json()["errorDescription"]
 
@@ -248,7 +248,7 @@ def test_commands_that_wait_are_refused_when_another_daemon_is_active(
     service: Service, posted: list[Future[TestResponse]]
 ) -> None:
     wait_for(lambda: waiting(service) == MOST_WAITING, "all wait")
-    service.show_standing(Standing())
+    service.gate.show_standing(Standing())
     assert {each.result().get_json()["error"] for each in posted} == {"NotActive"}
 
 
@@ -261,13 +261,13 @@ def test_a_command_is_refused_when_its_term_ends(
     """
 
     def interrupted(*arguments: object) -> Judgement:
-        service.show_standing(Standing())
+        service.gate.show_standing(Standing())
         raise Cancelled("the term has ended")
 
     monkeypatch.setattr("syncsvc.service.judge", interrupted)
     for command in ("start", "preflight"):
-        service.show_standing(Standing(Role.ACTIVE))
-        service.startup.end()
+        service.gate.show_standing(Standing(Role.ACTIVE))
+        service.gate.startup.end()
         answer = api.post(f"/api/v1/{command}", json=NAMES)
         assert (answer.status_code, answer.get_json()["error"]) == (409, "NotActive")
 
@@ -275,10 +275,10 @@ def test_a_command_is_refused_when_its_term_ends(
 def test_a_daemon_active_again_accepts_commands_after_its_startup(
     api: FlaskClient, service: Service
 ) -> None:
-    service.show_standing(Standing())
+    service.gate.show_standing(Standing())
     service.forget()
     assert api.post("/api/v1/pause").get_json()["error"] == "NotActive"
-    service.show_standing(Standing(Role.ACTIVE))
+    service.gate.show_standing(Standing(Role.ACTIVE))
     assert api.get("/readyz").status_code == 503
     service.initialize(None)
     assert "the state is IDLE" in api.post("/api/v1/pause").get_json()["errorDescription"]

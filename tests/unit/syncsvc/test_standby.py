@@ -25,6 +25,8 @@ class _Service:
 
     def __init__(self, stop: StopToken) -> None:
         self._stop = stop
+        # One object plays all parts of a service.
+        self.gate = self.queries = self
         self.waits: list[str] = []
 
     def show_standing(self, standing: Any) -> None:

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable
 from functools import partial
 from time import monotonic, time
 from typing import Any, NamedTuple
 
-from pymongo.errors import OperationFailure, PyMongoError
+from pymongo.errors import PyMongoError
 
 from syncsvc import errors
 from syncsvc.created import Contents, contents, replaced
@@ -24,39 +22,20 @@ from syncsvc.engine.follower import Follower
 from syncsvc.engine.pause import spool_while_paused
 from syncsvc.engine.phases import Phases
 from syncsvc.engine.reset import Reset
-from syncsvc.engine.reversal import (
-    coordinator_reversal,
-    follower_reversal,
-    refuse_lost,
-    refuse_written,
-)
-from syncsvc.engine.run.balancers import Balancer
+from syncsvc.engine.reversal import coordinator_reversal, follower_reversal, refuse_written
 from syncsvc.engine.run.context import RunContext
-from syncsvc.engine.run.document_writer import DocumentWriter
-from syncsvc.engine.run.instances import Instances
-from syncsvc.engine.run.pace import Pace
 from syncsvc.engine.run.points import Point
-from syncsvc.engine.run.writeblock import WriteBlock, to_put_back
-from syncsvc.figures.progress import Progress, ProgressSnapshot, WarningKind
-from syncsvc.reports.dashboards import documents
-from syncsvc.resuming import (
-    is_damaged,
-    is_saved,
-    may_be_lost,
-    needs_new_check,
-    refuse_final,
-    resumed,
-)
-from syncsvc.saved import dashboards
-from syncsvc.saved.emptying import forget_earlier
-from syncsvc.saved.fence import Fence, FencedWriter
-from syncsvc.saved.journal import Counts, Entry, Journal
-from syncsvc.saved.partitions import Partitions
+from syncsvc.engine.run.writeblock import to_put_back
+from syncsvc.figures.progress import WarningKind
+from syncsvc.resuming import is_damaged, is_saved, needs_new_check, resumed
+from syncsvc.running.admission import Admission, can_commit, refuse_repair
+from syncsvc.running.assembly import Assembly
+from syncsvc.running.journaling import JournalKeeper
+from syncsvc.running.process import ProcessContext
+from syncsvc.saved.journal import Entry
 from syncsvc.saved.peers import Peers
-from syncsvc.saved.registry import CollectionRecord, Registry
-from syncsvc.saved.repairs import Repairs
+from syncsvc.saved.registry import CollectionRecord
 from syncsvc.saved.run import (
-    METADATA_DATABASE,
     Failure,
     RunRecord,
     RunStore,
@@ -64,22 +43,12 @@ from syncsvc.saved.run import (
     refuse_in_use,
     refuse_resetting,
 )
-from syncsvc.saved.spool import Spool, saved_end, text_of
 from syncsvc.saved.views import CreatedViews
-from syncsvc.settings import LoadLevel
-from syncsvc.state import ACTIVE, Phase, State, Trigger, next_state
-from syncsvc.tuning import Tuning
+from syncsvc.state import ACTIVE, State, Trigger, next_state
 from verifier.cluster import failures
-from verifier.cluster.cluster import Cluster, filter_evaluator
-from verifier.cluster.filters import Selection
-from verifier.cluster.link import round_trip
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.reading import read
-from verifier.cluster.times import Position
-from verifier.cluster.writer import ClusterWriter
-from verifier.compare.store import CheckStore
 from verifier.runtime.errors import OperationError, describe, in_words_of
-from verifier.runtime.observer import Observer
 from verifier.runtime.tasks import SLOW_POLL, Cancelled, StopToken
 
 _log = logging.getLogger(__name__)
@@ -93,57 +62,6 @@ _UNSPOOLED = (
     "The change events of the paused sync cannot be saved in the event spool. This is retried; until it succeeds, the "
     "oplog of the source must keep the events."
 )
-
-
-def can_commit(record: RunRecord, snapshot: ProgressSnapshot) -> bool:
-    """Return whether a commit is accepted: the sync is running, applies change events and has caught up.
-
-    The caller passes the snapshot, so that an answer that shows other figures of it, too, is consistent.
-    """
-    applying = record.state is State.RUNNING and record.phase is Phase.APPLYING
-    return applying and snapshot.caught_up
-
-
-def counts_of(snapshot: ProgressSnapshot) -> Counts:
-    """Return how much this process has done, for the journal."""
-    return Counts(
-        snapshot.events_applied, snapshot.definitions_applied, snapshot.documents_copied_again
-    )
-
-
-@dataclass(frozen=True)
-class ProcessContext:
-    """The resources that the runs of a process share."""
-
-    clusters: Mapping[str, Cluster]
-    load: LoadLevel
-    pace: Pace
-    tuning: Tuning
-    progress: Progress
-    # Runs a function in a thread with the given name; the process, or its term as active daemon, owns the thread.
-    spawn: Callable[[str, Callable[[], None]], None]
-    observe: Observer
-    stop: StopToken
-
-    def writer(self, name: str) -> ClusterWriter:
-        """Return a writer to the cluster with that name. The end of the process stops its calls; a pause does not."""
-        cluster = self.clusters[name]
-        return ClusterWriter(cluster.client, cluster.facts.access_control, self.stop)
-
-    def saver(self, name: str) -> FencedWriter:
-        """Return a writer for the run record on the cluster with that name.
-
-        Its sessions are unknown to other processes, so a process that takes the run over cannot make servers refuse
-        its writes. That is safe, because each save of the record checks the owner in the record.
-        """
-        cluster = self.clusters[name]
-        return FencedWriter(
-            cluster.client,
-            cluster.facts.access_control,
-            self.stop,
-            Fence.of_process(),
-            cluster.facts.is_sharded,
-        )
 
 
 class _Pause(NamedTuple):
@@ -183,9 +101,9 @@ class Runner:
         self._pause.over.set()
         # The state in which the run failed, if the failure is not saved.
         self._failed_in: State | None = None
-        self._counting = threading.Lock()  # one save of counts at a time; guards _counted
-        # The counts of this process that are already in the journal.
-        self._counted = counts_of(process.progress.snapshot)
+        self._admission = Admission(store, process)
+        self._assembly = Assembly(store, process)
+        self._journal = JournalKeeper(store, process.progress)
         self._prepare()
 
     def begin(self) -> None:
@@ -268,7 +186,7 @@ class Runner:
         """
         record = self.record
         state = next_state(record.state, Trigger.REPAIR)
-        self.refuse_repair()
+        refuse_repair(record)
         if record.state is State.FAILED:
             self._wait_for_rest()
             requests = self.record.repair_requests + record.coordinates
@@ -286,20 +204,6 @@ class Runner:
             )
         _log.info("A repair was requested.", extra={"state": state.value})
 
-    def refuse_repair(self) -> None:
-        """Raise OperationError CannotRepair unless the verification has begun or has failed."""
-        record = self.record
-        if record.state is State.FAILED and not self._failed_verification:
-            name = "an unknown error" if record.failure is None else record.failure.name
-            raise OperationError(errors.CANNOT_REPAIR, f"The sync failed with {name}.")
-        if not record.options.verification:
-            raise OperationError(
-                errors.CANNOT_REPAIR,
-                "This sync was started without verification, so no differences are known.",
-            )
-        if record.phase is not Phase.APPLYING:
-            raise OperationError(errors.CANNOT_REPAIR, "The verification has not begun.")
-
     def replaced(self) -> set[Namespace]:
         """Return the synced collections that users have dropped on the destination and created again.
 
@@ -307,18 +211,9 @@ class Runner:
         """
         client = self._process.clusters[self.record.destination].client
         with failures.named_errors():
-            return read(lambda: replaced(client, self._saved_registry()), self._process.stop)
-
-    def _saved_registry(self) -> Registry:
-        """Return the registry as it is saved now: other instances change it, too."""
-        process, home = self._process, self.record.options.destination
-        client, writer = process.clusters[home].client, process.saver(home)
-        return Registry(client, writer, self.record.reversals, process.stop)
-
-    @property
-    def _failed_verification(self) -> bool:
-        failure = self.record.failure
-        return failure is not None and failure.name == errors.VERIFICATION_FAILED.name
+            return read(
+                lambda: replaced(client, self._assembly.saved_registry()), self._process.stop
+            )
 
     def _retry(self, command: Entry, **requested: Any) -> None:
         """Prepare a new engine after a saved failure, and save the record from which it continues.
@@ -330,7 +225,7 @@ class Runner:
         failure = self.record.failure
         assert failure is not None
         others = Peers(home.client, self._store).others(process.stop)
-        self._refuse_final(failure, others)
+        self._admission.refuse_final(failure, others)
         changes = resumed(self.record, others)
         # The failure may not be saved yet, and a commit may have left the source blocked.
         self._release(state=self.record.state, failure=failure)
@@ -343,35 +238,6 @@ class Runner:
             process.progress.set(check=None)
         self._store.update(command, **changes, **requested)
         process.observe(Point.RESUME_SAVED, "")
-
-    def _refuse_final(self, failure: Failure, others: Sequence[RunRecord]) -> None:
-        """Raise OperationError FailureIsFinal if the run cannot be resumed after this failure."""
-        record = self.record
-        refuse_final(record, others)
-        positions = [each for each in map(self._needed, (record, *others)) if each is not None]
-        if may_be_lost(failure) and positions:
-            oldest = min(positions, key=lambda each: each.time)
-            try:
-                refuse_lost(self._process.clusters[record.source], oldest, self._process.stop)
-            except OperationError as error:
-                raise OperationError(
-                    errors.FAILURE_IS_FINAL,
-                    f"The sync failed with {failure.name}, and the changes that it needs are lost. "
-                    f"{error.description}",
-                ) from error
-
-    def _needed(self, record: RunRecord) -> Position | None:
-        """Return the position after which an instance needs the source's oplog; None if it has not begun to read.
-
-        That is the end of its event spool, if it has one, else its saved position. A damaged spool does not count: the
-        resume deletes it, so its events are needed again.
-        """
-        position = record.position
-        if position is None or is_damaged(record):
-            return position
-        client = self._process.clusters[self.record.destination].client
-        end = saved_end(client, record.fence, record.reversals, self._process.stop)
-        return position if end is None else max(position, end, key=text_of)
 
     def commit(self, command: Entry) -> None:
         """Save the state COMMITTING, and let the engine proceed to the cut-over. Raises OperationError CannotCommit."""
@@ -400,17 +266,16 @@ class Runner:
                 errors.NOT_REVERSIBLE, "This sync was started without reversible true."
             )
         self._wait_for_rest()
+        self._admission.refuse_to_reverse()
         if record.coordinates:
             assert record.reverse_start is not None and record.position is not None
-            self._refuse_unless_as_committed(record)
             # The old source was blocked by the commit, but someone may have lifted the block and written since. So
             # block it again first, and then look for such writes.
             old = self._process.clusters[record.source]
-            self._block(old, self._process.stop).set()
+            self._assembly.block(old, self._process.stop).set()
             refuse_written(old, record.position, self._process.stop)
             changes = coordinator_reversal(record, record.reverse_start)
         else:
-            self._refuse_to_reverse_alone(record)
             changes = follower_reversal(record)
         self._store.update(command, state=state, **changes)
         _log.info(
@@ -429,7 +294,7 @@ class Runner:
 
         A no-op during a reset. Raises OperationError if the reset is refused.
         """
-        self._refuse_reset()
+        self._admission.refuse_reset()
         with self._changing:
             state = next_state(self.record.state, Trigger.RESET)
             if self.record.state is state:
@@ -441,59 +306,9 @@ class Runner:
         self._stop.stop("reset")
         self._spawn()
 
-    def _refuse_reset(self) -> None:
-        """Raise OperationError if users may write to the destination, or if the coordinator must be reset first.
-
-        The coordinator must be reset first because only its record says for sure whether users may write; once its
-        state is RESETTING, that cannot change any more.
-        """
-        leader = self._coordinator_in_use()
-        if leader is not None and leader.state is not State.RESETTING:
-            raise OperationError(
-                errors.INVALID_STATE,
-                f"reset must be sent to the coordinator {leader.instance} first; its state is "
-                f"{leader.state.value}.",
-            )
-
-    def _coordinator_in_use(self) -> RunRecord | None:
-        """Return the coordinator's saved record; None if it was not started, or is this instance.
-
-        Raises OperationError DestinationInUse if users may write to the destination, by that record or by that of this
-        instance.
-        """
-        home = self._process.clusters[self.record.options.destination]
-        leader = Peers(home.client, self._store).coordinator(self._process.stop)
-        for each in (self.record, leader):
-            if each is not None:
-                refuse_in_use(each)
-        return leader
-
     def keep_journal(self) -> None:
-        """Save in the journal the warnings since the last call, and how much this process has done, if any is new.
-
-        Raises OperationError and the driver's errors.
-        """
-        with self._counting:
-            self._save_observed()
-
-    def _save_observed(self) -> None:
-        progress = self._process.progress
-        # In this order: a warning that begins in between is seen again by the next call.
-        begun, snapshot = progress.begun, progress.snapshot
-        waits = {each.what: each.text for each in snapshot.waits}
-        warnings = {kind.value: text for kind, text in snapshot.warnings.items()}
-        done = counts_of(snapshot)
-        more = done.since(self._counted)
-
-        def observed(journal: Journal) -> Journal:
-            now = time()
-            journal = journal.with_warnings({**begun, **waits, **warnings}, now)
-            journal = journal.with_warnings({**waits, **warnings}, now)
-            return replace(journal, counts=journal.counts.plus(more))
-
-        self._store.revise(observed)
-        self._counted = done
-        progress.forget_begun(begun)
+        """Save what this process has observed in the journal. Raises OperationError and the driver's errors."""
+        self._journal.keep()
 
     def note(self, entry: Entry) -> None:
         """Add an entry to the journal, which is saved a little later."""
@@ -501,37 +316,12 @@ class Runner:
 
     def contents(self) -> Contents:
         """List what a reset would drop on the destination, and everything else there. Raises OperationError."""
-        self._coordinator_in_use()
+        self._admission.refuse_in_use()
         next_state(self.record.state, Trigger.RESET)
         process, destination = self._process, self.record.options.destination
         client, writer = process.clusters[destination].client, process.saver(destination)
         views = CreatedViews(client, writer, process.stop).load()
-        return contents(client, self._saved_registry(), views, process.stop)
-
-    def _refuse_to_reverse_alone(self, record: RunRecord) -> None:
-        """Raise OperationError if the coordinator, judged by its saved record, will refuse to reverse the sync.
-
-        Without this check, this follower would save that it is reversed, and wait for the coordinator forever.
-        """
-        home = self._process.clusters[record.options.destination]
-        leader = Peers(home.client, self._store).coordinator(self._process.stop)
-        if (
-            leader is not None
-            and leader.reversals == record.reversals
-            and leader.reverse_start is not None
-        ):
-            self._refuse_unless_as_committed(leader)
-
-    def _refuse_unless_as_committed(self, committed: RunRecord) -> None:
-        """Raise OperationError if the sync cannot be reversed.
-
-        It cannot if users wrote to the old source after the commit, or if the new source no longer has all change
-        events. `committed` is the coordinator's record after the commit.
-        """
-        assert committed.reverse_start is not None and committed.position is not None
-        clusters = self._process.clusters
-        refuse_lost(clusters[committed.destination], committed.reverse_start, self._process.stop)
-        refuse_written(clusters[committed.source], committed.position, self._process.stop)
+        return contents(client, self._assembly.saved_registry(), views, process.stop)
 
     def _wait_for_rest(self) -> None:
         """Wait until the engine has stopped. Raises OperationError ClusterUnreachable after `_REST_SECONDS`."""
@@ -553,19 +343,13 @@ class Runner:
         """Save the next epoch, create an engine from the saved state with a new stop token, and return its context."""
         self._process.stop.release(self._stop)
         self._stop = StopToken(self._process.stop)
-        self._engine = context = self._next_context(self._stop)
+        self._engine = context = self._assembly.next_context(self._stop)
         self._registry = context.registry
         # Otherwise a commit could be accepted before the engine has looked at the saved check.
         self._process.progress.set(caught_up=False)
         kind = Coordinator if self.record.coordinates else Follower
         self._phases: Phases = kind(context, self._stop)
         return context
-
-    def _next_context(self, stop: StopToken) -> RunContext:
-        """Save the next epoch, and return the context of a new engine."""
-        # Saved before it is used, so that no other engine of the run has this epoch.
-        self._store.update(epoch=self.record.epoch + 1)
-        return self._context(stop)
 
     def _spawn(self) -> None:
         if self.record.state is State.RESETTING:
@@ -579,104 +363,6 @@ class Runner:
         self._process.stop.release(before.stop)
         self._pause = _Pause.of(self._process)
         self._process.spawn("pause", partial(self._run_pause, self._pause, before))
-
-    def _context(self, stop: StopToken) -> RunContext:
-        process, record = self._process, self.record
-        source, destination = process.clusters[record.source], process.clusters[record.destination]
-        # The saved state stays on the original destination, even while the sync runs in reverse.
-        home = process.clusters[record.options.destination]
-        saving = self._fenced(home, stop)
-        writer = saving if destination is home else self._fenced(destination, stop)
-        if record.coordinates and record.start is None:
-            # Nothing is listed before the start is saved, so this deletes nothing of this run.
-            forget_earlier(home.client, saving, stop)
-        self._insert_dashboards(saving)
-        evaluator = filter_evaluator(source, destination)
-        return RunContext(
-            source_client=source.client,
-            source_facts=source.facts,
-            destination_client=destination.client,
-            destination_facts=destination.facts,
-            destination_writer=writer,
-            document_writer=DocumentWriter(writer, process.tuning.sending_bytes, stop),
-            source_block=self._block(source, stop),
-            destination_block=self._block(destination, stop),
-            balancers=tuple(self._balancer(each, stop) for each in (source, destination)),
-            run=self._store,
-            instances=Instances(
-                self._store, Peers(home.client, self._store), process.progress, process.tuning
-            ),
-            registry=Registry(home.client, saving, record.reversals, stop),
-            views=CreatedViews(home.client, saving, stop),
-            partitions=self._partitions(home, saving, stop),
-            checks=CheckStore(home.client, saving, METADATA_DATABASE, stop),
-            repairs=Repairs(home.client, saving, stop),
-            spool=Spool(destination.client, writer, record.fence, record.reversals, stop),
-            selection=Selection(record.options.namespaces, evaluator.client, stop),
-            progress=process.progress,
-            load=process.load,
-            threads=self._threads(source, destination, stop),
-            pace=process.pace,
-            tuning=process.tuning,
-            observe=process.observe,
-        )
-
-    def _insert_dashboards(self, writer: FencedWriter) -> None:
-        """Insert the documents for dashboards, so that they can be updated from now on; a refusal has no effect.
-
-        Nothing is inserted during a reset, because the coordinator may have dropped the metadata already.
-        """
-        if self.record.state is State.RESETTING:
-            return
-        addresses = {name: each.facts.address for name, each in self._process.clusters.items()}
-        for name, document in documents(self.record, addresses, time()).items():
-            # The thread that updates them warns if they do not exist.
-            with suppress(OperationFailure):
-                dashboards.insert(writer, name, document)
-
-    def _partitions(self, home: Cluster, saving: FencedWriter, stop: StopToken) -> Partitions:
-        record = self.record
-        alone = not record.instances
-        return Partitions(home.client, saving, record.reversals, record.instance, alone, stop)
-
-    def _threads(self, source: Cluster, destination: Cluster, stop: StopToken) -> LoadLevel:
-        """Measure the round-trip time to the clusters, and return the numbers of threads for the longer one."""
-        longest = max(round_trip(each.client, stop) for each in (source, destination))
-        threads = self._process.load.over(longest)
-        _log.info(
-            "Chose the numbers of threads for the round-trip time to the clusters.",
-            extra={"seconds": round(longest, 3), **asdict(threads)},
-        )
-        return threads
-
-    def _fenced(self, cluster: Cluster, stop: StopToken) -> FencedWriter:
-        """Return a new engine's writer to a cluster.
-
-        First make the cluster refuse late writes of earlier engines, and kill their DDL commands.
-        """
-        facts = cluster.facts
-        fence = Fence(self.record.fence, self.record.epoch)
-        writer = FencedWriter(
-            cluster.client, facts.access_control, stop, fence, facts.is_sharded, self._store.confirm
-        )
-        writer.settle()
-        writer.end_definitions()
-        return writer
-
-    def _writer(self, cluster: Cluster, stop: StopToken) -> ClusterWriter:
-        """Return a writer that writes only while this process owns the run."""
-        access_control = cluster.facts.access_control
-        return ClusterWriter(cluster.client, access_control, stop, self._store.confirm)
-
-    def _block(self, cluster: Cluster, stop: StopToken) -> WriteBlock:
-        writer = self._writer(cluster, stop)
-        sharded = cluster.facts.is_sharded
-        return WriteBlock(cluster.name, sharded, writer, self._store, self._process.observe)
-
-    def _balancer(self, cluster: Cluster, stop: StopToken) -> Balancer:
-        writer = self._writer(cluster, stop)
-        sharded = cluster.facts.is_sharded
-        return Balancer(cluster.name, sharded, writer, self._store, self._process.observe)
 
     def _run_sync(self) -> None:
         """Run the phases, as the outermost function of the run's thread, and record how the run ends."""
@@ -721,7 +407,7 @@ class Runner:
         try:
             spool_while_paused(
                 self._engine,
-                lambda: self._next_context(pause.stop),
+                lambda: self._assembly.next_context(pause.stop),
                 pause.needed,
                 pause.stop,
             )
@@ -814,6 +500,6 @@ class Runner:
         self._store.update_unless(refuse_resetting, **failed)
         self._process.observe(Point.FAILURE_SAVED, "")
         for name in to_put_back(self.record):
-            self._block(self._process.clusters[name], self._process.stop).put_back()
+            self._assembly.block(self._process.clusters[name], self._process.stop).put_back()
         for cluster in self._process.clusters.values():
-            self._balancer(cluster, self._process.stop).put_back()
+            self._assembly.balancer(cluster, self._process.stop).put_back()

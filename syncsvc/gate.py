@@ -1,0 +1,113 @@
+"""Admits the commands of the API: one at a time, after the initialization of the process, and never on a standby."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from syncsvc import errors
+from syncsvc.desired import Goal
+from syncsvc.reports.standing import Standing, refuse_on_standby
+from syncsvc.state import State, Trigger
+from verifier.cluster import failures
+from verifier.runtime.commands import Commands, Startup
+from verifier.runtime.errors import OperationError
+from verifier.runtime.tasks import Cancelled
+
+
+class Gate:
+    """The conditions that all commands of a process share.
+
+    `state` returns the state to which commands apply. Commands wait up to `startup_wait` seconds for the
+    initialization of the process. `goal` is the declared state of the sync; None if none is declared.
+    """
+
+    def __init__(self, state: Callable[[], State], startup_wait: float, goal: Goal | None) -> None:
+        self._state = state
+        self._startup_wait = startup_wait
+        self._goal = goal
+        self._commands = Commands()
+        # One at a time: if a cluster hangs, several preflights would block all threads that answer requests.
+        self._preflights = Commands()
+        self.startup = Startup(startup_wait)
+        # None without `--standby`.
+        self.standing: Standing | None = None
+
+    def show_standing(self, standing: Standing) -> None:
+        """Set the role of this process.
+
+        While it is a standby, every command is refused, including those that wait for the initialization of the
+        process.
+        """
+        if not standing.is_standby and self.is_standby:
+            # The commands that arrive from now on wait until the saved sync is continued.
+            self.startup = Startup(self._startup_wait)
+            self.startup.step = "reading the saved sync"
+        self.standing = standing
+        if standing.is_standby:
+            self.startup.end()
+
+    @property
+    def is_standby(self) -> bool:
+        return self.standing is not None and self.standing.is_standby
+
+    @property
+    def busy(self) -> bool:
+        """Return whether a command is running."""
+        return self._commands.busy
+
+    def wait_for_commands(self) -> None:
+        """Wait until no command runs. The caller must have shown that this process is a standby."""
+        self._commands.wait()
+
+    def stop_waiting(self) -> None:
+        """Refuse the commands that wait for the initialization, because the process is stopping."""
+        self.startup.step = "stopping"
+        self.startup.end()
+
+    @contextmanager
+    def command(self, trigger: Trigger | None = None) -> Iterator[None]:
+        """Run the block as the only command. `trigger` is the command; None if it changes nothing.
+
+        Raises OperationError NotActive, InvalidState, ContradictsDesiredState, CommandInProgress, and the block's
+        errors.
+        """
+        self.await_startup()
+        if self._goal is not None and trigger is not None:
+            self._goal.refuse(trigger)
+        with self._commands.one(), self.while_active(), failures.named_errors():
+            yield
+
+    @contextmanager
+    def preflight(self) -> Iterator[None]:
+        """Run the block as the only preflight; a command may run meanwhile. Raises OperationError as `command`."""
+        with self._preflights.one(), self.while_active():
+            yield
+
+    def await_startup(self) -> None:
+        """Wait until the process is initialized.
+
+        Raises OperationError InvalidState if that takes too long, and NotActive if this process is a standby.
+        """
+        refuse_on_standby(self.standing)
+        self.startup.wait()
+        refuse_on_standby(self.standing)
+        if self._state() is State.INITIALIZING:
+            raise self.not_initialized()
+
+    def not_initialized(self) -> OperationError:
+        """Return the error for a command that arrives too early."""
+        return OperationError(
+            errors.INVALID_STATE, f"The state is INITIALIZING: the process is {self.startup.step}."
+        )
+
+    @contextmanager
+    def while_active(self) -> Iterator[None]:
+        """Run the block. Raises OperationError NotActive if this process is a standby, or becomes one meanwhile."""
+        refuse_on_standby(self.standing)
+        try:
+            yield
+        except Cancelled:
+            # A term that ends stops the calls of its commands.
+            refuse_on_standby(self.standing)
+            raise

@@ -1,0 +1,96 @@
+"""The queries of the API that contact no cluster. They show a snapshot of the sync, and the history of its figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from time import time
+from typing import Any
+
+from syncsvc.figures.history import History
+from syncsvc.reports.namespaces import TableRequest, namespaces_report, namespaces_table
+from syncsvc.reports.observation import is_clean, sample_of
+from syncsvc.reports.overview import Observed, overview_report
+from syncsvc.reports.progress_answer import progress_report
+from syncsvc.reports.standing import refuse_on_standby, shown_by_standby, standing_report
+from syncsvc.reports.sync import Sync
+from verifier.runtime.recent import RecentCommand
+
+
+class Queries:
+    """The queries of one process, which is the instance `instance`.
+
+    `take` returns a snapshot of all that is known about the sync; `addresses` returns the addresses of the clusters, by
+    name. `history_step` is the shortest time between two points of the charts, in seconds.
+    """
+
+    def __init__(
+        self,
+        instance: str,
+        take: Callable[[], Sync],
+        addresses: Callable[[], Mapping[str, str]],
+        history_step: float,
+    ) -> None:
+        self._instance = instance
+        self._take = take
+        self._addresses = addresses
+        self._history = History(history_step)
+
+    def record(self, sync: Sync) -> None:
+        """Record the figures of this second for the charts."""
+        snapshot, now = sync.snapshot, time()
+        self._history.record(sample_of(sync.record, snapshot, now, sync.now))
+        if is_clean(snapshot.check):
+            self._history.last_clean = now
+        elif snapshot.check is None:
+            self._history.last_clean = None
+
+    def progress(self) -> dict[str, Any]:
+        """Return the document `progress` in the answer of `GET /api/v1/progress`.
+
+        A standby shows what the active daemon has saved in its lease.
+        """
+        return self._progress_of(self._take())
+
+    def own_progress(self) -> dict[str, Any]:
+        """Return the progress that this process knows itself."""
+        return self._own_progress_of(self._take())
+
+    def overview(
+        self, history: str, since: str | None, commands: tuple[RecentCommand, ...]
+    ) -> dict[str, Any]:
+        """Return the overview, see `overview_report`. `history` and `since` are as in `History.points`."""
+        sync, series = self._take(), self._history
+        last_minute, lately = series.averages()
+        points = series.points(history, since)
+        observed = Observed(points, last_minute, lately, series.last_clean, commands)
+        return overview_report(sync, self._progress_of(sync), observed)
+
+    def namespaces(self, database: str | None, after: str | None, limit: int) -> dict[str, Any]:
+        """Return a page of the progress of each collection, see `namespaces_report`.
+
+        Raises OperationError NotActive if this process is a standby.
+        """
+        sync = self._take()
+        refuse_on_standby(sync.standing)
+        return namespaces_report(sync, database, after, limit)
+
+    def namespaces_table(self, request: TableRequest) -> dict[str, Any]:
+        """Return a part of the table of collections, see `reports.namespaces.namespaces_table`.
+
+        Raises OperationError NotActive if this process is a standby.
+        """
+        sync = self._take()
+        refuse_on_standby(sync.standing)
+        return namespaces_table(sync, request)
+
+    def _progress_of(self, sync: Sync) -> dict[str, Any]:
+        standing, shown = sync.standing, self._own_progress_of(sync)
+        if standing is None:
+            return shown
+        if standing.is_standby:
+            saved = None if standing.lease is None else standing.lease.progress
+            shown = shown_by_standby(shown, saved, sync.snapshot.waits)
+        return {**shown, **standing_report(standing)}
+
+    def _own_progress_of(self, sync: Sync) -> dict[str, Any]:
+        return progress_report(sync, self._addresses(), self._instance)

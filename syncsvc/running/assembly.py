@@ -1,0 +1,167 @@
+"""Creates the context of a new engine from the saved record of its run.
+
+Before that, both clusters are made to refuse the late writes of earlier engines.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from dataclasses import asdict
+from time import time
+
+from pymongo.errors import OperationFailure
+
+from syncsvc.engine.run.balancers import Balancer
+from syncsvc.engine.run.context import RunContext
+from syncsvc.engine.run.document_writer import DocumentWriter
+from syncsvc.engine.run.instances import Instances
+from syncsvc.engine.run.writeblock import WriteBlock
+from syncsvc.reports.dashboards import documents
+from syncsvc.running.process import ProcessContext
+from syncsvc.saved import dashboards
+from syncsvc.saved.emptying import forget_earlier
+from syncsvc.saved.fence import Fence, FencedWriter
+from syncsvc.saved.partitions import Partitions
+from syncsvc.saved.peers import Peers
+from syncsvc.saved.registry import Registry
+from syncsvc.saved.repairs import Repairs
+from syncsvc.saved.run import METADATA_DATABASE, RunStore
+from syncsvc.saved.spool import Spool
+from syncsvc.saved.views import CreatedViews
+from syncsvc.settings import LoadLevel
+from syncsvc.state import State
+from verifier.cluster.cluster import Cluster, filter_evaluator
+from verifier.cluster.filters import Selection
+from verifier.cluster.link import round_trip
+from verifier.cluster.writer import ClusterWriter
+from verifier.compare.store import CheckStore
+from verifier.runtime.tasks import StopToken
+
+_log = logging.getLogger(__name__)
+
+
+class Assembly:
+    """Creates the parts of the engines of one run. The record in `store` says which cluster is the source."""
+
+    def __init__(self, store: RunStore, process: ProcessContext) -> None:
+        self._store = store
+        self._process = process
+
+    def next_context(self, stop: StopToken) -> RunContext:
+        """Save the next epoch, and return the context of a new engine, which `stop` stops.
+
+        Raises OperationError and the driver's errors.
+        """
+        # Saved before it is used, so that no other engine of the run has this epoch.
+        self._store.update(epoch=self._store.record.epoch + 1)
+        return self._context(stop)
+
+    def block(self, cluster: Cluster, stop: StopToken) -> WriteBlock:
+        """Return the write block of a cluster."""
+        writer = self._writer(cluster, stop)
+        sharded = cluster.facts.is_sharded
+        return WriteBlock(cluster.name, sharded, writer, self._store, self._process.observe)
+
+    def balancer(self, cluster: Cluster, stop: StopToken) -> Balancer:
+        """Return the balancer of a cluster, which is a no-op for a replica set."""
+        writer = self._writer(cluster, stop)
+        sharded = cluster.facts.is_sharded
+        return Balancer(cluster.name, sharded, writer, self._store, self._process.observe)
+
+    def saved_registry(self) -> Registry:
+        """Load the registry as it is saved now: other instances change it, too. Raises the driver's errors."""
+        process, record = self._process, self._store.record
+        home = record.options.destination
+        client, writer = process.clusters[home].client, process.saver(home)
+        return Registry(client, writer, record.reversals, process.stop)
+
+    def _context(self, stop: StopToken) -> RunContext:
+        process, record = self._process, self._store.record
+        source, destination = process.clusters[record.source], process.clusters[record.destination]
+        # The saved state stays on the original destination, even while the sync runs in reverse.
+        home = process.clusters[record.options.destination]
+        saving = self._fenced(home, stop)
+        writer = saving if destination is home else self._fenced(destination, stop)
+        if record.coordinates and record.start is None:
+            # Nothing is listed before the start is saved, so this deletes nothing of this run.
+            forget_earlier(home.client, saving, stop)
+        self._insert_dashboards(saving)
+        evaluator = filter_evaluator(source, destination)
+        return RunContext(
+            source_client=source.client,
+            source_facts=source.facts,
+            destination_client=destination.client,
+            destination_facts=destination.facts,
+            destination_writer=writer,
+            document_writer=DocumentWriter(writer, process.tuning.sending_bytes, stop),
+            source_block=self.block(source, stop),
+            destination_block=self.block(destination, stop),
+            balancers=tuple(self.balancer(each, stop) for each in (source, destination)),
+            run=self._store,
+            instances=Instances(
+                self._store, Peers(home.client, self._store), process.progress, process.tuning
+            ),
+            registry=Registry(home.client, saving, record.reversals, stop),
+            views=CreatedViews(home.client, saving, stop),
+            partitions=self._partitions(home, saving, stop),
+            checks=CheckStore(home.client, saving, METADATA_DATABASE, stop),
+            repairs=Repairs(home.client, saving, stop),
+            spool=Spool(destination.client, writer, record.fence, record.reversals, stop),
+            selection=Selection(record.options.namespaces, evaluator.client, stop),
+            progress=process.progress,
+            load=process.load,
+            threads=self._threads(source, destination, stop),
+            pace=process.pace,
+            tuning=process.tuning,
+            observe=process.observe,
+        )
+
+    def _insert_dashboards(self, writer: FencedWriter) -> None:
+        """Insert the documents for dashboards, so that they can be updated from now on; a refusal has no effect.
+
+        Nothing is inserted during a reset, because the coordinator may have dropped the metadata already.
+        """
+        record = self._store.record
+        if record.state is State.RESETTING:
+            return
+        addresses = {name: each.facts.address for name, each in self._process.clusters.items()}
+        for name, document in documents(record, addresses, time()).items():
+            # The thread that updates them warns if they do not exist.
+            with suppress(OperationFailure):
+                dashboards.insert(writer, name, document)
+
+    def _partitions(self, home: Cluster, saving: FencedWriter, stop: StopToken) -> Partitions:
+        record = self._store.record
+        alone = not record.instances
+        return Partitions(home.client, saving, record.reversals, record.instance, alone, stop)
+
+    def _threads(self, source: Cluster, destination: Cluster, stop: StopToken) -> LoadLevel:
+        """Measure the round-trip time to the clusters, and return the numbers of threads for the longer one."""
+        longest = max(round_trip(each.client, stop) for each in (source, destination))
+        threads = self._process.load.over(longest)
+        _log.info(
+            "Chose the numbers of threads for the round-trip time to the clusters.",
+            extra={"seconds": round(longest, 3), **asdict(threads)},
+        )
+        return threads
+
+    def _fenced(self, cluster: Cluster, stop: StopToken) -> FencedWriter:
+        """Return a new engine's writer to a cluster.
+
+        First make the cluster refuse late writes of earlier engines, and kill their DDL commands.
+        """
+        facts = cluster.facts
+        record = self._store.record
+        fence = Fence(record.fence, record.epoch)
+        writer = FencedWriter(
+            cluster.client, facts.access_control, stop, fence, facts.is_sharded, self._store.confirm
+        )
+        writer.settle()
+        writer.end_definitions()
+        return writer
+
+    def _writer(self, cluster: Cluster, stop: StopToken) -> ClusterWriter:
+        """Return a writer that writes only while this process owns the run."""
+        access_control = cluster.facts.access_control
+        return ClusterWriter(cluster.client, access_control, stop, self._store.confirm)
