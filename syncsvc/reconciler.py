@@ -24,7 +24,7 @@ CALLER = "desiredState"
 _SENDER = Sender(CALLER)
 # How often the state of the sync is compared with the goal, in seconds.
 _INTERVAL = 1.0
-# The states in which the goal has been reached or passed, whatever the options of the sync are.
+# In these states, the goal has been reached or passed, also by a sync with other options.
 _ENDED = (State.INITIALIZING, State.COMMITTED, State.RESETTING)
 
 _log = logging.getLogger(__name__)

@@ -21,7 +21,7 @@ class Notice(NamedTuple):
 
 @dataclass(frozen=True)
 class Told:
-    """What the receiver of the webhook was told: the progress of the check, and the texts of the active long waits."""
+    """The progress of the check and the texts of the active long waits, as they were last sent to the webhook."""
 
     progress: CheckProgress = CheckProgress()
     waits: Mapping[str, str] = field(default_factory=dict)
@@ -30,7 +30,7 @@ class Told:
 def news(
     told: Told, progress: CheckProgress, waits: tuple[LongWait, ...], began: float
 ) -> tuple[Told, list[Notice]]:
-    """Return the notices of all that has changed since `told`, and what the receiver is told with them.
+    """Return a notice of each change since `told`, and the new `Told` after these notices are sent.
 
     `began` is when the process began, in UNIX seconds: a check that had ended before is no news.
     """

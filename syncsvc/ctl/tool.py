@@ -1,4 +1,4 @@
-"""What all commands of `syncctl` share: the connection options, the form of the output, and the exit status."""
+"""Functions for all commands of `syncctl`: the connection options, the form of the output, and the exit status."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Tool:
         return " ".join(["syncctl", *self.given])
 
     def show(self, answer: Answer, *parts: RenderableType | None) -> None:
-        """With --json, print the answer unchanged; otherwise, print these parts."""
+        """Print the answer unchanged with --json, else print these parts."""
         if self.json:
             self.write(answer.text)
         else:

@@ -25,7 +25,7 @@ class Notice(NamedTuple):
 
 @dataclass(frozen=True)
 class Told:
-    """What the receiver of the webhook was told: the newest state, its number, and the active warnings.
+    """The newest state that was sent to the webhook, its number, and the active warnings that were sent.
 
     The keys of `warnings` identify them, because their texts change.
     """
@@ -36,9 +36,9 @@ class Told:
 
 
 def news(told: Told, sync: Sync, now: float) -> tuple[Told, list[Notice]]:
-    """Return the notices of all that has changed since `told`, and what the receiver is told with them.
+    """Return a notice of each change since `told`, and the new `Told` after these notices are sent.
 
-    `now` is in UNIX seconds. A standby tells nothing, because the active daemon does.
+    `now` is in UNIX seconds. A standby returns no notices, because the active daemon sends them.
     """
     newest = sync.snapshot.states[-1].number if sync.snapshot.states else told.number
     if sync.standing is not None and sync.standing.is_standby:

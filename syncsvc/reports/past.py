@@ -1,4 +1,4 @@
-"""What has happened to a sync, by its saved records: how long each phase took, and how each commit went. Pure.
+"""Describes the history of a sync from its saved records: the duration of each phase, and each commit. Pure functions.
 
 Times are in UNIX seconds, by the clocks of the processes that saved them.
 """

@@ -47,7 +47,7 @@ _NOT_COMPARED = (
 
 
 class Level(Enum):
-    """How the headline of a report is meant."""
+    """The severity of the headline of a report."""
 
     GOOD = "good"
     WARNING = "warning"
@@ -57,7 +57,7 @@ class Level(Enum):
 
 @dataclass(frozen=True)
 class Subject:
-    """What a report is made of. `sync` must have a record. `sites` are the clusters as this process knows them.
+    """The input of a report. `sync` must have a record. `sites` are the clusters as this process knows them.
 
     `now` is in UNIX seconds; `version` and `host` are those of this process.
     """

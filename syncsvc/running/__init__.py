@@ -1,1 +1,1 @@
-"""Runs a saved sync in this process: creates its engine, carries out commands on it, and handles failures."""
+"""Runs a saved sync in this process: creates its engine, executes commands, and handles failures."""

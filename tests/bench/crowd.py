@@ -1,4 +1,4 @@
-"""How long requests take beside slow clients: each of these sends one byte of a request now and then, or nothing.
+"""Measures the duration of requests while 500 other clients are slow: each sends a byte now and then, or nothing.
 
 With HTTPS, their bytes are the beginning of a handshake. The process closes the connections that were idle for the
 longest time when there are too many; a slow client then connects again at once.

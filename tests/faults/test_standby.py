@@ -205,7 +205,7 @@ def test_a_suspended_daemon_writes_nothing_when_it_wakes_up(
             c.update_many({}, {"$set": {"v": 2}})
             c.delete_many({"_id": {"$regex": "late"}})
             _applied(remote, "the newer changes")
-        # Now the held requests arrive, and the process continues with whatever it was doing.
+        # Now the held requests arrive, and the process continues its work.
         os.kill(former.pid, signal.SIGCONT)
         wait_for(lambda: role_of(former) == "standby", "the former active daemon is a standby")
         assert former.exit_status is None
@@ -228,7 +228,7 @@ def test_a_host_that_is_cut_off(proxied: Proxied, remote: Pair, tmp_path: Path) 
         former.start()
         former.wait_until_committable()
         since = former.progress()["lease"]["since"]
-        # While neither can reach the destination, or it fails over, nobody takes over; then the active one continues.
+        # While neither daemon can reach the destination, or it fails over, no takeover happens; then the active one continues.
         with proxied.network.held():
             wait_for(lambda: _health(former) == _health(duo.standby) == 503, "both are cut off")
         wait_for(lambda: _health(former) == 200, "the destination answers")

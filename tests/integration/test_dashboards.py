@@ -1,4 +1,4 @@
-"""Others can follow a sync: dashboards for mongosync in its metadata, and a webhook that is told of each change."""
+"""Tests of the metadata for mongosync dashboards, and of the webhook, which must receive each change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The product must sort `_id`s as the server's own index does, whatever their types are."""
+"""The product must sort `_id`s of all types in the order of the server's own index."""
 
 from __future__ import annotations
 

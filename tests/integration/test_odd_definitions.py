@@ -58,7 +58,7 @@ def partial(name: str) -> RawBSONDocument:
 
 
 def define(client: Client, mark: str) -> None:
-    """For each value of ODD, create a collection, a view and a partial index whose definitions contain it.
+    """Create a collection, a view and a partial index for each value of ODD. Their definitions contain the value.
 
     `mark` is the name of the database.
     """

@@ -1,4 +1,4 @@
-"""Large collections are copied in ranges: each document once, whatever its `_id` is, even while chunks move."""
+"""Large collections are copied in ranges. Each document must be copied once, with any `_id`, even while chunks move."""
 
 from __future__ import annotations
 

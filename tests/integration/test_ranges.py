@@ -1,4 +1,4 @@
-"""Every document of a collection must be in exactly one of its ranges, whatever the type of its `_id` is."""
+"""Every document of a collection must be in exactly one of its ranges, with any type of `_id`."""
 
 from __future__ import annotations
 

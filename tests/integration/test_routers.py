@@ -1,4 +1,4 @@
-"""With several routers, each cursor must be read on the router that opened it, and no cursor may stay open."""
+"""Tests with several routers: each cursor must be read on the router that opened it, and no cursor may stay open."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An application writes throughout a migration and its reversals, and switches clusters when it is told to.
+"""An application writes throughout a migration and its reversals, and switches clusters at each cut-over.
 
 No acknowledged write may be lost.
 """

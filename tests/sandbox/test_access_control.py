@@ -1,4 +1,4 @@
-"""With access control, unauthenticated clients are refused, and each user has the privileges of its roles only."""
+"""Access control must refuse unauthenticated clients, and give each user only the privileges of its roles."""
 
 from collections.abc import Iterator
 

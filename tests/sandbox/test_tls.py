@@ -1,4 +1,4 @@
-"""With certificates, clients cannot connect without TLS, and clients with TLS verify the server."""
+"""Servers with certificates must refuse clients without TLS, and clients with TLS must verify the server."""
 
 from pathlib import Path
 

@@ -79,7 +79,7 @@ class RunningCheck:
         assert name in self.reached, self.verdict
 
     def end(self) -> Verdict:
-        """Tell the check that nobody writes to the clusters any more, and return its verdict."""
+        """Send the check the end of all writes to the clusters, and return its verdict."""
         self.check.no_more_writes()
         return self.wait_for_verdict()
 
@@ -143,7 +143,7 @@ class Checker:
                 group.stop.stop("the end of the test")
 
     def verdict(self, request: Request = Request()) -> RunningCheck:
-        """Run a complete check of clusters to which nobody writes; return it after it has ended."""
+        """Run a complete check of clusters that receive no writes; return it after it has ended."""
         with self.running(request) as check:
             check.end()
         return check

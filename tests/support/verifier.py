@@ -46,7 +46,7 @@ class Verifier(ServiceProcess):
         return self._wait(lambda progress: progress["verdict"] is not None, "a verdict")
 
     def verify(self, **body: Any) -> dict[str, Any]:
-        """Run a complete check of clusters to which nobody writes; return the progress at its end."""
+        """Run a complete check of clusters that receive no writes; return the progress at its end."""
         self.check(**body)
         self.writes_off()
         return self.wait_for_verdict()

@@ -26,7 +26,7 @@ def simple_order(first: bytes, second: bytes) -> bool:
 
 
 def any_order(first: bytes, second: bytes) -> bool:
-    """Return whether the first key comes before the second one in an index, whatever its collation; False if uncertain.
+    """Return whether the first key comes before the second one in an index of any collation; False if uncertain.
 
     For values that may contain text, only the order of the types is certain.
     """

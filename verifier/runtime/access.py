@@ -51,7 +51,7 @@ _NAME = re.compile(r"[\w.@+-]{1,64}")
 
 
 class Role(Enum):
-    """What the holder of a token may do: a reader may send GET requests, an operator any request."""
+    """The rights of the holder of a token: a reader may send GET requests, an operator any request."""
 
     READER = "reader"
     OPERATOR = "operator"

@@ -16,7 +16,7 @@ _PAD = "p" * 2000
 
 
 def _set_field(name: str, value: Any) -> list[dict[str, Any]]:
-    """Return an update pipeline that sets the field with exactly this name, whatever characters it contains."""
+    """Return an update pipeline that sets the field with exactly this name, which may contain any characters."""
     field = {"field": {"$literal": name}, "input": "$$ROOT", "value": value}
     return [{"$replaceWith": {"$setField": field}}]
 

@@ -1,4 +1,4 @@
-"""What each command sends, prints and returns, against prepared answers of the API."""
+"""Tests what each command sends, prints and returns, against prepared answers of the API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the page says about a sync: whether a commit is possible and why not, and what to do next."""
+"""Tests the texts of the page: whether a commit is possible, why not, and the next step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""With a token file, requests need a token whose role allows them; wrong files are refused without showing a token."""
+"""Requests must have a token whose role allows them. Invalid token files are refused without showing a token."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from verifier.cluster.writer import ClusterWriter
 
 
 class _Held(ClusterWriter):
-    """A writer that counts its commands, and completes them only when it is told to."""
+    """A writer that counts its commands, and completes them once `released` is set."""
 
     def __init__(self) -> None:
         self.number = 0

@@ -1,4 +1,4 @@
-"""What a resume does after each kind of error, and from which record the sync continues."""
+"""Tests the effect of a resume after each kind of error, and the record from which the sync continues."""
 
 from __future__ import annotations
 

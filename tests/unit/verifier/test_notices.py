@@ -1,4 +1,4 @@
-"""The phases of a check, its verdict and long waits are told once."""
+"""The phases of a check, its verdict and long waits must each cause one notice."""
 
 from __future__ import annotations
 
