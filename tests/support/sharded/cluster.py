@@ -26,6 +26,9 @@ from tests.support.waiting import wait_for
 
 MONGOS_VARIABLE = "SYNCSVC_MONGOS"
 _MAJORITY = {"w": "majority"}
+# After a shutdown error of a primary, a router does not use it until the next heartbeat. A streaming monitor gets
+# one every 10 s.
+_PARAMETERS = {"replicaSetMonitorProtocol": "sdam", "heartBeatFrequencyMs": "500"}
 
 
 def find_mongos() -> str | None:
@@ -114,7 +117,7 @@ class ShardedCluster:
                 name=f"{name}-{part}",
                 oplog_size_mb=oplog_size_mb,
                 cache_size_gb=cache_size_gb,
-                parameters=parameters,
+                parameters={**_PARAMETERS, **parameters},
                 cluster_role=role,
             )
 
