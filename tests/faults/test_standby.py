@@ -228,7 +228,7 @@ def test_a_host_that_is_cut_off(proxied: Proxied, remote: Pair, tmp_path: Path) 
         former.start()
         former.wait_until_committable()
         since = former.progress()["lease"]["since"]
-        # While neither daemon can reach the destination, or it fails over, no takeover happens; then the active one continues.
+        # While neither daemon can reach the destination, or it fails over, no takeover happens.
         with proxied.network.held():
             wait_for(lambda: _health(former) == _health(duo.standby) == 503, "both are cut off")
         wait_for(lambda: _health(former) == 200, "the destination answers")
