@@ -8,6 +8,7 @@ Overview for newcomers:
 - `preflight` decides whether a sync may begin. `indexing` and `shard_rules` compute the indexes and shard keys of the
   destination.
 - `resuming` decides for each kind of error whether a failed sync can be resumed, and from which record.
+- `principals` compares the users and roles of both clusters, which `engine.principals` copies.
 - `created` finds what a sync has created on the destination, for `engine.reset`.
 - `saved` holds the saved state, so that a killed process can continue. `source` has the readers that only a sync needs.
 - `desired` decides which command leads to the state that the configuration declares; `reconciler` sends it.

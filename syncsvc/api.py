@@ -135,6 +135,10 @@ def _add_queries(api: Blueprint, service: Service) -> None:
         )
         return {**shown, **SUCCESS}
 
+    @api.get("/users")
+    def users() -> dict[str, Any]:
+        return {**service.users(), **SUCCESS}
+
     @api.get("/mismatches")
     def mismatches() -> Response:
         given = load(MismatchesSchema(), parameters())

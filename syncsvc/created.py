@@ -35,10 +35,15 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True)
 class Contents:
-    """The collections and views of the destination: those that the sync has created, and all others."""
+    """The collections and views of the destination: those that the sync has created, and all others.
+
+    Of users and roles, only those that the sync has created.
+    """
 
     created: tuple[Found, ...]
     others: tuple[Found, ...]
+    # The names of the users and roles that the sync has created.
+    principals: tuple[str, ...] = ()
 
 
 def contents(

@@ -331,6 +331,39 @@ VERIFICATION_INCOMPLETE = ErrorKind(
     "Do not switch to the destination. GET /api/v1/mismatches lists the differences found so far. Remove the named "
     "cause; then send POST /api/v1/resume, which verifies everything again; then commit again.",
 )
+USER_OR_ROLE_EXISTS = ErrorKind(
+    "UserOrRoleExists",
+    409,
+    "usersAndRoles.copy is true, but the destination has another definition of a user or role to copy, or of a role "
+    "that one of them has. It is never overwritten.",
+    "Drop the named ones on the destination, make them equal, or start the sync with onConflict skip, which keeps them "
+    "as they are. If the sync has already begun, GET /api/v1/users lists all of them; afterwards, commit the sync. If "
+    "it has failed, first send POST /api/v1/resume.",
+)
+ROLE_MISSING = ErrorKind(
+    "RoleMissing",
+    409,
+    "usersAndRoles.copy is true, but a user or role to copy has a role that is not copied and does not exist on the "
+    "destination.",
+    "Add the database of the role to usersAndRoles.databases, or create the role on the destination as it is on the "
+    "source. If the sync has already begun, then commit it; if it has failed, first send POST /api/v1/resume.",
+)
+AUTH_SCHEMA_UNSUPPORTED = ErrorKind(
+    "AuthSchemaUnsupported",
+    409,
+    "usersAndRoles.copy is true, but a cluster stores users and roles in a form that this version cannot copy.",
+    "Leave usersAndRoles out, and create users and roles on the destination yourself; or upgrade the authSchema of the "
+    "cluster (in admin.system.version) to version 5. If the sync has already begun, then commit it; if it has failed, "
+    "first send POST /api/v1/resume.",
+)
+USER_OR_ROLE_NOT_COPIED = ErrorKind(
+    "UserOrRoleNotCopied",
+    409,
+    "After users and roles were copied, the destination did not have all of them as they are on the source.",
+    "Do not switch to the destination. Check that nobody else changes users and roles, and read the log of the "
+    "primary of the destination (on a sharded cluster, of its config servers). Then send POST /api/v1/resume, and "
+    "commit again.",
+)
 NOT_REVERSIBLE = ErrorKind(
     "NotReversible",
     409,
@@ -443,6 +476,10 @@ ALL = (
     DEFINITION_NOT_APPLICABLE,
     VERIFICATION_FAILED,
     VERIFICATION_INCOMPLETE,
+    USER_OR_ROLE_EXISTS,
+    ROLE_MISSING,
+    AUTH_SCHEMA_UNSUPPORTED,
+    USER_OR_ROLE_NOT_COPIED,
     NOT_REVERSIBLE,
     OLD_SOURCE_WRITTEN,
     DESTINATION_IN_USE,

@@ -8,6 +8,7 @@ from marshmallow import fields
 
 from syncsvc import __version__, errors
 from syncsvc.limits import Limit
+from syncsvc.principals.comparison import Outcome
 from syncsvc.repair_rules import Action
 from syncsvc.reports.namespaces import NamespacePhase
 from syncsvc.reports.overview_schemas import (
@@ -65,7 +66,13 @@ _ANY = (
     errors.SUPERSEDED,
     errors.NOT_ACTIVE,
 )
+_OF_PRINCIPALS = (
+    errors.USER_OR_ROLE_EXISTS,
+    errors.ROLE_MISSING,
+    errors.AUTH_SCHEMA_UNSUPPORTED,
+)
 _AT_START = (
+    *_OF_PRINCIPALS,
     errors.UNKNOWN_CLUSTER,
     SAME_CLUSTER,
     errors.NOT_SUPPORTED_YET,
@@ -172,6 +179,19 @@ class _Repairs(Strict):
     definitions = always(fields.Integer, "The number of differences in definitions repaired.")
 
 
+class _CopiedPrincipals(Strict):
+    copied = always(Boolean, "Whether the commit has copied them; the counts are zeros before.")
+    users = always(fields.Integer, "The number of users copied.")
+    roles = always(fields.Integer, "The number of custom roles copied.")
+    equal = always(
+        fields.Integer, "The number of users and roles that the destination already had."
+    )
+    kept = always(
+        fields.Integer,
+        "The number of users and roles that differ, and were kept on the destination.",
+    )
+
+
 class _DirectionMapping(Strict):
     Source = always(fields.String, "The source, as cluster0: host:port.")
     Destination = always(fields.String, "The destination, as cluster1: host:port.")
@@ -259,6 +279,11 @@ class _Progress(Strict):
         "The repairs of differences between the clusters; absent before the first repair.",
         _Repairs,
     )
+    usersAndRoles = sometimes(
+        fields.Nested,
+        "The copy of users and roles; absent if the start option `usersAndRoles` does not ask for it.",
+        _CopiedPrincipals,
+    )
     warnings = sometimes(
         fields.List, "Problems that endanger or delay the sync, and what to do.", fields.String()
     )
@@ -317,6 +342,19 @@ class _Estimates(Strict):
     )
 
 
+class _PlannedPrincipals(Strict):
+    users = always(fields.Integer, "The number of users to copy.")
+    roles = always(fields.Integer, "The number of custom roles to copy.")
+    equal = always(
+        fields.Integer, "The number of users and roles that the destination already has."
+    )
+    kept = always(
+        fields.Integer,
+        "The number of users and roles that differ, and would be kept on the destination.",
+    )
+    conflicts = always(fields.Integer, "The number of users and roles that prevent the copy.")
+
+
 class _PreflightAnswer(SuccessAnswer):
     violations = always(
         fields.List,
@@ -325,6 +363,11 @@ class _PreflightAnswer(SuccessAnswer):
     )
     warnings = always(fields.List, "Possible problems, and what to do.", fields.String())
     estimates = always(fields.Nested, "The estimated cost of the sync.", _Estimates)
+    usersAndRoles = sometimes(
+        fields.Nested,
+        "The users and roles that would be copied; absent if the body does not ask for it, or if they are unknown.",
+        _PlannedPrincipals,
+    )
 
 
 class _ResetAnswer(SuccessAnswer):
@@ -341,11 +384,39 @@ class _ResetAnswer(SuccessAnswer):
         "The collections and views on the destination that would stay, because the sync did not create them.",
         fields.String(),
     )
+    usersAndRoles = sometimes(
+        fields.List,
+        "The users and roles on the destination that would be dropped.",
+        fields.String(),
+    )
     unblocked = sometimes(
         fields.List, "The clusters whose users would be unblocked.", fields.String()
     )
     balancersStarted = sometimes(
         fields.List, "The clusters whose balancer would be restarted.", fields.String()
+    )
+
+
+class _Principal(Strict):
+    type = always(fields.String, "`user` or `role`.")
+    database = always(fields.String, "The database in which the user or role is defined.")
+    name = always(fields.String, "The name of the user or role.")
+    result = always(
+        fields.Enum,
+        "What a commit would do: `copy` copies it, `equal` finds it on the destination, `kept` keeps that of the "
+        "destination, `own` omits a user of this daemon. The others prevent the commit: `conflict` (another definition "
+        "on the destination), `missing` (a role that is not copied), `surplus` (a role that only the destination has).",
+        Outcome,
+        by_value=True,
+    )
+    detail = always(fields.String, "Why; empty if `result` says it all.")
+
+
+class _UsersAnswer(SuccessAnswer):
+    usersAndRoles = always(
+        fields.List,
+        "The users and roles of the source, and roles that they name: first the roles.",
+        fields.Nested(_Principal),
     )
 
 
@@ -563,7 +634,7 @@ OPERATIONS = (
         "Commits a sync: starts the cut-over.",
         SuccessAnswer(),
         body=EmptySchema(),
-        errors=(*_ANY, errors.CANNOT_COMMIT),
+        errors=(*_ANY, errors.CANNOT_COMMIT, *_OF_PRINCIPALS),
     ),
     Operation(
         "post",
@@ -616,6 +687,13 @@ OPERATIONS = (
         _NamespacesAnswer(),
         parameters=NamespacesSchema(),
         errors=(errors.NOT_ACTIVE,),
+    ),
+    Operation(
+        "get",
+        "/api/v1/users",
+        "Shows which users and roles a commit would copy now, and which prevent it. Changes nothing.",
+        _UsersAnswer(),
+        errors=(errors.INVALID_STATE, errors.NOT_ACTIVE, *_OF_CLUSTERS),
     ),
     Operation(
         "get",

@@ -64,6 +64,24 @@ class EventSpool(Enum):
     NEVER = "never"
 
 
+class OnConflict(Enum):
+    """What to do about a user or role that the destination has with another definition.
+
+    FAIL: refuse the start and the commit. SKIP: keep that of the destination. It is never overwritten.
+    """
+
+    FAIL = "fail"
+    SKIP = "skip"
+
+
+@dataclass(frozen=True)
+class UsersAndRoles:
+    """Which users and custom roles are copied: those that are defined in these databases, or all if there are none."""
+
+    databases: tuple[str, ...] = ()
+    on_conflict: OnConflict = OnConflict.FAIL
+
+
 @dataclass(frozen=True)
 class StartOptions:
     """The options of a sync, with defaults filled in. `syncsvc.saved.stored` has their saved form."""
@@ -88,6 +106,8 @@ class StartOptions:
     # The IDs of the instances that share the sync, the coordinator first; empty if not in the request.
     instances: tuple[str, ...] = ()
     event_spool: EventSpool = EventSpool.AUTO
+    # None if no users and roles are copied.
+    users_and_roles: UsersAndRoles | None = None
 
     @property
     def blocks_source(self) -> bool:

@@ -65,6 +65,10 @@ _KINDS: Mapping[Resumption, tuple[ErrorKind, ...]] = {
         errors.EVENT_NOT_APPLICABLE,
         errors.VERIFICATION_FAILED,
         errors.VERIFICATION_INCOMPLETE,
+        errors.USER_OR_ROLE_EXISTS,
+        errors.ROLE_MISSING,
+        errors.AUTH_SCHEMA_UNSUPPORTED,
+        errors.USER_OR_ROLE_NOT_COPIED,
     ),
     Resumption.RETRIED_UNLESS_LOST: (
         errors.OPLOG_WINDOW_EXCEEDED,
@@ -206,6 +210,7 @@ def withdrawn(phase: Phase) -> dict[str, Any]:
         "phase": Phase.WITHDRAWING if phase is Phase.CUTTING_OVER else phase,
         "commit_time": None,
         "steps": (),
+        "principals": None,
         "commit_repairs": 0,
     }
 

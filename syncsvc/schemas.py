@@ -9,7 +9,16 @@ from typing import Any
 from marshmallow import ValidationError, fields, post_load, validate, validates_schema
 
 from syncsvc.limits import zone_of
-from syncsvc.options import CLUSTERS, BuildIndexes, EventSpool, Repair, StartOptions, WriteBlocking
+from syncsvc.options import (
+    CLUSTERS,
+    BuildIndexes,
+    EventSpool,
+    OnConflict,
+    Repair,
+    StartOptions,
+    UsersAndRoles,
+    WriteBlocking,
+)
 from verifier.cluster.filter_schema import ONE_DATABASE, NamespaceFilterSchema
 from verifier.cluster.namespace import USER_COLLECTION_PATTERN, USER_DATABASE_PATTERN
 from verifier.compare.schemas import DocumentMismatchesSchema
@@ -132,6 +141,36 @@ class _NaturalOrderSchema(Strict):
     )
 
 
+class _UsersAndRolesSchema(Strict):
+    copy = Boolean(
+        required=True,
+        metadata={"description": "Whether the commit copies users and custom roles."},
+    )
+    databases = fields.List(
+        _text("The name of a database."),
+        load_default=list,
+        validate=validate.Length(min=1),
+        metadata={
+            "description": "Copy only users and roles that are defined in these databases; all if omitted."
+        },
+    )
+    onConflict = fields.Enum(
+        OnConflict,
+        by_value=True,
+        load_default=OnConflict.FAIL,
+        metadata={
+            "description": "What to do about a user or role that differs on the destination: fail refuses the start "
+            "and the commit, skip keeps that of the destination."
+        },
+    )
+
+    @post_load
+    def _make(self, data: Mapping[str, Any], **kwargs: Any) -> UsersAndRoles | None:
+        if not data["copy"]:
+            return None
+        return UsersAndRoles(tuple(data["databases"]), data["onConflict"])
+
+
 class StartSchema(Strict):
     """The body of `POST /api/v1/start`; loads into StartOptions."""
 
@@ -200,6 +239,12 @@ class StartSchema(Strict):
             "the source may become too short, always, or never."
         },
     )
+    usersAndRoles = fields.Nested(
+        _UsersAndRolesSchema,
+        metadata={
+            "description": "Which users and custom roles the commit copies; none if omitted."
+        },
+    )
 
     @post_load
     def _make(self, data: Mapping[str, Any], **kwargs: Any) -> StartOptions:
@@ -220,6 +265,7 @@ class StartSchema(Strict):
             skip_disk_space_check=data["skipDiskSpaceCheck"],
             instances=tuple(data["instances"]),
             event_spool=data["eventSpool"],
+            users_and_roles=data.get("usersAndRoles"),
         )
 
 

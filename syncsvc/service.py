@@ -37,6 +37,7 @@ from syncsvc.queries import Queries
 from syncsvc.reporter import Reporter
 from syncsvc.reports.failure import failure_description
 from syncsvc.reports.limits import limits_report
+from syncsvc.reports.principals import principals_report
 from syncsvc.reports.report import Subject, report
 from syncsvc.reports.reset import reset_report
 from syncsvc.reports.standing import refuse_on_standby, silent_clusters, why_not_ready
@@ -264,6 +265,22 @@ class Service:
             runner = self._runner_for(Trigger.REPAIR)
             refuse_repair(runner.record)
             return repair_plan(*self._metadata(runner), runner.replaced(), self._stop)
+
+    def users(self) -> dict[str, Any]:
+        """Return what a commit would do now with each user and role, as `principals_report` does. Changes nothing.
+
+        Raises OperationError.
+        """
+        self.gate.await_startup()
+        runner = self._runner
+        with self.gate.while_active(), impatient(PATIENCE):
+            found = None if runner is None else runner.principals.compare()
+        if found is None:
+            raise OperationError(
+                errors.INVALID_STATE,
+                "There is no sync that was started with usersAndRoles.copy true.",
+            )
+        return principals_report(found)
 
     def commit(self, sender: Sender) -> None:
         """Request the cut-over of the sync, without waiting for it. Raises OperationError."""

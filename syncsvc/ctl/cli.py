@@ -10,7 +10,7 @@ from click.shell_completion import get_completion_class
 
 from syncsvc.ctl.cutover import commit
 from syncsvc.ctl.examining import diagnose, examine, report
-from syncsvc.ctl.lists import mismatches, namespaces
+from syncsvc.ctl.lists import mismatches, namespaces, users
 from syncsvc.ctl.of_sync import (
     limit,
     pause,
@@ -68,6 +68,7 @@ for command in (
     resume,
     mismatches,
     repair,
+    users,
     commit,
     reverse,
     reset,

@@ -82,7 +82,17 @@ def _amounts(progress: Document, pace: Pace) -> Iterator[Fact]:
         documents, definitions = count(repairs["documents"]), count(repairs["definitions"])
         state = ", in progress" if repairs["inProgress"] else ""
         yield Fact("repaired", f"{documents} documents, {definitions} definitions{state}")
+    if principals := progress.get("usersAndRoles"):
+        yield Fact("users and roles", _principals(principals), is_detail=not principals["copied"])
     yield from _oplog(progress)
+
+
+def _principals(principals: Document) -> str:
+    if not principals["copied"]:
+        return "are copied at the commit"
+    users, roles, equal = (count(principals[name]) for name in ("users", "roles", "equal"))
+    kept = f", {count(principals['kept'])} kept as they were" if principals["kept"] else ""
+    return f"{users} users and {roles} roles copied, {equal} equal{kept}"
 
 
 def _oplog(progress: Document) -> Iterator[Fact]:

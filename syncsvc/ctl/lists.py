@@ -11,7 +11,7 @@ import click
 from syncsvc.ctl import options
 from syncsvc.ctl.client import Answer, Document
 from syncsvc.ctl.tool import Command, Tool, pass_tool
-from syncsvc.ctl.views import mismatches_view, namespaces_view
+from syncsvc.ctl.views import mismatches_view, namespaces_view, users_view
 
 _SORTS = {
     "name": lambda each: each["namespace"],
@@ -59,6 +59,22 @@ def namespaces(tool: Tool, database: str | None, phase: str | None, sort: str, l
     tool.say(
         namespaces_view(shown, tool.console.width) if shown else None,
         f"{len(shown):,} of {len(fitting):,} collections{more}.",
+        tool.next(f"{tool.name} status"),
+    )
+
+
+@click.command(cls=Command)
+@pass_tool
+def users(tool: Tool) -> None:
+    """Show which users and roles a commit would copy.
+
+    Only for a sync that was started with usersAndRoles.copy true. conflict, missing and surplus prevent the commit.
+    """
+    answer = tool.api.get("users")
+    found = answer.body["usersAndRoles"]
+    tool.show(
+        answer,
+        users_view(found) if found else "The source has no users and custom roles to copy.",
         tool.next(f"{tool.name} status"),
     )
 

@@ -75,9 +75,20 @@ def preflight_view(answer: Document) -> RenderableType:
     ]
     rows += [("WARNING", plain(each, "yellow")) for each in answer["warnings"]]
     rows += _estimates(answer["estimates"])
+    if principals := answer.get("usersAndRoles"):
+        rows.append(("users and roles", _planned(principals)))
     if answer["violations"]:
         return Group(grid(rows), Text("A start would be refused.", "bold red"))
     return Group(grid(rows), Text("A start would succeed.", "bold green"))
+
+
+def _planned(principals: Document) -> str:
+    users, roles = count(principals["users"]), count(principals["roles"])
+    others = {"equal": "equal", "kept": "kept as on the destination", "conflicts": "prevent it"}
+    rest = [
+        f"{count(principals[name])} {text}" for name, text in others.items() if principals[name]
+    ]
+    return "; ".join([f"{users} users and {roles} roles to copy", *rest])
 
 
 def _estimates(found: Document) -> list[Row]:
@@ -177,16 +188,23 @@ def repairs_view(answer: Document) -> RenderableType:
     return Group(*([table(heads, rows)] if answer["repairs"] else []), plain(total))
 
 
+def users_view(found: Sequence[Document]) -> RenderableType:
+    """Render what a commit would do with each user and role."""
+    heads = {"type": False, "name": False, "database": False, "result": False, "detail": False}
+    return table(heads, ([each[title] for title in heads] for each in found))
+
+
 def reset_view(answer: Document) -> RenderableType:
     """Render what a reset would do."""
     titles = {
         "collections": "drops the collections",
         "views": "drops the views",
+        "usersAndRoles": "drops the users and roles",
         "kept": "keeps what the sync did not create",
         "unblocked": "unblocks the users of",
         "balancersStarted": "starts the balancer of",
     }
-    return grid((title, _enumerated(answer[name])) for name, title in titles.items())
+    return grid((titles[name], _enumerated(answer[name])) for name in titles if name in answer)
 
 
 def _enumerated(names: Sequence[str]) -> str:

@@ -10,5 +10,5 @@ Modules: `phases` runs the phases of one instance. `coordinator` implements them
 work needed only once, and `follower` for every other instance. `verification` runs alongside change event application,
 `repairer` repairs the differences that it finds, `commit_end` extends a commit, `oplog_watch` runs while the source is
 read, and `pause` while the sync is paused. `cutover` runs the steps of a commit, `reversal` reverses a committed sync,
-and `reset` drops everything that a sync has created.
+`principals` copies users and roles, and `reset` drops everything that a sync has created.
 """

@@ -21,6 +21,7 @@ from typing import Any
 from syncsvc.created import replaced
 from syncsvc.engine.definitions.catalog import Catalog, known_uuids
 from syncsvc.engine.definitions.confirmation import confirmed_together
+from syncsvc.engine.principals import PrincipalCopy
 from syncsvc.engine.reversal import prepare_reversal, written_since
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
@@ -63,6 +64,7 @@ class Cutover:
     def run(self) -> None:
         steps: list[Step] = [
             ("definitions prepared", self._prepare),
+            *self._principal_steps(),
             *self._reversal_steps(),
             (CHECKED, self._check_source),
             (UNBLOCKED, self._unblock),
@@ -109,6 +111,15 @@ class Cutover:
             lambda: self._change_all(Catalog.prepare, threads, PRIMARY_ONLY),
             self.stop,
         )
+
+    def _principal_steps(self) -> list[Step]:
+        """Return the step that copies users and roles; none if the start options do not ask for it.
+
+        It runs before users may write, so that applications can log in on the destination as soon as they may.
+        """
+        if self.context.run.record.options.users_and_roles is None:
+            return []
+        return [("users and roles copied", PrincipalCopy(self.context, self.stop).run)]
 
     def _reversal_steps(self) -> list[Step]:
         """Return the steps that prepare a reversal; none if the sync is not reversible.

@@ -14,6 +14,7 @@ from pymongo.errors import OperationFailure
 
 from syncsvc.created import Found, contents
 from syncsvc.engine.definitions.shard_setup import Sharding
+from syncsvc.engine.principals import PrincipalCopy
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
 from syncsvc.saved.fence import FENCES
@@ -93,6 +94,8 @@ class Reset:
                 context.observe(Point.COLLECTION_DROPPED, str(each.namespace))
         if context.destination_facts.is_sharded:
             Sharding(context, self._stop).remove_zones()
+        if context.run.record.options.users_and_roles is not None:
+            PrincipalCopy(context, self._stop).remove()
 
     def _drop(self, found: Found) -> None:
         command: Document = {"drop": found.namespace.collection}

@@ -91,6 +91,7 @@ def coordinator_reversal(record: RunRecord, reverse_start: Position) -> dict[str
         "barrier": None,
         "attempt": 0,
         "caught_up": False,
+        "principals": None,
         **_NO_REPAIRS,
     }
 

@@ -15,6 +15,7 @@ from syncsvc.indexing import destined
 from syncsvc.options import EventSpool, StartOptions
 from syncsvc.preflight.findings import Findings, Measured
 from syncsvc.preflight.privileges import NOTING
+from syncsvc.principals import comparison
 from verifier.runtime.errors import Violation
 
 _MB = 1_000_000
@@ -167,12 +168,21 @@ def warnings(
             "change fails the sync, or prevents the commit until it is undone. Document writes and changes of views "
             "are synced."
         )
+    if found.principals is not None:
+        yield from comparison.warnings(found.principals, _synced_databases(options, found))
     if NOTING.lacking(found.source):
         yield (
             f"The user of the source lacks the privilege {', '.join(NOTING.on_cluster)}, so a commit waits up to 10 "
             "seconds for the source's own periodic no-op. To avoid this, grant the user the built-in role "
             f"{NOTING.role}."
         )
+
+
+def _synced_databases(options: StartOptions, found: Findings) -> set[str] | None:
+    """Return the databases from which the sync copies collections; None if it has no filter, or if that is unknown."""
+    if found.contents is None or not (options.include_namespaces or options.exclude_namespaces):
+        return None
+    return {each.definition.namespace.database for each in found.contents}
 
 
 def _oplog_warnings(options: StartOptions, found: Findings, estimates: Estimates) -> Iterator[str]:

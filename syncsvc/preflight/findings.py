@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from syncsvc.principals.comparison import Comparison
 from syncsvc.saved.run import RunRecord
 from syncsvc.source.oplog import Oplog
 from verifier.cluster.facts import ClusterFacts
@@ -57,5 +58,7 @@ class Findings:
     oplog: Oplog | None = None
     # How many more bytes of memory this process can allocate.
     memory_available: int | None = None
+    # The users and roles of both clusters, if the start options ask for a copy.
+    principals: Comparison | None = None
     # The run records that instances have saved on the destination.
     runs: tuple[RunRecord, ...] = ()

@@ -16,6 +16,7 @@ from syncsvc.preflight.joining import (
 )
 from syncsvc.preflight.questions import ask
 from syncsvc.preflight.rules import cluster_violations, name_violations, option_violations
+from syncsvc.principals.comparison import Comparison
 from verifier.cluster import failures
 from verifier.cluster.cluster import Cluster
 from verifier.runtime.errors import OperationError, Violation
@@ -34,6 +35,8 @@ class Judgement:
     warnings: tuple[str, ...] = ()
     estimates: Estimates = Estimates()
     instances: tuple[str, ...] = ()
+    # The users and roles that would be copied; None if none are to be copied, or if they could not be read.
+    principals: Comparison | None = None
 
 
 def judge(
@@ -88,4 +91,5 @@ def judgement_of(
         warnings=tuple(warnings(options, found, estimates, spool_limit)),
         estimates=estimates,
         instances=instances,
+        principals=found.principals,
     )

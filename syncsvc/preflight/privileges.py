@@ -29,6 +29,8 @@ class Need:
     on_buckets: tuple[str, ...] = ()
     # The names of collections in the config database, each with the actions on it.
     on_config: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    # The names of system collections in the admin database, each with the actions on it.
+    on_admin: tuple[tuple[str, tuple[str, ...]], ...] = ()
     # An action on the cluster that can replace all of these privileges.
     instead: str = ""
 
@@ -43,6 +45,11 @@ class Need:
                 lacked
                 for collection, actions in self.on_config
                 for lacked in facts.lacks_on_config(collection, *actions)
+            ),
+            *(
+                lacked
+                for collection, actions in self.on_admin
+                for lacked in facts.lacks_on_admin(collection, *actions)
             ),
         ]
 
@@ -102,6 +109,21 @@ BLOCKING_AND_PASSING = (
     Need(_BLOCKING, "restore", ("setUserWriteBlockMode", "bypassWriteBlockingMode")),
     Need(_BLOCKING, "clusterMonitor", ("serverStatus",)),
 )
+READING_PRINCIPALS = Need(
+    "read users and roles",
+    "backup",
+    on_admin=tuple(
+        (name, ("find",)) for name in ("system.roles", "system.users", "system.version")
+    ),
+)
+WRITING_PRINCIPALS = Need(
+    "copy users and roles",
+    "restore",
+    on_collections=(
+        *("createRole", "createUser", "grantRole", "revokeRole"),
+        *("dropRole", "dropUser"),
+    ),
+)
 # Optional: without this privilege, a sync works, but its commit has to wait.
 NOTING = Need("append a note to the oplog", "backup", ("appendOplogNote",))
 
@@ -144,10 +166,11 @@ def needs_of_source(
     reading = (*_to_read(time_series), *STREAMING)
     if options.reversible:
         writing = (*_to_write(time_series), *BLOCKING_AND_PASSING)
-        return (*reading, *writing, *(_to_shard(options, True) if sharded else ()))
+        sharding = _to_shard(options, True) if sharded else ()
+        return (*reading, *writing, *sharding, *_to_copy_principals(options))
     blocking = BLOCKING if options.blocks_source else ()
     balancing = (*_of_shards(options.blocks_source), BALANCER) if sharded else ()
-    return (*reading, *blocking, *balancing)
+    return (*reading, *blocking, *balancing, *_to_copy_principals(options)[:1])
 
 
 def needs_of_destination(
@@ -164,6 +187,7 @@ def needs_of_destination(
         *_to_write(time_series),
         *(BLOCKING_AND_PASSING if options.blocks_destination else ()),
         *(_to_shard(options, options.blocks_destination) if sharded else ()),
+        *_to_copy_principals(options),
     )
 
 
@@ -179,6 +203,11 @@ def _to_shard(options: StartOptions, blocks: bool) -> tuple[Need, ...]:
     # Only a sharded source has shard keys to refine; its shard keys are synced if the option `sharding` is absent.
     refining = (REFINING,) if options.sharding is None else ()
     return (*_of_shards(blocks), *SHARDING, *refining)
+
+
+def _to_copy_principals(options: StartOptions) -> tuple[Need, ...]:
+    """Return the privileges to read users and roles, and those to write them; none if none are copied."""
+    return () if options.users_and_roles is None else (READING_PRINCIPALS, WRITING_PRINCIPALS)
 
 
 def _to_write(time_series: bool) -> tuple[Need, ...]:

@@ -12,6 +12,8 @@ from syncsvc import shard_rules
 from syncsvc.options import StartOptions
 from syncsvc.preflight import memory
 from syncsvc.preflight.findings import Findings, Measured, Metadata
+from syncsvc.principals.comparison import Comparison
+from syncsvc.principals.listing import compare_clusters
 from syncsvc.saved.run import METADATA_DATABASE, RunRecord, load_runs, saved_instances
 from syncsvc.source.oplog import read_oplog
 from verifier.cluster import failures
@@ -62,8 +64,18 @@ def ask(options: StartOptions, source: Cluster, destination: Cluster, stop: Stop
         disk_free=_if_allowed(lambda: free_disk(destination.client), stop),
         oplog=_if_allowed(lambda: read_oplog(source.client), stop),
         memory_available=memory.available_memory(),
+        principals=_if_allowed(lambda: _principals(options, source, destination, stop), stop),
         runs=_runs(destination, stop),
     )
+
+
+def _principals(
+    options: StartOptions, source: Cluster, destination: Cluster, stop: StopToken
+) -> Comparison | None:
+    copied = options.users_and_roles
+    if copied is None:
+        return None
+    return compare_clusters(copied, source.client, destination.client, stop)
 
 
 def _runs(cluster: Cluster, stop: StopToken) -> tuple[RunRecord, ...]:

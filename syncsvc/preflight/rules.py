@@ -13,6 +13,7 @@ from syncsvc.indexing import definition_violations
 from syncsvc.options import BuildIndexes, StartOptions
 from syncsvc.preflight.findings import Findings, Metadata
 from syncsvc.preflight.privileges import privilege_violations
+from syncsvc.principals import comparison
 from syncsvc.saved.run import RUNS
 from verifier.cluster.cluster import SAME_CLUSTER, unfit
 from verifier.cluster.facts import ClusterFacts, Topology
@@ -94,6 +95,8 @@ def cluster_violations(options: StartOptions, found: Findings) -> Iterator[Viola
     )
     yield from privilege_violations(options, source, destination, time_series)
     yield from definition_violations(options, source, definitions)
+    if found.principals is not None:
+        yield from comparison.violations(found.principals)
 
 
 def _topology_violations(

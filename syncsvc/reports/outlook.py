@@ -12,6 +12,7 @@ from typing import Any
 from syncsvc.errors import SUPERSEDED, VERIFICATION_FAILED
 from syncsvc.figures.progress import MOST_LAG, WarningKind
 from syncsvc.options import CLUSTERS
+from syncsvc.principals.comparison import described
 from syncsvc.reports.durations import about
 from syncsvc.reports.sync import (
     Sync,
@@ -150,10 +151,17 @@ def summary(sync: Sync) -> str:
     if record.state is State.PAUSED:
         return "The sync is paused."
     if record.state is State.COMMITTED:
-        return "The sync is committed. Applications may write to the destination."
+        return f"The sync is committed. Applications may write to the destination.{_principals(record)}"
     if record.state is State.COMMITTING:
         return f"The sync is committing.{_of_committing(record)}"
     return f"The sync {_PHASES[phase_shown(record)]}{_amount(sync, record)}."
+
+
+def _principals(record: RunRecord) -> str:
+    """Return a sentence about the users and roles that were copied; empty if there are none."""
+    if record.principals is None:
+        return ""
+    return f" Users and roles: {described(record.principals)}."
 
 
 def _of_committing(record: RunRecord) -> str:

@@ -5,15 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from syncsvc.preflight.judgement import Judgement
+from syncsvc.reports.principals import planned_report
 from verifier.runtime.errors import OperationError
 
 
 def preflight_report(judgement: Judgement) -> dict[str, Any]:
     """Return the fields of the answer to `POST /api/v1/preflight`, except `success`.
 
-    They are the errors with which a start would be refused, the warnings, and the estimates.
+    They are the errors with which a start would be refused, the warnings, the estimates, and the number of users and
+    roles that would be copied.
     """
-    estimates = judgement.estimates
+    estimates, principals = judgement.estimates, judgement.principals
+    planned = {} if principals is None else {"usersAndRoles": planned_report(principals.counts)}
     return {
         "violations": [
             {"error": kind.name, "errorDescription": str(OperationError(kind, text))}
@@ -32,4 +35,5 @@ def preflight_report(judgement: Judgement) -> dict[str, Any]:
             "copySeconds": estimates.copy_seconds,
             "oplogWindowSeconds": estimates.oplog_window_seconds,
         },
+        **planned,
     }

@@ -10,6 +10,7 @@ from syncsvc.figures.progress import Ping, ProgressSnapshot, SpoolFigures
 from syncsvc.figures.trends import in_words, seconds_to_catch_up
 from syncsvc.reports.failure import failure_description
 from syncsvc.reports.limits import throttled_by
+from syncsvc.reports.principals import copied_report
 from syncsvc.reports.sync import (
     OPLOG_WATCHED,
     Sync,
@@ -168,6 +169,7 @@ def _estimates(sync: Sync, record: RunRecord) -> dict[str, Any]:
             "documents": record.repaired_documents,
             "definitions": record.repaired_definitions,
         }
+    shown.update(copied_report(record))
     shown.update(oplog_shown(record, snapshot))
     if snapshot.spool is not None:
         shown["eventSpool"] = _spool(snapshot.spool)

@@ -13,8 +13,8 @@ from verifier.cluster.specification import Kind
 def reset_report(record: RunRecord, found: Contents) -> dict[str, Any]:
     """Return the fields of the answer to a dry run, except `success`.
 
-    They name the collections and views that a reset would drop or keep, the clusters that it would unblock, and the
-    clusters whose balancer it would start again.
+    They name the collections, views, users and roles that a reset would drop, the collections and views that it would
+    keep, the clusters that it would unblock, and the clusters whose balancer it would start again.
     """
     views = [each for each in found.created if each.kind is Kind.VIEW]
     collections = [each for each in found.created if each.kind is not Kind.VIEW]
@@ -22,6 +22,7 @@ def reset_report(record: RunRecord, found: Contents) -> dict[str, Any]:
         "collections": _names(collections),
         "views": _names(views),
         "kept": _names(found.others),
+        "usersAndRoles": list(found.principals),
         "unblocked": [name for name, was in record.found_blocked.items() if not was],
         "balancersStarted": _true(record.found_balancing),
     }

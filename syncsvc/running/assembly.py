@@ -20,6 +20,7 @@ from syncsvc.engine.run.writeblock import WriteBlock
 from syncsvc.reports.dashboards import documents
 from syncsvc.running.process import ProcessContext
 from syncsvc.saved import dashboards
+from syncsvc.saved.created_principals import CreatedPrincipals
 from syncsvc.saved.emptying import forget_earlier
 from syncsvc.saved.fence import Fence, FencedWriter
 from syncsvc.saved.partitions import Partitions
@@ -104,6 +105,7 @@ class Assembly:
             ),
             registry=Registry(home.client, saving, record.reversals, stop),
             views=CreatedViews(home.client, saving, stop),
+            principals=CreatedPrincipals(home.client, saving, record.reversals, stop),
             partitions=self._partitions(home, saving, stop),
             checks=CheckStore(home.client, saving, METADATA_DATABASE, stop),
             repairs=Repairs(home.client, saving, stop),

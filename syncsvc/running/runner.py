@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from time import monotonic, time
 from typing import Any, NamedTuple
@@ -31,6 +32,7 @@ from syncsvc.resuming import is_damaged, is_saved, needs_new_check, resumed
 from syncsvc.running.admission import Admission, can_commit, refuse_repair
 from syncsvc.running.assembly import Assembly
 from syncsvc.running.journaling import JournalKeeper
+from syncsvc.running.principals import Principals
 from syncsvc.running.process import ProcessContext
 from syncsvc.saved.journal import Entry
 from syncsvc.saved.peers import Peers
@@ -103,6 +105,8 @@ class Runner:
         self._failed_in: State | None = None
         self._admission = Admission(store, process)
         self._assembly = Assembly(store, process)
+        # The users and roles of both clusters.
+        self.principals = Principals(store, process)
         self._journal = JournalKeeper(store, process.progress)
         self._prepare()
 
@@ -240,7 +244,12 @@ class Runner:
         process.observe(Point.RESUME_SAVED, "")
 
     def commit(self, command: Entry) -> None:
-        """Save the state COMMITTING, and let the engine proceed to the cut-over. Raises OperationError CannotCommit."""
+        """Save the state COMMITTING, and let the engine proceed to the cut-over.
+
+        Raises OperationError CannotCommit, and if users and roles are to be copied, but cannot.
+        """
+        if can_commit(self.record, self._process.progress.snapshot):
+            self.principals.refuse_commit()
         with self._changing:
             state = next_state(self.record.state, Trigger.COMMIT)
             if not can_commit(self.record, self._process.progress.snapshot):
@@ -321,7 +330,8 @@ class Runner:
         process, destination = self._process, self.record.options.destination
         client, writer = process.clusters[destination].client, process.saver(destination)
         views = CreatedViews(client, writer, process.stop).load()
-        return contents(client, self._assembly.saved_registry(), views, process.stop)
+        found = contents(client, self._assembly.saved_registry(), views, process.stop)
+        return replace(found, principals=self.principals.created())
 
     def _wait_for_rest(self) -> None:
         """Wait until the engine has stopped. Raises OperationError ClusterUnreachable after `_REST_SECONDS`."""

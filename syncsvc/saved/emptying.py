@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from syncsvc.saved.batches import delete_ids
-from syncsvc.saved.run import METADATA_DATABASE, REPAIRS, VIEWS, collections_of, partitions_of
+from syncsvc.saved.run import (
+    METADATA_DATABASE,
+    PRINCIPALS,
+    REPAIRS,
+    VIEWS,
+    collections_of,
+    partitions_of,
+)
 from syncsvc.saved.spool import SPOOL
 from verifier.cluster import rawbson
 from verifier.cluster.connect import Client
@@ -27,12 +34,14 @@ def delete_rows(
 
 
 def forget_earlier(client: Client, writer: ClusterWriter, stop: StopToken) -> None:
-    """Delete the saved state of an earlier run: registry, partitions, views, check, list of repairs, and event spool.
+    """Delete the saved state of an earlier run.
+
+    It consists of its registry, partitions, created views and principals, check, list of repairs, and event spool.
 
     Otherwise, the new run would skip collections that the earlier run had copied, and continue its check.
     """
     for reversals in range(2):
         for name in (collections_of(reversals), partitions_of(reversals)):
             delete_rows(client, writer, name, {}, stop)
-    for name in (VIEWS, CHECK, REPAIRS, SPOOL):
+    for name in (VIEWS, PRINCIPALS, CHECK, REPAIRS, SPOOL):
         delete_rows(client, writer, name, {}, stop)

@@ -31,7 +31,7 @@ class Kind(Enum):
 
     COMMAND: an accepted command; its name. STATE: a new state of the sync; its name. FAILURE: the sync failed; the name
     of the error, and why. WITHDRAWN: the cut-over was undone. WRITABLE: users may write to the destination. REPAIRED: a
-    round of repairs is complete; how much is repaired in all.
+    round of repairs is complete; how much is repaired in all. PRINCIPALS: users and roles are copied; how many.
     """
 
     COMMAND = "command"
@@ -40,6 +40,7 @@ class Kind(Enum):
     WITHDRAWN = "commit withdrawn"
     WRITABLE = "destination writable"
     REPAIRED = "repaired"
+    PRINCIPALS = "users and roles"
 
 
 # The commands and states that are kept when the journal is full.

@@ -26,6 +26,7 @@ from pymongo.errors import OperationFailure, PyMongoError
 
 from syncsvc import __version__, errors
 from syncsvc.options import StartOptions
+from syncsvc.principals.comparison import PrincipalCounts, described
 from syncsvc.saved.journal import (
     Direction,
     Entry,
@@ -50,6 +51,8 @@ METADATA_DATABASE = "mongosync_reserved_for_internal_use"
 RUNS = "runs"
 # The metadata collection for the views that the sync has created.
 VIEWS = "views"
+# The metadata collection for the users and roles that the sync has created.
+PRINCIPALS = "principals"
 # The metadata collection with the list of repairs.
 REPAIRS = "repairs"
 # Allows one run at most: every coordinator saves the same value in this field, and a follower its instance ID.
@@ -149,6 +152,8 @@ class RunRecord:
     # How many documents, and differences in definitions, are in the list of repairs.
     repaired_documents: int = 0
     repaired_definitions: int = 0
+    # The users and roles that the newest commit has copied; None until it has.
+    principals: PrincipalCounts | None = None
     # The newest phases and when they began, the oldest first; empty for a sync of an older version.
     phases: tuple[PhaseBegin, ...] = ()
     # What has happened to the sync in this instance; empty for a sync of an older version.
@@ -208,6 +213,16 @@ class _StoredPhase(Stored):
     at = fields.Float(required=True)
 
 
+class _StoredPrincipals(Stored):
+    kind = PrincipalCounts
+
+    users = fields.Integer()
+    roles = fields.Integer()
+    equal = fields.Integer()
+    kept = fields.Integer()
+    conflicts = fields.Integer()
+
+
 class _StoredRun(Stored):
     kind = RunRecord
 
@@ -243,6 +258,7 @@ class _StoredRun(Stored):
     repair_requests_met = fields.Integer(data_key="repairRequestsMet")
     repaired_documents = fields.Integer(data_key="repairedDocuments")
     repaired_definitions = fields.Integer(data_key="repairedDefinitions")
+    principals = fields.Nested(_StoredPrincipals, allow_none=True)
     phases = fields.List(fields.Nested(_StoredPhase))
     journal = fields.Nested(StoredJournal)
 
@@ -257,20 +273,29 @@ def _rename_reversals(document: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _allow_principals(document: dict[str, Any]) -> dict[str, Any]:
+    """Upgrade a saved record from format 7 to 8, which may have the start option `usersAndRoles`."""
+    return document
+
+
+# The format of a record without `usersAndRoles`. Earlier versions may continue such a sync, but they would ignore the
+# option, and commit without users and roles.
+_WITHOUT_PRINCIPALS = 7
 # Formats before 6 were never released. The rows of collections and partitions have no format, because instances of
 # different versions may save them concurrently. So a new field of these rows needs a default for when it is missing,
 # and a row whose meaning changes needs a field that says so.
 FORMATS = Formats(
     subject=f"The saved sync in the database {METADATA_DATABASE}",
     oldest=6,
-    steps=(_rename_reversals,),
+    steps=(_rename_reversals, _allow_principals),
     unsupported=errors.INCOMPATIBLE_METADATA,
 )
 
 
 def _run_document(record: RunRecord) -> dict[str, Any]:
+    copies = record.options.users_and_roles is not None
     return {
-        "format": FORMATS.current,
+        "format": FORMATS.current if copies else _WITHOUT_PRINCIPALS,
         "only": True if record.coordinates else record.instance,
         **_StoredRun().dump(record),
     }
@@ -365,6 +390,8 @@ def _entries(old: RunRecord, new: RunRecord, now: float) -> Iterator[Entry]:
         yield Entry(Kind.WITHDRAWN, now)
     if new.can_write and not old.can_write:
         yield Entry(Kind.WRITABLE, now)
+    if new.principals is not None and new.principals != old.principals:
+        yield Entry(Kind.PRINCIPALS, now, described(new.principals))
     if new.repair_done > old.repair_done:
         text = f"{new.repaired_documents} documents, {new.repaired_definitions} definitions"
         yield Entry(Kind.REPAIRED, now, text)

@@ -12,7 +12,15 @@ from typing import Any, ClassVar
 
 from marshmallow import EXCLUDE, Schema, fields, post_load
 
-from syncsvc.options import BuildIndexes, EventSpool, Repair, StartOptions, WriteBlocking
+from syncsvc.options import (
+    BuildIndexes,
+    EventSpool,
+    OnConflict,
+    Repair,
+    StartOptions,
+    UsersAndRoles,
+    WriteBlocking,
+)
 from verifier.cluster.times import Position
 
 
@@ -38,11 +46,19 @@ class StoredPosition(Stored):
     time = fields.Raw(required=True)
 
 
+class _StoredUsersAndRoles(Stored):
+    kind = UsersAndRoles
+
+    databases = fields.List(fields.String())
+    on_conflict = fields.Enum(OnConflict, by_value=True, data_key="onConflict")
+
+
 class StoredOptions(Stored):
     """The saved form of the start options.
 
-    Fields have the names and values of the start request, except that `verification` is a boolean and `repair` is not
-    nested in it. A sync that an older version started repairs nothing automatically.
+    Fields have the names and values of the start request, except that `verification` is a boolean, `repair` is not
+    nested in it, and `usersAndRoles` is null if `copy` is false. A sync that an older version started repairs nothing
+    automatically.
     """
 
     kind = StartOptions
@@ -63,3 +79,4 @@ class StoredOptions(Stored):
     skip_disk_space_check = fields.Boolean(data_key="skipDiskSpaceCheck")
     instances = fields.List(fields.String())
     event_spool = fields.Enum(EventSpool, by_value=True, data_key="eventSpool")
+    users_and_roles = fields.Nested(_StoredUsersAndRoles, data_key="usersAndRoles", allow_none=True)

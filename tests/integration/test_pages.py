@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from syncsvc.sandbox.replica_set import Client
+from tests.support import principals
 from tests.support.daemon import Daemon
 from tests.support.pages import ROOT, Block, commands, paste
 from tests.support.pair import TO_SHARDED, Pair, across
@@ -190,6 +191,16 @@ def test_the_commands_of_a_migration(pair: Pair, operator: Operator, daemon: Dae
     assert '"verdict": "passed"' in shown and "PASSED" in shown
     operator.follow("docs/howto/clean-up.rst", "After the commit")
     assert names(pair.destination.client) == {DATABASE}
+
+
+def test_the_commands_that_copy_users(pair: Pair, operator: Operator, daemon: Daemon) -> None:
+    fill(pair.source.client)
+    with principals.cleared(pair):
+        principals.fill(pair.source.client)
+        shown = operator.follow("docs/howto/users.rst")
+        assert '"users": 5' in shown and "alice" in shown and "5 users and 3 roles copied" in shown
+        assert principals.documents(pair.destination) == principals.documents(pair.source)
+    pair.assert_equal()
 
 
 def test_the_commands_of_syncctl(

@@ -210,6 +210,14 @@ class Daemon(ServiceProcess):
         body: dict[str, Any] = answer.json()
         return body
 
+    def users(self) -> list[dict[str, Any]]:
+        """Return what a commit would do now with each user and role."""
+        answer = self.get("users")
+        assert answer.ok, answer.text
+        self._assert_described(answer)
+        found: list[dict[str, Any]] = answer.json()["usersAndRoles"]
+        return found
+
     def overview(self, **parameters: str) -> dict[str, Any]:
         """Return the overview, which the page shows."""
         answer = self.get("overview", **parameters)

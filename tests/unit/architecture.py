@@ -41,7 +41,10 @@ SYNC = (
     {"syncsvc"},
     {"syncsvc.job"},
     {"syncsvc.errors", "syncsvc.limits", "syncsvc.options", "syncsvc.source", "syncsvc.tuning"},
-    {"syncsvc.schemas", "syncsvc.settings", "syncsvc.shard_rules", "syncsvc.state"},
+    {
+        *("syncsvc.principals", "syncsvc.schemas", "syncsvc.settings", "syncsvc.shard_rules"),
+        "syncsvc.state",
+    },
     {"syncsvc.repair_rules"},
     {"syncsvc.indexing", "syncsvc.saved", "syncsvc.figures"},
     {
@@ -120,7 +123,9 @@ PURE = {
     "syncsvc.reports.headroom",
     "syncsvc.reports.observation",
     "syncsvc.reports.outlook",
+    "syncsvc.principals.comparison",
     "syncsvc.reports.preflight",
+    "syncsvc.reports.principals",
     "syncsvc.reports.past",
     "syncsvc.reports.rendering",
     "syncsvc.reports.repair",

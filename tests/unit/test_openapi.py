@@ -40,7 +40,7 @@ NOT_ANSWERED = {
         *("UnsupportedChange", "ShardKeyChanged", "RenamedOutOfFilter", "RenamedAcrossDatabases"),
         *("EventNotApplicable", "EventSpoolFull", "EventSpoolDamaged"),
         *("DocumentNotCopied", "DuplicateIds", "DefinitionNotApplicable"),
-        *("VerificationFailed", "VerificationIncomplete"),
+        *("VerificationFailed", "VerificationIncomplete", "UserOrRoleNotCopied"),
         "EventTooLarge",
     },
     "verifier": {

@@ -25,7 +25,7 @@ class Topology(Enum):
 class ClusterFacts:
     """The facts about one cluster at the time of `gather`.
 
-    Without access control, the four fields with privileges are None.
+    Without access control, the five fields with privileges are None.
     """
 
     topology: Topology
@@ -44,6 +44,8 @@ class ClusterFacts:
     bucket_privileges: frozenset[str] | None = None
     # The user's actions on collections of the config database, each with the name of a collection (empty: all of them).
     config_privileges: frozenset[tuple[str, str]] | None = None
+    # The user's actions on system collections of the admin database, each with the name of the collection (empty: all).
+    admin_privileges: frozenset[tuple[str, str]] | None = None
     # The sorted names of the shards; empty on a replica set, and if the user may not read them.
     shards: tuple[str, ...] = ()
 
@@ -93,15 +95,30 @@ class ClusterFacts:
 
         Each is a text such as "find on config.chunks". The list is empty without access control.
         """
-        held = self.config_privileges
-        if held is None:
-            return []
-        lacked = [each for each in actions if not held & {(each, collection), (each, "")}]
-        return [f"{each} on config.{collection}" for each in lacked]
+        return _lacked_on(self.config_privileges, "config", collection, actions)
+
+    def lacks_on_admin(self, collection: str, *actions: str) -> list[str]:
+        """Return the given actions that the user lacks on a system collection of the admin database.
+
+        Each is a text such as "find on admin.system.users". The list is empty without access control.
+        """
+        return _lacked_on(self.admin_privileges, "admin", collection, actions)
 
 
 def _not_in(held: frozenset[str] | None, actions: tuple[str, ...]) -> list[str]:
     return [] if held is None else [action for action in actions if action not in held]
+
+
+def _lacked_on(
+    held: frozenset[tuple[str, str]] | None,
+    database: str,
+    collection: str,
+    actions: tuple[str, ...],
+) -> list[str]:
+    if held is None:
+        return []
+    lacked = [each for each in actions if not held & {(each, collection), (each, "")}]
+    return [f"{each} on {database}.{collection}" for each in lacked]
 
 
 def _topology(hello: Mapping[str, Any]) -> Topology:
@@ -156,14 +173,16 @@ def _privileges(
     )
 
 
-def _config_privileges(status: Mapping[str, Any]) -> frozenset[tuple[str, str]] | None:
+def _privileges_by_collection(
+    status: Mapping[str, Any], covers: Callable[[Mapping[str, Any]], bool]
+) -> frozenset[tuple[str, str]] | None:
     info = status["authInfo"]
     if not info["authenticatedUsers"]:
         return None
     return frozenset(
         (action, privilege["resource"].get("collection", ""))
         for privilege in info.get("authenticatedUserPrivileges", ())
-        if _is_of_config(privilege["resource"])
+        if covers(privilege["resource"])
         for action in privilege["actions"]
     )
 
@@ -177,6 +196,16 @@ def _is_of_config(resource: Mapping[str, Any]) -> bool:
         return True
     database, collection = resource.get("db"), resource.get("collection")
     return collection is not None and (database == "config" or database == "" != collection)
+
+
+def _is_of_admin(resource: Mapping[str, Any]) -> bool:
+    """Return whether a privilege on the resource applies to system collections of the admin database.
+
+    A privilege on all collections of the database does not.
+    """
+    if resource.get("anyResource"):
+        return True
+    return resource.get("db") in ("", "admin") and bool(resource.get("collection"))
 
 
 def _is_cluster(resource: Mapping[str, Any]) -> bool:
@@ -207,6 +236,7 @@ def gather(client: Client) -> ClusterFacts:
         privileges=privileges,
         database_privileges=_privileges(status, _is_every_collection),
         bucket_privileges=_privileges(status, _is_every_bucket),
-        config_privileges=_config_privileges(status),
+        config_privileges=_privileges_by_collection(status, _is_of_config),
+        admin_privileges=_privileges_by_collection(status, _is_of_admin),
         shards=_shards(client) if topology is Topology.SHARDED else (),
     )

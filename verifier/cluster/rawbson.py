@@ -21,7 +21,7 @@ DECODE_OPTIONS: CodecOptions[dict[str, Any]] = CodecOptions(
     datetime_conversion=DatetimeConversion.DATETIME_AUTO, unicode_decode_error_handler="replace"
 )
 RAW_OPTIONS: CodecOptions[RawBSONDocument] = CodecOptions(document_class=RawBSONDocument)
-_DEFINITION: CodecOptions[RawBSONDocument] = DECODE_OPTIONS.with_options(
+RAW_LENIENT: CodecOptions[RawBSONDocument] = DECODE_OPTIONS.with_options(
     document_class=RawBSONDocument
 )
 
@@ -177,7 +177,7 @@ def decode_definition(raw: Buffer) -> dict[str, Any]:
     Decoding and encoding an expression would change Symbol, Undefined and DBPointer values, duplicate field names and
     invalid UTF-8. The decoded fields cannot contain any of these except invalid UTF-8, which is replaced by U+FFFD.
     """
-    opened: dict[str, Any] = _opened(RawBSONDocument(bytes(raw), _DEFINITION))
+    opened: dict[str, Any] = _opened(RawBSONDocument(bytes(raw), RAW_LENIENT))
     return opened
 
 

@@ -10,6 +10,7 @@ from syncsvc.engine.run.instances import Instances
 from syncsvc.engine.run.pace import Pace
 from syncsvc.engine.run.writeblock import WriteBlock
 from syncsvc.figures.progress import Progress
+from syncsvc.saved.created_principals import CreatedPrincipals
 from syncsvc.saved.fence import FencedWriter
 from syncsvc.saved.partitions import Partitions
 from syncsvc.saved.registry import CollectionRecord, Registry
@@ -47,9 +48,10 @@ class RunContext:
     run: RunStore
     # The other instances of the run.
     instances: Instances
-    # The next six are saved state.
+    # The next seven are saved state.
     registry: Registry
     views: CreatedViews
+    principals: CreatedPrincipals
     partitions: Partitions
     checks: CheckStore
     repairs: Repairs

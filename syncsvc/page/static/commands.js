@@ -175,9 +175,10 @@ function resetDialog(run, { destination, progress }) {
   );
 }
 
-function resetPlan({ collections, views, kept, unblocked, balancersStarted }) {
+function resetPlan({ collections, views, usersAndRoles = [], kept, unblocked, balancersStarted }) {
   const items = [
-    ["Drops the collections", collections], ["Drops the views", views], ["Keeps, because the sync did not create them", kept],
+    ["Drops the collections", collections], ["Drops the views", views],
+    ["Drops the users and roles", usersAndRoles], ["Keeps, because the sync did not create them", kept],
     ["Unblocks the users of", unblocked], ["Starts the balancer of", balancersStarted],
   ];
   return [el("ul", { class: "findings" }, ...items.filter(([, names]) => names.length).map(

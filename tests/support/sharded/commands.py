@@ -81,7 +81,13 @@ def _noted(servers: Servers, call: Call) -> Document:
 
 
 _OF_CONFIG_SERVER = frozenset(
-    {"ping", "buildInfo", "buildinfo", "connectionStatus", "getDefaultRWConcern"}
+    {
+        *("ping", "buildInfo", "buildinfo", "connectionStatus", "getDefaultRWConcern"),
+        # Users and roles are stored there.
+        *("saslStart", "saslContinue", "logout", "_mergeAuthzCollections"),
+        *("createUser", "updateUser", "usersInfo", "dropUser", "dropAllUsersFromDatabase"),
+        *("createRole", "updateRole", "rolesInfo", "dropRole", "dropAllRolesFromDatabase"),
+    }
 )
 # Handled in the same way for all databases.
 _ANYWHERE: dict[str, Handler] = {

@@ -11,10 +11,12 @@ from verifier.cluster.facts import (
     ClusterFacts,
     Topology,
     _address,
-    _config_privileges,
     _is_cluster,
     _is_every_collection,
+    _is_of_admin,
+    _is_of_config,
     _privileges,
+    _privileges_by_collection,
     _topology,
 )
 
@@ -70,7 +72,8 @@ def test_privileges_are_the_actions_on_the_cluster_or_on_every_collection() -> N
     ],
 )
 def test_privileges_on_the_database_config(resource: dict[str, Any], held: str | None) -> None:
-    found = _config_privileges(status(["u"], [{"resource": resource, "actions": ["find"]}]))
+    held_by = status(["u"], [{"resource": resource, "actions": ["find"]}])
+    found = _privileges_by_collection(held_by, _is_of_config)
     assert found == (frozenset() if held is None else frozenset({("find", held)}))
     facts = ClusterFacts(
         *(Topology.SHARDED, "h:1", (6, 0, 5), "id", True, frozenset(), ()), config_privileges=found
@@ -86,9 +89,35 @@ def test_privileges_on_the_database_config(resource: dict[str, Any], held: str |
 
 
 def test_no_privilege_on_config_is_missing_without_access_control() -> None:
-    assert _config_privileges(status([], [])) is None
+    assert _privileges_by_collection(status([], []), _is_of_config) is None
     facts = ClusterFacts(Topology.SHARDED, "h:1", (6, 0, 5), "id", False, None, ())
     assert facts.lacks_on_config("tags", "find") == []
+    assert facts.lacks_on_admin("system.users", "find") == []
+
+
+@pytest.mark.parametrize(
+    "resource, held",
+    [
+        ({"db": "admin", "collection": "system.users"}, True),
+        ({"db": "", "collection": "system.users"}, True),
+        ({"anyResource": True}, True),
+        ({"db": "admin", "collection": ""}, False),
+        ({"db": "", "collection": ""}, False),
+        ({"db": "admin", "collection": "system.roles"}, False),
+        ({"db": "other", "collection": "system.users"}, False),
+        ({"cluster": True}, False),
+    ],
+)
+def test_privileges_on_system_collections_of_the_database_admin(
+    resource: dict[str, Any], held: bool
+) -> None:
+    held_by = status(["u"], [{"resource": resource, "actions": ["find"]}])
+    found = _privileges_by_collection(held_by, _is_of_admin)
+    facts = ClusterFacts(
+        *(Topology.SHARDED, "h:1", (6, 0, 5), "id", True, frozenset(), ()), admin_privileges=found
+    )
+    lacked = [] if held else ["find on admin.system.users"]
+    assert facts.lacks_on_admin("system.users", "find") == lacked
 
 
 def test_a_user_may_have_no_privileges() -> None:

@@ -632,3 +632,18 @@ def test_options_of_a_command_are_completed(run: Run) -> None:
     words = {"COMP_WORDS": "syncctl commit --", "COMP_CWORD": "2"}
     done = run(_SYNCCTL_COMPLETE="bash_complete", **words)
     assert "plain,--max-lag" in done.stdout
+
+
+def test_users_and_roles_are_shown_before_and_after_their_copy(api: StubApi, run: Run) -> None:
+    counts = {"users": 1200, "roles": 2, "equal": 3, "kept": 1}
+    api.answer("preflight", {**PREFLIGHT, "usersAndRoles": {**counts, "conflicts": 0}})
+    told = " ".join(run("preflight").stdout.split())
+    assert "1,200 users and 2 roles to copy; 3 equal; 1 kept as on the destination" in told
+    copied = {**COMMITTABLE, "usersAndRoles": {"copied": True, **counts}}
+    api.answer("progress", {"progress": copied, **SUCCESS})
+    told = " ".join(run("status").stdout.split())
+    assert "1,200 users and 2 roles copied, 3 equal, 1 kept as they were" in told
+    row = {"type": "user", "database": "app", "name": "alice", "result": "conflict", "detail": "x"}
+    api.answer("users", {"usersAndRoles": [row], **SUCCESS}, {"usersAndRoles": [], **SUCCESS})
+    assert "alice" in run("users").stdout
+    assert "no users and custom roles" in run("users").stdout

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from syncsvc.options import WriteBlocking
+from syncsvc.options import UsersAndRoles, WriteBlocking
 from syncsvc.preflight.privileges import (
     NOTING,
+    READING_PRINCIPALS,
     Need,
     needs_of_destination,
     needs_of_source,
@@ -273,3 +274,26 @@ def test_changes_of_the_destination_are_read_to_verify_and_to_reverse(
     poor = facts(privileges=every, database_privileges=every - {"changeStream"})
     found = lacking(fields, facts(), poor)
     assert any("[changeStream]" in each for each in found) == streamed
+
+
+@pytest.mark.parametrize("reversible", [False, True])
+def test_a_copy_of_users_needs_to_read_both_clusters_and_to_write_the_destination(
+    reversible: bool,
+) -> None:
+    asked = options(reversible=reversible)
+    copying = replace(asked, users_and_roles=UsersAndRoles())
+    more = [
+        {each.purpose for each in needs(copying, False)}
+        - {each.purpose for each in needs(asked, False)}
+        for needs in (needs_of_source, needs_of_destination)
+    ]
+    both = {"read users and roles", "copy users and roles"}
+    assert more == [both if reversible else {"read users and roles"}, both]
+
+
+def test_a_privilege_on_users_is_named_with_its_collection() -> None:
+    lacking = facts(access_control=True, admin_privileges=frozenset({("find", "system.users")}))
+    assert READING_PRINCIPALS.lacking(lacking) == [
+        "find on admin.system.roles",
+        "find on admin.system.version",
+    ]

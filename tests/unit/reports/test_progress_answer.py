@@ -11,7 +11,8 @@ from bson import Timestamp
 from syncsvc.figures.collections import CollectionFigures
 from syncsvc.figures.progress import Ping, ProgressSnapshot, SpoolFigures, WarningKind
 from syncsvc.figures.trends import Lag
-from syncsvc.options import BuildIndexes, StartOptions
+from syncsvc.options import BuildIndexes, StartOptions, UsersAndRoles
+from syncsvc.principals.comparison import PrincipalCounts
 from syncsvc.reports.progress_answer import progress_report
 from syncsvc.saved.registry import CopyStatus
 from syncsvc.saved.run import Failure, RunRecord
@@ -249,6 +250,17 @@ def test_the_total_is_never_less_than_the_copied_bytes(
     snapshot = ProgressSnapshot(total_bytes=total, copied_bytes=copied)
     copy = report(run_record(phase=phase), snapshot)["collectionCopy"]
     assert copy == {"estimatedTotalBytes": shown, "estimatedCopiedBytes": copied}
+
+
+def test_the_copy_of_users_is_shown_only_if_it_is_requested() -> None:
+    assert "usersAndRoles" not in report(run_record(), ProgressSnapshot())
+    record = run_record()
+    record = replace(record, options=replace(record.options, users_and_roles=UsersAndRoles()))
+    zeros = {"copied": False, "users": 0, "roles": 0, "equal": 0, "kept": 0}
+    assert report(record, ProgressSnapshot())["usersAndRoles"] == zeros
+    record = replace(record, principals=PrincipalCounts(users=3, equal=1))
+    shown = {"copied": True, "users": 3, "roles": 0, "equal": 1, "kept": 0}
+    assert report(record, ProgressSnapshot())["usersAndRoles"] == shown
 
 
 def test_the_event_spool_is_shown_while_it_is_used() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -12,7 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncsvc.errors import INCOMPATIBLE_METADATA
-from syncsvc.options import BuildIndexes, Repair, StartOptions, WriteBlocking
+from syncsvc.options import (
+    BuildIndexes,
+    OnConflict,
+    Repair,
+    StartOptions,
+    UsersAndRoles,
+    WriteBlocking,
+)
+from syncsvc.principals.comparison import PrincipalCounts
 from syncsvc.saved.journal import (
     Counts,
     Direction,
@@ -181,8 +190,18 @@ def test_a_run_of_format_6_is_upgraded() -> None:
 
 def test_the_saved_shape_is_that_of_the_current_format() -> None:
     """WARNING: changing this shape requires a new format, with an upgrade step."""
-    assert FORMATS.current == 7
+    assert FORMATS.current == 8
     assert saved(_run_document(UPGRADED)) == CURRENT
+
+
+def test_an_earlier_version_continues_only_a_sync_that_copies_no_users() -> None:
+    options = replace(UPGRADED.options, users_and_roles=UsersAndRoles(("app",), OnConflict.SKIP))
+    record = replace(UPGRADED, options=options, principals=PrincipalCounts(users=2, kept=1))
+    document = saved(_run_document(record))
+    assert document["format"] == 8
+    assert document["options"]["usersAndRoles"] == {"databases": ["app"], "onConflict": "skip"}
+    assert _run_record(document) == record
+    assert saved(_run_document(UPGRADED))["format"] == 7
 
 
 def run_document_of_format_6() -> dict[str, Any]:
@@ -275,6 +294,7 @@ CURRENT = {
         "sharding": None,
         "eventSpool": "auto",
         "instances": [],
+        "usersAndRoles": None,
     },
     **dict.fromkeys(("repair", "repaired", "repairDone", "commitRepairs"), 0),
     **dict.fromkeys(("repairRequests", "repairRequestsMet"), 0),
@@ -290,6 +310,7 @@ CURRENT = {
         "verified": None,
         "savedAt": None,
     },
+    "principals": None,
     "phases": [],
     "reversals": 3,
     "reverseStart": _OF_6["wayBack"],

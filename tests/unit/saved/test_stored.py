@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from marshmallow import ValidationError
 
-from syncsvc.options import BuildIndexes, EventSpool, Repair, StartOptions, WriteBlocking
+from syncsvc.options import (
+    BuildIndexes,
+    EventSpool,
+    OnConflict,
+    Repair,
+    StartOptions,
+    UsersAndRoles,
+    WriteBlocking,
+)
 from syncsvc.saved.run import _StoredRun
 from syncsvc.saved.stored import Stored, StoredOptions, StoredPosition
 
@@ -38,6 +46,12 @@ start_options = st.builds(
     skip_disk_space_check=st.booleans(),
     instances=st.lists(st.text()).map(tuple),
     event_spool=st.sampled_from(EventSpool),
+    users_and_roles=st.none()
+    | st.builds(
+        UsersAndRoles,
+        databases=st.lists(st.text()).map(tuple),
+        on_conflict=st.sampled_from(OnConflict),
+    ),
 )
 
 

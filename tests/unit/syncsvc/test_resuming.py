@@ -109,7 +109,7 @@ def test_a_commit_is_withdrawn_unless_users_may_write_to_the_destination(
 ) -> None:
     found = {"failure": None, "attempt": 1, "caught_up": False, "state": State.RUNNING, **changes}
     if found["state"] is State.RUNNING:
-        withdrawn = {"commit_time": None, "steps": (), "commit_repairs": 0}
+        withdrawn = {"commit_time": None, "steps": (), "principals": None, "commit_repairs": 0}
         found = {"phase": record.phase, **withdrawn, **found}
     assert resumed(record, []) == found
 

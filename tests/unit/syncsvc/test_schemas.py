@@ -126,6 +126,22 @@ BAD_VALUES: list[tuple[dict[str, Any], str]] = [
     ),
     ({"eventSpool": True}, "eventSpool: Must be one of: auto, always, never"),
     ({"eventSpool": "sometimes"}, "eventSpool: Must be one of: auto, always, never"),
+    ({"usersAndRoles": True}, "usersAndRoles: Invalid input type"),
+    ({"usersAndRoles": {}}, "usersAndRoles.copy: Missing data"),
+    ({"usersAndRoles": {"copy": 1}}, "usersAndRoles.copy: Must be true or false"),
+    (
+        {"usersAndRoles": {"copy": True, "databases": []}},
+        "usersAndRoles.databases: Shorter than minimum length 1",
+    ),
+    (
+        {"usersAndRoles": {"copy": True, "databases": ["a", 1]}},
+        "usersAndRoles.databases[1]: Not a valid string",
+    ),
+    (
+        {"usersAndRoles": {"copy": True, "onConflict": "overwrite"}},
+        "usersAndRoles.onConflict: Must be one of: fail, skip",
+    ),
+    ({"usersAndRoles": {"copy": True, "users": []}}, "usersAndRoles.users: Unknown field"),
     ({"copyInNaturalOrder": True}, "copyInNaturalOrder: Not a valid list"),
     ({"copyInNaturalOrder": [{}]}, "copyInNaturalOrder[0].database: Missing data"),
     (

@@ -1,0 +1,370 @@
+"""Compares the users and custom roles of two clusters, and decides which are copied. Pure functions.
+
+Documents of `admin.system.users` and `admin.system.roles` are copied as they are. They are equal if they differ only in
+the ID that each cluster gives its users (`userId`), in the order of roles and privileges, or in empty restrictions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from functools import cached_property
+from graphlib import TopologicalSorter
+from typing import Any
+
+import bson
+from bson.raw_bson import RawBSONDocument
+
+from syncsvc import errors
+from syncsvc.options import OnConflict, UsersAndRoles
+from verifier.cluster import rawbson
+from verifier.runtime.errors import Violation
+
+# The version of the documents of users and roles (`authSchema`) in every server since MongoDB 4.0.
+AUTH_SCHEMA = 5
+# The user as which the servers of a cluster log in to each other.
+_INTERNAL_USER = "__system"
+# The fields that do not count for equality: the first is made of others, the second differs between clusters.
+_IGNORED = ("_id", "userId")
+# How many names a text shows.
+_SHOWN = 10
+
+
+class Kind(Enum):
+    USER = "user"
+    ROLE = "role"
+
+
+class Outcome(Enum):
+    """What a copy does with a principal; the values are shown to users.
+
+    COPY: it copies the principal. EQUAL: the destination already has it. KEPT: the destination has another one with its
+    name, which stays. CONFLICT: the same, but the copy is refused. MISSING: the destination would lack the role, but
+    other principals have it; the copy is refused. SURPLUS: the destination has a role that the source does not have,
+    although principals of the source name it; the copy is refused. OWN: the daemon itself uses the user, so it is not
+    copied.
+    """
+
+    COPY = "copy"
+    EQUAL = "equal"
+    KEPT = "kept"
+    CONFLICT = "conflict"
+    MISSING = "missing"
+    SURPLUS = "surplus"
+    OWN = "own"
+
+
+@dataclass(frozen=True, order=True)
+class Identity:
+    """The kind, database and name of a principal, which identify it in a cluster."""
+
+    # "role" or "user", so that roles are sorted first.
+    kind: str
+    database: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}@{self.database}"
+
+
+@dataclass(frozen=True)
+class Principal:
+    """A user or custom role. `raw` is its document on the server, which holds the credentials of a user."""
+
+    kind: Kind
+    # Not shown by repr(), so that no log contains credentials.
+    raw: bytes = field(repr=False)
+
+    @cached_property
+    def _fields(self) -> Mapping[str, Any]:
+        return RawBSONDocument(self.raw, rawbson.RAW_LENIENT)
+
+    @cached_property
+    def identity(self) -> Identity:
+        return Identity(self.kind.value, self._fields["db"], self._fields[self.kind.value])
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Return a hash that equal principals share. It reveals no credentials, because these are salted."""
+        compared = {name: _ordered(name, value) for name, value in self._fields.items()}
+        present = {name: compared[name] for name in sorted(compared) if _counts(name, compared)}
+        return hashlib.sha256(bson.encode(present)).hexdigest()
+
+    @cached_property
+    def roles(self) -> frozenset[Identity]:
+        """Return the roles that this principal has itself, not those that it inherits."""
+        return frozenset(
+            Identity(Kind.ROLE.value, each["db"], each["role"])
+            for each in self._fields.get("roles", ())
+        )
+
+    @cached_property
+    def databases(self) -> frozenset[str]:
+        """Return the databases that the privileges of a role name."""
+        resources = (each["resource"] for each in self._fields.get("privileges", ()))
+        return frozenset(each["db"] for each in resources if each.get("db"))
+
+
+def _counts(name: str, fields: Mapping[str, Any]) -> bool:
+    """Return whether a field counts for equality. An empty list of restrictions is the same as none."""
+    if name == "authenticationRestrictions":
+        return bool(fields[name])
+    return name not in _IGNORED
+
+
+def _ordered(name: str, value: Any) -> Any:
+    """Return the value of a field with its elements sorted, if their order has no meaning."""
+    if name == "credentials":
+        return {each: value[each] for each in sorted(value)}
+    if name == "roles":
+        return sorted((each["db"], each["role"]) for each in value)
+    if name == "privileges":
+        return sorted(bson.encode(_privilege(each)) for each in value)
+    return value
+
+
+def _privilege(privilege: Mapping[str, Any]) -> dict[str, Any]:
+    resource = privilege["resource"]
+    return {
+        "resource": {name: resource[name] for name in sorted(resource)},
+        "actions": sorted(set(privilege["actions"])),
+    }
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The principals of a cluster, the version of their documents, and the users that this process logs in as."""
+
+    principals: tuple[Principal, ...] = ()
+    auth_schema: int = AUTH_SCHEMA
+    own: frozenset[Identity] = frozenset()
+
+    @cached_property
+    def by_identity(self) -> Mapping[Identity, Principal]:
+        return {each.identity: each for each in self.principals}
+
+    def without(self, principals: Collection[Principal]) -> Listing:
+        kept = tuple(each for each in self.principals if each not in principals)
+        return replace(self, principals=kept)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a copy does with a principal of the source, or with a role that one names; `detail` says why, if needed."""
+
+    identity: Identity
+    outcome: Outcome
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class PrincipalCounts:
+    """How many users and roles are copied; how many principals are equal, kept, or prevent the copy."""
+
+    users: int = 0
+    roles: int = 0
+    equal: int = 0
+    kept: int = 0
+    conflicts: int = 0
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The result of `compare`. `copied` are the principals to copy, `findings` those and all others, sorted."""
+
+    copied: tuple[Principal, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    # The versions of the documents of source and destination.
+    auth_schemas: tuple[int, int] = (AUTH_SCHEMA, AUTH_SCHEMA)
+    # The databases in the option in which the source has no principals.
+    empty: tuple[str, ...] = ()
+
+    def having(self, *outcomes: Outcome) -> list[Finding]:
+        return [each for each in self.findings if each.outcome in outcomes]
+
+    @property
+    def counts(self) -> PrincipalCounts:
+        kinds = Counter(each.kind for each in self.copied)
+        outcomes = Counter(each.outcome for each in self.findings)
+        return PrincipalCounts(
+            users=kinds[Kind.USER],
+            roles=kinds[Kind.ROLE],
+            equal=outcomes[Outcome.EQUAL],
+            kept=outcomes[Outcome.KEPT],
+            conflicts=sum(outcomes[each] for each in _REFUSED),
+        )
+
+
+_REFUSED = (Outcome.CONFLICT, Outcome.MISSING, Outcome.SURPLUS)
+
+
+def compare(options: UsersAndRoles, source: Listing, destination: Listing) -> Comparison:
+    """Decide what a copy with these options does with each principal of the source.
+
+    Roles that a principal has, directly or inherited, are compared even if the option `databases` excludes them:
+    otherwise, a user could have other rights on the destination.
+    """
+    chosen = [
+        each
+        for each in source.principals
+        if not options.databases or each.identity.database in options.databases
+    ]
+    own = source.own | destination.own
+    selected = [each for each in chosen if not _is_own(each.identity, own)]
+    judged = {each.identity: _judged(each, True, options, destination) for each in selected}
+    for role, holder in _roles_held(selected, source).items():
+        if role not in judged and (
+            finding := _role_judged(role, holder, options, source, destination)
+        ):
+            judged[role] = finding
+    omitted = (each.identity for each in chosen if _is_own(each.identity, own))
+    findings = [*judged.values(), *(Finding(each, Outcome.OWN) for each in omitted)]
+    return Comparison(
+        copied=tuple(each for each in selected if judged[each.identity].outcome is Outcome.COPY),
+        findings=tuple(sorted(findings, key=lambda each: each.identity)),
+        auth_schemas=(source.auth_schema, destination.auth_schema),
+        empty=tuple(sorted({*options.databases} - {each.identity.database for each in chosen})),
+    )
+
+
+def _is_own(identity: Identity, own: Collection[Identity]) -> bool:
+    return identity in own or (identity.kind, identity.name) == (Kind.USER.value, _INTERNAL_USER)
+
+
+def _judged(
+    principal: Principal, copied: bool, options: UsersAndRoles, destination: Listing
+) -> Finding:
+    """Compare a principal with the one on the destination; `copied` is whether it is copied if there is none."""
+    identity = principal.identity
+    found = destination.by_identity.get(identity)
+    if found is None:
+        return Finding(identity, Outcome.COPY if copied else Outcome.MISSING)
+    if found.fingerprint == principal.fingerprint:
+        return Finding(identity, Outcome.EQUAL)
+    kept = options.on_conflict is OnConflict.SKIP
+    differing = "the destination has another definition"
+    return Finding(identity, Outcome.KEPT if kept else Outcome.CONFLICT, differing)
+
+
+def _role_judged(
+    role: Identity,
+    holder: Identity,
+    options: UsersAndRoles,
+    source: Listing,
+    destination: Listing,
+) -> Finding | None:
+    """Judge a role that is not copied itself, but that `holder`, which is copied, has. None if it is built in.
+
+    The source stores no built-in roles. So a role that it does not store, but the destination does, is another one.
+    """
+    stored = source.by_identity.get(role)
+    if stored is not None:
+        finding = _judged(stored, False, options, destination)
+        missing = finding.outcome is Outcome.MISSING
+        return Finding(role, finding.outcome, f"the {holder} has it" if missing else finding.detail)
+    if role in destination.by_identity:
+        return Finding(role, Outcome.SURPLUS, f"the {holder} names it")
+    return None
+
+
+def _roles_held(principals: Iterable[Principal], listing: Listing) -> dict[Identity, Identity]:
+    """Return all roles that the principals have, directly or inherited, each with one principal that has it."""
+    held: dict[Identity, Identity] = {}
+    waiting = list(principals)
+    while waiting:
+        holder = waiting.pop()
+        for role in sorted(holder.roles - held.keys()):
+            held[role] = holder.identity
+            if (stored := listing.by_identity.get(role)) is not None:
+                waiting.append(stored)
+    return held
+
+
+def violations(comparison: Comparison) -> Iterator[Violation]:
+    """Yield the reasons why the principals cannot be copied."""
+    for side, version in zip(("source", "destination"), comparison.auth_schemas, strict=True):
+        if version != AUTH_SCHEMA:
+            yield errors.AUTH_SCHEMA_UNSUPPORTED, f"The authSchema of the {side} has version {version}."
+    if found := comparison.having(Outcome.CONFLICT):
+        yield errors.USER_OR_ROLE_EXISTS, (
+            f"The destination has other definitions of: {enumerated(found)}."
+        )
+    if found := comparison.having(Outcome.MISSING):
+        yield errors.ROLE_MISSING, (f"Neither copied nor on the destination: {enumerated(found)}.")
+    if found := comparison.having(Outcome.SURPLUS):
+        yield errors.USER_OR_ROLE_EXISTS, (
+            f"The destination has roles that the source does not have: {enumerated(found)}."
+        )
+
+
+def warnings(comparison: Comparison, synced: Collection[str] | None) -> Iterator[str]:
+    """Yield what an operator should know before a copy.
+
+    `synced` are the databases from which a sync with a namespace filter copies collections; None without a filter.
+    """
+    if found := comparison.having(Outcome.KEPT):
+        yield (
+            "These users and roles differ between the clusters, and keep the definition of the destination "
+            f"(onConflict is skip): {enumerated(found)}. Users with such a role have its rights as on the destination."
+        )
+    if found := comparison.having(Outcome.OWN):
+        yield (
+            f"These users are not copied, because this process logs in as them: {enumerated(found)}. If applications "
+            "use them, too, create users for the applications."
+        )
+    if comparison.empty:
+        yield (
+            "The source has no users and roles in these databases of usersAndRoles.databases: "
+            f"{', '.join(comparison.empty)}. Check the names."
+        )
+    if synced is not None:
+        yield from _warnings_of_filter(comparison.copied, synced)
+
+
+def _warnings_of_filter(copied: Iterable[Principal], synced: Collection[str]) -> Iterator[str]:
+    outside = [
+        Finding(each.identity, Outcome.COPY, f"on {', '.join(sorted(databases))}")
+        for each in copied
+        if (databases := each.databases - {*synced, "admin", "config", "local"})
+    ]
+    if outside:
+        yield (
+            "These roles have privileges on databases that the sync does not copy, and are copied with them: "
+            f"{enumerated(outside)}."
+        )
+
+
+def enumerated(findings: Sequence[Finding]) -> str:
+    """Return the names of the first findings with their details, and how many more there are."""
+    names = [
+        f"{each.identity} ({each.detail})" if each.detail else str(each.identity)
+        for each in findings
+    ]
+    more = len(names) - _SHOWN
+    return ", ".join([*names[:_SHOWN], *([f"and {more} more"] if more > 0 else [])])
+
+
+def described(counts: PrincipalCounts) -> str:
+    """Return a sentence about a copy, for logs and reports."""
+    copied = f"copied {_amount(counts.users, 'user')} and {_amount(counts.roles, 'role')}"
+    kept = f"; {counts.kept} different, kept as on the destination" if counts.kept else ""
+    return f"{copied}; {counts.equal} equal{kept}"
+
+
+def _amount(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def in_order_of_removal(principals: Iterable[Principal]) -> list[Principal]:
+    """Return the principals so that each comes before the roles that it has.
+
+    A server that drops a role also changes the principals that have it.
+    """
+    by_identity = {each.identity: each for each in principals}
+    order = TopologicalSorter(
+        {name: each.roles & by_identity.keys() for name, each in by_identity.items()}
+    )
+    return [by_identity[name] for name in reversed([*order.static_order()])]

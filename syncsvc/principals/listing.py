@@ -1,0 +1,70 @@
+"""Reads the users and custom roles of clusters. On a sharded cluster, these are stored on the config servers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from bson.timestamp import Timestamp
+
+from syncsvc.options import UsersAndRoles
+from syncsvc.principals.comparison import (
+    AUTH_SCHEMA,
+    Comparison,
+    Identity,
+    Kind,
+    Listing,
+    Principal,
+    compare,
+)
+from verifier.cluster import rawbson
+from verifier.cluster.connect import Client
+from verifier.cluster.rawcursor import RawCursor
+from verifier.cluster.reading import read
+from verifier.runtime.tasks import StopToken
+
+DATABASE = "admin"
+COLLECTIONS = {Kind.USER: "system.users", Kind.ROLE: "system.roles"}
+_VERSIONS = "system.version"
+
+
+def compare_clusters(
+    options: UsersAndRoles, source: Client, destination: Client, stop: StopToken
+) -> Comparison:
+    """List the principals of both clusters, and compare them. Raises the driver's errors."""
+    listings = (read(lambda: listing(client), stop) for client in (source, destination))
+    return compare(options, *listings)
+
+
+def listing(client: Client, after: Timestamp | None = None) -> Listing:
+    """Return the principals of a cluster, with all changes up to the cluster time `after`. Raises the driver's errors.
+
+    A cluster that has never had a user has not saved the version of their documents yet.
+    """
+    versions = _find(client, _VERSIONS, after, filter={"_id": "authSchema"})
+    return Listing(
+        principals=tuple(
+            Principal(kind, raw)
+            for kind, name in COLLECTIONS.items()
+            for raw in _find(client, name, after)
+        ),
+        auth_schema=next(
+            (rawbson.decode(each)["currentVersion"] for each in versions), AUTH_SCHEMA
+        ),
+        own=frozenset(_authenticated(client)),
+    )
+
+
+def _find(client: Client, name: str, after: Timestamp | None, **find: Any) -> list[bytes]:
+    concern: dict[str, Any] = {"level": "majority"}
+    if after is not None:
+        concern["afterClusterTime"] = after
+    with RawCursor(client, DATABASE, {"find": name, **find, "readConcern": concern}) as cursor:
+        return [bytes(each) for page in cursor.pages() for each in page.documents()]
+
+
+def _authenticated(client: Client) -> Iterator[Identity]:
+    """Yield the users that the client logs in as; none without access control."""
+    status = client.admin.command("connectionStatus")
+    for each in status["authInfo"]["authenticatedUsers"]:
+        yield Identity(Kind.USER.value, each["db"], each["user"])

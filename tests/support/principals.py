@@ -1,0 +1,106 @@
+"""Users and custom roles of the clusters of a test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import bson
+from pymongo import MongoClient
+from pymongo.errors import OperationFailure
+
+from syncsvc.engine.principals import TEMPORARY
+from syncsvc.sandbox.replica_set import Client
+from tests.support.pair import Pair, Side
+
+# The databases in which tests define users and roles.
+DATABASES = ("app", "other", "admin", "$external")
+READ = [{"resource": {"db": "app", "collection": "c"}, "actions": ["find"]}]
+LOCAL = [{"clientSource": ["127.0.0.1"]}]
+_AUTHENTICATION_FAILED = 18
+
+
+@contextmanager
+def cleared(pair: Pair) -> Iterator[None]:
+    """Remove all users and roles from both clusters, which must not have access control, before and after the block."""
+    for side in (pair.source, pair.destination):
+        clear(side)
+    try:
+        yield
+    finally:
+        for side in (pair.source, pair.destination):
+            clear(side)
+
+
+def clear(side: Side) -> None:
+    for database in DATABASES:
+        side.client[database].command("dropAllUsersFromDatabase")
+        if database != "$external":
+            side.client[database].command("dropAllRolesFromDatabase")
+
+
+def add_role(client: Client, name: str, database: str = "app", **fields: Any) -> None:
+    fields = {"privileges": [], "roles": [], **fields}
+    client[database].command("createRole", name, **fields)
+
+
+def add_user(
+    client: Client, name: str, password: str, database: str = "app", **fields: Any
+) -> None:
+    client[database].command("createUser", name, pwd=password, **{"roles": [], **fields})
+
+
+def fill(client: Client) -> None:
+    """Create users and roles of all kinds: nested roles, custom data, restrictions, one mechanism, no password."""
+    add_role(client, "reader", privileges=READ)
+    add_role(client, "outer", roles=["reader", "dbAdmin"], authenticationRestrictions=LOCAL)
+    add_role(client, "wide", "admin", roles=[{"role": "outer", "db": "app"}, "clusterMonitor"])
+    add_user(
+        client, "alice", "old secret", roles=["outer"], customData={"n": bson.Int64(1), "$x": {}}
+    )
+    add_user(client, "bob", "geheim", roles=["reader"], mechanisms=["SCRAM-SHA-256"])
+    add_user(
+        client,
+        "chief",
+        "of admin",
+        "admin",
+        roles=["root", "wide"],
+        authenticationRestrictions=LOCAL,
+    )
+    add_user(client, "carol", "of other", "other", roles=[{"role": "read", "db": "app"}])
+    client["$external"].command(
+        "createUser", "CN=machine,O=example", roles=[{"role": "reader", "db": "app"}]
+    )
+
+
+def documents(side: Side) -> dict[str, bytes]:
+    """Return the stored documents of all users and roles by `_id`, as the servers keep them."""
+    names = ("system.users", "system.roles")
+    found = (
+        row for name in names for row in side.client.admin[name].find({"db": {"$in": [*DATABASES]}})
+    )
+    return {row["_id"]: bson.encode(row) for row in found}
+
+
+def log_in(
+    side: Side,
+    user: str,
+    password: str,
+    database: str = "app",
+    mechanism: str = "SCRAM-SHA-256",
+) -> bool:
+    """Return whether the cluster accepts the password of the user."""
+    options = {"username": user, "password": password, "authSource": database}
+    with MongoClient(side.uri, authMechanism=mechanism, **options) as client:
+        try:
+            client.admin.command("ping")
+        except OperationFailure as error:
+            assert error.code == _AUTHENTICATION_FAILED, error
+            return False
+        return True
+
+
+def temporary_left(side: Side) -> set[str]:
+    """Return the temporary collections with credentials that exist on the cluster."""
+    return {each for each in TEMPORARY.values() if side.client.admin[each].find_one() is not None}

@@ -1,0 +1,215 @@
+"""Which users and roles a copy would copy, keep or refuse."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import bson
+import pytest
+
+from syncsvc.options import OnConflict, UsersAndRoles
+from syncsvc.principals.comparison import (
+    Comparison,
+    Identity,
+    Kind,
+    Listing,
+    Principal,
+    PrincipalCounts,
+    compare,
+    described,
+    in_order_of_removal,
+    violations,
+    warnings,
+)
+
+ALL = UsersAndRoles()
+SKIP = UsersAndRoles(on_conflict=OnConflict.SKIP)
+CREDENTIALS = {
+    "SCRAM-SHA-1": {"salt": "a", "storedKey": "b"},
+    "SCRAM-SHA-256": {"salt": "c", "storedKey": "d"},
+}
+
+
+def user(name: str, *roles: str, database: str = "app", **fields: Any) -> Principal:
+    document = {"user": name, "db": database, "credentials": CREDENTIALS, "roles": refs(roles)}
+    return Principal(Kind.USER, encoded(name, database, {**document, **fields}))
+
+
+def role(name: str, *roles: str, database: str = "app", **fields: Any) -> Principal:
+    document = {"role": name, "db": database, "privileges": [], "roles": refs(roles)}
+    return Principal(Kind.ROLE, encoded(name, database, {**document, **fields}))
+
+
+def refs(roles: tuple[str, ...]) -> list[dict[str, str]]:
+    """Return the references to roles, given as `name` (of the database app) or `name@database`."""
+    parted = (each.partition("@") for each in roles)
+    return [{"role": name, "db": database or "app"} for name, _, database in parted]
+
+
+def encoded(name: str, database: str, document: dict[str, Any]) -> bytes:
+    return bson.encode({"_id": f"{database}.{name}", **document})
+
+
+def judged(
+    source: list[Principal],
+    destination: list[Principal] = [],
+    options: UsersAndRoles = ALL,
+    own: tuple[str, ...] = (),
+) -> dict[str, str]:
+    found = compared(source, destination, options, own)
+    return {str(each.identity): each.outcome.value for each in found.findings}
+
+
+def compared(
+    source: list[Principal],
+    destination: list[Principal] = [],
+    options: UsersAndRoles = ALL,
+    own: tuple[str, ...] = (),
+) -> Comparison:
+    of_source = frozenset(Identity("user", "admin", name) for name in own[:1])
+    of_destination = frozenset(Identity("user", "admin", name) for name in own[1:])
+    return compare(
+        options,
+        Listing(tuple(source), own=of_source),
+        Listing(tuple(destination), own=of_destination),
+    )
+
+
+PRIVILEGES = [
+    {"resource": {"db": "app", "collection": "c"}, "actions": ["find", "insert"]},
+    {"resource": {"cluster": True}, "actions": ["listDatabases"]},
+]
+REORDERED = [
+    {"resource": {"cluster": True}, "actions": ["listDatabases"]},
+    {"resource": {"collection": "c", "db": "app"}, "actions": ["insert", "find"]},
+]
+
+
+@pytest.mark.parametrize(
+    "one, other",
+    [
+        (user("a", userId=1), user("a", userId=2)),
+        (user("a", "x", "y"), user("a", "y", "x")),
+        (user("a", credentials=dict(reversed(CREDENTIALS.items()))), user("a")),
+        (user("a", authenticationRestrictions=[]), user("a")),
+        (role("a", privileges=PRIVILEGES), role("a", privileges=REORDERED)),
+        (user("a", customData={"$x": 1}), user("a", customData={"$x": 1})),
+    ],
+)
+def test_equal_principals(one: Principal, other: Principal) -> None:
+    assert one.fingerprint == other.fingerprint
+    assert judged([one], [other]) == {str(one.identity): "equal"}
+
+
+@pytest.mark.parametrize(
+    "one, other",
+    [
+        (user("a", credentials={}), user("a")),
+        (user("a", "x"), user("a")),
+        (user("a", "x"), user("a", "x@other")),
+        (user("a", customData={"n": 1}), user("a", customData={"n": bson.Int64(1)})),
+        (user("a", customData={"a": 1, "b": 1}), user("a", customData={"b": 1, "a": 1})),
+        (user("a", authenticationRestrictions=[{"clientSource": ["::1"]}]), user("a")),
+        (user("a", unknown=1), user("a")),
+        (role("a", privileges=PRIVILEGES), role("a", privileges=PRIVILEGES[:1])),
+    ],
+)
+def test_different_principals_conflict_or_are_kept(one: Principal, other: Principal) -> None:
+    name = str(one.identity)
+    assert compared([one], [other]).copied == ()
+    assert judged([one], [other])[name] == "conflict"
+    assert judged([one], [other], SKIP)[name] == "kept"
+
+
+def test_a_user_and_a_role_may_have_one_name() -> None:
+    found = judged([user("a"), role("a")], [role("a")])
+    assert found == {"user a@app": "copy", "role a@app": "equal"}
+
+
+def test_the_daemons_own_users_and_the_internal_user_are_never_copied() -> None:
+    principals = [
+        user("of source", database="admin"),
+        user("of destination", database="admin"),
+        user("__system", database="local"),
+        user("of source"),
+        role("of source", database="admin"),
+    ]
+    assert judged(principals, own=("of source", "of destination")) == {
+        "user of source@admin": "own",
+        "user of destination@admin": "own",
+        "user __system@local": "own",
+        "user of source@app": "copy",
+        "role of source@admin": "copy",
+    }
+
+
+def test_roles_of_excluded_databases_must_exist_and_be_equal() -> None:
+    """Roles that a user inherits count, too."""
+    source = [user("a", "r@one"), role("r", "s@two", database="one"), role("s", database="two")]
+    options = UsersAndRoles(("app",))
+    assert judged(source, [], options) == {
+        "user a@app": "copy",
+        "role r@one": "missing",
+        "role s@two": "missing",
+    }
+    different = role("s", database="two", privileges=PRIVILEGES)
+    assert judged(source, [source[1], different], options)["role s@two"] == "conflict"
+    found = compared(source, source[1:], options)
+    assert found.copied == (source[0],)
+    assert not [*violations(found)]
+
+
+def test_a_role_that_only_the_destination_stores_is_not_the_built_in_role_of_the_source() -> None:
+    source = [user("a", "read", "new")]
+    assert judged(source) == {"user a@app": "copy"}
+    found = compared(source, [role("new")])
+    assert [str(each.identity) for each in found.findings] == ["role new@app", "user a@app"]
+    ((kind, text),) = violations(found)
+    assert kind.name == "UserOrRoleExists" and "role new@app (the user a@app names it)" in text
+
+
+def test_all_violations_are_named_and_a_long_list_is_cut() -> None:
+    many = [user(f"u{number:02}", "r@one") for number in range(15)]
+    others = [user(f"u{number:02}") for number in range(15)]
+    source = Listing((*many, role("r", database="one")), auth_schema=3)
+    found = compare(UsersAndRoles(("app",)), source, Listing(tuple(others)))
+    texts = {kind.name: text for kind, text in violations(found)}
+    assert {*texts} == {"AuthSchemaUnsupported", "UserOrRoleExists", "RoleMissing"}
+    assert "of the source has version 3" in texts["AuthSchemaUnsupported"]
+    assert "u09@app" in texts["UserOrRoleExists"] and "and 5 more" in texts["UserOrRoleExists"]
+    assert "u10" not in texts["UserOrRoleExists"]
+
+
+def test_warnings_name_what_an_operator_should_know() -> None:
+    source = [user("a"), user("own", database="admin"), role("r", privileges=PRIVILEGES)]
+    options = UsersAndRoles(("app", "admin", "typo"), OnConflict.SKIP)
+    found = compared(source, [user("a", "read")], options, own=("own",))
+    kept, own, typo = warnings(found, None)
+    assert "user a@app" in kept and "user own@admin" in own and "typo" in typo
+    assert len([*warnings(found, {"app"})]) == 3
+    *_, outside = warnings(found, {"else"})
+    assert "role r@app (on app)" in outside
+
+
+def test_counts() -> None:
+    source = [user("a"), user("b"), role("r"), role("s"), user("kept")]
+    counts = compared(source, [role("s"), user("kept", "read")], SKIP).counts
+    assert counts == PrincipalCounts(users=2, roles=1, equal=1, kept=1)
+    assert (
+        described(counts)
+        == "copied 2 users and 1 role; 1 equal; 1 different, kept as on the destination"
+    )
+
+
+def test_principals_are_removed_before_the_roles_that_they_have() -> None:
+    principals = [role("low"), role("middle", "low"), role("high", "middle"), user("u", "low")]
+    names = [each.identity.name for each in in_order_of_removal(principals)]
+    assert names.index("high") < names.index("middle") < names.index("low")
+    assert names.index("u") < names.index("low")
+
+
+def test_no_text_of_a_principal_contains_credentials() -> None:
+    principal = user("a")
+    shown = repr(principal) + repr(compared([principal])) + repr(Listing((principal,)))
+    assert "storedKey" not in shown and "salt" not in shown
+    assert principal.fingerprint not in shown
