@@ -6,6 +6,7 @@ counted as well, because their number hardly depends on the machine.
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -28,6 +29,9 @@ _INDEXES = [
     {"name": "plain", "key": {"b": 1}},
     {"name": "compound", "key": {"a": 1, "b": -1}},
 ]
+# A server holds the collection, the index on `_id` and each other index open as a file, and some files of its own.
+_FILES = 2 + len(_INDEXES)
+_OTHER_FILES = 1000
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,8 @@ class Steps:
 
 
 def benchmark(collections: int, say: Callable[[str], None]) -> Steps:
+    """Measure a sync of that many collections. Raises RuntimeError if the servers could not open enough files."""
+    _check_limit(collections)
     with (
         cluster("source") as source,
         cluster("destination") as destination,
@@ -105,6 +111,16 @@ def table(result: Steps) -> str:
 
 def document(result: Steps) -> dict[str, Any]:
     return {"title": "downtime", **asdict(result)}
+
+
+def _check_limit(collections: int) -> None:
+    needed = _FILES * collections + _OTHER_FILES
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if needed > limit:
+        raise RuntimeError(
+            f"{collections:,} collections need {needed:,} open files per server, but the hard limit is {limit:,}, at "
+            f"which a server aborts. Raise it (ulimit -Hn), or measure at most {(limit - _OTHER_FILES) // _FILES:,}."
+        )
 
 
 def _fill(client: Client, collections: int) -> None:

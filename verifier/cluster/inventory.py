@@ -84,7 +84,7 @@ class IndexCatalog:
     """
 
     def __init__(self, client: Client) -> None:
-        self._entries: dict[bytes, RawBSONDocument] = {}
+        self._entries: dict[bytes, bytes] = {}
         if client.is_mongos:
             # Each shard would list its own part.
             return
@@ -95,7 +95,7 @@ class IndexCatalog:
                 for page in cursor.pages():
                     for row in page.documents():
                         entry = RawBSONDocument(bytes(row))["md"]
-                        self._entries[bytes(entry["options"]["uuid"])] = entry
+                        self._entries[bytes(entry["options"]["uuid"])] = entry.raw
         except OperationFailure as error:
             if error.code not in (UNKNOWN_STAGE, UNAUTHORIZED):
                 raise
@@ -111,11 +111,8 @@ class IndexCatalog:
         entry = self._entries.get(uuid)
         if entry is None:
             return None
-        indexes = [
-            rawbson.decode_definition(each["spec"].raw)
-            for each in entry["indexes"]
-            if each["ready"]
-        ]
+        listed = rawbson.decode_definition(entry)["indexes"]
+        indexes = [each["spec"] for each in listed if each["ready"]]
         # `listIndexes` replaces the NaN that old servers have accepted.
         seconds = [each.get("expireAfterSeconds", 0) for each in indexes]
         return indexes if all(each == each for each in seconds) else None
@@ -135,10 +132,11 @@ def _specification(
     if row["type"] == Kind.VIEW.value:
         return CollectionSpec(name, Kind.VIEW, None, dict(row["options"]))
     uuid = bytes(row["info"]["uuid"])
+    indexes = None if catalog is None else catalog.of(uuid)
+    # On mongos, the catalog is empty. Do not ask the driver for each collection: it selects a server each time.
+    sharded = indexes is None and client.is_mongos
     # mongos does not take UUIDs here. During a rename of the collection, when its shard key may belong to no name for a
     # moment, mongos makes this call wait. So this call comes first.
-    sharded = client.is_mongos
-    indexes = None if catalog is None else catalog.of(uuid)
     if indexes is None:
         key = name.collection if sharded else Binary(uuid, 4)
         indexes = list_indexes(client, name.database, key)
@@ -243,8 +241,10 @@ def list_names(client: Client) -> dict[Namespace, Kind]:
     """Return the name and kind of each collection and view of the users. Raises the driver's errors."""
     names: dict[Namespace, Kind] = {}
     for database in filter(is_user_database, client.list_database_names()):
-        rows = _user_rows(client, database, None)
-        names.update((name, Kind(rows[name]["type"])) for name in filter(is_user_namespace, rows))
+        for row in _rows(client, database, {"listCollections": 1, "nameOnly": True}):
+            name = Namespace(database, row["name"])
+            if is_user_namespace(name):
+                names[name] = Kind(row["type"])
     return names
 
 

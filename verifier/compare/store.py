@@ -190,7 +190,7 @@ class CheckStore:
         return self._change(changed)
 
     def add_note(self, text: str) -> None:
-        """Add a note that says what was not compared, and why; a no-op if the record already has the note.
+        """Add a note that says what was not compared, and why: see `CheckRecord.with_notes`.
 
         The note is saved with the next change of the record, at the latest before further tasks are saved.
         """
@@ -199,9 +199,7 @@ class CheckStore:
     def _change(self, change: Callable[[CheckRecord], CheckRecord]) -> CheckRecord:
         with one_save(self._lock, "The record of the check"):
             count = len(self._unsaved_notes)
-            new = change(self.record)
-            notes = dict.fromkeys((*new.notes, *self._unsaved_notes[:count]))
-            new = replace(new, notes=tuple(notes))
+            new = change(self.record).with_notes(self._unsaved_notes[:count])
             owners = [self.record.owner, new.owner]
             statement = {"q": {"_id": CHECK, "owner": {"$in": owners}}, "u": as_document(new)}
             if self._run({"update": CHECK, "updates": [statement]})["n"] != 1:

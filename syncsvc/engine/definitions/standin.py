@@ -68,11 +68,7 @@ def stand_in(definition: CollectionSpec) -> CollectionSpec:
     if definition.kind is Kind.VIEW:
         return definition
     definition = supported(definition)
-    indexes = {
-        name: _stand_in_index(index)
-        for name, index in definition.indexes.items()
-        if name not in deferred_names(definition)
-    }
+    indexes = {index["name"]: _stand_in_index(index) for index in _built(definition)}
     return replace(definition, options=_stand_in_options(definition), indexes=indexes)
 
 

@@ -194,6 +194,20 @@ class TestDecode:
         assert rawbson.decode(raw) == {"a": "x\ufffd"}
 
 
+@pytest.mark.parametrize(
+    "definition",
+    [
+        {"name": "a", "key": {"b": bson.Int64(1), "c": "2dsphere"}, "expireAfterSeconds": 5.0},
+        {"name": "c", "options": {"capped": True}, "indexes": [{"spec": {"v": 2}, "ready": True}]},
+        {"name": "reference", "key": {"$ref": "c", "$id": 1}},
+    ],
+)
+def test_a_definition_without_expressions_is_decoded_to_dicts(definition: dict[str, Any]) -> None:
+    found = rawbson.decode_definition(bson.encode(definition))
+    assert found == definition
+    assert bson.encode(found) == bson.encode(definition)
+
+
 def test_the_expressions_of_a_definition_stay_bytes() -> None:
     odd = rawbson.document(b"\x0ef\0" + rawbson.int32(2) + b"s\0")
     raw = rawbson.document(

@@ -16,6 +16,7 @@ from verifier.compare.documents import Mode
 from verifier.compare.errors import INCOMPATIBLE_METADATA
 from verifier.compare.record import (
     FORMATS,
+    MOST_NOTES,
     CheckRecord,
     Request,
     Side,
@@ -75,3 +76,15 @@ def test_the_properties_of_a_record() -> None:
     assert both.writes_off is True
     assert both.side(Side.SOURCE) is both.source
     assert both.side(Side.DESTINATION) is both.destination
+
+
+def test_notes_are_added_once_up_to_a_maximum() -> None:
+    noted = ENDED.with_notes(["something", "else", "else"])
+    assert noted.notes == ("something", "else")
+    names = [f"note {number}" for number in range(MOST_NOTES)]
+    full = NEW.with_notes(names)
+    assert list(full.notes) == names
+    beyond = full.with_notes(["one more"])
+    assert list(beyond.notes[:-1]) == names
+    assert "further notes are left out" in beyond.notes[-1]
+    assert beyond.with_notes(["and another"]) == beyond
