@@ -5,16 +5,17 @@ Pure functions.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from syncsvc import errors
 from syncsvc.figures.oplog_window import span_when_full
 from syncsvc.figures.trends import in_words
-from syncsvc.indexing import destined
+from syncsvc.indexing import built
 from syncsvc.options import EventSpool, StartOptions
 from syncsvc.preflight.findings import Findings, Measured
 from syncsvc.preflight.privileges import NOTING
+from verifier.cluster.namespace import some_of
 from verifier.runtime.errors import Violation
 
 _MB = 1_000_000
@@ -64,15 +65,11 @@ def estimate(options: StartOptions, found: Findings, memory_needed: int) -> Esti
         namespaces=len(contents),
         documents=documents,
         bytes=size,
-        indexes=sum(len(_built(each, options)) for each in contents),
+        indexes=sum(len(built(each.definition, options)) for each in contents),
         disk_needed=_disk_needed(contents, options),
         copy_seconds=int(max(size / _COPIED_BYTES, documents / _COPIED_DOCUMENTS)),
         **limits,
     )
-
-
-def _built(each: Measured, options: StartOptions) -> Collection[str]:
-    return destined(each.definition, options).indexes
 
 
 def _disk_needed(contents: Iterable[Measured], options: StartOptions) -> int:
@@ -83,7 +80,7 @@ def _disk_needed(contents: Iterable[Measured], options: StartOptions) -> int:
     """
     taken = sum(
         each.size.on_disk
-        + sum(each.size.indexes.get(name, 0) for name in ("_id_", *_built(each, options)))
+        + sum(each.size.indexes.get(name, 0) for name in ("_id_", *built(each.definition, options)))
         for each in contents
     )
     return int(taken * _DISK_FACTOR)
@@ -167,11 +164,30 @@ def warnings(
             "change fails the sync, or prevents the commit until it is undone. Document writes and changes of views "
             "are synced."
         )
+    yield from _id_warnings(found)
     if NOTING.lacking(found.source):
         yield (
             f"The user of the source lacks the privilege {', '.join(NOTING.on_cluster)}, so a commit waits up to 10 "
             "seconds for the source's own periodic no-op. To avoid this, grant the user the built-in role "
             f"{NOTING.role}."
+        )
+
+
+def _id_warnings(found: Findings) -> Iterator[str]:
+    """Yield a warning if collections of a sharded source may hold several documents with the same `_id`."""
+    if found.destination.is_sharded:
+        return
+    names = [
+        each.definition.namespace
+        for each in found.contents or ()
+        if each.definition.shard_key and [*each.definition.shard_key["key"]] != ["_id"]
+    ]
+    if names:
+        yield (
+            f"Servers keep _id unique only within each shard, so {some_of(names)} may hold several documents with the "
+            "same _id. A replica set cannot, so the sync fails with DuplicateIds when it reads such documents. If your "
+            "applications choose the values of _id, look for duplicates before the start (aggregate with allowDiskUse "
+            'true): [{$group: {_id: "$_id", n: {$sum: 1}}}, {$match: {n: {$gt: 1}}}].'
         )
 
 
