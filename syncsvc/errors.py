@@ -412,9 +412,7 @@ INCOMPATIBLE_METADATA = ErrorKind(
 # Errors of the `verifier` packages, with their remedies in a sync.
 _CONTINUES = "Nothing is lost: the sync continues with POST /api/v1/resume, or when the process is restarted."
 _BEGIN_AGAIN = "Then reset the sync (POST /api/v1/reset) and start it again."
-UNSUPPORTED_TOPOLOGY = cluster.UNSUPPORTED_TOPOLOGY.with_remedy(
-    "A sharded cluster can be synced to a sharded cluster only."
-)
+UNSUPPORTED_TOPOLOGY = cluster.UNSUPPORTED_TOPOLOGY
 CLUSTER_UNREACHABLE = failures.CLUSTER_UNREACHABLE.with_remedy(_CONTINUES)
 NOT_AUTHORIZED = failures.NOT_AUTHORIZED.with_remedy(_CONTINUES)
 UNEXPECTED_SERVER_ERROR = failures.UNEXPECTED_SERVER_ERROR.with_remedy(_CONTINUES)

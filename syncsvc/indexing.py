@@ -6,10 +6,10 @@ Also yields the reasons why a collection cannot be synced. Pure functions.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from syncsvc import shard_rules
-from syncsvc.errors import TTL_NOT_VERIFIABLE, UNSUPPORTED_COLLECTION
+from syncsvc.errors import COLLECTION_NOT_SHARDABLE, TTL_NOT_VERIFIABLE, UNSUPPORTED_COLLECTION
 from syncsvc.options import BuildIndexes, StartOptions
 from verifier.cluster.facts import ClusterFacts
 from verifier.cluster.specification import CollectionSpec, Document, Kind
@@ -19,17 +19,44 @@ from verifier.runtime.errors import Violation, raise_all
 _REPLACEMENT = "\ufffd"
 
 
-def destined(definition: CollectionSpec, options: StartOptions) -> CollectionSpec:
+@dataclass(frozen=True)
+class Target:
+    """What the definitions on the destination depend on, besides those of the source."""
+
+    options: StartOptions
+    # Whether the destination is a sharded cluster.
+    sharded: bool
+
+
+def destined(definition: CollectionSpec, target: Target) -> CollectionSpec:
     """Return the source's `definition` with the indexes and the shard key that the destination must have.
 
-    The start option `buildIndexes` selects the indexes; the index on `_id` is not among them. A collection of a sharded
-    source keeps its shard key; a collection of a replica set gets the key from the start option `sharding`.
+    The index on `_id` is not among the indexes.
     """
+    return replace(
+        definition,
+        indexes=built(definition, target.options),
+        shard_key=_shard_key(definition, target),
+    )
+
+
+def built(definition: CollectionSpec, options: StartOptions) -> dict[str, Document]:
+    """Return the indexes that the start option `buildIndexes` selects, by name."""
     build = options.build_indexes
-    indexes = {name: each for name, each in definition.indexes.items() if _is_built(each, build)}
-    key = shard_rules.key_of(definition.namespace, options.sharding)
-    known = definition.shard_key
-    return replace(definition, indexes=indexes, shard_key=key if known is None else known)
+    return {name: each for name, each in definition.indexes.items() if _is_built(each, build)}
+
+
+def _shard_key(definition: CollectionSpec, target: Target) -> Document | None:
+    """Return the shard key on the destination; None if that is a replica set.
+
+    A collection of a sharded source keeps its key. A collection of a replica set gets it from the start option
+    `sharding`.
+    """
+    if not target.sharded:
+        return None
+    if definition.shard_key is not None:
+        return definition.shard_key
+    return shard_rules.key_of(definition.namespace, target.options.sharding)
 
 
 def _is_built(index: Document, build: BuildIndexes) -> bool:
@@ -65,27 +92,32 @@ def text_violations(definition: CollectionSpec) -> Iterator[Violation]:
         )
 
 
-def violations(definition: CollectionSpec, options: StartOptions) -> Iterator[Violation]:
+def violations(definition: CollectionSpec, target: Target) -> Iterator[Violation]:
     """Yield a violation for each reason why a collection or view cannot be synced. `definition` is the source's."""
     yield from text_violations(definition)
-    yield from ttl_violations(definition, options)
-    yield from shard_rules.violations(destined(definition, options))
+    yield from ttl_violations(definition, target.options)
+    if definition.sharded and definition.kind is Kind.TIME_SERIES:
+        yield COLLECTION_NOT_SHARDABLE, (
+            f"{definition.namespace} is a sharded time-series collection, which cannot be synced."
+        )
+    else:
+        yield from shard_rules.violations(destined(definition, target))
 
 
-def check(definition: CollectionSpec, options: StartOptions) -> None:
+def check(definition: CollectionSpec, target: Target) -> None:
     """Raise OperationError with all `violations` of a definition on the source, if there are any."""
-    raise_all(violations(definition, options))
+    raise_all(violations(definition, target))
 
 
-def check_ttl(definition: CollectionSpec, options: StartOptions) -> None:
+def check_ttl(definition: CollectionSpec, target: Target) -> None:
     """Raise OperationError TTLNotVerifiable if a TTL index of the collection cannot be verified."""
-    raise_all(ttl_violations(definition, options))
+    raise_all(ttl_violations(definition, target.options))
 
 
 def definition_violations(
-    options: StartOptions, source: ClusterFacts, definitions: Iterable[CollectionSpec]
+    target: Target, source: ClusterFacts, definitions: Iterable[CollectionSpec]
 ) -> Iterator[Violation]:
-    """Yield a violation for each reason why a collection of the source cannot be synced with these options."""
+    """Yield a violation for each reason why a collection of the source cannot be synced to this target."""
     listed = list(definitions)
     time_series = [str(each.namespace) for each in listed if each.kind is Kind.TIME_SERIES]
     if time_series and not source.reports_ddl:
@@ -94,6 +126,6 @@ def definition_violations(
             f"synced: {', '.join(time_series)}."
         )
     for each in listed:
-        yield from violations(each, options)
-        if options.sharding is not None:
-            yield from shard_rules.index_violations(each, options.sharding)
+        yield from violations(each, target)
+        if target.options.sharding is not None:
+            yield from shard_rules.index_violations(each, target.options.sharding)

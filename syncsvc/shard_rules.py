@@ -39,7 +39,7 @@ Range = tuple[Document, Document]
 def key_of(namespace: Namespace, sharding: Document | None) -> Document | None:
     """Return the shard key that the option `sharding` requests for a collection; empty if it must stay unsharded.
 
-    Return None without the option: then the destination is a replica set, or the source determines the key.
+    Return None without the option.
     """
     if sharding is None:
         return None

@@ -72,7 +72,13 @@ def mirrored(
         if uuid is not None:
             definition = replace(prepared(record.definition), uuid=uuid)
             # A repair must recognize a collection that users create again on the new destination.
-            yield replace(record, definition=definition, destination_uuid=record.uuid)
+            yield replace(
+                record,
+                definition=definition,
+                # Both clusters have the same shard keys, or neither is sharded.
+                source_key=definition.shard_key or None,
+                destination_uuid=record.uuid,
+            )
 
 
 def coordinator_reversal(record: RunRecord, reverse_start: Position) -> dict[str, Any]:

@@ -55,12 +55,11 @@ class SyncSubject:
         if not context.selection.selects(source.namespace):
             return None
         record = None if source.uuid is None else context.registry.get(source.uuid)
-        wanted = destined(source, context.run.record.options)
+        wanted = destined(source, context.target)
         if record is not None:
-            # From a source that is not sharded, the collection keeps the shard key that it was created with, even after
-            # a rename.
-            shard_key = source.shard_key or record.definition.shard_key
-            wanted = replace(wanted, shard_key=shard_key)
+            if not source.shard_key:
+                # The collection keeps the shard key that it was created with, even after a rename.
+                wanted = replace(wanted, shard_key=record.definition.shard_key)
             wanted = replace(wanted, indexes={}) if record.withheld else wanted
         return stand_in(wanted)
 

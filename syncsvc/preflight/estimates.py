@@ -5,17 +5,18 @@ Pure functions.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from syncsvc import errors
 from syncsvc.figures.oplog_window import span_when_full
 from syncsvc.figures.trends import in_words
-from syncsvc.indexing import destined
+from syncsvc.indexing import built
 from syncsvc.options import EventSpool, StartOptions
 from syncsvc.preflight.findings import Findings, Measured
 from syncsvc.preflight.privileges import NOTING
 from syncsvc.principals import comparison
+from verifier.cluster.namespace import some_of
 from verifier.runtime.errors import Violation
 
 _MB = 1_000_000
@@ -65,15 +66,11 @@ def estimate(options: StartOptions, found: Findings, memory_needed: int) -> Esti
         namespaces=len(contents),
         documents=documents,
         bytes=size,
-        indexes=sum(len(_built(each, options)) for each in contents),
+        indexes=sum(len(built(each.definition, options)) for each in contents),
         disk_needed=_disk_needed(contents, options),
         copy_seconds=int(max(size / _COPIED_BYTES, documents / _COPIED_DOCUMENTS)),
         **limits,
     )
-
-
-def _built(each: Measured, options: StartOptions) -> Collection[str]:
-    return destined(each.definition, options).indexes
 
 
 def _disk_needed(contents: Iterable[Measured], options: StartOptions) -> int:
@@ -84,7 +81,7 @@ def _disk_needed(contents: Iterable[Measured], options: StartOptions) -> int:
     """
     taken = sum(
         each.size.on_disk
-        + sum(each.size.indexes.get(name, 0) for name in ("_id_", *_built(each, options)))
+        + sum(each.size.indexes.get(name, 0) for name in ("_id_", *built(each.definition, options)))
         for each in contents
     )
     return int(taken * _DISK_FACTOR)
@@ -170,6 +167,7 @@ def warnings(
         )
     if found.principals is not None:
         yield from comparison.warnings(found.principals, _synced_databases(options, found))
+    yield from _id_warnings(found)
     if NOTING.lacking(found.source):
         yield (
             f"The user of the source lacks the privilege {', '.join(NOTING.on_cluster)}, so a commit waits up to 10 "
@@ -183,6 +181,24 @@ def _synced_databases(options: StartOptions, found: Findings) -> set[str] | None
     if found.contents is None or not (options.include_namespaces or options.exclude_namespaces):
         return None
     return {each.definition.namespace.database for each in found.contents}
+
+
+def _id_warnings(found: Findings) -> Iterator[str]:
+    """Yield a warning if collections of a sharded source may hold several documents with the same `_id`."""
+    if found.destination.is_sharded:
+        return
+    names = [
+        each.definition.namespace
+        for each in found.contents or ()
+        if each.definition.shard_key and [*each.definition.shard_key["key"]] != ["_id"]
+    ]
+    if names:
+        yield (
+            f"Servers keep _id unique only within each shard, so {some_of(names)} may hold several documents with the "
+            "same _id. A replica set cannot, so the sync fails with DuplicateIds when it reads such documents. If your "
+            "applications choose the values of _id, look for duplicates before the start (aggregate with allowDiskUse "
+            'true): [{$group: {_id: "$_id", n: {$sum: 1}}}, {$match: {n: {$gt: 1}}}].'
+        )
 
 
 def _oplog_warnings(options: StartOptions, found: Findings, estimates: Estimates) -> Iterator[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from syncsvc import errors, shard_rules
-from syncsvc.indexing import definition_violations
+from syncsvc.indexing import Target, definition_violations
 from syncsvc.options import BuildIndexes, StartOptions
 from syncsvc.preflight.findings import Findings, Metadata
 from syncsvc.preflight.privileges import privilege_violations
@@ -94,7 +94,8 @@ def cluster_violations(options: StartOptions, found: Findings) -> Iterator[Viola
         each.kind is Kind.TIME_SERIES for each in definitions
     )
     yield from privilege_violations(options, source, destination, time_series)
-    yield from definition_violations(options, source, definitions)
+    target = Target(options, destination.is_sharded)
+    yield from definition_violations(target, source, definitions)
     if found.principals is not None:
         yield from comparison.violations(found.principals)
 
@@ -109,8 +110,6 @@ def _topology_violations(
             yield errors.SHARDING_REQUIRED, f"{sides}, but the request does not contain sharding."
     elif options.sharding is not None:
         yield errors.SHARDING_NOT_APPLICABLE, f"{sides}, but the request contains sharding."
-    if (source.topology, destination.topology) == (Topology.SHARDED, Topology.REPLICA_SET):
-        yield errors.UNSUPPORTED_TOPOLOGY, f"{sides}."
 
 
 def _sharding_violations(options: StartOptions, found: Findings) -> Iterator[Violation]:

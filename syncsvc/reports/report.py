@@ -482,7 +482,7 @@ def _collection(sync: Sync, record: CollectionRecord) -> dict[str, Any]:
         "documents": record.documents,
         "bytes": record.copied,
         "indexes": len(record.definition.indexes),
-        "sharded": record.definition.shard_key is not None,
+        "sharded": record.definition.sharded,
         "comparedDocuments": None if compared is None else compared.documents,
         "differences": None if check is None else mismatches_of(check, record),
     }

@@ -20,7 +20,7 @@ from verifier.cluster.connect import Client
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.newest import newest_time, read_after
 from verifier.cluster.reading import read
-from verifier.cluster.specification import CollectionSpec, Kind
+from verifier.cluster.specification import CollectionSpec, Document, Kind
 from verifier.cluster.writer import ClusterWriter
 from verifier.runtime.tasks import StopToken
 
@@ -48,6 +48,8 @@ class CollectionRecord:
     status: CopyStatus
     # The name on the source at the point up to which change events are applied.
     source_name: Namespace
+    # The shard key on the source, with the fields `key` and `unique`; None if the collection is not sharded there.
+    source_key: Document | None = None
     # Bytes and documents to copy, as estimated when the collections were listed.
     total: int = 0
     total_documents: int = 0
@@ -95,6 +97,7 @@ def _collection_document(record: CollectionRecord) -> dict[str, Any]:
         "options": definition.options,
         "indexes": list(definition.indexes.values()),
         "shardKey": definition.shard_key,
+        "sourceKey": record.source_key,
         "status": record.status.value,
         "total": record.total,
         "totalDocuments": record.total_documents,
@@ -123,6 +126,8 @@ def _collection_record(document: dict[str, Any]) -> CollectionRecord:
         ),
         status=CopyStatus(document["status"]),
         source_name=Namespace(document["database"], document["sourceCollection"]),
+        # Earlier versions saved one key: both clusters had the same, or the source was a replica set.
+        source_key=document.get("sourceKey", document["shardKey"]) or None,
         total=document["total"],
         total_documents=document["totalDocuments"],
         copied=document["copied"],

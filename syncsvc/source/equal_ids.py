@@ -63,7 +63,19 @@ def refuse_equal(
     Each key is a document with only an `_id`; only keys that are equal to their neighbour are looked up. `collation` is
     that of the collection; None is the simple collation. Raises the driver's errors.
     """
-    for key in _equal_neighbours(client, keys, collation, stop):
+    neighbours = _equal_neighbours(client, keys, collation, stop)
+    refuse_repeated(client, namespace, uuid, neighbours, stop)
+
+
+def refuse_repeated(
+    client: Client,
+    namespace: Namespace,
+    uuid: bytes | None,
+    keys: Iterable[bytes],
+    stop: StopToken,
+) -> None:
+    """Raise EqualIds if several documents of the collection have one of the keys. Raises the driver's errors."""
+    for key in keys:
         if _count(client, namespace, uuid, key, stop) > 1:
             raise EqualIds(key)
 

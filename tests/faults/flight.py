@@ -143,7 +143,7 @@ class Journey:
         copied = self._hold(Point.COLLECTION_COPIED, number=collections_of(source))
         listed, built = self._hold(Point.LISTED), self._hold(Point.INDEXES_BUILT)
         started = self._hold(Point.STARTED)
-        reversible = not self.pair.changes_to_shards
+        reversible = self.pair.has_equal_sides
         self._command("start", daemon.start_body(**_OPTIONS, reversible=reversible))
         self._until_held(started)
         with writing(source):

@@ -15,7 +15,7 @@ from syncsvc.engine.run.points import Point
 from syncsvc.sandbox.workload import Workload
 from tests.support import writes
 from tests.support.daemon import Daemon
-from tests.support.pair import REPLICA_SETS, SHARDED, Pair, across
+from tests.support.pair import FROM_SHARDED, REPLICA_SETS, SHARDED, Pair, across
 from tests.support.selection import full
 from tests.support.waiting import wait_for
 
@@ -63,7 +63,7 @@ def _meanwhile(client: writes.AnyClient) -> None:
     writes.views(client)
 
 
-@across(REPLICA_SETS, full(SHARDED))
+@across(REPLICA_SETS, full(SHARDED), full(FROM_SHARDED))
 def test_a_sync_continues_after_a_kill_at_every_point(pair: Pair, daemon: Daemon) -> None:
     client = pair.source.client
     _fill(pair)

@@ -25,7 +25,8 @@ from tests.faults.cells import (
 )
 from tests.faults.flight import Journey, Sabotage, fill
 from tests.support.failpoints import FailPoints
-from tests.support.pair import SHARDED, TO_SHARDED, Pair, across
+from tests.support.pair import FROM_SHARDED, SHARDED, TO_SHARDED, Pair, across
+from tests.support.selection import full
 
 # After three false election errors, shards wait for each other for many seconds.
 PAIRWISE = pack(pairwise(all_cells((Times.ONCE,), SHARD_COMMANDS)), SHARD_ROOM)
@@ -57,7 +58,7 @@ def _fly(pair: Pair, folder: Path, flight: Flight) -> None:
 
 
 @pytest.mark.each_once
-@across(TO_SHARDED, SHARDED)
+@across(TO_SHARDED, SHARDED, full(FROM_SHARDED))
 @pytest.mark.parametrize("flight", PAIRWISE, ids=range(len(PAIRWISE)))
 def test_a_sync_with_faults_of_shards_ends_equal(
     pair: Pair, tmp_path: Path, flight: Flight
@@ -66,7 +67,7 @@ def test_a_sync_with_faults_of_shards_ends_equal(
 
 
 @pytest.mark.full
-@across(TO_SHARDED, SHARDED)
+@across(TO_SHARDED, SHARDED, FROM_SHARDED)
 @pytest.mark.parametrize("flight", FULL, ids=range(len(FULL)))
 def test_every_command_with_every_fault(pair: Pair, tmp_path: Path, flight: Flight) -> None:
     _fly(pair, tmp_path, flight)

@@ -18,7 +18,15 @@ import pytest
 
 from tests.support.behaviours import ALL, UPDATES, Behaviour, transactions
 from tests.support.daemon import Daemon
-from tests.support.pair import SHARDED, TO_SHARDED, Pair, Topology, assert_none, started_pair
+from tests.support.pair import (
+    FROM_SHARDED,
+    SHARDED,
+    TO_SHARDED,
+    Pair,
+    Topology,
+    assert_none,
+    started_pair,
+)
 from tests.support.phases import When, writes_in
 from tests.support.selection import full
 
@@ -168,6 +176,28 @@ def test_a_behaviour_is_synced_without_raw_diffs(outcome: Outcome, behaviour: Be
     ids=lambda each: each.name,
 )
 def test_a_behaviour_is_synced_to_shards(outcome: Outcome, behaviour: Behaviour) -> None:
+    outcome.assert_equal(behaviour)
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        Round(When.APPLY, topology=FROM_SHARDED),
+        *(full(Round(when, topology=FROM_SHARDED)) for when in (When.COPY, When.LISTED)),
+    ],
+    indirect=True,
+    ids=str,
+)
+@pytest.mark.parametrize(
+    "behaviour",
+    [
+        each if each.name in _SHARDED else full(each)
+        for each in ALL
+        if each.name not in _NOT_ON_ROUTERS
+    ],
+    ids=lambda each: each.name,
+)
+def test_a_behaviour_is_synced_from_shards(outcome: Outcome, behaviour: Behaviour) -> None:
     outcome.assert_equal(behaviour)
 
 

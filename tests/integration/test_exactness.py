@@ -157,9 +157,13 @@ class Replay:
         listed = next(source.d.list_collections(filter={"name": "c"}))
         name = Namespace("d", "c")
         spec = CollectionSpec(
-            name, Kind.COLLECTION, bytes(listed["info"]["uuid"]), shard_key=shard_key
+            name,
+            Kind.COLLECTION,
+            bytes(listed["info"]["uuid"]),
+            shard_key=shard_key if sharded else None,
         )
-        self._record = CollectionRecord(spec, CopyStatus.DONE, name)
+        source_key = shard_key if pair.source.shards else None
+        self._record = CollectionRecord(spec, CopyStatus.DONE, name, source_key)
         self._source = source
         self._stream = ChangeStream(source, facts, raw_updates=True)
         self._position = start_position(self._stream)

@@ -10,7 +10,7 @@ import pytest
 from syncsvc.engine.run.points import Point
 from tests.integration.test_bad_input import assert_refused
 from tests.support.daemon import Daemon
-from tests.support.pair import SHARDED, TO_SHARDED, Pair, Side, across
+from tests.support.pair import FROM_SHARDED, SHARDED, TO_SHARDED, Pair, Side, across
 from tests.support.phases import When, writes_in
 from tests.support.resuming import fails_again
 from tests.support.writes import AnyClient
@@ -126,7 +126,7 @@ def test_only_selected_namespaces_are_synced(pair: Pair, daemon: Daemon, when: W
 
 
 @pytest.mark.in_turns
-@across(TO_SHARDED, SHARDED)
+@across(TO_SHARDED, SHARDED, FROM_SHARDED)
 def test_only_selected_namespaces_are_synced_to_shards(pair: Pair, daemon: Daemon) -> None:
     # Shard by `_id`, whose index always exists.
     for each in ("hr.app", "shop.orders"):

@@ -9,7 +9,7 @@ from bson.raw_bson import RawBSONDocument
 from syncsvc.sandbox.replica_set import Client
 from tests.support.checks import Checker
 from tests.support.daemon import Daemon
-from tests.support.pair import REPLICA_SETS, SHARDED, Pair, across
+from tests.support.pair import FROM_SHARDED, REPLICA_SETS, SHARDED, Pair, across
 from tests.support.phases import When, writes_in
 from tests.support.selection import full
 from verifier.cluster import rawbson
@@ -90,7 +90,7 @@ def modify(client: Client, mark: str) -> None:
         d.command({"collMod": f"modified view {name}", "viewOn": name, "pipeline": pipeline})
 
 
-@across(REPLICA_SETS, full(SHARDED))
+@across(REPLICA_SETS, full(SHARDED), full(FROM_SHARDED))
 def test_definitions_with_values_of_every_type_are_synced(pair: Pair, daemon: Daemon) -> None:
     define(pair.source.client, "before")
     with writes_in(When.APPLY, daemon):

@@ -18,7 +18,7 @@ from tests.support.daemon import Daemon
 from tests.support.documents import IDS
 from tests.support.leaks import assert_no_cursors_since, idle_cursors
 from tests.support.metrics import scrape
-from tests.support.pair import REPLICA_SETS, SHARDED, TO_SHARDED, Pair, across
+from tests.support.pair import FROM_SHARDED, REPLICA_SETS, SHARDED, TO_SHARDED, Pair, across
 from tests.support.selection import full
 
 sharded = across(SHARDED)
@@ -211,13 +211,13 @@ def test_chunk_migrations_and_drops_during_the_copy(pair: Pair, finely: Daemon) 
     pair.assert_equal()
 
 
-@pytest.mark.in_turns
-@sharded
+@pytest.mark.in_turns(2)
 @pytest.mark.parametrize(
     "first, second, told",
     [(7, 7, "int 7"), (7, 7.0, "7"), ("a", "A", 'string "'), (MaxKey(), MaxKey(), "maxKey")],
     ids=["equal", "numbers", "texts", "ends"],
 )
+@across(SHARDED, FROM_SHARDED)
 def test_duplicate_ids_fail_the_copy_by_name(
     pair: Pair, finely: Daemon, first: Any, second: Any, told: str
 ) -> None:

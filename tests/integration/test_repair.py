@@ -22,7 +22,7 @@ from tests.support.blocks import is_blocked
 from tests.support.daemon import Daemon, prepared
 from tests.support.failpoints import APPLICATION, failing, times
 from tests.support.metrics import scrape
-from tests.support.pair import REPLICA_SETS, SHARDED, TO_SHARDED, Pair, across
+from tests.support.pair import FROM_SHARDED, REPLICA_SETS, SHARDED, TO_SHARDED, Pair, across
 from tests.support.selection import full
 from tests.support.waiting import wait_for
 from verifier.compare.points import Point as CheckPoint
@@ -85,7 +85,7 @@ def repaired(daemon: Daemon) -> set[tuple[Any, ...]]:
 
 
 @JUDGING_SOON
-@across(full(REPLICA_SETS), full(TO_SHARDED), SHARDED)
+@across(full(REPLICA_SETS), full(TO_SHARDED), full(FROM_SHARDED), SHARDED)
 def test_the_commit_repairs_what_differs(pair: Pair, daemon: Daemon) -> None:
     fill(pair)
     daemon.start(verification=AUTO, excludeNamespaces=[{"database": "left_out"}])
@@ -119,7 +119,7 @@ def test_the_commit_repairs_what_differs(pair: Pair, daemon: Daemon) -> None:
 
 
 @JUDGING_SOON
-@across(REPLICA_SETS, full(SHARDED))
+@across(REPLICA_SETS, full(SHARDED), full(FROM_SHARDED))
 def test_a_failed_commit_is_repaired_on_demand(pair: Pair, daemon: Daemon) -> None:
     fill(pair)
     assert_refused(daemon.post("repair"), 409, "InvalidState")
@@ -558,7 +558,7 @@ def counts(daemon: Daemon) -> tuple[int, int]:
 
 
 @JUDGING_SOON
-@across(full(REPLICA_SETS), full(TO_SHARDED), SHARDED)
+@across(full(REPLICA_SETS), full(TO_SHARDED), full(FROM_SHARDED), SHARDED)
 def test_documents_of_every_kind_are_repaired(pair: Pair, daemon: Daemon) -> None:
     """Spoil documents of many kinds, for example on a wrong shard, on two shards, or in a capped collection."""
     client, changed = pair.source.client, pair.destination.client
@@ -604,4 +604,4 @@ def insert_some(pair: Pair, name: str, documents: list[dict[str, Any]]) -> None:
         {**command, "mayBypassWriteBlocking": True}, check=False
     )
     refused = len(reply["writeErrors"])
-    assert refused < len(documents) if pair.is_sharded else refused == len(documents)
+    assert refused < len(documents) if pair.destination.shards else refused == len(documents)

@@ -12,7 +12,7 @@ from tests.support import writes
 from tests.support.blocks import blocked
 from tests.support.daemon import Daemon
 from tests.support.fleet import Fleet, running_fleet
-from tests.support.pair import REPLICA_SETS, SHARDED, TO_SHARDED, Pair, Side, across
+from tests.support.pair import FROM_SHARDED, REPLICA_SETS, SHARDED, TO_SHARDED, Pair, Side, across
 from tests.support.selection import full
 from tests.support.waiting import wait_for
 
@@ -92,7 +92,7 @@ def change_as_users(side: Side) -> None:
 KEPT = {"d.mine", "theirs.c", "d.other", "d.kept view"}
 
 
-@across(REPLICA_SETS, full(TO_SHARDED), full(SHARDED))
+@across(REPLICA_SETS, full(TO_SHARDED), full(SHARDED), full(FROM_SHARDED))
 def test_a_reset_drops_what_the_sync_created_and_nothing_else(pair: Pair, daemon: Daemon) -> None:
     fill(pair)
     daemon.start(enableUserWriteBlocking="none")

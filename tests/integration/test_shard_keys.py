@@ -25,14 +25,6 @@ def test_the_option_sharding_needs_a_sharded_destination(
     assert daemon.progress()["state"] == "IDLE"
 
 
-@across(FROM_SHARDED)
-def test_a_sync_from_a_sharded_cluster_to_a_replica_set_is_refused(
-    pair: Pair, daemon: Daemon
-) -> None:
-    answer = daemon.post("start", daemon.start_body())
-    assert (answer.status_code, answer.json()["error"]) == (409, "UnsupportedTopology")
-
-
 def make_unique(pair: Pair) -> None:
     """Create a collection sharded by a unique key, whose index has a custom name."""
     source = pair.source.client

@@ -13,14 +13,14 @@ from pymongo import MongoClient, monitoring
 from syncsvc.engine.run.points import Point
 from syncsvc.sandbox.replica_set import Client
 from tests.support.daemon import Daemon
-from tests.support.pair import SHARDED, Pair, Side, across
+from tests.support.pair import FROM_SHARDED, SHARDED, Pair, Side, across
 from tests.support.phases import When, writes_in
 from tests.support.resuming import assert_final
 from tests.support.sharded.cluster import ShardedCluster
 from tests.support.waiting import wait_for
 from verifier.cluster.inventory import find_collection, list_collections
 
-pytestmark = across(SHARDED)
+from_shards, between_sharded_clusters = across(SHARDED, FROM_SHARDED), across(SHARDED)
 
 PHASES = (When.BEFORE, When.REPLAY, When.LISTED, When.COPY, When.APPLY)
 
@@ -54,7 +54,8 @@ def shard_keys(client: Client) -> dict[str, tuple[list[Any], bool]]:
 
 def assert_equal(pair: Pair) -> None:
     pair.assert_equal()
-    assert shard_keys(pair.source.client) == shard_keys(pair.destination.client)
+    if pair.destination.shards:
+        assert shard_keys(pair.source.client) == shard_keys(pair.destination.client)
 
 
 def fill(client: Client) -> None:
@@ -97,8 +98,9 @@ def define(client: Client) -> None:
     client.drop_database("e")
 
 
-@pytest.mark.in_turns
+@pytest.mark.in_turns(2)
 @pytest.mark.parametrize("when", PHASES, ids=lambda when: when.name)
+@from_shards
 def test_ddl_events_are_applied(pair: Pair, daemon: Daemon, when: When) -> None:
     """Make DDL operations of every kind. Each shard reports them for itself.
 
@@ -112,8 +114,9 @@ def test_ddl_events_are_applied(pair: Pair, daemon: Daemon, when: When) -> None:
     assert_equal(pair)
 
 
-@pytest.mark.in_turns
+@pytest.mark.in_turns(2)
 @pytest.mark.parametrize("when", PHASES, ids=lambda when: when.name)
+@from_shards
 def test_collections_are_sharded_and_keys_refined(pair: Pair, daemon: Daemon, when: When) -> None:
     client = pair.source.client
     fill(client)
@@ -128,8 +131,9 @@ def test_collections_are_sharded_and_keys_refined(pair: Pair, daemon: Daemon, wh
     assert_equal(pair)
 
 
-@pytest.mark.in_turns
+@pytest.mark.in_turns(2)
 @pytest.mark.parametrize("when", PHASES, ids=lambda when: when.name)
+@from_shards
 def test_a_database_moves_to_another_shard(pair: Pair, daemon: Daemon, when: When) -> None:
     """Move a database to another primary shard: its documents move without change events."""
     client = pair.source.client
@@ -148,8 +152,9 @@ def test_a_database_moves_to_another_shard(pair: Pair, daemon: Daemon, when: Whe
     assert client.d.plain.count_documents({}) == 91
 
 
-@pytest.mark.in_turns
+@pytest.mark.in_turns(2)
 @pytest.mark.parametrize("when", PHASES, ids=lambda when: when.name)
+@from_shards
 def test_a_collection_becomes_capped(pair: Pair, daemon: Daemon, when: When) -> None:
     """Convert a collection to a capped one: the server writes its documents again without change events."""
     client = pair.source.client
@@ -162,6 +167,8 @@ def test_a_collection_becomes_capped(pair: Pair, daemon: Daemon, when: When) -> 
     assert pair.destination.client.d.plain.options()["capped"]
 
 
+@pytest.mark.in_turns
+@from_shards
 def test_resharding_fails_the_sync_by_name(pair: Pair, daemon: Daemon) -> None:
     client = pair.source.client
     daemon.kill()
@@ -182,6 +189,8 @@ def _failed(daemon: Daemon) -> dict[str, Any] | None:
     return progress if progress["state"] == "FAILED" else None
 
 
+@pytest.mark.in_turns
+@from_shards
 def test_a_sharded_time_series_is_refused(pair: Pair, daemon: Daemon) -> None:
     """Shard a time-series collection: a start must be refused, and a sync that has begun must fail."""
     client = pair.source.client
@@ -220,6 +229,7 @@ class _AtListIndexes(monitoring.CommandListener):
     def failed(self, event: monitoring.CommandFailedEvent) -> None: ...
 
 
+@between_sharded_clusters
 def test_a_listing_never_mixes_up_renamed_collections(pair: Pair) -> None:
     client = pair.source.client
 
@@ -252,6 +262,7 @@ def modes(pair: Pair) -> tuple[str, str]:
 
 
 @pytest.mark.in_turns
+@between_sharded_clusters
 @pytest.mark.parametrize("by_hand", [False, True], ids=["", "stopped by hand"])
 def test_balancers_are_stopped_until_the_commit(pair: Pair, daemon: Daemon, by_hand: bool) -> None:
     client = pair.source.client
@@ -270,6 +281,7 @@ def test_balancers_are_stopped_until_the_commit(pair: Pair, daemon: Daemon, by_h
     assert_equal(pair)
 
 
+@between_sharded_clusters
 def test_balancers_are_restored_after_a_failure(pair: Pair, daemon: Daemon) -> None:
     """Kill the daemon after it has saved the balancer modes, and after it has saved its failure."""
     client = pair.source.client
@@ -290,6 +302,7 @@ def test_balancers_are_restored_after_a_failure(pair: Pair, daemon: Daemon) -> N
     wait_for(lambda: modes(pair) == ("full", "full"), "both are put back")
 
 
+@between_sharded_clusters
 def test_a_balancer_started_by_a_user_causes_a_warning(pair: Pair, tmp_path: Path) -> None:
     daemon = pair.daemon(tmp_path)
     daemon.watch_closely()
@@ -315,6 +328,7 @@ def test_a_balancer_started_by_a_user_causes_a_warning(pair: Pair, tmp_path: Pat
     assert modes(pair) == ("full", "full")
 
 
+@from_shards
 def test_chunks_move_while_documents_are_copied_and_changes_applied(
     pair: Pair, daemon: Daemon
 ) -> None:
@@ -351,6 +365,7 @@ def change(client: Client, mark: int) -> None:
         each.delete_many({"k": {"$mod": [17, mark]}})
 
 
+@from_shards
 def test_the_change_stream_resumes_after_a_kill_and_a_pause(pair: Pair, daemon: Daemon) -> None:
     client = pair.source.client
     fill(client)
@@ -371,6 +386,7 @@ def test_the_change_stream_resumes_after_a_kill_and_a_pause(pair: Pair, daemon: 
     assert_equal(pair)
 
 
+@between_sharded_clusters
 @pytest.mark.full
 def test_a_sync_between_sharded_clusters_is_reversed(pair: Pair, daemon: Daemon) -> None:
     client = pair.source.client
@@ -409,6 +425,7 @@ def _bounds(client: Client, name: str) -> tuple[Any, Any]:
 
 
 @pytest.mark.in_turns
+@between_sharded_clusters
 @pytest.mark.parametrize("more_on_source", [True, False], ids=["3 to 2", "2 to 3"])
 def test_clusters_may_have_different_numbers_of_shards(
     pair: Pair, tmp_path: Path, more_on_source: bool

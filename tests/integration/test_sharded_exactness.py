@@ -16,7 +16,7 @@ from pymongo.collection import Collection
 from pymongo.errors import OperationFailure
 
 from tests.integration.test_exactness import RAW, Replay, Write, Writes, write
-from tests.support.pair import SHARDED, TO_SHARDED, Pair, across
+from tests.support.pair import FROM_SHARDED, SHARDED, TO_SHARDED, Pair, across
 
 KEY = {"k": 1, "b.c": 1}
 
@@ -72,7 +72,7 @@ def prepare(pair: Pair) -> None:
 
 @pytest.mark.in_turns
 @pytest.mark.each_once
-@across(TO_SHARDED, SHARDED)
+@across(TO_SHARDED, SHARDED, FROM_SHARDED)
 @pytest.mark.parametrize("seed", range(2))
 def test_replayed_documents_have_the_sources_bytes(pair: Pair, seed: int) -> None:
     random = Random(seed)

@@ -14,7 +14,7 @@ from pymongo.collection import Collection
 
 from syncsvc.engine.run.points import Point
 from tests.support.daemon import Daemon
-from tests.support.pair import SHARDED, TO_SHARDED, Pair, Side, across
+from tests.support.pair import FROM_SHARDED, SHARDED, TO_SHARDED, Pair, Side, across
 from tests.support.phases import When, writes_in
 from tests.support.waiting import wait_for
 
@@ -32,7 +32,7 @@ VALUES: tuple[Any, ...] = (
 # Values with which a server fails to move a document to another shard, because it does not find the document.
 STAYING: tuple[Any, ...] = (Regex("x", "i"), {"$x": 1})
 
-pytestmark = across(TO_SHARDED, SHARDED)
+everywhere, to_shards = across(TO_SHARDED, SHARDED, FROM_SHARDED), across(TO_SHARDED, SHARDED)
 
 
 class Keyed:
@@ -167,6 +167,7 @@ def write(pair: Pair) -> None:
 
 
 @pytest.mark.in_turns(1)
+@everywhere
 @pytest.mark.parametrize("when", [When.BEFORE, When.LISTED, When.COPY, When.APPLY])
 def test_shard_keys_change_in_each_phase(pair: Pair, daemon: Daemon, when: When) -> None:
     fill(pair)
@@ -180,6 +181,7 @@ def test_shard_keys_change_in_each_phase(pair: Pair, daemon: Daemon, when: When)
 
 
 @pytest.mark.in_turns
+@everywhere
 def test_ambiguous_update_descriptions_are_handled(pair: Pair, daemon: Daemon) -> None:
     daemon.force_classic_updates()
     fill(pair)
@@ -190,6 +192,7 @@ def test_ambiguous_update_descriptions_are_handled(pair: Pair, daemon: Daemon) -
 
 
 @pytest.mark.in_turns
+@everywhere
 @pytest.mark.each_once
 @pytest.mark.parametrize("when", [When.COPY, When.APPLY])
 def test_large_documents(pair: Pair, daemon: Daemon, when: When) -> None:
@@ -213,6 +216,7 @@ def test_large_documents(pair: Pair, daemon: Daemon, when: When) -> None:
 
 
 @pytest.mark.in_turns
+@everywhere
 @pytest.mark.each_once
 @pytest.mark.parametrize("when", [When.BEFORE, When.LISTED, When.COPY, When.APPLY])
 def test_collated_collections(pair: Pair, daemon: Daemon, when: When) -> None:
@@ -236,6 +240,7 @@ def test_collated_collections(pair: Pair, daemon: Daemon, when: When) -> None:
 
 
 @pytest.mark.in_turns
+@to_shards
 def test_a_daemon_killed_between_a_delete_and_its_insert(pair: Pair, daemon: Daemon) -> None:
     fill(pair)
     daemon.kill_at(Point.IDS_CLEARED, "d.ranged")
@@ -249,6 +254,7 @@ def test_a_daemon_killed_between_a_delete_and_its_insert(pair: Pair, daemon: Dae
 
 
 @pytest.mark.in_turns
+@everywhere
 def test_a_document_that_an_older_or_newer_index_refuses(pair: Pair, daemon: Daemon) -> None:
     fill(pair)
     ranged = pair.source.client.d.ranged
@@ -266,6 +272,7 @@ def test_a_document_that_an_older_or_newer_index_refuses(pair: Pair, daemon: Dae
 
 
 @pytest.mark.in_turns
+@to_shards
 def test_an_orphaned_document_is_awaited(pair: Pair, daemon: Daemon) -> None:
     """Move a document away from a shard and back, while that shard still has an orphaned copy of it."""
     pair.source.client.d.c.create_index("k")

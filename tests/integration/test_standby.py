@@ -12,7 +12,7 @@ from syncsvc.engine.run.points import Point
 from tests.support import writes
 from tests.support.daemon import Daemon
 from tests.support.duo import Duo, role_of, running_duo
-from tests.support.pair import REPLICA_SETS, SHARDED, Pair, across
+from tests.support.pair import FROM_SHARDED, REPLICA_SETS, SHARDED, Pair, across
 from tests.support.selection import full
 from tests.support.waiting import wait_for
 
@@ -44,7 +44,7 @@ def _assert_refused(standby: Daemon, port: int) -> None:
         assert f"127.0.0.1:{port}" in each.json()["errorDescription"]
 
 
-@across(REPLICA_SETS, full(SHARDED))
+@across(REPLICA_SETS, full(SHARDED), full(FROM_SHARDED))
 def test_a_standby_shows_the_sync_and_takes_over(pair: Pair, tmp_path: Path) -> None:
     # No lease expires here, however busy the machine is: the leases are released.
     with running_duo(pair, tmp_path, leases=(600, 600)) as duo:

@@ -21,7 +21,7 @@ from tests.support.blocks import (
 )
 from tests.support.daemon import Daemon, prepared
 from tests.support.failpoints import APPLICATION, failing
-from tests.support.pair import SHARDED, TO_SHARDED, Pair, across
+from tests.support.pair import FROM_SHARDED, SHARDED, TO_SHARDED, Pair, across
 from tests.support.selection import full
 from tests.support.waiting import wait_for
 
@@ -77,7 +77,7 @@ def test_users_are_blocked_at_the_documented_steps(
 
 
 @pytest.mark.in_turns
-@across(TO_SHARDED, SHARDED)
+@across(TO_SHARDED, SHARDED, FROM_SHARDED)
 def test_users_are_blocked_at_the_documented_steps_on_shards(pair: Pair, daemon: Daemon) -> None:
     test_users_are_blocked_at_the_documented_steps(pair, daemon, *MODES[0])
 

@@ -26,6 +26,7 @@ class Profile(Enum):
     MOSTLY_DEFINITIONS = "mostly-definitions"
     FILTERED = "filtered"
     TO_SHARDED = "to-sharded"
+    FROM_SHARDED = "from-sharded"
     SHARDED = "sharded"
     INSTANCES = "instances"
     SHARED_SOURCE = "shared-source"
@@ -34,6 +35,7 @@ class Profile(Enum):
     def topology(self) -> Topology:
         topologies = {
             Profile.TO_SHARDED: Topology.TO_SHARDED,
+            Profile.FROM_SHARDED: Topology.FROM_SHARDED,
             Profile.SHARDED: Topology.SHARDED,
             Profile.INSTANCES: Topology.SHARDED,
         }
@@ -125,6 +127,7 @@ _AMOUNTS = {
     Profile.MOSTLY_DEFINITIONS: Amount(12, 16, 20, 0.6),
     Profile.FILTERED: Amount(20, 30, 40, 0.3),
     Profile.TO_SHARDED: Amount(20, 30, 40, 0.2),
+    Profile.FROM_SHARDED: Amount(20, 30, 40, 0.2),
     Profile.SHARDED: Amount(20, 30, 40, 0.2),
     Profile.INSTANCES: Amount(20, 30, 40, 0.2),
     Profile.SHARED_SOURCE: Amount(20, 30, 40, 0.3),
@@ -231,13 +234,13 @@ class _Writer:
     def _write(self) -> Operation:
         write = self._writes.write()
         # The stand-in for mongos in the tests does not support transactions.
-        while self._profile.topology is Topology.SHARDED and write.end is not None:
+        while self._profile.topology.from_sharded and write.end is not None:
             write = self._writes.write()
         return write
 
 
 def _open_transaction(seed: int, number: int, profile: Profile, end: End) -> Operation | None:
-    if profile.topology is Topology.SHARDED:
+    if profile.topology.from_sharded:
         return None
     random = Random(f"{seed} transaction {number}")
     return Writes(random, f"t{number}").long_transaction(end)

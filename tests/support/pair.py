@@ -35,6 +35,10 @@ class Topology(Enum):
     SHARDED = (True, True)
     FROM_SHARDED = (True, False)
 
+    @property
+    def from_sharded(self) -> bool:
+        return self.value[0]
+
 
 REPLICA_SETS, TO_SHARDED = Topology.REPLICA_SETS, Topology.TO_SHARDED
 SHARDED, FROM_SHARDED = Topology.SHARDED, Topology.FROM_SHARDED
@@ -48,7 +52,9 @@ def across(*topologies: Topology) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("pair", topologies, indirect=True, ids=lambda each: each.name)
 
 
-across_topologies = across(REPLICA_SETS, TO_SHARDED, SHARDED)
+across_topologies = across(
+    REPLICA_SETS, TO_SHARDED, SHARDED, pytest.param(FROM_SHARDED, marks=pytest.mark.full)
+)
 
 
 @dataclass(frozen=True)
@@ -81,8 +87,8 @@ class Pair:
 
     @property
     def is_sharded(self) -> bool:
-        """Return whether the destination is sharded, so that `shard` has an effect."""
-        return bool(self.destination.shards)
+        """Return whether a cluster is sharded, so that `shard` has an effect."""
+        return bool(self.source.shards or self.destination.shards)
 
     @property
     def changes_to_shards(self) -> bool:
@@ -90,13 +96,18 @@ class Pair:
 
         Collections cannot be renamed to another database then.
         """
-        return self.is_sharded and not self.source.shards
+        return bool(self.destination.shards) and not self.source.shards
+
+    @property
+    def has_equal_sides(self) -> bool:
+        """Return whether both clusters have the same topology, so that a sync can be reversed."""
+        return bool(self.destination.shards) == bool(self.source.shards)
 
     def shard(self, namespace: str, key: dict[str, Any] | None = None) -> None:
-        """Shard a collection: a sharded source at once, so that the sync shards it on the destination, too.
+        """Shard a collection: on a sharded source at once, so that the sync shards it on a sharded destination, too.
 
         Otherwise, the start of the sync requests it for the destination. The key is the hashed `_id` by default. A
-        no-op if the destination is a replica set.
+        no-op between replica sets.
         """
         key = key or {"_id": "hashed"}
         if not self.is_sharded:

@@ -91,8 +91,8 @@ def fetch_pages(
     not_before: Timestamp | None = None,
     projection: Mapping[str, Any] = MappingProxyType({}),
     query: Mapping[str, Any] = MappingProxyType({}),
-) -> Iterator[dict[Hashable, bytes]]:
-    """Yield the documents with these keys, in pages of a few megabytes: dicts by the canonical form of their `_id`.
+) -> Iterator[list[bytes]]:
+    """Yield the documents with these keys, in pages of a few megabytes.
 
     Each key is a document with `_id`; the keys must fit into one query (`portions`). Only documents that match `query`
     are returned, reduced to `projection`. A document may be returned twice if a failure made the query run again. Reads
@@ -109,8 +109,7 @@ def fetch_pages(
         return RawCursor(client, namespace.database, command)
 
     for page in resilient_pages(open_cursor, failures.lost_cursor, stop):
-        documents = map(bytes, page.documents())
-        yield {canonical(each, id_element(each)): each for each in documents}
+        yield [bytes(each) for each in page.documents()]
 
 
 def portions(keys: Sequence[bytes]) -> Iterator[list[bytes]]:
@@ -143,5 +142,5 @@ def fetch(
     for portion in portions(keys):
         pages = fetch_pages(client, namespace, portion, stop, projection=projection, query=query)
         for page in pages:
-            found.update(page)
+            found.update((canonical(each, id_element(each)), each) for each in page)
     return found

@@ -9,19 +9,15 @@ from time import monotonic
 
 from bson.timestamp import Timestamp
 
+from syncsvc.engine.documents.duplicates import Duplicates
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.frontier import Entry, Frontier
 from syncsvc.engine.run.points import Point
-from syncsvc.errors import DUPLICATE_IDS
 from syncsvc.saved.partitions import Partition, Resume
 from syncsvc.saved.registry import CollectionRecord, CopyStatus
-from syncsvc.source.equal_ids import EqualIds, refuse_equal
 from syncsvc.source.natural_scan import NaturalScan, ResumePoint
 from syncsvc.source.range_scan import RangeScan
-from verifier.cluster.keys import shown
-from verifier.cluster.namespace import Namespace
 from verifier.cluster.rawcursor import first_page_size
-from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import StopToken
 
 Pages = Iterator[tuple[Sequence[memoryview], Resume | None]]
@@ -47,6 +43,7 @@ class PartitionCopy:
         self._partition = partition
         self._not_before = not_before
         self._stop = stop
+        self._duplicates = Duplicates(context, record, stop)
         self._lock = threading.Lock()  # guards the fields below
         # Without a resume point, the partition is read from the beginning again.
         begun = partition.resume_point is not None
@@ -98,7 +95,7 @@ class PartitionCopy:
             resume_point if isinstance(resume_point, bytes) else None,
             self._stop,
             # Within one shard, the index on _id prevents duplicates.
-            self._refuse_equal if self.record.definition.sharded else None,
+            self._duplicates.refuse_neighbours if self.record.source_key else None,
             self._context.tuning.page_bytes,
             self._first_page,
         ).pages()
@@ -107,19 +104,6 @@ class PartitionCopy:
     def _first_page(self) -> int:
         page_bytes = self._context.tuning.page_bytes
         return first_page_size(self.record.total_documents, self.record.total, page_bytes)
-
-    def _refuse_equal(self, namespace: Namespace, keys: Sequence[bytes]) -> None:
-        definition = self.record.definition
-        collation = definition.options["collation"] if definition.collated else None
-        uuid = self._context.source_uuid(self.record)
-        try:
-            refuse_equal(self._context.source_client, namespace, uuid, collation, keys, self._stop)
-        except EqualIds as error:
-            raise OperationError(
-                DUPLICATE_IDS,
-                f"{namespace} holds several documents with _id {shown(error.key)}, "
-                "each on a different shard.",
-            ) from error
 
     def enter(self, resume_point: Resume | None) -> Entry[Resume | None]:
         """Register a page that was read, and return the entry to pass to `written`.

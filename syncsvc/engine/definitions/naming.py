@@ -13,7 +13,7 @@ from dataclasses import replace
 from syncsvc.saved.registry import CollectionRecord, CopyStatus, Registry
 from verifier.cluster.inventory import Size
 from verifier.cluster.namespace import Namespace
-from verifier.cluster.specification import CollectionSpec
+from verifier.cluster.specification import CollectionSpec, Document
 
 _PARKED = "syncsvc.parked."
 
@@ -34,10 +34,12 @@ def new_record(
     definition: CollectionSpec,
     status: CopyStatus,
     amount: Size = Size(),
+    source_key: Document | None = None,
 ) -> CollectionRecord:
     """Return the record of a new collection, not saved yet. `definition` has the collection's name on the source.
 
-    In the record, the definition has the name on the destination. `amount` is the size of the data to copy.
+    In the record, the definition has the name on the destination. `amount` is the size of the data to copy, and
+    `source_key` the shard key on the source.
     """
     assert definition.uuid is not None
     kept_as = destination_name(registry, definition.namespace, definition.uuid)
@@ -45,6 +47,7 @@ def new_record(
         replace(definition, namespace=kept_as),
         status,
         definition.namespace,
+        source_key=source_key or None,
         total=amount.bytes,
         total_documents=amount.documents,
     )

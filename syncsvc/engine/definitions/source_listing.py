@@ -45,7 +45,7 @@ class SourceListing:
             self._stop,
         )
         # Checked again: the source may have changed since the start request was checked.
-        raise_all(definition_violations(self._options, self._facts, listed))
+        raise_all(definition_violations(self._context.target, self._facts, listed))
         collections = [each for each in listed if each.kind is not Kind.VIEW]
         self._forget_all_but(collections)
         self._record(collections)
@@ -82,9 +82,10 @@ class SourceListing:
         self._registry.save_all(
             new_record(
                 self._registry,
-                destined(each, self._options),
+                destined(each, self._context.target),
                 CopyStatus.WAITING,
                 amounts[_uuid(each)],
+                source_key=each.shard_key,
             )
             for each in new
         )

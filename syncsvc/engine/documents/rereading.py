@@ -6,12 +6,13 @@ This is always safe, because later events of the document are replayed over the 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 from bson.timestamp import Timestamp
 
+from syncsvc.engine.documents.duplicates import Duplicates
 from syncsvc.engine.documents.overwriting import overwrite
 from syncsvc.engine.documents.statements import not_applicable, run_deletes
 from syncsvc.engine.documents.translate import Outcome
@@ -43,7 +44,7 @@ class Rereading:
         """Make the destination's documents with these keys equal to the source's, as of the time `newest` or later.
 
         Documents that the source no longer has are deleted. A key is a document with an `_id`, and may occur several
-        times. `newest` is a cluster time. Raises OperationError EventNotApplicable.
+        times. `newest` is a cluster time. Raises OperationError EventNotApplicable and DuplicateIds.
         """
         if not keys:
             return
@@ -83,15 +84,15 @@ class _Source:
     def _read(
         self, record: CollectionRecord, keys: Sequence[bytes], not_before: Timestamp
     ) -> Iterator[list[Outcome]]:
-        missing: dict[Hashable, bytes] = {canonical(key, id_element(key)): key for key in keys}
+        missing: dict[Hashable, bytes] = {_form(key): key for key in keys}
         if record.definition.collated:
             yield self._make_way(record, missing, not_before)
         try:
             for page in self._pages(record, keys, not_before):
-                others = [each for found, each in page.items() if missing.pop(found, None) is None]
+                others = [each for each in page if missing.pop(_form(each), None) is None]
                 if record.definition.collated:
                     yield [Outcome(id_only(each), deleted=True) for each in others]
-                yield [Outcome(id_only(each), document=each) for each in page.values()]
+                yield [Outcome(id_only(each), document=each) for each in page]
         except CollectionGone:
             # The drop event of the collection comes later, and removes these documents.
             pass
@@ -110,7 +111,7 @@ class _Source:
         there: set[Hashable] = set()
         with contextlib.suppress(CollectionGone):
             for page in self._pages(record, list(missing.values()), not_before, ONLY_IDS):
-                there.update(page)
+                there.update(map(_form, page))
         return [Outcome(missing.pop(key), deleted=True) for key in missing.keys() - there]
 
     def _pages(
@@ -119,11 +120,12 @@ class _Source:
         keys: Sequence[bytes],
         not_before: Timestamp,
         projection: Mapping[str, Any] = MappingProxyType({}),
-    ) -> Iterator[dict[Hashable, bytes]]:
+    ) -> Iterator[list[bytes]]:
+        """Yield the documents of the source with these keys. Raises OperationError DuplicateIds."""
         uuid = self._context.source_uuid(record)
 
-        def read(namespace: Namespace) -> Iterator[dict[Hashable, bytes]]:
-            return fetch_pages(
+        def read(namespace: Namespace) -> Iterator[list[bytes]]:
+            pages = fetch_pages(
                 self._context.source_client,
                 namespace,
                 list(keys),
@@ -132,8 +134,34 @@ class _Source:
                 not_before,
                 projection,
             )
+            return self._unique(record, namespace, keys, pages) if record.source_key else pages
 
         return follow_renames(record.source_storage, read)
+
+    def _unique(
+        self,
+        record: CollectionRecord,
+        namespace: Namespace,
+        keys: Sequence[bytes],
+        pages: Iterable[list[bytes]],
+    ) -> Iterator[list[bytes]]:
+        """Yield the pages of a sharded collection. Raise OperationError DuplicateIds if it has an `_id` twice."""
+        duplicates = Duplicates(self._context, record, self._stop)
+        expected = set(map(_form, keys))
+        for page in pages:
+            unexpected = []
+            for each in page:
+                form = _form(each)
+                if form in expected:
+                    expected.remove(form)
+                else:
+                    unexpected.append(id_only(each))
+            duplicates.refuse_repeated(namespace, unexpected)
+            yield page
+
+
+def _form(document: bytes) -> Hashable:
+    return canonical(document, id_element(document))
 
 
 def _bytes_to_read(record: CollectionRecord, keys: Sequence[bytes], most: int) -> int:

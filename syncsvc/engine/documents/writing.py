@@ -13,6 +13,7 @@ from operator import attrgetter
 
 from bson.timestamp import Timestamp
 
+from syncsvc.engine.documents.from_shards import FromShards
 from syncsvc.engine.documents.rereading import Rereading
 from syncsvc.engine.documents.sharded import ShardedWriter
 from syncsvc.engine.documents.statements import run_deletes, run_updates
@@ -68,6 +69,7 @@ class OutcomeWriter:
         self._document_writer = context.document_writer
         self._rereading = Rereading(context, rereading, stop)
         self._sharded = ShardedWriter(context, self._rereading, stop)
+        self._from_shards = FromShards(context, stop)
         self._stop = stop
         self._upserts_left = 0
 
@@ -80,6 +82,7 @@ class OutcomeWriter:
         """
         if record.definition.sharded:
             return self._sharded.write(record, outcomes, newest)
+        outcomes = self._from_shards.prepare(record, outcomes)
         if record.definition.capped or record.definition.collated:
             return self._write_in_order(record, outcomes, newest)
         again = [each.key for each in outcomes if each.refetch]

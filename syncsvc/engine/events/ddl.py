@@ -22,8 +22,7 @@ from syncsvc.engine.events.rekeying import ShardKeys
 from syncsvc.engine.events.renames import Renames
 from syncsvc.engine.run.context import RunContext
 from syncsvc.errors import SHARD_KEY_CHANGED, UNSUPPORTED_CHANGE
-from syncsvc.indexing import check, check_ttl, destined
-from syncsvc.options import StartOptions
+from syncsvc.indexing import Target, check, check_ttl, destined
 from syncsvc.saved.registry import CollectionRecord, CopyStatus
 from verifier.cluster.events import DefinitionEvent
 from verifier.cluster.namespace import is_user_namespace
@@ -59,7 +58,7 @@ class DefinitionEvents:
         self._recreated = Recreated(context, self._renames, stop)
         self._registry = context.registry
         self._selection = context.selection
-        self._options = context.run.record.options
+        self._target = context.target
         self._actions: dict[str, Callable[[DefinitionEvent], None]] = {
             "create": self._create,
             "drop": self._drop,
@@ -105,7 +104,7 @@ class DefinitionEvents:
                 return
             if not self._can_be_synced(definition):
                 return
-            wanted = destined(self._with_id_index(definition), self._options)
+            wanted = destined(self._with_id_index(definition), self._target)
             record = new_record(self._registry, wanted, CopyStatus.DONE)
             # Saved before it is created: a restart in between then creates it, and never leaves an unknown collection.
             self._registry.save(record)
@@ -119,7 +118,7 @@ class DefinitionEvents:
         Raises OperationError if it cannot be synced and still exists.
         """
         try:
-            check(definition, self._options)
+            check(definition, self._target)
         except OperationError:
             assert definition.uuid is not None
             database = definition.namespace.database
@@ -157,7 +156,7 @@ class DefinitionEvents:
             return
         if self._registry.at(event.namespace) is None:
             view = CollectionSpec(event.namespace, Kind.VIEW, None, event.description)
-            check(view, self._options)
+            check(view, self._target)
             # A view of an older definition may exist: this event is newer, or later events will replace it again.
             self._catalog.drop_view(event.namespace)
             self._context.views.add([view])
@@ -211,7 +210,7 @@ class DefinitionEvents:
         record = self._registry.get(event.collection)
         if record is not None:
             definition = self._modified(record, event.description)
-            check(definition, self._options)
+            check(definition, self._target)
             self._redefine(record, definition)
             self._catalog.modify(definition.namespace, immediate(event.description))
 
@@ -237,7 +236,7 @@ class DefinitionEvents:
         if record is not None:
             listed = {index["name"]: index for index in event.description["indexes"]}
             created = self._checked(record, listed, check)
-            new = destined(created, self._options).indexes
+            new = destined(created, self._target).indexes
             indexes = {**record.definition.indexes, **new}
             self._redefine(record, replace(record.definition, indexes=indexes))
 
@@ -245,7 +244,7 @@ class DefinitionEvents:
         self,
         record: CollectionRecord,
         indexes: dict[str, Document],
-        refuse: Callable[[CollectionSpec, StartOptions], None],
+        refuse: Callable[[CollectionSpec, Target], None],
     ) -> CollectionSpec:
         """Return the definition with only these indexes.
 
@@ -254,14 +253,14 @@ class DefinitionEvents:
         """
         definition = replace(record.definition, indexes=indexes)
         try:
-            refuse(definition, self._options)
+            refuse(definition, self._target)
         except OperationError:
             database = record.source_name.database
             found = find_on_source(self._context, database, record.uuid, self._stop)
             now = {} if found is None else found.indexes
             kept = {name: now[name] for name in indexes if name in now}
             definition = replace(definition, indexes=kept)
-            refuse(definition, self._options)
+            refuse(definition, self._target)
         return definition
 
     def _drop_indexes(self, event: DefinitionEvent) -> None:

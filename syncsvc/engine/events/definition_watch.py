@@ -13,8 +13,7 @@ from time import monotonic
 from syncsvc.engine.run.context import RunContext
 from syncsvc.errors import UNSUPPORTED_CHANGE
 from syncsvc.figures.progress import WarningKind
-from syncsvc.indexing import destined
-from syncsvc.options import StartOptions
+from syncsvc.indexing import Target, destined
 from syncsvc.saved.registry import CollectionRecord
 from syncsvc.state import Phase
 from verifier.cluster.inventory import list_collections
@@ -105,7 +104,7 @@ class DefinitionWatch:
             lambda: list(list_collections(self._context.source_client, self._context.selection)),
             stop,
         )
-        return changes(self._context.registry, listed, self._context.run.record.options)
+        return changes(self._context.registry, listed, self._context.target)
 
     def _warning(self, found: Sequence[DefinitionMismatch]) -> str:
         return (
@@ -123,13 +122,13 @@ class DefinitionWatch:
 
 
 def changes(
-    records: Iterable[CollectionRecord], listed: Iterable[CollectionSpec], options: StartOptions
+    records: Iterable[CollectionRecord], listed: Iterable[CollectionSpec], target: Target
 ) -> list[DefinitionMismatch]:
     """Return the differences between the saved definitions and the listed ones; empty if there are none.
 
     Pure. Collections that are not listed any more are left out: dropping and renaming have events.
     """
-    now = {each.namespace: destined(each, options) for each in listed if each.kind is not Kind.VIEW}
+    now = {each.namespace: destined(each, target) for each in listed if each.kind is not Kind.VIEW}
     before = [each.definition for each in records if each.definition.namespace in now]
     return compare_definitions(before, now.values())
 

@@ -1,4 +1,4 @@
-"""Keeps the shard keys of the destination equal to those of a sharded source.
+"""Follows the shard keys of a sharded source, and keeps those of a sharded destination equal to them.
 
 Sharding a collection causes an event. Refining or replacing its key does not, on servers before 6.0.14, but is visible
 in their metadata. A refined key begins with the previous key, so queries with the previous key still find each
@@ -17,7 +17,7 @@ from syncsvc.engine.definitions.catalog import Catalog
 from syncsvc.engine.definitions.index_builds import build_indexes
 from syncsvc.engine.run.context import RunContext
 from syncsvc.errors import SHARD_KEY_CHANGED
-from syncsvc.indexing import check
+from syncsvc.indexing import check, destined
 from syncsvc.saved.registry import CollectionRecord
 from verifier.cluster.inventory import sharded_names
 from verifier.cluster.namespace import Namespace
@@ -32,7 +32,10 @@ Sharded = tuple[Namespace, Document]
 
 
 class ShardKeys:
-    """Changes shard keys, in the registry and on the destination. Every operation is idempotent."""
+    """Changes shard keys, in the registry and on a sharded destination. Every operation is idempotent.
+
+    If the destination is a replica set, only the key on the source is saved: change events name documents by it.
+    """
 
     def __init__(self, context: RunContext, stop: StopToken) -> None:
         self._context = context
@@ -46,44 +49,53 @@ class ShardKeys:
         it.
         """
         # The listed definition may be ahead, with a key that is already refined.
-        if is_refined(record.definition.shard_key, shard_key):
+        if is_refined(record.source_key, shard_key):
             return
-        definition = self._with_key(record, shard_key).definition
-        sharded = self._context.registry.change(record, definition=definition)
-        self._catalog.create_bare(sharded.present)
-        build_indexes(self._context, sharded, self._stop)
+        keyed = self._with_key(record, shard_key)
+        sharded = self._save(record, keyed)
+        if sharded.definition.sharded:
+            self._catalog.create_bare(sharded.present)
+            build_indexes(self._context, sharded, self._stop)
 
     def refine(self, record: CollectionRecord, key: Document) -> None:
         """Refine the shard key of a collection on the destination, and save it.
 
         `key` maps fields to directions. A no-op unless it begins with the present key and has more fields.
         """
-        shard_key = record.definition.shard_key
+        shard_key = record.source_key
         assert shard_key
         wanted = {**shard_key, "key": key}
         if not is_refined(wanted, shard_key):
             return
         refined = self._with_key(record, wanted)
-        self._catalog.reconcile_indexes(refined.present)
-        self._catalog.refine(refined.definition)
+        if refined.definition.sharded:
+            self._catalog.reconcile_indexes(refined.present)
+            self._catalog.refine(refined.definition)
         # Saved afterwards: if it were saved first, a restart would find the key refined, and skip the work.
-        self._context.registry.change(record, definition=refined.definition)
+        self._save(record, refined)
 
     def reconcile(self) -> None:
-        """Refine the shard keys on the destination that the source has refined.
+        """Refine the shard keys that the source has refined.
 
         All change events before the call must already be applied.
         """
         now = sharded_now(self._context, self._stop)
         for record in self._context.registry:
-            if record.uuid in now and record.definition.shard_key:
+            if record.uuid in now and record.source_key:
                 _, shard_key = now[record.uuid]
                 self.refine(record, shard_key["key"])
 
     def _with_key(self, record: CollectionRecord, shard_key: Document) -> CollectionRecord:
         definition = replace(record.definition, shard_key=shard_key)
-        check(definition, self._context.run.record.options)
-        return replace(record, definition=definition)
+        check(definition, self._context.target)
+        return replace(
+            record, definition=destined(definition, self._context.target), source_key=shard_key
+        )
+
+    def _save(self, record: CollectionRecord, keyed: CollectionRecord) -> CollectionRecord:
+        return self._context.registry.change(
+            record, definition=keyed.definition, source_key=keyed.source_key
+        )
 
 
 class ShardKeyWatch:
@@ -132,10 +144,7 @@ def replaced(
     """
     names = {name: uuid for uuid, (name, _) in now.items()}
     for record in records:
-        if (
-            record.definition.shard_key
-            and names.get(record.source_storage, record.uuid) != record.uuid
-        ):
+        if record.source_key and names.get(record.source_storage, record.uuid) != record.uuid:
             yield record.uuid, record.source_name
 
 

@@ -126,13 +126,15 @@ class Renames:
             return
         record = self._registry.get(uuid)
         if record is None:
-            options = self._context.run.record.options
+            target = self._context.target
             found = replace(found, namespace=name)
-            check(found, options)
-            wanted = destined(found, options)
+            check(found, target)
+            wanted = destined(found, target)
             # Left over from a time when it was synced before.
             self._context.partitions.forget(uuid)
-            record = new_record(self._registry, wanted, CopyStatus.WAITING)
+            record = new_record(
+                self._registry, wanted, CopyStatus.WAITING, source_key=found.shard_key
+            )
             self._registry.save(record)
         self._catalog.create(record.present)
         save_created(self._context, [record], self._stop)

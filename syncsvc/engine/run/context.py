@@ -10,6 +10,7 @@ from syncsvc.engine.run.instances import Instances
 from syncsvc.engine.run.pace import Pace
 from syncsvc.engine.run.writeblock import WriteBlock
 from syncsvc.figures.progress import Progress
+from syncsvc.indexing import Target
 from syncsvc.saved.created_principals import CreatedPrincipals
 from syncsvc.saved.fence import FencedWriter
 from syncsvc.saved.partitions import Partitions
@@ -66,6 +67,11 @@ class RunContext:
     pace: Pace
     tuning: Tuning
     observe: Observer
+
+    @property
+    def target(self) -> Target:
+        """Return what the definitions on the destination depend on, besides those of the source."""
+        return Target(self.run.record.options, self.destination_facts.is_sharded)
 
     @property
     def definition_threads(self) -> int:

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from syncsvc.engine.events.definition_watch import change_of, changes, remedy_of
+from syncsvc.indexing import Target
 from syncsvc.options import StartOptions
 from syncsvc.saved.registry import CollectionRecord, CopyStatus
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.specification import CollectionSpec, Kind
 
-OPTIONS = StartOptions("a", "b")
+TARGET = Target(StartOptions("a", "b"), sharded=False)
 ITEMS = Namespace("d", "items")
 OLD = {"v": 2, "key": {"a": 1}, "name": "old"}
 KNOWN = CollectionSpec(ITEMS, Kind.COLLECTION, b"1" * 16, {"capped": True}, {"old": OLD})
@@ -56,6 +57,6 @@ def test_changes_are_named_with_their_remedies(
 ) -> None:
     record = CollectionRecord(KNOWN, CopyStatus.DONE, ITEMS)
     listed: list[Any] = [] if now is None else [now]
-    found = changes([record], listed, OPTIONS)
+    found = changes([record], listed, TARGET)
     assert [change_of(each) for each in found] == told
     assert [remedy_of(each) for each in found] == undone

@@ -37,6 +37,7 @@ CONTENTS = (
         CollectionSpec(Namespace("d", "ts"), Kind.TIME_SERIES), Size(500, 40_000_000, 1000, {})
     ),
 )
+SHARDED = {"topology": Topology.SHARDED}
 OPLOG = Oplog(Timestamp(1000, 1), Timestamp(1900, 5), size=500, limit=1000)
 
 
@@ -164,6 +165,22 @@ def test_possible_problems_are_warned_of(
     )
     assert len(found) == len(expected)
     assert all(each in text for each, text in zip(expected, found, strict=True))
+
+
+BY_ID, BY_K = {"key": {"_id": "hashed"}, "unique": False}, {"key": {"k": 1}, "unique": False}
+
+
+@pytest.mark.parametrize("of_destination, told", [({}, "so d.k may hold several"), (SHARDED, None)])
+def test_ids_that_shards_can_repeat_are_warned_of(
+    of_destination: dict[str, Any], told: str | None
+) -> None:
+    contents = tuple(
+        Measured(CollectionSpec(Namespace("d", name), Kind.COLLECTION, shard_key=key))
+        for name, key in (("i", BY_ID), ("k", BY_K), ("u", {}))
+    )
+    found = findings(SHARDED, of_destination, contents=contents, disk_free=1)
+    listed = [each for each in warnings(options(), found, Estimates()) if "DuplicateIds" in each]
+    assert [told in each for each in listed] == ([] if told is None else [True])
 
 
 @pytest.mark.parametrize("skipped", [False, True])

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from syncsvc.indexing import definition_violations
+from syncsvc.indexing import Target, definition_violations, destined
 from syncsvc.options import BuildIndexes, StartOptions, WriteBlocking
 from syncsvc.preflight.findings import Measured, Metadata
 from syncsvc.preflight.rules import (
@@ -31,6 +32,10 @@ def sharding_of(*key: dict[str, Any], collection: str = "e", **fields: bool) -> 
     """Return the start option `sharding` for one collection of the database d, with this shard key."""
     entry = {"database": "d", "collection": collection, "shardCollection": {"key": list(key)}}
     return {"sharding": {"createSupportingIndexes": False, **fields, "shardingEntries": [entry]}}
+
+
+def target(sharded: bool = False, **fields: Any) -> Target:
+    return Target(options(**fields), sharded)
 
 
 @pytest.mark.parametrize(
@@ -153,12 +158,7 @@ TOPOLOGY_TABLE: list[tuple[dict[str, Any], dict[str, Any], list[str], list[str]]
     ({}, {}, [], ["ShardingNotApplicable"]),
     ({}, sharded(2), ["ShardingRequired"], []),
     ({}, ALONE, ["UnsupportedTopology"], ["ShardingNotApplicable", "UnsupportedTopology"]),
-    (
-        sharded(2),
-        {},
-        ["UnsupportedTopology"],
-        ["ShardingNotApplicable", "UnsupportedTopology"],
-    ),
+    (sharded(2), {}, [], ["ShardingNotApplicable"]),
     (sharded(2), sharded(2), [], ["ShardingNotApplicable"]),
     (sharded(2), sharded(3), [], ["ShardingNotApplicable"]),
     (sharded(2), ALONE, ["UnsupportedTopology"], ["ShardingNotApplicable", "UnsupportedTopology"]),
@@ -201,7 +201,7 @@ BOTH_TABLE: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any], list[str]
     (REVERSIBLE, sharded(2), sharded(2), []),
     (REVERSIBLE, sharded(3), sharded(2), ["ReversibleNeedsEqualShards"]),
     ({**REVERSIBLE, **SHARDING}, {}, sharded(1), ["ReversibleNeedsEqualShards"]),
-    (REVERSIBLE, sharded(1), {}, ["UnsupportedTopology", "ReversibleNeedsEqualShards"]),
+    (REVERSIBLE, sharded(1), {}, ["ReversibleNeedsEqualShards"]),
 ]
 
 
@@ -297,11 +297,49 @@ NEVER = {"build_indexes": BuildIndexes.NEVER}
 def test_collections_that_cannot_be_synced_are_named(
     fields: dict[str, Any], version: tuple[int, int, int], expected: list[str]
 ) -> None:
-    found = list(definition_violations(options(**fields), facts(version=version), LISTED))
+    found = list(definition_violations(target(**fields), facts(version=version), LISTED))
     assert names(found) == expected
     told = " ".join(texts(found))
     assert ("d.a, d.c." in told) == ("UnsupportedCollection" in expected)
     assert ("d.d has the TTL index t." in told) == ("TTLNotVerifiable" in expected)
+
+
+BY_K = {"key": {"k": 1}, "unique": False}
+
+
+@pytest.mark.parametrize("sharded", [False, True])
+def test_a_sharded_time_series_is_named(sharded: bool) -> None:
+    series = replace(spec("a", Kind.TIME_SERIES), shard_key=BY_K)
+    found = list(definition_violations(target(sharded), facts(), [series, spec("e")]))
+    assert names(found) == ["CollectionNotShardable"]
+    assert texts(found) == ["d.a is a sharded time-series collection, which cannot be synced."]
+
+
+@pytest.mark.parametrize(
+    "sharded, of_source, fields, expected",
+    [
+        (False, None, {}, None),
+        (False, BY_K, {}, None),
+        (False, {}, {}, None),
+        (True, BY_K, {}, BY_K),
+        (True, {}, {}, {}),
+        (True, None, SHARDING, {}),
+        (True, None, sharding_of({"k": 1}), BY_K),
+    ],
+)
+def test_the_target_decides_the_shard_key(
+    sharded: bool, of_source: Any, fields: dict[str, Any], expected: Any
+) -> None:
+    definition = replace(spec("e"), shard_key=of_source)
+    assert destined(definition, target(sharded, **fields)).shard_key == expected
+
+
+def test_a_unique_index_beside_the_shard_key_fits_a_replica_set() -> None:
+    definition = replace(UNIQUE, shard_key=BY_K)
+    assert names(definition_violations(target(), facts(), [definition])) == []
+    assert names(definition_violations(target(True), facts(), [definition])) == [
+        "UniqueIndexIncompatible"
+    ]
 
 
 UNIQUE = spec("u", q={"name": "q", "key": {"q": 1}, "unique": True})
@@ -327,7 +365,7 @@ CAPPED = CollectionSpec(Namespace("d", "l"), Kind.COLLECTION, options={"capped":
 def test_collections_that_cannot_be_sharded_as_requested_are_named(
     fields: dict[str, Any], expected: list[str]
 ) -> None:
-    chosen = options(**{"verification": False, **fields})
+    chosen = target(sharded=True, **{"verification": False, **fields})
     found = list(definition_violations(chosen, facts(), [*LISTED, UNIQUE, CAPPED]))
     assert names(found) == expected
     entry = fields["sharding"]["shardingEntries"][0]
@@ -378,7 +416,6 @@ def test_all_violations_are_found_at_once() -> None:
     assert names(cluster_violations(options(**SHARDING), found)) == [
         "InvalidRequest",
         "ShardingNotApplicable",
-        "UnsupportedTopology",
         "UnsupportedServerVersion",
         "UnsupportedServerVersion",
         "DestinationNotEmpty",

@@ -250,3 +250,18 @@ def test_limits_are_shown() -> None:
     found = report(replace(subject(), limits=Limits({Limit.EVENTS: 700})))
     assert found["limits"]["eventsPerSecond"] == 700
     assert "<code>700</code>" in rendering.page(found)
+
+
+@pytest.mark.parametrize(
+    "shard_key, sharded",
+    [(None, False), ({}, False), ({"key": {"n": 1}, "unique": False}, True)],
+)
+def test_a_collection_without_a_shard_key_is_unsharded(
+    shard_key: dict[str, Any] | None, sharded: bool
+) -> None:
+    listed = collection_record()
+    listed = replace(listed, definition=replace(listed.definition, shard_key=shard_key))
+    found = subject()
+    found = replace(found, sync=known(COMMITTED, ProgressSnapshot(), collections=(listed,)))
+    (collection,) = report(found)["namespaces"]["collections"]
+    assert collection["sharded"] is sharded
