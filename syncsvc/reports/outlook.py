@@ -153,6 +153,9 @@ def summary(sync: Sync) -> str:
         return "The sync is committed. Applications may write to the destination."
     if record.state is State.COMMITTING:
         return f"The sync is committing.{_of_committing(record)}"
+    if record.state is State.RESETTING:
+        # The phase is still that of the work that is being stopped.
+        return f"The sync {_PHASES[Phase.RESETTING]}."
     return f"The sync {_PHASES[phase_shown(record)]}{_amount(sync, record)}."
 
 
