@@ -141,10 +141,10 @@ def test_names_are_never_markup(stage: Staged, visits: Visits) -> None:
 def test_the_next_command_means_the_same_in_a_shell(stage: Staged, visits: Visits) -> None:
     _, url = stage
     visit = visits(url)
-    body = {"confirm": "it's; $(touch x) \x9b\u202e \"quoted\""}
+    body = {"confirm": 'it\'s; $(touch x) \x9b\u202e "quoted"'}
     shown = visit.page.evaluate(
         """async (body) => {
-            const { showCommand } = await import("./static/command.js");
+            const { showCommand } = await import("/page/command.js");
             return showCommand({ hasToken: false }, "T", { command: "reset", body }).querySelector("code").textContent;
         }""",
         body,
@@ -290,8 +290,18 @@ def test_limits_are_shown_and_changed(stage: Staged, visits: Visits) -> None:
     dialog = visit.page.get_by_role("dialog")
     dialog.get_by_label("Copy (MB/s)").fill("35")
     visit.shoot("limits")
+    others = dialog.get_by_label("Time windows")
+    shown = others.input_value()
+    for wrong in ("[]", "null", "5"):
+        others.fill(wrong)
+        dialog.get_by_role("button", name="Save").click()
+        visit.wait_for_text("dialog .problem", "must be an object")
+    others.fill(shown)
+    # Another operator changes another limit meanwhile, which stays.
+    service.change_limits({"eventsPerSecond": 500}, Sender())
     visit.confirm("Save")
     visit.wait_for_text("#limits", "35 MB/s")
+    visit.wait_for_text("#limits", "500")
 
 
 @pytest.mark.parametrize(
