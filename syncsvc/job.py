@@ -32,16 +32,24 @@ class _Loader(yaml.SafeLoader):
 def read_job(file: Path) -> dict[str, Any]:
     """Return the object in the file. Raises ValueError with the line or the field that is wrong."""
     try:
-        body = yaml.load(file.read_text(), _Loader)
-    except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"{file} cannot be read: {error}.") from error
-    except yaml.YAMLError as error:
-        raise ValueError(f"{file} is neither YAML nor JSON: {error}") from error
+        body = _parsed(file)
+        wrong = "; ".join(_not_json(body, ""))
+    except RecursionError as error:
+        raise ValueError(f"{file} is nested too deeply, or refers to itself.") from error
     if not isinstance(body, dict):
         raise ValueError(f"{file} must hold fields, such as source: cluster0.")
-    if wrong := "; ".join(_not_json(body, "")):
+    if wrong:
         raise ValueError(f"{file}: {wrong}.")
     return body
+
+
+def _parsed(file: Path) -> Any:
+    try:
+        return yaml.load(file.read_text(), _Loader)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{file} cannot be read: {error}.") from error
+    except (yaml.YAMLError, ValueError) as error:
+        raise ValueError(f"{file} is neither YAML nor JSON: {error}") from error
 
 
 def _not_json(value: Any, path: str) -> Iterator[str]:

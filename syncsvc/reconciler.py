@@ -13,7 +13,7 @@ from syncsvc.saved.journal import Sender
 from syncsvc.service import Service
 from syncsvc.state import State, Trigger
 from verifier.runtime import waits
-from verifier.runtime.audit import audited
+from verifier.runtime.audit import OwnCommands
 from verifier.runtime.commands import COMMAND_IN_PROGRESS
 from verifier.runtime.errors import OperationError
 from verifier.runtime.recent import RecentCommands
@@ -40,6 +40,7 @@ class Reconciler:
         self._goal = goal
         self._service = service
         self._recent = recent
+        self._audit = OwnCommands(CALLER)
         self._retry = retry
         self._wait: waits.Wait | None = None
         self._not_before = 0.0
@@ -62,16 +63,16 @@ class Reconciler:
     def _step(self) -> None:
         sync = self._service.sync()
         if sync.standing is not None and sync.standing.is_standby:
-            self._show(None)
+            self._rest()
         elif self._is_another(sync):
-            self._show(
+            self._rest(
                 "The saved sync was started with other options than the configuration has (startFile), so desiredState "
                 "has no effect",
                 "Restore the options in startFile; or set desiredState to paused, restart the process, reset the "
                 "sync, and set desiredState back to begin a sync with the new options.",
             )
         elif (command := self._goal.next_command(sync.state, sync.can_commit)) is None:
-            self._show(None)
+            self._rest()
         elif monotonic() >= self._not_before:
             self._send(command)
 
@@ -83,12 +84,13 @@ class Reconciler:
 
     def _send(self, command: Trigger) -> None:
         state = self._goal.state.value
-        _log.info(
-            "Sending a command, because the configuration declares another state of the sync.",
-            extra={"command": command.value, "desiredState": state},
-        )
+        if not self._audit.repeats(command.value):
+            _log.info(
+                "Sending a command, because the configuration declares another state of the sync.",
+                extra={"command": command.value, "desiredState": state},
+            )
         try:
-            with audited(CALLER, command.value), self._recent.own(CALLER, command.value):
+            with self._audit.record(command.value), self._recent.own(CALLER, command.value):
                 self._commands[command]()
         except OperationError as error:
             if error.kind is COMMAND_IN_PROGRESS:
@@ -101,6 +103,11 @@ class Reconciler:
             )
         else:
             self._show(None)
+
+    def _rest(self, what: str | None = None, remedy: str = "") -> None:
+        """Send nothing now. The next command is recorded as a new one."""
+        self._audit.forget()
+        self._show(what, remedy)
 
     def _show(self, what: str | None, remedy: str = "") -> None:
         """Report `what` keeps the sync from the declared state, as a long wait; end the report if it is None."""

@@ -10,5 +10,6 @@ It imports nothing of the services, so it shows only what any other client of th
 - `facts` selects what an operator watches of a sync or a check, and `views` renders it, and other answers, as tables;
   `limits` those of `syncctl limit`. `text` has the forms of sizes, durations and names.
 - `watching` follows a sync or a check until a condition holds; `following` does so for a sync.
-- `doctor` examines a daemon and its clusters, `archive` collects the files of `syncctl diagnose`, without secrets.
+- `doctor` examines a daemon and its clusters. `archive` collects the files of `syncctl diagnose`, and `redaction`
+  removes the secrets from them.
 """

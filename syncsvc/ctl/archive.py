@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import re
 import tarfile
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -14,25 +13,10 @@ from typing import BinaryIO
 
 from syncsvc.ctl.client import Client, ClientError, Document
 from syncsvc.ctl.exits import Exit
+from syncsvc.ctl.redaction import redacted
 
 # Of a longer log, only the end is included.
 _LOG_BYTES = 50_000_000
-_REDACTED = "(redacted)"
-# Up to the last @ before white space or a quotation mark, as passwords may hold @ and /. A JSON string escapes quotes.
-_CREDENTIALS = re.compile(r"(\b[a-zA-Z][\w+.-]*://)(?:\\.|[^\s\"\\])*@")
-_PARAMETER = re.compile(
-    r"([?&;](?:\w*(?:password|secret|token)\w*|authMechanismProperties)=)[^&\s\"]*", re.I
-)
-_FIELD = re.compile(
-    r"(\\?[\"']?\w*(?:password|passwd|pwd|secret|apikey|bearertoken|tokenfile)\w*\\?[\"']?\s*[:=]\s*\\?[\"']?)"
-    # A quoted value ends with its quotation mark, which is escaped in JSON inside of JSON; another one at a separator.
-    r"(?:(?<=\\\")(?:\\[^\"\n]|[^\"\\\n])+|(?<=\")(?:\\.|[^\"\\\n])+|(?<=')[^'\n]+|(?:\\[^\"]|[^\"'\\\s,}])+)",
-    re.I,
-)
-_BEARER = re.compile(r"(\b(?:Bearer|Basic)\s+)[\w.~+/=-]+", re.I)
-_KEY = re.compile(
-    r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.S
-)
 
 # The name of each file, and the request whose answer it holds.
 _ANSWERS = (
@@ -43,14 +27,6 @@ _ANSWERS = (
     ("openapi.json", "openapi.json"),
     ("readyz.json", "/readyz"),
 )
-
-
-def redacted(text: str) -> str:
-    """Return the text without the credentials of connection strings, passwords, tokens and private keys."""
-    text = _KEY.sub(_REDACTED, text)
-    for pattern in (_CREDENTIALS, _PARAMETER, _FIELD, _BEARER):
-        text = pattern.sub(rf"\1{_REDACTED}{'@' if pattern is _CREDENTIALS else ''}", text)
-    return text
 
 
 def collected(api: Client, job: Document, logs: Sequence[Path]) -> Iterator[tuple[str, str]]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from ipaddress import ip_address
 from pathlib import Path
+from traceback import extract_tb
 from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
@@ -90,7 +91,8 @@ class Client:
                 text = raw.decode(errors="replace")
                 line = _parsed(self.url, text)
                 if set(line) == {"error", "errorDescription"}:
-                    raise ClientError(Exit.FAILED, line["error"], line["errorDescription"])
+                    error, description = str(line["error"]), str(line["errorDescription"])
+                    raise ClientError(Exit.FAILED, error, description)
                 yield Answer(text, line, got.headers)
 
     def _ask(self, method: str, path: str, **arguments: Any) -> Answer:
@@ -249,11 +251,24 @@ def _status(code: int, error: str) -> Exit:
 def _parsed(url: str, text: str) -> dict[str, Any]:
     try:
         body = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         body = None
     if not isinstance(body, dict):
         raise _unexpected(url)
     return body
+
+
+def unreadable(url: str, error: Exception) -> ClientError:
+    """Return the error of an answer that lacks a field, or has another type of value; `error` is what it caused."""
+    steps = extract_tb(error.__traceback__)
+    place = f"{Path(steps[-1].filename).name}:{steps[-1].lineno}" if steps else "unknown"
+    return ClientError(
+        Exit.UNREACHABLE,
+        "UnexpectedAnswer",
+        f"the answer of {url} cannot be read ({type(error).__name__}: {error}; {place}). It is that of another "
+        "program, or of a version that this syncctl does not know. Check the address, and compare the versions: "
+        "syncctl --version, syncsvc --version.",
+    )
 
 
 def _unexpected(url: str) -> ClientError:

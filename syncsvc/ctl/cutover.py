@@ -98,11 +98,13 @@ def _await_commit(
 
 def _confirm_commit(tool: Tool, progress: Document) -> None:
     mapping = progress["directionMapping"]
-    question = (
-        f"This commits the sync from {mapping['Source']} to {mapping['Destination']}.\n"
-        "WARNING: later writes to the source are not synced. Stop the applications that write to it first."
+    confirm(
+        tool,
+        destination_name(progress) or "",
+        "--yes",
+        f"This commits the sync from {mapping['Source']} to {mapping['Destination']}.",
+        "WARNING: later writes to the source are not synced. Stop the applications that write to it first.",
     )
-    confirm(tool, question, destination_name(progress) or "", "--yes")
 
 
 def _await_end(tool: Tool, watching: Watch) -> None:

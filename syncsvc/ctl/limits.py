@@ -10,7 +10,7 @@ import click
 from rich.console import RenderableType
 
 from syncsvc.ctl.client import Document
-from syncsvc.ctl.text import bytes_from, count, printable, size
+from syncsvc.ctl.text import bytes_from, count, size
 from syncsvc.ctl.views import Row, grid
 
 # The option of the command, the field of the API, and how the value is read and shown.
@@ -51,7 +51,7 @@ def limits_view(answer: Document) -> RenderableType:
     ]
     if throttled := answer.get("throttledBy"):
         text = f"{throttled['what']}: {throttled['reason']}, since {throttled['since']}"
-        rows.append(("throttled by", printable(text)))
+        rows.append(("throttled by", text))
     return grid(rows)
 
 

@@ -48,9 +48,12 @@ def namespaces(tool: Tool, database: str | None, phase: str | None, sort: str, l
         if tool.json:
             tool.write(answer.text)
         found += answer.body["namespaces"]
-        if answer.body["next"] is None:
+        following = answer.body["next"]
+        if following is None:
             break
-        after = {"after": answer.body["next"]}
+        if following == after.get("after") or not answer.body["namespaces"]:
+            raise ValueError(f"the page after {following!r} repeats itself or is empty")
+        after = {"after": following}
     if tool.json:
         return
     fitting = [each for each in found if phase in (None, each["phase"])]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 
 import click
 
@@ -190,7 +191,8 @@ def reset(tool: Tool, dry_run: bool, name: str | None) -> None:
     if name is None:
         where = progress["directionMapping"]["Destination"]
         question = f"WARNING: this deletes the data that the sync has written to {where}."
-        confirm(tool, question, expected, f"--confirm {expected}")
-    answer = tool.api.post("reset", {"confirm": name or expected})
+        confirm(tool, expected, f"--confirm {quote(expected)}", question)
+        name = expected
+    answer = tool.api.post("reset", {"confirm": name})
     step = f"wait until everything is dropped: {tool.name} watch --until idle"
     tool.show(answer, "The reset has begun.", tool.next(step))

@@ -2,30 +2,58 @@
 
 from __future__ import annotations
 
+import json
 import unicodedata
+from collections.abc import Callable
 
 _UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB")
 _FACTORS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 UNKNOWN = "unknown"
 
 
+# Control and formatting characters, surrogates, characters without a meaning, and separators of lines and paragraphs.
+_UNSAFE = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
+
+
+class _Escapes(dict[int, str]):
+    """What `str.translate` writes for each code point: itself, or if it is unsafe, the result of `escape`."""
+
+    def __init__(self, escape: Callable[[str], str]) -> None:
+        super().__init__()
+        self._escape = escape
+
+    def __missing__(self, code: int) -> str:
+        character = chr(code)
+        is_safe = unicodedata.category(character) not in _UNSAFE
+        self[code] = character if is_safe else self._escape(character)
+        return self[code]
+
+
+_ESCAPES = _Escapes(
+    lambda character: character.encode("unicode_escape", "backslashreplace").decode()
+)
+# In JSON, line breaks and tabs are between values only: strings hold them escaped.
+_JSON_ESCAPES = _Escapes(
+    lambda character: {"\n": "\n", "\r": " ", "\t": " "}.get(character, json.dumps(character)[1:-1])
+)
+
+
 def printable(text: str) -> str:
-    """Replace control and formatting characters by escapes: the name of a collection must not control the terminal."""
-    return "".join(each if _is_safe(each) else _escaped(each) for each in text)
+    """Return the text on one line, with escapes for control and formatting characters.
+
+    The name of a collection must not control the terminal, and cannot look like a line of its own.
+    """
+    return text.translate(_ESCAPES)
 
 
-def _is_safe(character: str) -> bool:
-    return character == "\n" or unicodedata.category(character) not in (
-        "Cc",
-        "Cf",
-        "Cs",
-        "Co",
-        "Cn",
-    )
+def printable_lines(text: str) -> str:
+    """Return the text as `printable` does, but keep its lines; all except the first one are indented."""
+    return "\n  ".join(map(printable, text.split("\n")))
 
 
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape", "backslashreplace").decode()
+def printable_json(text: str) -> str:
+    """Return JSON with the same values, in which no character controls the terminal."""
+    return text.translate(_JSON_ESCAPES)
 
 
 def count(number: float | None) -> str:

@@ -14,10 +14,10 @@ import click
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from syncsvc.ctl.client import Answer, Client, ClientError, checked_url
+from syncsvc.ctl.client import Answer, Client, ClientError, checked_url, unreadable
 from syncsvc.ctl.exits import Exit
 from syncsvc.ctl.facts import Fact
-from syncsvc.ctl.text import printable
+from syncsvc.ctl.text import printable, printable_json, printable_lines
 from syncsvc.ctl.views import facts_view
 
 SYNC_URL = "http://localhost:27182"
@@ -64,15 +64,15 @@ class Tool:
         return " ".join(["syncctl", *self.given])
 
     def show(self, answer: Answer, *parts: RenderableType | None) -> None:
-        """Print the answer unchanged with --json, else print these parts."""
+        """Print the answer with --json, else print these parts."""
         if self.json:
             self.write(answer.text)
         else:
             self.say(*parts)
 
     def write(self, text: str) -> None:
-        """Print JSON unchanged, as a line."""
-        click.echo(text.rstrip("\n"))
+        """Print JSON as it is, except that no character controls the terminal."""
+        click.echo(printable_json(text.rstrip("\n")))
 
     def say(self, *parts: RenderableType | None) -> None:
         """Print these parts. If the output is not a terminal, remove the trailing spaces of tables."""
@@ -99,9 +99,16 @@ class Tool:
         if self.json:
             self.write(error.answer)
         else:
-            text = Text.assemble((error.error, "bold red"), ": ", printable(error.description))
-            self.errors.print(text)
+            name, description = printable(error.error), printable_lines(error.description)
+            self.errors.print(Text.assemble((name, "bold red"), ": ", description))
         self.end(error.status)
+
+    def unexpected(self, error: Exception) -> ClientError | None:
+        """Return the error of an answer that cannot be read; None if no daemon was called, so that it is a bug here."""
+        called = [name for name in ("api", "verifier") if name in vars(self)]
+        if not called:
+            return None
+        return unreadable(getattr(self, called[-1]).url, error)
 
     def end(self, status: Exit) -> NoReturn:
         click.get_current_context().exit(status)
@@ -188,6 +195,17 @@ def _json_option() -> click.Parameter:
     )
 
 
+# What the code raises when an answer lacks a field, or has a value of another type, or one without a meaning.
+_ODD_ANSWER = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+
+
 class Command(click.Command):
     """A command that calls a daemon. It accepts the connection options, too, and turns errors into exit statuses."""
 
@@ -201,6 +219,10 @@ class Command(click.Command):
             return super().invoke(context)
         except ClientError as error:
             tool.fail(error)
+        except _ODD_ANSWER as error:
+            if (found := tool.unexpected(error)) is None:
+                raise
+            tool.fail(found)
         except KeyboardInterrupt:
             tool.errors.print("Interrupted. The daemon continues.")
             context.exit(Exit.INTERRUPTED)
@@ -215,10 +237,10 @@ class Group(click.Group):
         return list(self.commands)
 
 
-def confirm(tool: Tool, question: str, expected: str, option: str) -> None:
+def confirm(tool: Tool, expected: str, option: str, *question: str) -> None:
     """Ask the operator to type the name `expected`. Raises ClientError for another text, and without a terminal.
 
-    `option` is the option with which the command does not ask.
+    `option` is the option with which the command does not ask. `question` are lines.
     """
     if not sys.stdin.isatty():
         raise ClientError(
@@ -226,7 +248,11 @@ def confirm(tool: Tool, question: str, expected: str, option: str) -> None:
             "NotConfirmed",
             f"there is no terminal to confirm at. Add {option} in a script.",
         )
-    tool.errors.print(question)
+    if not expected.strip() or printable(expected) != expected:
+        # Otherwise Enter alone would confirm, or nothing that can be typed.
+        raise ValueError(f"the name of the destination is {expected!r}")
+    for line in question:
+        tool.errors.print(printable(line))
     try:
         typed = click.prompt(
             f"Type {expected} to confirm", default="", show_default=False, err=True

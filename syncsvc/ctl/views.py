@@ -32,7 +32,7 @@ def grid(rows: Iterable[Row]) -> Table:
     table.add_column(no_wrap=True, style="bold")
     table.add_column(overflow="fold")
     for label, value in rows:
-        table.add_row(label, plain(value) if isinstance(value, str) else value)
+        table.add_row(plain(label), plain(value) if isinstance(value, str) else value)
     return table
 
 

@@ -20,6 +20,7 @@ from syncsvc.ctl.facts import Fact, one_line
 from syncsvc.ctl.pace import Pace
 from syncsvc.ctl.text import duration
 from syncsvc.ctl.tool import Tool
+from syncsvc.ctl.views import plain
 
 # Seconds between two requests.
 INTERVAL = 1.0
@@ -121,7 +122,7 @@ class Watch:
         seconds = monotonic() - self._silent_since
         if self._live is not None:
             text = f"No answer for {duration(seconds)}, retrying: {error.description}"
-            self._live.update(Text(text, "yellow"), refresh=True)
+            self._live.update(plain(text, "yellow"), refresh=True)
         elif begins and not self.tool.json:
             self.tool.say(f"{_now()}  No answer, retrying: {error.description}")
         self._step = None

@@ -154,6 +154,9 @@ def summary(sync: Sync) -> str:
         return f"The sync is committed. Applications may write to the destination.{_principals(record)}"
     if record.state is State.COMMITTING:
         return f"The sync is committing.{_of_committing(record)}"
+    if record.state is State.RESETTING:
+        # The phase is still that of the work that is being stopped.
+        return f"The sync {_PHASES[Phase.RESETTING]}."
     return f"The sync {_PHASES[phase_shown(record)]}{_amount(sync, record)}."
 
 

@@ -266,6 +266,22 @@ def failed() -> Sync:
     return _sync(record, _snapshot(check=_check(1)))
 
 
+def idle() -> Sync:
+    return Sync(State.IDLE, None, ProgressSnapshot(pings=PINGS), can_commit=False)
+
+
+def reversing() -> Sync:
+    phases = _phases((Phase.REVERSING, 2.4))
+    return _sync(
+        _record(state=State.REVERSING, phase=Phase.REVERSING, phases=phases, copy_end=None),
+        _snapshot(check=None),
+    )
+
+
+def resetting() -> Sync:
+    return _sync(_record(state=State.RESETTING), _snapshot(check=None))
+
+
 def several() -> Sync:
     sync, now = ready(), monotonic()
     assert sync.record is not None
@@ -301,7 +317,7 @@ def _lease(progress: dict[str, Any] | None = None) -> Lease:
 SCENES = {
     each.__name__: each
     for each in (
-        *(copying, short_of_oplog, behind, ready, differing, paused, committing, committed),
-        *(failed, several),
+        *(idle, copying, short_of_oplog, behind, ready, differing, paused, committing, committed),
+        *(reversing, failed, resetting, several),
     )
 }

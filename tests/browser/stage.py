@@ -60,6 +60,7 @@ class StagedService(Service):
 
     def fill_history(self, points: int = 180, clean: bool = False) -> None:
         """Record waves of figures for the last minutes, as if this process had run that long."""
+        history = self.queries._history
         end, copied, read, applied, waited = time(), 0.0, 0.0, 0.0, 0.0
         for number in range(points + 1):
             copied += 5 * (60e6 + 25e6 * sin(number / 9))
@@ -71,8 +72,8 @@ class StagedService(Service):
             waited += 5 * max(0.0, 2 * sin(number / 13))
             counts = (copied, copied / 800, read, applied, waited, 0.0, 0.0)
             sample = Sample(moment, moment, counts, levels)
-            self._history.record(sample)
-        self._history.last_clean = end - 30 if clean else None
+            history.record(sample)
+        history.last_clean = end - 30 if clean else None
 
 
 @contextmanager

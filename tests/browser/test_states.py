@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -47,11 +49,16 @@ def test_every_state_is_accessible_in_light_and_dark(stage: Staged, visits: Visi
         service.staged = scene()
         visit = visits(url)
         visit.wait_for_text("#state", service.staged.state.value)
-        visit.page.locator(".row .link").first.wait_for()
-        for scheme in SCHEMES:
-            visit.page.emulate_media(color_scheme=scheme)
-            visit.assert_accessible()
-            visit.shoot(f"{name}-{scheme}")
+        if service.staged.collections:
+            visit.page.locator(".row .link").first.wait_for()
+        assert_both_schemes(visit, name)
+
+
+def assert_both_schemes(visit: Visit, name: str) -> None:
+    for scheme in SCHEMES:
+        visit.page.emulate_media(color_scheme=scheme)
+        visit.assert_accessible()
+        visit.shoot(f"{name}-{scheme}")
 
 
 def test_a_warning_links_to_its_remedy(stage: Staged, visits: Visits) -> None:
@@ -131,6 +138,22 @@ def test_names_are_never_markup(stage: Staged, visits: Visits) -> None:
     visit.problems.clear()
 
 
+def test_the_next_command_means_the_same_in_a_shell(stage: Staged, visits: Visits) -> None:
+    _, url = stage
+    visit = visits(url)
+    body = {"confirm": 'it\'s; $(touch x) \x9b\u202e "quoted"'}
+    shown = visit.page.evaluate(
+        """async (body) => {
+            const { showCommand } = await import("/page/command.js");
+            return showCommand({ hasToken: false }, "T", { command: "reset", body }).querySelector("code").textContent;
+        }""",
+        body,
+    )
+    assert shown.isascii() and shown.isprintable()
+    *_, address, _, data = shlex.split(shown)
+    assert (address, json.loads(data)) == (f"{url}api/v1/reset", body)
+
+
 def test_on_a_phone_nothing_is_cut_off(stage: Staged, visits: Visits) -> None:
     service, url = stage
     service.fill_history()
@@ -151,7 +174,7 @@ def test_a_standby_points_to_the_active_daemon(stage: Staged, visits: Visits) ->
     for section in ("#tiles", "#charts-section", "#namespaces-section"):
         visit.page.locator(section).wait_for(state="hidden")
     assert visit.page.locator("#actions button:enabled:visible").count() == 0
-    visit.assert_accessible()
+    assert_both_schemes(visit, "standby")
     service.staged = ready()
     visit.page.locator(".row .link").first.wait_for()
 
@@ -267,8 +290,18 @@ def test_limits_are_shown_and_changed(stage: Staged, visits: Visits) -> None:
     dialog = visit.page.get_by_role("dialog")
     dialog.get_by_label("Copy (MB/s)").fill("35")
     visit.shoot("limits")
+    others = dialog.get_by_label("Time windows")
+    shown = others.input_value()
+    for wrong in ("[]", "null", "5"):
+        others.fill(wrong)
+        dialog.get_by_role("button", name="Save").click()
+        visit.wait_for_text("dialog .problem", "must be an object")
+    others.fill(shown)
+    # Another operator changes another limit meanwhile, which stays.
+    service.change_limits({"eventsPerSecond": 500}, Sender())
     visit.confirm("Save")
     visit.wait_for_text("#limits", "35 MB/s")
+    visit.wait_for_text("#limits", "500")
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,11 @@ class Declared:
             if (each["caller"], each["success"]) == ("desiredState", True)
         ]
 
+    def audited_errors(self) -> list[str]:
+        """Return the errors of the refused commands in the audit log."""
+        lines = (self.daemon.folder / "log" / "audit.log").read_text().splitlines()
+        return [line["error"] for line in map(json.loads, lines) if line.get("error")]
+
     def has_warning(self, text: str) -> bool:
         return any(text in each for each in self.daemon.progress().get("warnings", ()))
 
@@ -131,6 +136,8 @@ def test_a_refused_start_is_shown_and_repeated(declared: Declared) -> None:
     pair.destination.client.d.left_over.insert_one({"_id": 1})
     declared.declare("committed")
     wait_for(lambda: declared.has_warning("DestinationNotEmpty"), "the warning")
+    # The warning appears after a repetition.
+    assert declared.audited_errors() == ["DestinationNotEmpty"]
     pair.destination.client.drop_database("d")
     daemon.wait_for_state("COMMITTED")
     pair.assert_equal()

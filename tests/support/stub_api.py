@@ -41,6 +41,11 @@ class StubApi:
         body = {"success": False, "error": error, "errorDescription": f"Because of {error}."}
         self.answer(path, body, status=status)
 
+    def forget(self) -> None:
+        """Forget the prepared answers, and the requests."""
+        self._answers.clear()
+        self.requests.clear()
+
     def bodies(self, path: str) -> list[Any]:
         """Return the bodies of the requests to a path."""
         wanted = _absolute(path)
@@ -65,6 +70,9 @@ def stub_api(tls: SSLContext | None = None) -> Iterator[StubApi]:
     stub = StubApi()
 
     class Handler(BaseHTTPRequestHandler):
+        # Send the headers and the body together: otherwise, the body waits for a delayed acknowledgement.
+        wbufsize = -1
+
         def _respond(self) -> None:
             length = int(self.headers.get("Content-Length", 0))
             text = self.rfile.read(length).decode()

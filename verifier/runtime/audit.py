@@ -41,20 +41,41 @@ def audit_commands(app: Flask) -> None:
         return response
 
 
-@contextmanager
-def audited(caller: str, command: str) -> Iterator[None]:
-    """Record a command that the process itself executes in the block, on behalf of `caller`."""
-    subject = {"caller": caller, "command": command}
-    result: dict[str, Any] = {"status": None, "error": None}
-    _log.info("Received command", extra=subject)
-    try:
-        yield
-        result["status"] = 200
-    except OperationError as error:
-        result = {"status": error.kind.status, "error": error.kind.name}
-        raise
-    finally:
-        _log.info("Answered command", extra={**subject, **result})
+class OwnCommands:
+    """Records the commands that the process sends itself, on behalf of `caller`. For one thread.
+
+    A refused command is sent again and again. Such a repetition has a line only if its answer is another one.
+    """
+
+    def __init__(self, caller: str) -> None:
+        self._caller = caller
+        self._refused: dict[str, Any] | None = None
+
+    def repeats(self, command: str) -> bool:
+        """Return whether the last command was this one, and was refused."""
+        return self._refused is not None and self._refused["command"] == command
+
+    def forget(self) -> None:
+        """Record the next command completely, whatever the last one was."""
+        self._refused = None
+
+    @contextmanager
+    def record(self, command: str) -> Iterator[None]:
+        """Record a command that is executed in the block."""
+        subject = {"caller": self._caller, "command": command}
+        answer: dict[str, Any] = {**subject, "status": None, "error": None}
+        if not self.repeats(command):
+            _log.info("Received command", extra=subject)
+        try:
+            yield
+            answer["status"] = 200
+        except OperationError as error:
+            answer.update(status=error.kind.status, error=error.kind.name)
+            raise
+        finally:
+            if answer != self._refused:
+                _log.info("Answered command", extra=answer)
+            self._refused = None if answer["status"] == 200 else answer
 
 
 def _subject() -> dict[str, Any]:

@@ -61,7 +61,8 @@ export class Limits {
       return [name, factor, field(unit ? `${text} (${unit})` : text, el("input", { type: "number", min: 0, step: "any", name, value, placeholder: "no limit" }))];
     });
     const others = Object.fromEntries(Object.entries(limits).filter(([name]) => !inputs.some(([own]) => own === name)));
-    const more = el("textarea", { name: "more", spellcheck: "false", text: JSON.stringify(others, null, 2) });
+    const shownOthers = JSON.stringify(others, null, 2);
+    const more = el("textarea", { name: "more", spellcheck: "false", text: shownOthers });
     open("Limits", [
       el("div", { class: "fields" }, ...inputs.map(([, , element]) => element)),
       field("Time windows and automatic limits (JSON)", more, "See the documentation of PATCH /api/v1/limits."),
@@ -69,18 +70,26 @@ export class Limits {
       text: "Save",
       kind: "primary",
       run: async (form) => {
-        const body = more.value.trim() ? JSON.parse(more.value) : {};
+        // Only what was changed here: another operator may have changed other limits meanwhile.
+        const body = more.value.trim() === shownOthers ? {} : parsed(more.value);
         for (const [name, factor] of inputs) {
-          const { value } = form.elements[name];
-          body[name] = value === "" ? null : Math.round(Number(value) * factor);
+          const { value, defaultValue } = form.elements[name];
+          if (value !== defaultValue) body[name] = value === "" ? null : Math.round(Number(value) * factor);
         }
-        await this.api.send(PATH, body, "PATCH");
+        if (Object.keys(body).length) await this.api.send(PATH, body, "PATCH");
         this.askedAt = 0;
         this.api.forget(PATH);
         this.changed();
       },
     }]);
   }
+}
+
+/** Return the object in a text; an empty text is an empty object. Throws an error whose message is for the operator. */
+function parsed(text) {
+  const value = text.trim() ? JSON.parse(text) : {};
+  if (typeof value !== "object" || value === null || Array.isArray(value)) throw new Error("The JSON must be an object, such as {\"windows\": []}.");
+  return value;
 }
 
 function shown(name, limit, effective) {

@@ -121,7 +121,9 @@ def test_any_text_is_parsed_or_refused(value: Any) -> None:
         assert str(error)
 
 
-bson_values = st.sampled_from([value for _, value in VALUES]) | st.floats() | st.text(max_size=5)
+# JSON has a single NaN, but a double can be one of many: of either sign, signaling, or with a payload.
+_floats = st.floats().map(lambda value: math.nan if math.isnan(value) else value)
+bson_values = st.sampled_from([value for _, value in VALUES]) | _floats | st.text(max_size=5)
 
 
 @given(bson_values)

@@ -47,6 +47,10 @@ def test_yaml_and_json_are_read(tmp_path: Path, text: str) -> None:
         ),
         ("a: .nan", 'a: write the float "nan" in quotes'),
         ("a: !!python/object:os.system x", "line 1"),
+        ("a: &a {b: *a}", "refers to itself"),
+        ("a: " + 5_000 * "[", "nested too deeply"),
+        ("a: 2026-13-45", "neither YAML nor JSON"),
+        ("a: " + 5_000 * "9", "neither YAML nor JSON"),
     ],
 )
 def test_a_wrong_field_or_line_is_named(tmp_path: Path, text: str, named: str) -> None:

@@ -191,3 +191,7 @@ def test_commands_that_the_configuration_contradicts_are_not_offered() -> None:
     assert "desiredState paused" in step.text
     running = replace(paused, goal=replace(goal, state=DesiredState.RUNNING))
     assert "resume" in commands_now(running)
+
+
+def test_a_reset_is_named_while_the_work_is_still_being_stopped() -> None:
+    assert summary(known(run_record(state=State.RESETTING))) == "The sync is being reset."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from flask.testing import FlaskClient
 
 from tests.support.tokens import OPERATOR, READER, bearer, write_tokens
 from verifier.runtime.access import TokenFile, require_tokens
-from verifier.runtime.audit import audit_commands
+from verifier.runtime.audit import OwnCommands, audit_commands
 from verifier.runtime.errors import ErrorKind, OperationError
 from verifier.runtime.httpd import install_error_handlers, json_body
 from verifier.runtime.logs import AUDIT_LOGGER
@@ -136,3 +137,32 @@ def test_the_latest_commands_are_kept_without_tokens_too() -> None:
     records = kept(client)
     assert {(each.command, each.caller) for each in records} == {("/command", None)}
     assert client.get("/shown").get_json()["commands"] == ["/command"] * 20
+
+
+def test_a_refused_command_that_is_repeated_is_recorded_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    own = OwnCommands("desiredState")
+    other = ErrorKind("Coffee", 409, "It is coffee.", "Do not.")
+
+    def send(command: str, refusal: ErrorKind | None = None) -> None:
+        with suppress(OperationError), own.record(command):
+            if refusal is not None:
+                raise OperationError(refusal, "No.")
+
+    for kind in (TEAPOT, TEAPOT, TEAPOT, other, other, None):
+        send("start", kind)
+    send("start", TEAPOT)
+    own.forget()
+    send("start", TEAPOT)
+    send("pause", TEAPOT)
+    found = [
+        (each.command, "sent" if each.message == "Received command" else each.error)
+        for each in lines(caplog)
+    ]
+    assert found == [
+        *(("start", "sent"), ("start", "Teapot"), ("start", "Coffee"), ("start", None)),
+        *(("start", "sent"), ("start", "Teapot")),
+        *(("start", "sent"), ("start", "Teapot")),
+        *(("pause", "sent"), ("pause", "Teapot")),
+    ]

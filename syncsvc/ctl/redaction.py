@@ -1,0 +1,64 @@
+"""Removes secrets from texts that an operator passes on. Pure.
+
+The patterns are generous: it is better to lose a harmless word than to pass on a secret. Repetitions before a keyword
+are bounded, so that the time grows only with the length of the text.
+"""
+
+from __future__ import annotations
+
+import re
+
+_REDACTED = "(redacted)"
+
+_KEY = re.compile(
+    r"()-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|\Z)",
+    re.S,
+)
+# Up to white space or a quotation mark, as passwords may hold @ and /. A JSON string escapes quotation marks.
+_AUTHORITY = re.compile(r"(://)((?:\\.|[^\s\"\\])+)")
+_PARAMETER = re.compile(
+    r"([?&;](?:[\w-]{0,40}(?:password|secret|token)[\w-]{0,40}|authMechanismProperties)=)[^&\s\"]*",
+    re.I,
+)
+
+_NAME = (
+    r"(?:password|passwd|pwd|passphrase|secret|(?:access|api|private)[_-]?key|tokenfile"
+    r"|(?:access|api|auth|bearer|id|refresh|security|session)[_-]?token|(?<![a-z_])token)[\w-]{0,40}"
+)
+_QUOTE = r"\\?[\"']?"
+# The rest of a value in quotation marks, which are escaped in JSON inside of JSON.
+_QUOTED = r"(?<=\\\")(?:\\[^\"\n]|[^\"\\\n])+|(?<=\")(?:\\.|[^\"\\\n])+|(?<=')(?:''|[^'\n])+"
+# A value without them ends with white space or a brace, and with a comma or an apostrophe at the end of a word.
+_WORD = r"(?:\\[^\"]|[',](?=\w)|[^\"',\\\s}])+"
+
+# Schemes of authentication whose credentials are one word, and one that has many.
+_SCHEME = re.compile(r"(\b(?:Bearer|Basic|Negotiate)\s{1,9})[\w.~+/=-]+", re.I)
+_DIGEST = re.compile(r"(\bDigest\s{1,9})(?=\w+=)[^\n]+", re.I)
+_HEADER = re.compile(
+    rf"(\bauthorization{_QUOTE}\s{{0,9}}[:=]\s{{0,9}}{_QUOTE})(?:{_QUOTED}|[^\n]+)", re.I
+)
+# In YAML and in a header, a value ends with its line, or with the string in which the line is.
+_LINE = re.compile(rf"({_NAME}:[ ]{{1,9}})(?![\"'])(?:\\[^\"n]|[^\"\\\n}}])+", re.I)
+_FIELD = re.compile(rf"({_NAME}{_QUOTE}\s{{0,9}}[:=]\s{{0,9}}{_QUOTE})(?:{_QUOTED}|{_WORD})", re.I)
+_OPTION = re.compile(
+    rf"(--[\w-]{{0,40}}(?!\w{{0,40}}file\b){_NAME}\s{{1,9}}{_QUOTE})(?:{_QUOTED}|{_WORD})", re.I
+)
+# A line of a token file. A token has at least 16 characters. In JSON, the letter n can be the end of a line break.
+_TOKEN = re.compile(r"((?:\b|(?<=\\n))(?:reader|operator)\s{1,99})[\w.~+/-]{16,}=*", re.I)
+
+# The first group of each is kept.
+_PATTERNS = (_KEY, _PARAMETER, _SCHEME, _DIGEST, _HEADER, _LINE, _FIELD, _OPTION, _TOKEN)
+
+
+def redacted(text: str) -> str:
+    """Return the text without the credentials of connection strings, passwords, tokens and private keys."""
+    text = _AUTHORITY.sub(lambda found: found[1] + _without_user(found[2]), text)
+    for pattern in _PATTERNS:
+        text = pattern.sub(rf"\1{_REDACTED}", text)
+    return text
+
+
+def _without_user(address: str) -> str:
+    """Return the part of a connection string after `://` without the user and the password."""
+    _, at, hosts = address.rpartition("@")
+    return f"{_REDACTED}@{hosts}" if at else address

@@ -1,0 +1,247 @@
+"""Any JSON as the answer of a daemon: `syncctl` ends with a message and a documented exit status, not with a traceback.
+
+Neither a text of the daemon nor a name of a cluster controls the terminal.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import unicodedata
+from collections.abc import Iterator, Sequence
+from io import StringIO
+from itertools import chain
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from syncsvc.ctl.cli import syncctl
+from syncsvc.ctl.exits import Exit
+from tests.support.stub_api import StubApi
+from tests.unit.ctl.progress import (
+    CHECKING,
+    COMMITTABLE,
+    COMMITTED,
+    COPYING,
+    DIFFERENT,
+    FAILED,
+    IDLE,
+    answer,
+)
+from tests.unit.ctl.test_commands import (
+    DEFINITION,
+    DOCUMENT,
+    LIMITS,
+    NAMESPACE,
+    PREFLIGHT,
+    SUMMARY,
+    VIOLATION,
+    described,
+)
+
+HOSTILE = ["\x1b]0;x\x07", "\x9b2J", "\r", "\n", "\u2028", "\u202e", "\x7f", "\ud800"]
+LEAVES = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=5)
+    | st.sampled_from([*HOSTILE, 10**400, -1, "cluster1", "RUNNING", 1e308])
+)
+JSON = st.recursive(
+    LEAVES,
+    lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(st.text(max_size=5) | st.sampled_from(HOSTILE), inner, max_size=3),
+    max_leaves=8,
+)
+
+VALID: dict[str, list[dict[str, Any]]] = {
+    "progress": [
+        *map(answer, (IDLE, COPYING, COMMITTABLE, COMMITTED, FAILED, CHECKING, DIFFERENT)),
+        answer({**COPYING, "role": "standby", "lease": {"host": "a", "address": "b"}}),
+    ],
+    "namespaces": [{"namespaces": [NAMESPACE], "next": None}],
+    "limits": [LIMITS],
+    "preflight": [PREFLIGHT, {**PREFLIGHT, "violations": [VIOLATION]}],
+    "repair": [{"documents": 1, "definitions": 0, "repairs": [{"difference": "a", "action": "b"}]}],
+    "reset": [
+        {name: ["a"] for name in ("collections", "views", "kept", "unblocked", "balancersStarted")}
+    ],
+    "mismatches": [DOCUMENT, DEFINITION],
+    "nsMismatches": [DEFINITION],
+    "docMismatches": [DOCUMENT],
+    "summary": [SUMMARY],
+    "openapi.json": [described("1.0")],
+}
+COMMANDS = [
+    *(["doctor"], ["preflight"], ["start"], ["status"], ["watch", "--timeout", "0"]),
+    *(["namespaces"], ["limit"], ["limit", "--events", "5"], ["pause"], ["resume"]),
+    *(["mismatches"], ["repair"], ["repair", "--dry-run"], ["commit"], ["commit", "--dry-run"]),
+    *(["commit", "--wait", "--timeout", "0"], ["commit", "--yes"], ["reverse"]),
+    *(["reset"], ["reset", "--dry-run"], ["report", "--json"]),
+    *(["verifier", name] for name in ("status", "check", "writes-off", "summary", "mismatches")),
+    ["verifier", "watch", "--timeout", "0"],
+]
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the path of the value, and of each value in it."""
+    yield path
+    if isinstance(value, dict | list):
+        inner = value.items() if isinstance(value, dict) else enumerate(value)
+        yield from chain.from_iterable(places(each, (*path, name)) for name, each in inner)
+
+
+def replaced(value: Any, path: tuple[Any, ...], other: Any) -> Any:
+    """Return a copy with another value at the path."""
+    if not path:
+        return other
+    copy = value.copy()
+    copy[path[0]] = replaced(value[path[0]], path[1:], other)
+    return copy
+
+
+@st.composite
+def answers(draw: st.DrawFn) -> dict[str, str]:
+    """Return the answer of each path: a valid one in which one value is another one, or any JSON."""
+    found = {}
+    for path, examples in VALID.items():
+        valid = {**draw(st.sampled_from(examples)), "success": True}
+        place = draw(st.sampled_from([*places(valid)]))
+        found[path] = as_text(replaced(valid, place, draw(JSON)))
+    return found
+
+
+def as_text(value: Any) -> str:
+    """Return JSON in which strings hold as many characters unescaped as possible."""
+    return json.dumps(value, ensure_ascii=False).encode(errors="replace").decode()
+
+
+class Terminal(StringIO):
+    """A file that says that it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def call(
+    patch: pytest.MonkeyPatch, arguments: Sequence[str], terminal: bool, typed: str = "\n"
+) -> tuple[int, str]:
+    """Run `syncctl` in this process, and return its exit status and all of its output."""
+    kind = Terminal if terminal else StringIO
+    output = kind()
+    with patch.context() as each:
+        each.setattr(sys, "stdin", kind(typed))
+        each.setattr(sys, "stdout", output)
+        each.setattr(sys, "stderr", output)
+        with pytest.raises(SystemExit) as ended:
+            syncctl.main(arguments, prog_name="syncctl")
+    return int(ended.value.code or 0), output.getvalue()
+
+
+# Colours, and movements of the cursor, as the live display writes them.
+_OF_RICH = re.compile(r"\x1b\[[\d;?]*[ABGHKhlm]|\r")
+
+
+def controls(text: str) -> set[str]:
+    """Return the characters in the text that could control a terminal."""
+    unsafe = ("Cc", "Cf", "Cs", "Zl", "Zp")
+    return {each for each in text if unicodedata.category(each) in unsafe and each != "\n"}
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+@given(prepared=answers(), terminal=st.booleans(), as_json=st.booleans())
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
+def test_an_odd_answer_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+    api: StubApi,
+    command: list[str],
+    prepared: dict[str, str],
+    terminal: bool,
+    as_json: bool,
+) -> None:
+    api.forget()
+    for path, text in prepared.items():
+        api.answer(path, text)
+    for path in ("start", "pause", "resume", "commit", "reverse", "check", "writesOff", "report"):
+        api.answer(path, {"success": True})
+    more = ["--json"] if as_json else []
+    urls = ["--url", api.url, "--verifier-url", api.url]
+    status, output = call(monkeypatch, [*urls, *command, *more], terminal)
+    assert status in [*Exit]
+    assert not controls(_OF_RICH.sub("", output) if terminal else output)
+    assert output or as_json
+
+
+@pytest.mark.parametrize("command", [["status"], ["mismatches"], ["verifier", "summary"]])
+def test_deeply_nested_json_is_no_answer(
+    monkeypatch: pytest.MonkeyPatch, api: StubApi, command: list[str]
+) -> None:
+    deep = 100_000 * '{"progress": '
+    for path in ("progress", "mismatches", "summary"):
+        api.answer(path, deep)
+    urls = ["--url", api.url, "--verifier-url", api.url]
+    status, output = call(monkeypatch, [*urls, *command], terminal=False)
+    assert status == Exit.UNREACHABLE
+    assert "UnexpectedAnswer" in output
+
+
+def test_a_missing_field_is_named(monkeypatch: pytest.MonkeyPatch, api: StubApi) -> None:
+    api.answer("progress", answer({"state": "RUNNING"}))
+    status, output = call(monkeypatch, ["--url", api.url, "status"], terminal=False)
+    assert status == Exit.UNREACHABLE
+    assert output.startswith(
+        f"UnexpectedAnswer: the answer of {api.url} cannot be read (KeyError: "
+    )
+
+
+def test_the_name_of_an_error_does_not_control_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, api: StubApi
+) -> None:
+    refusal = {"error": "\x1b]0;owned\x07", "errorDescription": "no\nNext: rm -r \x9b2J"}
+    api.answer("pause", refusal, status=409)
+    status, output = call(monkeypatch, ["--url", api.url, "pause"], terminal=True)
+    shown = _OF_RICH.sub("", output)
+    assert (status, controls(shown)) == (Exit.FAILED, set())
+    assert shown == "\\x1b]0;owned\\x07: no\n  Next: rm -r \\x9b2J\n"
+
+
+@pytest.mark.parametrize("name", ["", " ", ": b:27017", "\x1b[2J", 5])
+@pytest.mark.parametrize("command", ["commit", "reset"])
+def test_enter_confirms_nothing(
+    monkeypatch: pytest.MonkeyPatch, api: StubApi, command: str, name: Any
+) -> None:
+    mapping = {**COMMITTABLE["directionMapping"], "Destination": name}
+    api.answer("progress", answer({**COMMITTABLE, "directionMapping": mapping}))
+    api.answer(command, {"success": True})
+    status, output = call(monkeypatch, ["--url", api.url, command], terminal=True)
+    assert status != Exit.OK and not controls(_OF_RICH.sub("", output))
+    assert api.bodies(command) == []
+
+
+def test_the_name_of_the_destination_confirms(
+    monkeypatch: pytest.MonkeyPatch, api: StubApi
+) -> None:
+    api.answer("progress", answer(COMMITTABLE))
+    api.answer("commit", {"success": True})
+    urls = ["--url", api.url]
+    assert call(monkeypatch, [*urls, "commit"], True, typed="cluster\n")[0] == Exit.FAILED
+    assert api.bodies("commit") == []
+    assert call(monkeypatch, [*urls, "commit"], True, typed="cluster1\n")[0] == Exit.OK
+    assert api.bodies("commit") == [{}]
+
+
+def test_an_empty_name_confirms_no_reset(monkeypatch: pytest.MonkeyPatch, api: StubApi) -> None:
+    """As from `--confirm "$NAME"` with a variable that is not set: the daemon sees what was given, and refuses it."""
+    api.answer("progress", answer(COMMITTABLE))
+    call(monkeypatch, ["--url", api.url, "reset", "--confirm", ""], terminal=False)
+    assert api.bodies("reset") in ([], [{"confirm": ""}])
+
+
+def test_a_list_that_repeats_itself_ends(monkeypatch: pytest.MonkeyPatch, api: StubApi) -> None:
+    api.answer("namespaces", {"namespaces": [NAMESPACE], "next": "a.b"})
+    status, output = call(monkeypatch, ["--url", api.url, "namespaces"], terminal=False)
+    assert (status, "repeats itself" in output) == (Exit.UNREACHABLE, True)
