@@ -165,16 +165,21 @@ class Standby:
         return {name: refreshed(each) for name, each in self._clusters.items()}
 
     def _keep(self, keeper: LeaseKeeper, stop: StopToken) -> None:
-        """Renew the lease every few seconds; return when this process must no longer be active."""
-        began, pause = monotonic(), 0.0
+        """Renew the lease every second; return when this process must no longer be active.
+
+        The pauses are counted from the beginning of a renewal, so that a lost call delays the next one as little as
+        possible: the lease survives two lost calls in a row.
+        """
+        began = due = monotonic()
         while True:
-            stop.sleep(pause)
-            pause = self._tuning.lease_interval
+            stop.sleep(max(0.0, due - monotonic()))
+            renewed_at = monotonic()
+            due = renewed_at + self._tuning.lease_interval
             try:
                 lease = keeper.renew(self._service.queries.own_progress())
             except PyMongoError as error:
                 self._outage.note(error)
-                pause = self._tuning.lease_poll
+                due = renewed_at + self._tuning.lease_poll
             else:
                 self._outage.end()
                 if lease is None:

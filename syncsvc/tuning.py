@@ -107,7 +107,7 @@ class Tuning:
     lease_seconds: float = seconds(
         6.0, "How long the lease of an active daemon (with --standby) is valid after a renewal."
     )
-    lease_interval: float = seconds(2.0, "How often an active daemon renews its lease.")
+    lease_interval: float = seconds(1.0, "How often an active daemon renews its lease.")
     lease_poll: float = seconds(0.5, "How often a standby reads the lease.")
     desired_retry: float = seconds(
         10.0, "After how long a refused command of the option --desiredState is sent again."

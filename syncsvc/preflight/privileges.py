@@ -134,7 +134,12 @@ READING_SHARDS = Need(
     on_config=(("collections", ("find",)), ("shards", ("find",)), ("version", ("find",))),
 )
 READING_BLOCKS = Need(
-    _BLOCKING, "clusterMonitor", on_config=(("user_writes_critical_sections", ("find",)),)
+    _BLOCKING,
+    "clusterMonitor",
+    on_config=(
+        ("sharding_configsvr_coordinators", ("find",)),
+        ("user_writes_critical_sections", ("find",)),
+    ),
 )
 _SETTINGS = (("settings", ("find", "update")),)
 BALANCER = Need("stop the balancer", "backup", on_config=_SETTINGS)

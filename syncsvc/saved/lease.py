@@ -1,6 +1,6 @@
 """The lease of an instance: the daemon that holds it is the active one of several daemons with `--standby`.
 
-A lease is a document in the metadata database. Its holder renews it every few seconds. Once it has expired by the clock
+A lease is a document in the metadata database. Its holder renews it every second. Once it has expired by the clock
 of the server, another daemon may take it.
 
 The lease only decides when a daemon takes a sync over; it does not protect the data. A former holder that still runs
@@ -29,8 +29,9 @@ LEASES = "leases"
 # with `--standby`, this cluster is the destination of every sync.
 HOME = CLUSTERS[1]
 
-# How long one call may take, in seconds.
-_PATIENCE = 3.0
+# How long one call may take, in seconds: so long that it can open a new connection over a link with a high latency, and
+# so short that the holder can repeat a lost renewal before its lease expires.
+_PATIENCE = 2.0
 _FIELDS = ("holder", "host", "address", "since", "expires", "progress")
 _UNHELD: Any = {"$eq": [{"$ifNull": ["$holder", None]}, None]}
 _EXPIRED: Any = {"$lte": ["$expires", "$$NOW"]}
@@ -62,7 +63,7 @@ class Lease:
 class LeaseKeeper:
     """Reads, takes, renews and releases the lease of an instance, under one random name.
 
-    `host` and `address` say where the API of this process is; a lease is valid for `seconds`. Each call takes three
+    `host` and `address` say where the API of this process is; a lease is valid for `seconds`. Each call takes two
     seconds at most, is not retried, and raises the driver's errors.
     """
 

@@ -30,12 +30,13 @@ _UNVERIFIED = {"verification": {"enabled": False}}
 class Proxied:
     """Two replica sets of three members whose clients connect through proxies.
 
-    `network` has the proxies of the destination.
+    `network` has the proxies of the destination, and `networks` those of both clusters.
     """
 
     def __init__(self, stack: ExitStack) -> None:
         self.network = stack.enter_context(Network())
-        source = stack.enter_context(ProxiedMembers("source", stack.enter_context(Network())))
+        self.networks = (stack.enter_context(Network()), self.network)
+        source = stack.enter_context(ProxiedMembers("source", self.networks[0]))
         self.destination = stack.enter_context(ProxiedMembers("destination", self.network))
         self.points = stack.enter_context(FailPoints(self.destination))
         sides = [

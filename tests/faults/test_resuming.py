@@ -130,6 +130,50 @@ def test_a_sync_is_resumed_in_every_phase(pair: Pair, daemon: Daemon) -> None:
     reverse_and_return(pair, daemon)
 
 
+def test_a_definition_that_the_listing_cannot_create_is_changed_on_the_source(
+    pair: Pair, daemon: Daemon
+) -> None:
+    """Let the destination refuse an index: the operator drops it on the source, and the sync must be able to continue.
+
+    Collections that have not changed stay as the first listing has created them.
+    """
+    source, destination = pair.source.client, pair.destination.client
+    writes.fill(source)
+    writes.indexes(source)
+    writes.new_collections(source)
+    writes.time_series(source)
+    source.d.refused.create_index("n")
+    source.d.refused.insert_many({"_id": n} for n in range(10))
+    for name in ("renamed", "freed", "validated again", "refused, too"):
+        source.d[name].insert_one({"_id": name})
+    data = {"failCommands": ["createIndexes"], "errorCode": 67, "appName": APPLICATION}
+    with failing(destination, {**data, "namespace": "d.refused"}):
+        daemon.start()
+        failed = fail(daemon, "DefinitionNotApplicable", "initializing collections and indexes")
+        assert "Index n_1" in failed["errorDescription"], failed
+        fails_again(daemon, "DefinitionNotApplicable")
+        created = uuids(destination)
+        source.d.refused.drop_index("n_1")
+        source.d.renamed.rename("renamed away")
+        source.d.freed.rename("renamed")
+        source.d.command({"collMod": "validated again", "validator": {"n": {"$gte": 1}}})
+        source.d.drop_collection("capped")
+        source.d.create_collection("capped", capped=True, size=1 << 17)
+        kill_while_resumed(daemon, Point.COLLECTION_CREATED)
+        daemon.wait_until_committable()
+    changed = {"refused", "renamed", "freed", "validated again", "capped"}
+    kept = {name: uuid for name, uuid in created.items() if name not in changed}
+    assert len(kept) > 5 and kept.items() <= uuids(destination).items()
+    daemon.commit()
+    pair.assert_equal()
+
+
+def uuids(client: Client) -> dict[str, Any]:
+    """Return the UUIDs of the collections in the database d, by name."""
+    listed = client.d.list_collections()
+    return {each["name"]: each["info"]["uuid"] for each in listed if "uuid" in each["info"]}
+
+
 def commit_until_it_succeeds(pair: Pair, daemon: Daemon) -> None:
     source, destination = pair.source.client, pair.destination.client
     by_hand(pair.destination, {"insert": "c", "documents": [{"_id": "extra"}]})

@@ -20,7 +20,7 @@ from tests.support import writes
 from tests.support.daemon import Daemon
 from tests.support.duo import Duo, role_of, running_duo
 from tests.support.pair import SHARDED, Pair, across
-from tests.support.proxy import Way
+from tests.support.proxy import Rule, Way
 from tests.support.selection import full
 from tests.support.waiting import wait_for
 
@@ -253,6 +253,41 @@ def test_a_host_that_is_cut_off(proxied: Proxied, remote: Pair, tmp_path: Path) 
 
 def _health(daemon: Daemon) -> int:
     return daemon.get("/readyz").status_code
+
+
+@pytest.mark.slow
+def test_an_active_daemon_that_loses_every_other_renewal(
+    proxied: Proxied, remote: Pair, tmp_path: Path
+) -> None:
+    """Lose each second renewal on a link with latency: the daemon must stay active.
+
+    A lost request is noticed only after a timeout, and the next renewal needs a new connection.
+    """
+    with running_duo(remote, tmp_path) as duo:
+        duo.active.start()
+        duo.active.wait_until_committable()
+        since = duo.active.progress()["lease"]["since"]
+        renewal = frozenset({"findAndModify"})
+        lost = Rule(
+            pid=duo.active.pid,
+            ways=frozenset({Way.TO_SERVER}),
+            commands=renewal,
+            lost=True,
+            most=0,
+        )
+        with proxied.network.obeying(lost), proxied.network.slow(0.15):
+            for number in range(1, 5):
+                lost.most = number
+                wait_for(lambda number=number: lost.hits == number, "a renewal is lost")
+                expires = duo.active.progress()["lease"]["expires"]
+                wait_for(
+                    lambda expires=expires: duo.active.progress()["lease"]["expires"] > expires,
+                    "the lease is renewed",
+                )
+                assert duo.active.progress()["lease"]["since"] == since
+        assert role_of(duo.active) == "active"
+        duo.active.commit()
+        remote.assert_equal()
 
 
 @pytest.mark.slow

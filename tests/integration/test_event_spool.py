@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,9 @@ from tests.support.daemon import Daemon
 from tests.support.failpoints import failing
 from tests.support.metrics import scrape
 from tests.support.oplogs import emptied, note, roll_over, small_oplog
-from tests.support.pair import Pair
+from tests.support.pair import SHARDED, Clusters, Pair, Side
 from tests.support.resuming import assert_final
+from tests.support.sharded.cluster import ShardedCluster
 from tests.support.spools import METADATA, SPOOL, roll_over_spooled, wait_until_spooled
 from tests.support.waiting import wait_for
 
@@ -443,3 +444,56 @@ def test_events_of_any_size_are_spooled(pair: Pair, daemon: Daemon) -> None:
         roll_over_spooled(source, destination)
     daemon.commit()
     pair.assert_equal()
+
+
+@pytest.mark.full
+def test_a_sync_outlives_the_oplogs_of_shards(clusters: Clusters, tmp_path: Path) -> None:
+    """Make the oplogs of all shards drop their entries, during the copy and during a pause."""
+    with ExitStack() as stack:
+        source = stack.enter_context(ShardedCluster(name="small", oplog_size_mb=16))
+        client = stack.enter_context(source.client())
+        shards = [stack.enter_context(each.client()) for each in source.shards]
+        side = Side(source.uri, client, source.shards, source.routers)
+        pair = Pair(side, clusters.pair(SHARDED).destination)
+        pair.empty()
+        daemon = prepared(pair, tmp_path)
+        stack.callback(daemon.close)
+        daemon.run()
+        _outlive(pair, daemon, shards)
+
+
+def _outlive(pair: Pair, daemon: Daemon, shards: list[writes.AnyClient]) -> None:
+    source, destination = pair.source.client, pair.destination.client
+    key = {"key": {"_id": "hashed"}, "collation": {"locale": "simple"}}
+    source.admin.command("shardCollection", "d.c", **key)
+    writes.fill(source)
+
+    def change_and_roll_over(number: int) -> None:
+        source.d.c.update_many({}, {"$inc": {"round": 1}})
+        source.d.c.delete_many({"_id": {"$mod": [50, number]}})
+        source.d.c.insert_many({"_id": f"{number} {n}"} for n in range(50))
+        source.d[f"new{number}"].insert_many({"_id": n, "n": number} for n in range(20))
+        source.d[f"new{number}"].create_index("n")
+        wait_until_spooled(source, destination)
+        for each in shards:
+            roll_over(each)
+        wait_until_spooled(source, destination)
+
+    with daemon.held_at(Point.BATCH_WRITTEN):
+        # The oplogs of shards cannot be read, so `auto` would begin after 90 minutes only.
+        daemon.start(eventSpool="always")
+        daemon.wait_until_reached(Point.BATCH_WRITTEN)
+        began = spools.now(source)
+        for number in range(2):
+            change_and_roll_over(number)
+        assert all(oldest(each) > began for each in shards)
+    daemon.wait_until_committable()
+    daemon.pause()
+    began = spools.now(source)
+    for number in range(2, 4):
+        change_and_roll_over(number)
+    assert all(oldest(each) > began for each in shards)
+    daemon.resume()
+    daemon.commit()
+    pair.assert_equal()
+    assert not spools.rows(destination)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -14,6 +14,7 @@ from pymongo.errors import OperationFailure, PyMongoError
 from syncsvc.saved import fence as fence_module
 from syncsvc.saved.fence import Fence, FencedWriter
 from tests.support.failpoints import delayed, failing, times
+from tests.support.members import ThreeMembers
 from tests.support.pair import SHARDED, Pair, across
 from tests.support.waiting import wait_for
 from verifier.cluster.connect import Client, connect
@@ -221,3 +222,28 @@ def test_every_write_carries_the_session(pair: Pair, client: Client) -> None:
     sessions = pair.destination.client.config.transactions.distinct("_id.id")
     (slot,) = Fence(run, 1, slots=fence_module._SLOTS)._free[-1:]
     assert slot.lsid in sessions
+
+
+def test_a_connection_that_was_opened_during_maintenance_is_replaced() -> None:
+    """Open a connection to a member that is neither primary nor secondary, and then make the member the primary.
+
+    The driver refuses sessions on this connection.
+    """
+    with ThreeMembers("kept") as members:
+        chosen = next(each for each in members.members if each is not members.primary())
+        uri = f"mongodb://{chosen.address}/?directConnection=true"
+        with closing(connect(uri, "hand")) as hand, closing(connect(uri, _APPLICATION)) as client:
+            hand.admin.command("replSetMaintenance", True)
+            wait_for(lambda: not hand.admin.command("hello")["secondary"], "maintenance")
+            client.admin.command("ping")
+            hand.admin.command("replSetMaintenance", False)
+            wait_for(lambda: hand.admin.command("hello")["secondary"], "the end of maintenance")
+            wait_for(lambda: _is_elected(hand), "the member is the primary")
+            writer(client, uuid4()).run("d", update(1))
+            assert client.d.c.find_one({"_id": 1, "v": 1})
+
+
+def _is_elected(client: Client) -> bool:
+    with suppress(PyMongoError):
+        client.admin.command("replSetStepUp")
+    return bool(client.admin.command("hello")["isWritablePrimary"])

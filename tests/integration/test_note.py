@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from pathlib import Path
 
+import pytest
+
+from tests.support.pair import Pair, Side
 from tests.support.sharded.cluster import ShardedCluster
 from tests.support.waiting import wait_for
 from verifier.cluster.changes import ChangeReader, ChangeStream, start_position
@@ -23,3 +27,31 @@ def test_the_change_stream_of_idle_shards_passes_a_noop() -> None:
         time = append_note(cluster.client, stop)
         pages = ChangeReader(stream, position, stop).pages()
         wait_for(lambda: next(pages).position.time > time, "the stream is past the note")
+
+
+@pytest.mark.full
+def test_a_sync_to_idle_shards_stays_committable(replica_sets: Pair, tmp_path: Path) -> None:
+    """Sync to shards that write no periodic no-ops: the verification must not fall behind the idle destination."""
+    still = {"writePeriodicNoops": "false"}
+    with ShardedCluster(name="still", parameters=still) as shards, ExitStack() as stack:
+        client = stack.enter_context(shards.client())
+        pair = Pair(
+            replica_sets.source, Side(shards.uri, client, shards.shards, tuple(shards.routers))
+        )
+        pair.source.empty()
+        pair.source.client.d.c.insert_one({"_id": 1})
+        daemon = pair.daemon(tmp_path)
+        stack.callback(daemon.close)
+        daemon.run()
+        daemon.start()
+        daemon.wait_until_committable()
+
+        def lag() -> int:
+            seconds = daemon.progress()["verification"]["destination"]["lagTimeSeconds"]
+            return 0 if seconds is None else int(seconds)
+
+        # The metadata is on one shard only, so the other one is idle.
+        wait_for(lambda: lag() > 10, "the stream of the idle shard falls behind")
+        wait_for(lambda: lag() < 10, "a no-op advances it")
+        daemon.commit()
+        pair.assert_equal()

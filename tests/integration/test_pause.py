@@ -98,6 +98,8 @@ def assert_stays_paused(
     write(pair.source.client)
     assert_refused(daemon, "pause")
     assert_refused(daemon, "commit")
+    assert_refused(daemon, "repair")
+    assert_refused(daemon, "repair", {"dryRun": True})
     assert_refused(daemon, "start", daemon.start_body())
     assert_paused(daemon, point)
     assert saved(pair) == before

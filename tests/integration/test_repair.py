@@ -239,6 +239,48 @@ def test_a_running_sync_is_repaired_on_demand(pair: Pair, daemon: Daemon) -> Non
 
 
 @JUDGING_SOON
+@across(SHARDED)
+def test_orphaned_documents_are_neither_compared_nor_repaired(pair: Pair, daemon: Daemon) -> None:
+    """Move a chunk of the destination: a repair must wait for an orphaned document only if it occupies an `_id`."""
+    source, destination = pair.source.client, pair.destination.client
+    source.d.c.create_index("k")
+    pair.shard("d.c", {"k": 1})
+    source.d.c.insert_many({"_id": n, "k": n} for n in range(300))
+    daemon.start()
+    daemon.wait_until_committable()
+    one, other = pair.destination.shards
+    with one.client() as shard:
+        own = shard.d.c.distinct("k")
+        low, high = min(own), max(own)
+        destination.admin.command("moveChunk", "d.c", find={"k": low}, to=other.name)
+        left = shard.d.c.count_documents({"k": low})
+        behind_our_back(
+            pair, {"update": "c", "updates": [{"q": {"k": low}, "u": {"$set": {"n": -1}}}]}
+        )
+        behind_our_back(pair, {"delete": "c", "deletes": [{"q": {"k": low + 1}, "limit": 1}]})
+        behind_our_back(pair, {"delete": "c", "deletes": [{"q": {"k": high}, "limit": 1}]})
+        # The shard has both chunks, so the orphaned document prevents the insertion of the missing one.
+        orphan = {"_id": high, "k": low + 0.5}
+        shard.d.command({"insert": "c", "documents": [orphan], "mayBypassWriteBlocking": True})
+        different = {
+            ("content", None, low),
+            ("missingOnDst", None, low + 1),
+            ("missingOnDst", None, high),
+        }
+        wait_for(lambda: listed(daemon) == different, "the running check finds the documents")
+        assert daemon.post("repair").json() == {"success": True}
+        waiting = "an orphaned document with that _id"
+        wait_for(lambda: waiting in str(daemon.progress().get("warnings")), "a warning")
+        # Delete the orphaned document, as the shard itself does later.
+        delete = {"delete": "c", "deletes": [{"q": orphan, "limit": 1}]}
+        shard.d.command({**delete, "mayBypassWriteBlocking": True})
+        wait_for(lambda: listed(daemon) == set(), "all are repaired")
+        daemon.commit()
+        pair.assert_equal()
+        assert shard.d.c.count_documents({"k": low}) == left == 1
+
+
+@JUDGING_SOON
 def test_a_reset_drops_what_a_repair_has_created(pair: Pair, daemon: Daemon) -> None:
     writes.fill(pair.source.client)
     daemon.start()

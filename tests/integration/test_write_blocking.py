@@ -5,7 +5,8 @@ Afterwards, each cluster must be blocked or not as before.
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from tests.support.blocks import (
 )
 from tests.support.daemon import Daemon, prepared
 from tests.support.failpoints import APPLICATION, failing
-from tests.support.pair import FROM_SHARDED, SHARDED, TO_SHARDED, Pair, across
+from tests.support.pair import FROM_SHARDED, SHARDED, TO_SHARDED, Pair, Side, across
 from tests.support.selection import full
 from tests.support.waiting import wait_for
 
@@ -175,6 +176,70 @@ def test_a_temporary_failure_keeps_the_write_blocks(pair: Pair, daemon: Daemon) 
     daemon.wait_for_state("COMMITTED")
     assert blocked(pair) == SOURCE
     pair.assert_equal()
+
+
+@contextmanager
+def _one_shard_refuses(side: Side) -> Iterator[None]:
+    """Within the block, a change of the block stays half done: the second shard refuses it."""
+    refused = {"failCommands": ["_shardsvrSetUserWriteBlockMode"], "errorCode": 6}
+    with side.shards[1].client() as client:
+        with failing(client, {**refused, "failInternalCommands": True}):
+            yield
+
+
+def _wait_for_change(side: Side, refuse: bool) -> None:
+    """Wait until the config server has begun to block user writes, or to unblock them."""
+    changes = side.client.config.sharding_configsvr_coordinators
+    wait_for(lambda: changes.find_one({"block": refuse}), "the change of the block has begun")
+
+
+@across(SHARDED)
+def test_a_block_that_only_one_shard_has_is_completed(pair: Pair, daemon: Daemon) -> None:
+    """Kill the daemon and the routers while one shard has changed its block, and the other one has not yet."""
+    writes.fill(pair.source.client)
+    with _one_shard_refuses(pair.destination):
+        daemon.start()
+        _wait_for_change(pair.destination, True)
+        daemon.kill()
+        daemon.run()
+        assert daemon.progress()["info"] == "initializing collections and indexes"
+    daemon.wait_until_committable()
+    assert blocked(pair) == DESTINATION
+    with ExitStack() as refusing:
+        with daemon.held_at(Point.STEP_DONE, "source checked"):
+            daemon.ask_for_commit()
+            daemon.wait_until_reached(Point.STEP_DONE, "source checked")
+            refusing.enter_context(_one_shard_refuses(pair.destination))
+        _wait_for_change(pair.destination, False)
+        daemon.kill()
+        for router in pair.destination.routers:
+            router.kill()
+            router.start()
+        daemon.run()
+        assert daemon.progress()["canWrite"] is False
+    daemon.wait_for_state("COMMITTED")
+    assert blocked(pair) == NOBODY
+    pair.assert_equal()
+
+
+@across(SHARDED)
+def test_an_unblocking_that_is_not_complete_is_not_undone(pair: Pair, daemon: Daemon) -> None:
+    """Start a sync while an administrator's unblocking is half done, and let it fail: nobody must be blocked then."""
+    block(pair.destination)
+    writes.fill(pair.source.client)
+    with ExitStack() as refusing:
+        refusing.enter_context(_one_shard_refuses(pair.destination))
+        with writes.started(lambda: block(pair.destination, False)):
+            _wait_for_change(pair.destination, False)
+            with daemon.held_at(Point.BLOCK_SAVED, "cluster1"):
+                daemon.start()
+                daemon.wait_until_reached(Point.BLOCK_SAVED, "cluster1")
+                foreign = {"insert": "c", "documents": [{}], "mayBypassWriteBlocking": True}
+                pair.destination.client.foreign.command(foreign)
+            refusing.close()
+    assert daemon.wait_for_state("FAILED")["error"] == "DestinationNotEmpty"
+    wait_for(lambda: "on neither cluster" in daemon.progress()["errorDescription"], "it is told")
+    assert blocked(pair) == NOBODY
 
 
 def test_a_transaction_that_is_open_at_the_commit_is_not_lost(pair: Pair, daemon: Daemon) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from tabulate import tabulate
@@ -54,6 +55,30 @@ def faults() -> str:
     head = ["Stage", "Replica sets", "with make test-all", "Shards", "with make test-all"]
     classes = ", ".join(f"{name} ({len(found)})" for name, found in cells.FAULTS.items())
     return f"The faults, by class: {classes}.\n\n{_table(head, rows)}"
+
+
+def takeovers() -> str:
+    """Render how long takeovers took, by phase and by what has stopped the active daemon."""
+    record = _read("takeovers")
+    if record is None:
+        return _MISSING
+    groups: dict[tuple[str, str], list[Any]] = defaultdict(list)
+    for each in record["measured"]["takeover"]:
+        groups[each["phase"], each["fault"]].append(each)
+        groups["all", "all"].append(each)
+    # The sum comes last.
+    groups["all", "all"] = groups.pop(("all", "all"))
+    rows = [(*names, *_durations(found)) for names, found in groups.items()]
+    head = ["Phase", "Lost by", "Takeovers", "Median (s)", "Longest (s)", "Load"]
+    failures = "".join(f"- failed: ``{each}``\n" for each in record["failures"])
+    return f"{_origin(record)}\n\n{_table(head, rows)}\n{failures}"
+
+
+def _durations(takeovers: Sequence[Any]) -> tuple[str, ...]:
+    """Return how many takeovers there were, their median and longest duration, and the median load of the machine."""
+    seconds = [each["seconds"] for each in takeovers]
+    load = median(each["load"] for each in takeovers)
+    return f"{len(seconds):,}", f"{median(seconds):.1f}", f"{max(seconds):.1f}", f"{load:.1f}"
 
 
 def model() -> str:

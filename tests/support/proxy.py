@@ -15,6 +15,7 @@ from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
+from math import inf
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -59,13 +60,16 @@ class Rule:
     lost: bool = False
     # How many bytes of a message are delivered before the connection is reset.
     cut_after: int | None = None
-    # How many messages the rule has disturbed.
+    # How many messages the rule has disturbed, and how many it disturbs at most.
     hits: int = 0
+    most: float = inf
     # Set at the end of the rule.
     released: asyncio.Event = field(default_factory=asyncio.Event)
 
     def matches(self, connection: Connection, way: Way) -> bool:
         if way not in self.ways or self.application not in connection.application:
+            return False
+        if self.hits >= self.most:
             return False
         if self.connections is not None and connection not in self.connections:
             return False

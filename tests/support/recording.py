@@ -68,11 +68,16 @@ class Recorder:
     began: float = field(default_factory=monotonic)
     areas: dict[str, Area] = field(default_factory=lambda: defaultdict(Area))
     failures: list[str] = field(default_factory=list)
+    # The values that tests have recorded with `record_property`, by name.
+    measured: dict[str, list[Any]] = field(default_factory=lambda: defaultdict(list))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         folders = report.nodeid.split("/")
         area = self.areas[next((each for each in folders if each in _AREAS), "unit")]
         area.seconds += report.duration
+        if report.when == "call":
+            for name, value in report.user_properties:
+                self.measured[name].append(value)
         if report.outcome == "failed":
             self.failures.append(report.nodeid)
             area.failed += 1
@@ -95,6 +100,7 @@ class Recorder:
             "minutes": round((monotonic() - self.began) / 60, 1),
             "areas": areas,
             "failures": self.failures,
+            **({"measured": self.measured} if self.measured else {}),
         }
         write(self.path, record)
 

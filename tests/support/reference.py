@@ -331,6 +331,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "threads": _threads,
     "evidence-tests": evidence.tests,
     "evidence-faults": evidence.faults,
+    "evidence-takeovers": evidence.takeovers,
     "evidence-model": evidence.model,
     "evidence-benchmarks": evidence.benchmarks,
 }

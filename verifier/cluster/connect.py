@@ -107,6 +107,13 @@ def connect(
         raise _refusal(uri, error) from error
 
 
+def discard_connections(client: Client) -> None:
+    """Make later calls of a client open new connections; calls in flight keep theirs until they end."""
+    # The driver has no public call for this.
+    for server in list(client._topology._servers.values()):
+        server.pool.reset_without_pause()
+
+
 def _refusal(uri: str, error: Exception) -> OperationError:
     text = str(error)
     before_host = uri.partition("://")[2].rpartition("@")[0]

@@ -7,10 +7,15 @@ from typing import Any
 
 from bson.codec_options import CodecOptions
 from pymongo.client_session import ClientSession
-from pymongo.errors import OperationFailure, WriteConcernError
+from pymongo.errors import (
+    AutoReconnect,
+    ConfigurationError,
+    OperationFailure,
+    WriteConcernError,
+)
 
 from verifier.cluster import failures
-from verifier.cluster.connect import Client
+from verifier.cluster.connect import Client, discard_connections
 from verifier.runtime.retry import retry
 from verifier.runtime.tasks import StopToken
 
@@ -84,9 +89,15 @@ class ClusterWriter:
     ) -> dict[str, Any]:
         if self._confirm is not None:
             self._confirm()
-        reply = self._client.get_database(database).command(
-            command, codec_options=_LENIENT, session=session
-        )
+        try:
+            reply = self._client.get_database(database).command(
+                command, codec_options=_LENIENT, session=session
+            )
+        except ConfigurationError as error:
+            # Nothing was sent. The connection was opened while the member was neither primary nor secondary, as in a
+            # rollback. The driver refuses sessions on it for ever, even if the member is the primary now.
+            discard_connections(self._client)
+            raise AutoReconnect(str(error)) from error
         _raise_temporary(reply)
         return reply
 

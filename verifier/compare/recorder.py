@@ -79,6 +79,7 @@ class Recorder:
         self._noted: Timestamp | None = None
         self._rate = Rate()
         self._lag = Lag()
+        self._moved_at = monotonic()
         # The storage namespace on the source for one on this cluster; None if the check does not concern it.
         self._stored: dict[Namespace, Namespace | None] = {}  # cleared when it is full
         self._migrations = Migrations(cluster.client, cluster.facts, stop)
@@ -124,6 +125,7 @@ class Recorder:
         )
         for page in ChangeReader(stream, self._position, self._stop).pages():
             self._take(page)
+            self._keep_moving()
             self._pass_end()
             if self.drained:
                 self._save_position()
@@ -183,6 +185,18 @@ class Recorder:
         )
         if event.operation in OF_WHOLE_COLLECTIONS:
             yield from map(whole_collection, concerned)
+
+    def _keep_moving(self) -> None:
+        """Append a no-op to the oplog if the change stream is far behind, because the cluster may be idle.
+
+        A shard without writes holds back the stream of all shards until its servers append their own periodic no-op.
+        They do so every ten seconds by default, but it can be disabled (`writePeriodicNoops`).
+        """
+        lag, now = self._lag.seconds(), monotonic()
+        longest = self._tuning.idle_lag
+        if lag is not None and lag > longest and now - self._moved_at > longest:
+            append_note(self._cluster.client, self._stop)
+            self._moved_at = now
 
     def _pass_end(self) -> None:
         """Write a no-op to the oplog once the end of user writes is known, and again if it is moved.

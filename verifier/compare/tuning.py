@@ -33,5 +33,9 @@ class CheckTuning:
         30.0, "Longest pause between two generations that found the same differences."
     )
     position_interval: float = seconds(2.0, "How often the position of a change stream is saved.")
+    idle_lag: float = seconds(
+        15.0,
+        "How far the change stream of an idle cluster may be behind before a no-op in the oplog advances it.",
+    )
     task_interval: float = seconds(0.3, "How often finished tasks are saved.")
     progress_interval: float = seconds(10.0, "How often the log shows the progress of a check.")

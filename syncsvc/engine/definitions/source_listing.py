@@ -8,10 +8,10 @@ from syncsvc.engine.definitions.naming import new_record
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
 from syncsvc.indexing import definition_violations, destined
-from syncsvc.saved.registry import CopyStatus
+from syncsvc.saved.registry import CollectionRecord, CopyStatus
 from verifier.cluster.inventory import Size, extent, list_collections
 from verifier.cluster.reading import read
-from verifier.cluster.specification import CollectionSpec, Kind
+from verifier.cluster.specification import CollectionSpec, Kind, same_document
 from verifier.runtime.errors import raise_all
 from verifier.runtime.tasks import StopToken, for_each
 
@@ -47,7 +47,7 @@ class SourceListing:
         # Checked again: the source may have changed since the start request was checked.
         raise_all(definition_violations(self._context.target, self._facts, listed))
         collections = [each for each in listed if each.kind is not Kind.VIEW]
-        self._forget_all_but(collections)
+        self._forget_outdated(collections)
         self._record(collections)
         for_each("create", collections, self._create, self._context.definition_threads, self._stop)
         save_created(self._context, self._registry, self._stop)
@@ -57,17 +57,29 @@ class SourceListing:
         for definition in views:
             self._catalog.create_view(definition)
 
-    def _forget_all_but(self, collections: list[CollectionSpec]) -> None:
-        """Drop and forget the collections that an earlier, interrupted listing created and the source no longer has.
+    def _forget_outdated(self, collections: list[CollectionSpec]) -> None:
+        """Drop and forget the recorded collections that the source no longer has, or has with another definition.
 
-        Another collection may have the name now; the drop event of the old collection must not drop it.
+        An earlier listing that failed or was interrupted has recorded them. A definition that the destination has
+        refused must not be tried again if the source no longer has it. If the source has dropped a collection, another
+        one may have its name now, which the drop event of the old collection must not drop.
         """
-        uuids = {each.uuid for each in collections}
+        present = {each.uuid: each for each in collections}
         for record in self._registry:
-            if record.uuid not in uuids:
+            if not self._is_recorded(record, present.get(record.uuid)):
                 self._catalog.drop(record.definition.namespace)
                 self._partitions.forget(record.uuid)
                 self._registry.remove(record)
+
+    def _is_recorded(self, record: CollectionRecord, present: CollectionSpec | None) -> bool:
+        """Return whether `record` holds this definition of the source, under its name there."""
+        if present is None or record.source_name != present.namespace:
+            return False
+        known, wanted = record.definition, destined(present, self._context.target)
+        return same_document(
+            [known.options, known.indexes, known.shard_key, record.source_key],
+            [wanted.options, wanted.indexes, wanted.shard_key, present.shard_key or None],
+        )
 
     def _record(self, collections: list[CollectionSpec]) -> None:
         """Save a record of each collection that has none: its definition after the commit, and the size of its data."""

@@ -8,6 +8,7 @@ between two steps. Each step is idempotent.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from syncsvc.engine.run.points import Point
 from syncsvc.saved.run import RunRecord, RunStore
@@ -17,6 +18,9 @@ from verifier.runtime.observer import Observer
 
 # The value that `serverStatus` reports for a replica set whose user writes are blocked.
 _BLOCKED = 2
+_COMMAND = "setUserWriteBlockMode"
+# Collections of the database `config` of a sharded cluster.
+_CHANGES, _MODES = "sharding_configsvr_coordinators", "user_writes_critical_sections"
 
 
 @dataclass(frozen=True)
@@ -57,16 +61,29 @@ class WriteBlock:
         self.run.update(found_blocked={name: found[name] for name in found if name != self.cluster})
 
     def is_set(self) -> bool:
-        """Return whether user writes are blocked on the cluster."""
+        """Return whether user writes are blocked on the cluster.
+
+        On a sharded cluster, a change that has begun counts as done: the config server completes it on all shards, even
+        if the mongos or its client has died.
+        """
         if self.sharded:
-            # Routers do not report the mode; their config server stores it here for all shards.
-            kept = {"find": "user_writes_critical_sections", "filter": {"blockUserWrites": True}}
-            return bool(self.writer.administer(kept, "config")["cursor"]["firstBatch"])
+            # Routers do not report the mode. Their config server stores the change that it is making, and the mode that
+            # all shards have had since the last complete change.
+            for change in self._configured(_CHANGES, {"_id.coordinatorType": _COMMAND}):
+                return bool(change["block"])
+            return bool(self._configured(_MODES, {"blockUserWrites": True}))
         status = self.writer.administer({"serverStatus": 1})
         return bool(status["repl"].get("userWriteBlockMode") == _BLOCKED)
 
+    def _configured(self, collection: str, query: dict[str, Any]) -> list[dict[str, Any]]:
+        command = {"find": collection, "filter": query}
+        found: list[dict[str, Any]] = self.writer.administer(command, "config")["cursor"][
+            "firstBatch"
+        ]
+        return found
+
     def _command(self, blocked: bool) -> None:
-        self.writer.administer({"setUserWriteBlockMode": 1, "global": blocked})
+        self.writer.administer({_COMMAND: 1, "global": blocked})
 
 
 def to_put_back(record: RunRecord) -> tuple[str, ...]:

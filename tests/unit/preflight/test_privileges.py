@@ -199,7 +199,8 @@ SHARDS = {"sharding": {"createSupportingIndexes": False, "shardingEntries": []}}
                 "missing privileges ([find on config.collections, find on config.shards, find on config.version]) "
                 "to read how collections are sharded on the destination; "
                 "the built-in role clusterMonitor has them.",
-                "missing privileges ([find on config.user_writes_critical_sections]) "
+                "missing privileges ([find on config.sharding_configsvr_coordinators, "
+                "find on config.user_writes_critical_sections]) "
                 "to enable user write blocking on the destination; "
                 "the built-in role clusterMonitor has them.",
                 TO_STOP.format(
