@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,15 +14,19 @@ from tests import upgrade
 from tests.support import writes
 from tests.support.daemon import Daemon
 from tests.support.pair import Pair
+from tests.support.waiting import wait_for
 from tests.upgrade.saved_state import METADATA, State, contents, load, restore
 
 FOLDER = Path(upgrade.__file__).parent
 # Some states for each older format that can be read: syncs of its last version, each killed in another phase.
 STATES = sorted(FOLDER.glob("format-*.json"))
+# The format in which a sync without users and roles is saved: earlier versions may continue it.
+PRESENT_FORMAT = 7
+# The phase in which each of them continues.
 PHASES = {
     "copy": "collection copy",
     "events": "change event application",
-    "commit": "waiting for commit to complete",
+    "commit": "change event application",
 }
 
 
@@ -61,9 +66,10 @@ def test_a_sync_of_an_earlier_version_is_committed(pair: Pair, idle: Daemon, pat
     phase = path.stem.rpartition("-")[2]
     idle.run()
     run = pair.destination.client[METADATA].runs.find_one()
-    assert run is not None and run["format"] == FORMATS.current
-    # The restarted sync continues in the phase in which it was killed.
-    assert idle.progress()["info"] == PHASES[phase]
+    assert run is not None and run["format"] == PRESENT_FORMAT
+    # In the log, because the sync may have left this phase since.
+    begun = wait_for(lambda: re.search("Starting ([a-z ]+) phase", idle.log), "a phase begins")
+    assert begun[1] == PHASES[phase]
     if phase == "commit":
         idle.wait_for_state("COMMITTED")
     else:

@@ -134,17 +134,24 @@ def _replacement(
 
 
 def _uuids(state: State, pair: Pair) -> dict[str | Binary, Binary]:
-    """Return the UUIDs that the source's collections have on this pair, by their UUIDs in the saved state."""
+    """Return the UUIDs that the collections have on this pair, by their UUIDs in the saved state.
+
+    Format 6 saves only those of the source.
+    """
     (registry,) = (
         each["documents"]
         for each in state["destination"]
         if (each["database"], each["name"]) == (METADATA, "collections")
     )
-    return {
-        each["_id"]: _uuid(pair.source.client, each["database"], each["sourceCollection"])
-        for each in registry
-        if each["_id"].subtype == 4
+    source, destination = pair.source.client, pair.destination.client
+    rows = [each for each in registry if each["_id"].subtype == 4]
+    found = {
+        each["_id"]: _uuid(source, each["database"], each["sourceCollection"]) for each in rows
     }
+    for each in rows:
+        if (saved := each.get("destinationUuid")) is not None:
+            found[saved] = _uuid(destination, each["database"], each["collection"])
+    return found
 
 
 def _uuid(client: AnyClient, database: str, name: str) -> Binary:
