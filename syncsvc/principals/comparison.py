@@ -146,8 +146,9 @@ class Listing:
     def by_identity(self) -> Mapping[Identity, Principal]:
         return {each.identity: each for each in self.principals}
 
-    def without(self, principals: Collection[Principal]) -> Listing:
-        kept = tuple(each for each in self.principals if each not in principals)
+    def without(self, principals: Iterable[Principal]) -> Listing:
+        dropped = {each.identity for each in principals}
+        kept = tuple(each for each in self.principals if each.identity not in dropped)
         return replace(self, principals=kept)
 
 
@@ -215,7 +216,7 @@ def compare(options: UsersAndRoles, source: Listing, destination: Listing) -> Co
     own = source.own | destination.own
     selected = [each for each in chosen if not _is_own(each.identity, own)]
     judged = {each.identity: _judged(each, True, options, destination) for each in selected}
-    for role, holder in _roles_held(selected, source).items():
+    for role, holder in _roles_held(selected, options, source, destination).items():
         if role not in judged and (
             finding := _role_judged(role, holder, options, source, destination)
         ):
@@ -270,15 +271,25 @@ def _role_judged(
     return None
 
 
-def _roles_held(principals: Iterable[Principal], listing: Listing) -> dict[Identity, Identity]:
-    """Return all roles that the principals have, directly or inherited, each with one principal that has it."""
+def _roles_held(
+    principals: Iterable[Principal],
+    options: UsersAndRoles,
+    source: Listing,
+    destination: Listing,
+) -> dict[Identity, Identity]:
+    """Return all roles that the principals have, directly or inherited, each with one principal that has it.
+
+    Leave out the roles of principals that keep the definition of the destination, and so its roles.
+    """
     held: dict[Identity, Identity] = {}
     waiting = list(principals)
     while waiting:
         holder = waiting.pop()
+        if _judged(holder, True, options, destination).outcome is Outcome.KEPT:
+            continue
         for role in sorted(holder.roles - held.keys()):
             held[role] = holder.identity
-            if (stored := listing.by_identity.get(role)) is not None:
+            if (stored := source.by_identity.get(role)) is not None:
                 waiting.append(stored)
     return held
 
@@ -368,3 +379,16 @@ def in_order_of_removal(principals: Iterable[Principal]) -> list[Principal]:
         {name: each.roles & by_identity.keys() for name, each in by_identity.items()}
     )
     return [by_identity[name] for name in reversed([*order.static_order()])]
+
+
+def removable(created: Iterable[Principal], listing: Listing) -> list[Principal]:
+    """Return the principals in `created`, except the roles that other principals in the listing have, or inherit.
+
+    A server that drops a role also takes it from all principals that have it.
+    """
+    by_identity = {each.identity: each for each in created}
+    waiting = [each for each in listing.principals if each.identity not in by_identity]
+    while waiting:
+        for role in waiting.pop().roles & by_identity.keys():
+            waiting.append(by_identity.pop(role))
+    return [*by_identity.values()]

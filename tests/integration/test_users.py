@@ -241,6 +241,28 @@ def test_a_repeated_commit_copies_what_has_changed_since_the_first_attempt(
     pair.assert_equal()
 
 
+def test_a_copied_role_that_others_have_received_stays_theirs(pair: Pair, daemon: Daemon) -> None:
+    """Give a copied role to a user of the destination, repeat the commit, and reset: the user keeps the role."""
+    source, destination = pair.source.client, pair.destination.client
+    fill(source)
+    daemon.start(**COPY)
+    daemon.wait_until_committable()
+    with daemon.held_at(Point.STEP_DONE, "source checked"):
+        with daemon.held_at(Point.STEP_DONE, "users and roles copied"):
+            daemon.ask_for_commit()
+            daemon.wait_until_reached(Point.STEP_DONE, "users and roles copied")
+            add_user(destination, "mine", "x", roles=["outer"])
+            before = documents(pair.destination)
+            source.d.c.insert_one({"_id": "late"})
+        daemon.wait_until_reached(Point.STEP_DONE, "source checked")
+        assert documents(pair.destination) == before
+        assert daemon.post("reset", {"confirm": "cluster1"}).ok
+    daemon.wait_for_state("IDLE")
+    left = documents(pair.destination)
+    assert {*left} == {"app.mine", "app.outer", "app.reader"}
+    assert left["app.mine"] == before["app.mine"]
+
+
 def test_of_several_instances_only_the_coordinator_copies(pair: Pair, fleet: Fleet) -> None:
     fill(pair.source.client)
     fleet.start(**COPY)
