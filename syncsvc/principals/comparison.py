@@ -29,6 +29,8 @@ AUTH_SCHEMA = 5
 _INTERNAL_USER = "__system"
 # The fields that do not count for equality: the first is made of others, the second differs between clusters.
 _IGNORED = ("_id", "userId")
+# The database that has other built-in roles than all others.
+_ADMIN = "admin"
 # How many names a text shows.
 _SHOWN = 10
 
@@ -136,15 +138,24 @@ def _privilege(privilege: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Listing:
-    """The principals of a cluster, the version of their documents, and the users that this process logs in as."""
+    """The principals of a cluster, the version of their documents, and the users that this process logs in as.
+
+    `built_in` are the built-in roles of the database admin and, with an empty database, those of every other one. It is
+    empty if this process may not read them, as on a source.
+    """
 
     principals: tuple[Principal, ...] = ()
     auth_schema: int = AUTH_SCHEMA
     own: frozenset[Identity] = frozenset()
+    built_in: frozenset[Identity] = frozenset()
 
     @cached_property
     def by_identity(self) -> Mapping[Identity, Principal]:
         return {each.identity: each for each in self.principals}
+
+    def builds_in(self, identity: Identity) -> bool:
+        database = _ADMIN if identity.database == _ADMIN else ""
+        return replace(identity, database=database) in self.built_in
 
     def without(self, principals: Iterable[Principal]) -> Listing:
         dropped = {each.identity for each in principals}
@@ -240,14 +251,17 @@ def _judged(
 ) -> Finding:
     """Compare a principal with the one on the destination; `copied` is whether it is copied if there is none."""
     identity = principal.identity
+    different = Outcome.KEPT if options.on_conflict is OnConflict.SKIP else Outcome.CONFLICT
+    if destination.builds_in(identity):
+        # Servers store such a custom role without an error, but give its holders the rights of the built-in role.
+        shadowed = "it is a built-in role of the destination: rename it on the source"
+        return Finding(identity, different, shadowed)
     found = destination.by_identity.get(identity)
     if found is None:
         return Finding(identity, Outcome.COPY if copied else Outcome.MISSING)
     if found.fingerprint == principal.fingerprint:
         return Finding(identity, Outcome.EQUAL)
-    kept = options.on_conflict is OnConflict.SKIP
-    differing = "the destination has another definition"
-    return Finding(identity, Outcome.KEPT if kept else Outcome.CONFLICT, differing)
+    return Finding(identity, different, "the destination has another definition")
 
 
 def _role_judged(

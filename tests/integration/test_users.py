@@ -139,6 +139,22 @@ def test_conflicts_can_be_kept_and_nothing_is_overwritten(pair: Pair, daemon: Da
     assert "2 different, kept as on the destination" in daemon.overview()["summary"]
 
 
+def test_a_custom_role_must_not_have_the_name_of_a_built_in_role(
+    pair: Pair, daemon: Daemon
+) -> None:
+    """A newer destination may have a built-in role of this name. Here, both clusters have one."""
+    admin = pair.source.client.admin
+    hidden = {"role": "clusterMonitor", "db": "admin", "privileges": [], "roles": []}
+    admin.hidden.insert_one({"_id": "admin.clusterMonitor", **hidden})
+    collections = {"tempUsersCollection": "admin.none", "tempRolesCollection": "admin.hidden"}
+    admin.command({"_mergeAuthzCollections": 1, **collections, "db": "", "drop": False})
+    admin.hidden.drop()
+    (violation,) = preflight(daemon, **COPY)["violations"]
+    assert violation["error"] == "UserOrRoleExists"
+    text = "role clusterMonitor@admin (it is a built-in role of the destination"
+    assert text in violation["errorDescription"]
+
+
 def test_only_users_and_roles_of_the_named_databases_are_copied(pair: Pair, daemon: Daemon) -> None:
     fill(pair.source.client)
     options = {"usersAndRoles": {"copy": True, "databases": ["admin", "typo"]}}

@@ -13,6 +13,7 @@ from syncsvc.principals.comparison import (
     Identity,
     Kind,
     Listing,
+    Outcome,
     Principal,
     PrincipalCounts,
     compare,
@@ -179,6 +180,26 @@ def test_a_role_that_only_the_destination_stores_is_not_the_built_in_role_of_the
     assert [str(each.identity) for each in found.findings] == ["role new@app", "user a@app"]
     ((kind, text),) = violations(found)
     assert kind.name == "UserOrRoleExists" and "role new@app (the user a@app names it)" in text
+
+
+def test_a_custom_role_is_not_copied_over_a_built_in_role_of_the_destination() -> None:
+    """A newer server may have such a role; it would hide the custom role, which is stored nevertheless."""
+    built_in = frozenset({Identity("role", "admin", "new"), Identity("role", "", "newer")})
+    source = Listing(
+        (
+            *(role("new", database="admin"), role("new"), role("newer")),
+            *(role("newer", database="admin"), user("u", "newer"), user("newer")),
+        )
+    )
+    found = compare(ALL, source, Listing(built_in=built_in))
+    assert [str(each.identity) for each in found.having(Outcome.CONFLICT)] == [
+        *("role new@admin", "role newer@app"),
+    ]
+    ((kind, text),) = violations(found)
+    assert kind.name == "UserOrRoleExists"
+    assert "role newer@app (it is a built-in role of the destination: " in text
+    kept = compare(SKIP, source, Listing(built_in=built_in))
+    assert kept.counts == PrincipalCounts(users=2, roles=2, kept=2)
 
 
 def test_all_violations_are_named_and_a_long_list_is_cut() -> None:
