@@ -40,6 +40,9 @@ from verifier.runtime.tasks import StopToken, for_each
 
 Step = tuple[str, Callable[[], None]]
 
+# The name is saved, so it must never change.
+_PRINCIPALS_COPIED = "users and roles copied"
+
 
 class SourceWritten(Exception):
     """Users have, or may have, written to the source before the destination was unblocked.
@@ -74,7 +77,7 @@ class Cutover:
             ("expiration restored", self._restore_expiration),
         ]
         run = self.context.run
-        self._forget_check()
+        self._forget_reads()
         for name, step in steps:
             self.stop.check()
             if name not in run.record.steps:
@@ -82,19 +85,22 @@ class Cutover:
                 run.update(steps=(*run.record.steps, name))
                 self.context.observe(Point.STEP_DONE, name)
 
-    def _forget_check(self) -> None:
-        """Let the check of the source be repeated after a restart, unless users can already write to the destination.
+    def _forget_reads(self) -> None:
+        """Let a restart repeat the steps that read the source, unless users can already write to the destination.
 
-        The check may have been long before the restart, and users may have written to the source since.
+        These steps check the source, and copy its users and roles. They may have been long before the restart, and the
+        source may have changed since.
         """
         run, block = self.context.run, self.context.destination_block
         record = run.record
-        if record.can_write or CHECKED not in record.steps:
+        if record.can_write:
             return
-        if record.options.blocks_destination and (UNBLOCKED in record.steps or not block.is_set()):
-            return
-        undone = (CHECKED, UNBLOCKED)
-        run.update(steps=tuple(each for each in record.steps if each not in undone))
+        if CHECKED in record.steps and record.options.blocks_destination:
+            if UNBLOCKED in record.steps or not block.is_set():
+                return
+        undone = (_PRINCIPALS_COPIED, CHECKED, UNBLOCKED)
+        steps = tuple(each for each in record.steps if each not in undone)
+        run.update(steps=steps, principals=None)
 
     def _prepare(self) -> None:
         """Run `Catalog.prepare` for all collections as fast as possible, because users cannot write until it is done.
@@ -119,7 +125,7 @@ class Cutover:
         """
         if self.context.run.record.options.users_and_roles is None:
             return []
-        return [("users and roles copied", PrincipalCopy(self.context, self.stop).run)]
+        return [(_PRINCIPALS_COPIED, PrincipalCopy(self.context, self.stop).run)]
 
     def _reversal_steps(self) -> list[Step]:
         """Return the steps that prepare a reversal; none if the sync is not reversible.

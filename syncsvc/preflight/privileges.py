@@ -121,7 +121,7 @@ WRITING_PRINCIPALS = Need(
     "restore",
     on_collections=(
         *("createRole", "createUser", "grantRole", "revokeRole"),
-        *("dropRole", "dropUser"),
+        *("dropRole", "dropUser", "viewRole"),
     ),
 )
 # Optional: without this privilege, a sync works, but its commit has to wait.

@@ -29,6 +29,8 @@ AUTH_SCHEMA = 5
 _INTERNAL_USER = "__system"
 # The fields that do not count for equality: the first is made of others, the second differs between clusters.
 _IGNORED = ("_id", "userId")
+# The database that has other built-in roles than all others.
+_ADMIN = "admin"
 # How many names a text shows.
 _SHOWN = 10
 
@@ -136,18 +138,28 @@ def _privilege(privilege: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Listing:
-    """The principals of a cluster, the version of their documents, and the users that this process logs in as."""
+    """The principals of a cluster, the version of their documents, and the users that this process logs in as.
+
+    `built_in` are the built-in roles of the database admin and, with an empty database, those of every other one. It is
+    empty if this process may not read them, as on a source.
+    """
 
     principals: tuple[Principal, ...] = ()
     auth_schema: int = AUTH_SCHEMA
     own: frozenset[Identity] = frozenset()
+    built_in: frozenset[Identity] = frozenset()
 
     @cached_property
     def by_identity(self) -> Mapping[Identity, Principal]:
         return {each.identity: each for each in self.principals}
 
-    def without(self, principals: Collection[Principal]) -> Listing:
-        kept = tuple(each for each in self.principals if each not in principals)
+    def builds_in(self, identity: Identity) -> bool:
+        database = _ADMIN if identity.database == _ADMIN else ""
+        return replace(identity, database=database) in self.built_in
+
+    def without(self, principals: Iterable[Principal]) -> Listing:
+        dropped = {each.identity for each in principals}
+        kept = tuple(each for each in self.principals if each.identity not in dropped)
         return replace(self, principals=kept)
 
 
@@ -215,7 +227,7 @@ def compare(options: UsersAndRoles, source: Listing, destination: Listing) -> Co
     own = source.own | destination.own
     selected = [each for each in chosen if not _is_own(each.identity, own)]
     judged = {each.identity: _judged(each, True, options, destination) for each in selected}
-    for role, holder in _roles_held(selected, source).items():
+    for role, holder in _roles_held(selected, options, source, destination).items():
         if role not in judged and (
             finding := _role_judged(role, holder, options, source, destination)
         ):
@@ -239,14 +251,17 @@ def _judged(
 ) -> Finding:
     """Compare a principal with the one on the destination; `copied` is whether it is copied if there is none."""
     identity = principal.identity
+    different = Outcome.KEPT if options.on_conflict is OnConflict.SKIP else Outcome.CONFLICT
+    if destination.builds_in(identity):
+        # Servers store such a custom role without an error, but give its holders the rights of the built-in role.
+        shadowed = "it is a built-in role of the destination: rename it on the source"
+        return Finding(identity, different, shadowed)
     found = destination.by_identity.get(identity)
     if found is None:
         return Finding(identity, Outcome.COPY if copied else Outcome.MISSING)
     if found.fingerprint == principal.fingerprint:
         return Finding(identity, Outcome.EQUAL)
-    kept = options.on_conflict is OnConflict.SKIP
-    differing = "the destination has another definition"
-    return Finding(identity, Outcome.KEPT if kept else Outcome.CONFLICT, differing)
+    return Finding(identity, different, "the destination has another definition")
 
 
 def _role_judged(
@@ -270,15 +285,25 @@ def _role_judged(
     return None
 
 
-def _roles_held(principals: Iterable[Principal], listing: Listing) -> dict[Identity, Identity]:
-    """Return all roles that the principals have, directly or inherited, each with one principal that has it."""
+def _roles_held(
+    principals: Iterable[Principal],
+    options: UsersAndRoles,
+    source: Listing,
+    destination: Listing,
+) -> dict[Identity, Identity]:
+    """Return all roles that the principals have, directly or inherited, each with one principal that has it.
+
+    Leave out the roles of principals that keep the definition of the destination, and so its roles.
+    """
     held: dict[Identity, Identity] = {}
     waiting = list(principals)
     while waiting:
         holder = waiting.pop()
+        if _judged(holder, True, options, destination).outcome is Outcome.KEPT:
+            continue
         for role in sorted(holder.roles - held.keys()):
             held[role] = holder.identity
-            if (stored := listing.by_identity.get(role)) is not None:
+            if (stored := source.by_identity.get(role)) is not None:
                 waiting.append(stored)
     return held
 
@@ -368,3 +393,16 @@ def in_order_of_removal(principals: Iterable[Principal]) -> list[Principal]:
         {name: each.roles & by_identity.keys() for name, each in by_identity.items()}
     )
     return [by_identity[name] for name in reversed([*order.static_order()])]
+
+
+def removable(created: Iterable[Principal], listing: Listing) -> list[Principal]:
+    """Return the principals in `created`, except the roles that other principals in the listing have, or inherit.
+
+    A server that drops a role also takes it from all principals that have it.
+    """
+    by_identity = {each.identity: each for each in created}
+    waiting = [each for each in listing.principals if each.identity not in by_identity]
+    while waiting:
+        for role in waiting.pop().roles & by_identity.keys():
+            waiting.append(by_identity.pop(role))
+    return [*by_identity.values()]

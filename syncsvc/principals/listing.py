@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from bson.timestamp import Timestamp
+from pymongo.errors import OperationFailure
 
 from syncsvc.options import UsersAndRoles
 from syncsvc.principals.comparison import (
@@ -17,7 +18,7 @@ from syncsvc.principals.comparison import (
     Principal,
     compare,
 )
-from verifier.cluster import rawbson
+from verifier.cluster import failures, rawbson
 from verifier.cluster.connect import Client
 from verifier.cluster.rawcursor import RawCursor
 from verifier.cluster.reading import read
@@ -26,6 +27,8 @@ from verifier.runtime.tasks import StopToken
 DATABASE = "admin"
 COLLECTIONS = {Kind.USER: "system.users", Kind.ROLE: "system.roles"}
 _VERSIONS = "system.version"
+# Any database but admin: all of these have the same built-in roles.
+_OTHER = "test"
 
 
 def compare_clusters(
@@ -52,6 +55,7 @@ def listing(client: Client, after: Timestamp | None = None) -> Listing:
             (rawbson.decode(each)["currentVersion"] for each in versions), AUTH_SCHEMA
         ),
         own=frozenset(_authenticated(client)),
+        built_in=frozenset(_built_in(client)),
     )
 
 
@@ -68,3 +72,17 @@ def _authenticated(client: Client) -> Iterator[Identity]:
     status = client.admin.command("connectionStatus")
     for each in status["authInfo"]["authenticatedUsers"]:
         yield Identity(Kind.USER.value, each["db"], each["user"])
+
+
+def _built_in(client: Client) -> Iterator[Identity]:
+    """Yield the built-in roles, see `Listing`; none if the user lacks the privilege `viewRole`."""
+    for name in (DATABASE, _OTHER):
+        try:
+            reply = client.get_database(name).command("rolesInfo", 1, showBuiltinRoles=True)
+        except OperationFailure as error:
+            if error.code != failures.UNAUTHORIZED:
+                raise
+            return
+        for each in reply["roles"]:
+            if each["isBuiltin"]:
+                yield Identity(Kind.ROLE.value, name if name == DATABASE else "", each["role"])

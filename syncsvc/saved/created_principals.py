@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from syncsvc.principals.comparison import Identity, Listing, Principal
+from syncsvc.principals.comparison import Identity, Listing, Principal, removable
 from syncsvc.saved.batches import save_rows
 from syncsvc.saved.emptying import delete_rows
 from syncsvc.saved.run import METADATA_DATABASE, PRINCIPALS
@@ -39,12 +39,15 @@ class CreatedPrincipals:
         delete_rows(self._client, self._writer, PRINCIPALS, self._mine, self._stop)
 
     def on(self, listing: Listing) -> list[Principal]:
-        """Return the principals in the listing of a cluster that the sync has created there.
+        """Return the principals in the listing of a cluster that the sync has created there, and may drop.
 
-        A principal that was changed since, or dropped and created again, belongs to others.
+        A principal that was changed since, or a role that others have received since, belongs to others.
         """
         saved = self._load()
-        return [each for each in listing.principals if saved.get(each.identity) == each.fingerprint]
+        created = (
+            each for each in listing.principals if saved.get(each.identity) == each.fingerprint
+        )
+        return removable(created, listing)
 
     def _load(self) -> dict[Identity, str]:
         rows = map(rawbson.decode, read(self._read, self._stop))

@@ -45,11 +45,13 @@ def test_users_and_roles_are_copied_despite_a_kill_at_every_point(
         daemon.kill_at(*kill)
         daemon.run()
         daemon.wait_until_killed()
+    # The copy was complete, but users cannot write to the destination yet.
+    pair.source.client.app.command("updateUser", "alice", pwd="new secret")
     daemon.run()
     daemon.wait_for_state("COMMITTED")
     assert documents(pair.destination) == documents(pair.source)
     assert temporary_left(pair.destination) == set()
-    assert log_in(pair.destination, "alice", "old secret")
+    assert log_in(pair.destination, "alice", "new secret")
     pair.assert_equal()
 
 

@@ -139,6 +139,22 @@ def test_conflicts_can_be_kept_and_nothing_is_overwritten(pair: Pair, daemon: Da
     assert "2 different, kept as on the destination" in daemon.overview()["summary"]
 
 
+def test_a_custom_role_must_not_have_the_name_of_a_built_in_role(
+    pair: Pair, daemon: Daemon
+) -> None:
+    """A newer destination may have a built-in role of this name. Here, both clusters have one."""
+    admin = pair.source.client.admin
+    hidden = {"role": "clusterMonitor", "db": "admin", "privileges": [], "roles": []}
+    admin.hidden.insert_one({"_id": "admin.clusterMonitor", **hidden})
+    collections = {"tempUsersCollection": "admin.none", "tempRolesCollection": "admin.hidden"}
+    admin.command({"_mergeAuthzCollections": 1, **collections, "db": "", "drop": False})
+    admin.hidden.drop()
+    (violation,) = preflight(daemon, **COPY)["violations"]
+    assert violation["error"] == "UserOrRoleExists"
+    text = "role clusterMonitor@admin (it is a built-in role of the destination"
+    assert text in violation["errorDescription"]
+
+
 def test_only_users_and_roles_of_the_named_databases_are_copied(pair: Pair, daemon: Daemon) -> None:
     fill(pair.source.client)
     options = {"usersAndRoles": {"copy": True, "databases": ["admin", "typo"]}}
@@ -239,6 +255,28 @@ def test_a_repeated_commit_copies_what_has_changed_since_the_first_attempt(
     assert documents(pair.destination) == documents(pair.source)
     assert log_in(pair.destination, "alice", "new secret")
     pair.assert_equal()
+
+
+def test_a_copied_role_that_others_have_received_stays_theirs(pair: Pair, daemon: Daemon) -> None:
+    """Give a copied role to a user of the destination, repeat the commit, and reset: the user keeps the role."""
+    source, destination = pair.source.client, pair.destination.client
+    fill(source)
+    daemon.start(**COPY)
+    daemon.wait_until_committable()
+    with daemon.held_at(Point.STEP_DONE, "source checked"):
+        with daemon.held_at(Point.STEP_DONE, "users and roles copied"):
+            daemon.ask_for_commit()
+            daemon.wait_until_reached(Point.STEP_DONE, "users and roles copied")
+            add_user(destination, "mine", "x", roles=["outer"])
+            before = documents(pair.destination)
+            source.d.c.insert_one({"_id": "late"})
+        daemon.wait_until_reached(Point.STEP_DONE, "source checked")
+        assert documents(pair.destination) == before
+        assert daemon.post("reset", {"confirm": "cluster1"}).ok
+    daemon.wait_for_state("IDLE")
+    left = documents(pair.destination)
+    assert {*left} == {"app.mine", "app.outer", "app.reader"}
+    assert left["app.mine"] == before["app.mine"]
 
 
 def test_of_several_instances_only_the_coordinator_copies(pair: Pair, fleet: Fleet) -> None:

@@ -13,11 +13,13 @@ from syncsvc.principals.comparison import (
     Identity,
     Kind,
     Listing,
+    Outcome,
     Principal,
     PrincipalCounts,
     compare,
     described,
     in_order_of_removal,
+    removable,
     violations,
     warnings,
 )
@@ -159,6 +161,18 @@ def test_roles_of_excluded_databases_must_exist_and_be_equal() -> None:
     assert not [*violations(found)]
 
 
+def test_the_roles_of_a_kept_principal_need_not_exist_on_the_destination() -> None:
+    """The destination keeps its own definition of the user, and of the role `r@one`."""
+    excluded = [role("r", "s@two", database="one"), role("s", database="two")]
+    source = [user("a", "lost@two"), user("b", "r@one"), role("lost", database="two"), *excluded]
+    options = UsersAndRoles(("app",), OnConflict.SKIP)
+    assert judged(source, [user("a"), role("r", database="one")], options) == {
+        "user a@app": "kept",
+        "user b@app": "copy",
+        "role r@one": "kept",
+    }
+
+
 def test_a_role_that_only_the_destination_stores_is_not_the_built_in_role_of_the_source() -> None:
     source = [user("a", "read", "new")]
     assert judged(source) == {"user a@app": "copy"}
@@ -166,6 +180,26 @@ def test_a_role_that_only_the_destination_stores_is_not_the_built_in_role_of_the
     assert [str(each.identity) for each in found.findings] == ["role new@app", "user a@app"]
     ((kind, text),) = violations(found)
     assert kind.name == "UserOrRoleExists" and "role new@app (the user a@app names it)" in text
+
+
+def test_a_custom_role_is_not_copied_over_a_built_in_role_of_the_destination() -> None:
+    """A newer server may have such a role; it would hide the custom role, which is stored nevertheless."""
+    built_in = frozenset({Identity("role", "admin", "new"), Identity("role", "", "newer")})
+    source = Listing(
+        (
+            *(role("new", database="admin"), role("new"), role("newer")),
+            *(role("newer", database="admin"), user("u", "newer"), user("newer")),
+        )
+    )
+    found = compare(ALL, source, Listing(built_in=built_in))
+    assert [str(each.identity) for each in found.having(Outcome.CONFLICT)] == [
+        *("role new@admin", "role newer@app"),
+    ]
+    ((kind, text),) = violations(found)
+    assert kind.name == "UserOrRoleExists"
+    assert "role newer@app (it is a built-in role of the destination: " in text
+    kept = compare(SKIP, source, Listing(built_in=built_in))
+    assert kept.counts == PrincipalCounts(users=2, roles=2, kept=2)
 
 
 def test_all_violations_are_named_and_a_long_list_is_cut() -> None:
@@ -206,6 +240,15 @@ def test_principals_are_removed_before_the_roles_that_they_have() -> None:
     names = [each.identity.name for each in in_order_of_removal(principals)]
     assert names.index("high") < names.index("middle") < names.index("low")
     assert names.index("u") < names.index("low")
+
+
+def test_a_created_role_that_other_principals_have_is_not_removed() -> None:
+    created = [user("u", "low"), role("low"), role("middle", "low"), role("high", "middle")]
+    names = [each.identity.name for each in removable(created, Listing((*created, user("mine"))))]
+    assert names == ["u", "low", "middle", "high"]
+    theirs = user("mine", "middle")
+    names = [each.identity.name for each in removable(created, Listing((*created, theirs)))]
+    assert names == ["u", "high"]
 
 
 def test_no_text_of_a_principal_contains_credentials() -> None:
