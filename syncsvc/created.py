@@ -37,7 +37,7 @@ class Found(NamedTuple):
 class Contents:
     """The collections and views of the destination: those that the sync has created, and all others.
 
-    Of users and roles, only those that the sync has created.
+    Users and roles that the sync has not created are left out.
     """
 
     created: tuple[Found, ...]

@@ -305,7 +305,7 @@ DOCUMENT_NOT_COPIED = ErrorKind(
 DUPLICATE_IDS = ErrorKind(
     "DuplicateIds",
     409,
-    "A sharded collection of the source holds several documents with the same _id, which cannot be told apart.",
+    "A sharded collection of the source holds several documents with the same _id, which a sync cannot copy.",
     "Delete all but one of the named documents, or give them a different _id; check for more duplicates; "
     "then send POST /api/v1/resume.",
 )
@@ -335,10 +335,11 @@ USER_OR_ROLE_EXISTS = ErrorKind(
     "UserOrRoleExists",
     409,
     "usersAndRoles.copy is true, but the destination has another definition of a user or role to copy, or of a role "
-    "that one of them has. It is never overwritten.",
-    "Drop the named ones on the destination, make them equal, or start the sync with onConflict skip, which keeps them "
-    "as they are. If the sync has already begun, GET /api/v1/users lists all of them; afterwards, commit the sync. If "
-    "it has failed, first send POST /api/v1/resume.",
+    "that one of them has. Users and roles on the destination are never overwritten.",
+    "Drop the named users and roles on the destination, or make them equal to those of the source. To keep other "
+    "definitions on the destination, start the sync with onConflict skip; roles that the source does not have must be "
+    "dropped nevertheless. If the sync has already begun, GET /api/v1/users lists all conflicts; remove them, then "
+    "commit the sync. If it has failed, first send POST /api/v1/resume.",
 )
 ROLE_MISSING = ErrorKind(
     "RoleMissing",
@@ -359,8 +360,8 @@ AUTH_SCHEMA_UNSUPPORTED = ErrorKind(
 USER_OR_ROLE_NOT_COPIED = ErrorKind(
     "UserOrRoleNotCopied",
     409,
-    "After users and roles were copied, the destination did not have all of them as they are on the source.",
-    "Do not switch to the destination. Check that nobody else changes users and roles, and read the log of the "
+    "After users and roles were copied, some of them were missing on the destination, or differed from the source.",
+    "Do not switch to the destination. Check that no other client changes users and roles, and read the log of the "
     "primary of the destination (on a sharded cluster, of its config servers). Then send POST /api/v1/resume, and "
     "commit again.",
 )

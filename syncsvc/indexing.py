@@ -21,7 +21,7 @@ _REPLACEMENT = "\ufffd"
 
 @dataclass(frozen=True)
 class Target:
-    """What the definitions on the destination depend on, besides those of the source."""
+    """The settings that, together with the source's definitions, determine the definitions on the destination."""
 
     options: StartOptions
     # Whether the destination is a sharded cluster.

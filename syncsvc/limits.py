@@ -121,7 +121,7 @@ def rates_shown(rates: Rates) -> dict[str, int | None]:
 
 
 def share_of(rates: Rates, instances: int) -> dict[Limit, int]:
-    """Return the equal share of each of several instances. The limit of threads holds for each instance."""
+    """Return the limits of one of several instances: equal shares of the rates, but the whole limit of threads."""
     return {
         limit: amount if limit is Limit.THREADS else max(1, amount // instances)
         for limit, amount in rates.items()

@@ -180,7 +180,7 @@ class _Repairs(Strict):
 
 
 class _CopiedPrincipals(Strict):
-    copied = always(Boolean, "Whether the commit has copied them; the counts are zeros before.")
+    copied = always(Boolean, "Whether the commit has copied them; until then, the counts are 0.")
     users = always(fields.Integer, "The number of users copied.")
     roles = always(fields.Integer, "The number of custom roles copied.")
     equal = always(
@@ -188,7 +188,7 @@ class _CopiedPrincipals(Strict):
     )
     kept = always(
         fields.Integer,
-        "The number of users and roles that differ, and were kept on the destination.",
+        "The number of users and roles that differ, for which the destination kept its own definition.",
     )
 
 
@@ -281,7 +281,7 @@ class _Progress(Strict):
     )
     usersAndRoles = sometimes(
         fields.Nested,
-        "The copy of users and roles; absent if the start option `usersAndRoles` does not ask for it.",
+        "The copy of users and roles; absent unless the start option `usersAndRoles` requests it.",
         _CopiedPrincipals,
     )
     warnings = sometimes(
@@ -350,7 +350,7 @@ class _PlannedPrincipals(Strict):
     )
     kept = always(
         fields.Integer,
-        "The number of users and roles that differ, and would be kept on the destination.",
+        "The number of users and roles that differ, for which the destination would keep its own definition.",
     )
     conflicts = always(fields.Integer, "The number of users and roles that prevent the copy.")
 
@@ -365,7 +365,7 @@ class _PreflightAnswer(SuccessAnswer):
     estimates = always(fields.Nested, "The estimated cost of the sync.", _Estimates)
     usersAndRoles = sometimes(
         fields.Nested,
-        "The users and roles that would be copied; absent if the body does not ask for it, or if they are unknown.",
+        "The users and roles that would be copied; absent if the body does not request a copy, or if they are unknown.",
         _PlannedPrincipals,
     )
 
@@ -403,19 +403,21 @@ class _Principal(Strict):
     name = always(fields.String, "The name of the user or role.")
     result = always(
         fields.Enum,
-        "What a commit would do: `copy` copies it, `equal` finds it on the destination, `kept` keeps that of the "
-        "destination, `own` omits a user of this daemon. The others prevent the commit: `conflict` (another definition "
-        "on the destination), `missing` (a role that is not copied), `surplus` (a role that only the destination has).",
+        "The effect of a commit: `copy` (it is copied), `equal` (the destination already has it), `kept` (the "
+        "destination keeps another definition), `own` (not copied, because this daemon logs in as this user). Three "
+        "values prevent the commit: `conflict` (the destination has another definition), `missing` (the role is not "
+        "copied, and not on the destination), `surplus` (users or roles of the source name this role, but only the "
+        "destination has it).",
         Outcome,
         by_value=True,
     )
-    detail = always(fields.String, "Why; empty if `result` says it all.")
+    detail = always(fields.String, "The reason for `result`; empty if none is needed.")
 
 
 class _UsersAnswer(SuccessAnswer):
     usersAndRoles = always(
         fields.List,
-        "The users and roles of the source, and roles that they name: first the roles.",
+        "First the roles, then the users: those to copy, and the roles that they have.",
         fields.Nested(_Principal),
     )
 

@@ -65,9 +65,9 @@ class EventSpool(Enum):
 
 
 class OnConflict(Enum):
-    """What to do about a user or role that the destination has with another definition.
+    """The reaction if the destination has another definition of a user or role, which is never overwritten.
 
-    FAIL: refuse the start and the commit. SKIP: keep that of the destination. It is never overwritten.
+    FAIL: refuse the start and the commit. SKIP: keep the definition of the destination.
     """
 
     FAIL = "fail"
@@ -76,7 +76,7 @@ class OnConflict(Enum):
 
 @dataclass(frozen=True)
 class UsersAndRoles:
-    """Which users and custom roles are copied: those that are defined in these databases, or all if there are none."""
+    """Selects the users and custom roles to copy: those defined in `databases`, or all if `databases` is empty."""
 
     databases: tuple[str, ...] = ()
     on_conflict: OnConflict = OnConflict.FAIL

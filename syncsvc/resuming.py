@@ -36,7 +36,9 @@ class Resumption(Enum):
         "``/resume`` is refused, unless the event spool or the source still has the changes."
     )
     FINAL = "``/resume`` is refused: the sync would fail at the same change event again."
-    NEVER_FAILS = "A request or a start of the process is refused; a sync never fails with these."
+    NEVER_FAILS = (
+        "These errors refuse a request or the start of the process. No sync fails with them."
+    )
 
 
 _KINDS: Mapping[Resumption, tuple[ErrorKind, ...]] = {

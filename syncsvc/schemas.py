@@ -159,8 +159,8 @@ class _UsersAndRolesSchema(Strict):
         by_value=True,
         load_default=OnConflict.FAIL,
         metadata={
-            "description": "What to do about a user or role that differs on the destination: fail refuses the start "
-            "and the commit, skip keeps that of the destination."
+            "description": "What to do if the destination has another definition of a user or role: fail refuses "
+            "the start and the commit, skip keeps the definition of the destination."
         },
     )
 

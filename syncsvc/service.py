@@ -278,7 +278,7 @@ class Service:
         if found is None:
             raise OperationError(
                 errors.INVALID_STATE,
-                "There is no sync that was started with usersAndRoles.copy true.",
+                "This needs a sync that was started with usersAndRoles.copy true; there is none.",
             )
         return principals_report(found)
 

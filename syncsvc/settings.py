@@ -27,7 +27,7 @@ DEFAULT_ID = "coordinator"
 
 
 class DesiredState(Enum):
-    """The state of the sync that the configuration declares, and to which the process brings it."""
+    """The state of the sync that the configuration declares. The process sends the commands that lead to it."""
 
     RUNNING = "running"
     PAUSED = "paused"

@@ -259,14 +259,14 @@ def _parsed(url: str, text: str) -> dict[str, Any]:
 
 
 def unreadable(url: str, error: Exception) -> ClientError:
-    """Return the error of an answer that lacks a field, or has another type of value; `error` is what it caused."""
+    """Return the error for an answer with missing fields or unexpected values, on which the code raised `error`."""
     steps = extract_tb(error.__traceback__)
     place = f"{Path(steps[-1].filename).name}:{steps[-1].lineno}" if steps else "unknown"
     return ClientError(
         Exit.UNREACHABLE,
         "UnexpectedAnswer",
-        f"the answer of {url} cannot be read ({type(error).__name__}: {error}; {place}). It is that of another "
-        "program, or of a version that this syncctl does not know. Check the address, and compare the versions: "
+        f"the answer of {url} cannot be read ({type(error).__name__}: {error}; {place}). It comes from another "
+        "program, or from a version that this syncctl does not know. Check the address, and compare the versions: "
         "syncctl --version, syncsvc --version.",
     )
 

@@ -71,7 +71,8 @@ def namespaces(tool: Tool, database: str | None, phase: str | None, sort: str, l
 def users(tool: Tool) -> None:
     """Show which users and roles a commit would copy.
 
-    Only for a sync that was started with usersAndRoles.copy true. conflict, missing and surplus prevent the commit.
+    Only for a sync that was started with usersAndRoles.copy true. The results conflict, missing and surplus prevent the
+    commit.
     """
     answer = tool.api.get("users")
     found = answer.body["usersAndRoles"]

@@ -90,7 +90,7 @@ def writes_off(tool: Tool, wait: bool, timeout: float | None) -> None:
 @options.TIMEOUT
 @pass_tool
 def watch(tool: Tool, timeout: float | None) -> None:
-    """Follow the check until it ends. The exit status tells the verdict."""
+    """Follow the check until it ends. The exit status shows the verdict."""
     _follow(tool, timeout)
 
 
@@ -119,7 +119,7 @@ def _counters(progress: Document) -> dict[str, int]:
 @verifier.command()
 @pass_tool
 def summary(tool: Tool) -> None:
-    """Show the results of the check. The exit status tells the verdict."""
+    """Show the results of the check. The exit status shows the verdict."""
     answer = tool.verifier.get("summary")
     found = answer.body
     documents = found["docMismatches"]

@@ -16,7 +16,7 @@ _UNSAFE = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 
 
 class _Escapes(dict[int, str]):
-    """What `str.translate` writes for each code point: itself, or if it is unsafe, the result of `escape`."""
+    """A table for `str.translate`: unsafe characters are replaced by the result of `escape`, all others are kept."""
 
     def __init__(self, escape: Callable[[str], str]) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ _JSON_ESCAPES = _Escapes(
 def printable(text: str) -> str:
     """Return the text on one line, with escapes for control and formatting characters.
 
-    The name of a collection must not control the terminal, and cannot look like a line of its own.
+    So the name of a collection can neither control the terminal nor look like another line of the output.
     """
     return text.translate(_ESCAPES)
 

@@ -104,7 +104,10 @@ class Tool:
         self.end(error.status)
 
     def unexpected(self, error: Exception) -> ClientError | None:
-        """Return the error of an answer that cannot be read; None if no daemon was called, so that it is a bug here."""
+        """Return the error for an answer of a daemon that caused `error`; None if no daemon was called.
+
+        In the latter case, `error` is a bug of this program.
+        """
         called = [name for name in ("api", "verifier") if name in vars(self)]
         if not called:
             return None
@@ -240,7 +243,7 @@ class Group(click.Group):
 def confirm(tool: Tool, expected: str, option: str, *question: str) -> None:
     """Ask the operator to type the name `expected`. Raises ClientError for another text, and without a terminal.
 
-    `option` is the option with which the command does not ask. `question` are lines.
+    `option` is the option that skips the question. `question` holds the lines to print before it.
     """
     if not sys.stdin.isatty():
         raise ClientError(
@@ -249,7 +252,7 @@ def confirm(tool: Tool, expected: str, option: str, *question: str) -> None:
             f"there is no terminal to confirm at. Add {option} in a script.",
         )
     if not expected.strip() or printable(expected) != expected:
-        # Otherwise Enter alone would confirm, or nothing that can be typed.
+        # Enter alone would confirm an empty name, and a name with control characters cannot be typed.
         raise ValueError(f"the name of the destination is {expected!r}")
     for line in question:
         tool.errors.print(printable(line))

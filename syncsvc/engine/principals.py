@@ -1,8 +1,8 @@
 """Copies users and roles to the destination at the commit, and drops them in a reset.
 
 Only servers can write `admin.system.users`. So the documents are saved in temporary collections, from which the server
-adds them (`_mergeAuthzCollections`, as for `mongorestore`); it leaves existing users and roles as they are, without an
-error. WARNING: the temporary collections hold credentials, so they must be dropped after every attempt.
+adds them (`_mergeAuthzCollections`, as for `mongorestore`). The server silently leaves existing users and roles
+unchanged. WARNING: the temporary collections hold credentials, so they must be dropped after every attempt.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _SHOWN = 10
 
 
 class PrincipalCopy:
-    """Copies the users and roles that the start options name. The step of the cut-over, and its removal by a reset."""
+    """Copies the users and roles that the start options select, in the cut-over, and drops them again in a reset."""
 
     def __init__(self, context: RunContext, stop: StopToken) -> None:
         self._context = context
@@ -59,9 +59,9 @@ class PrincipalCopy:
     def run(self) -> None:
         """Copy the principals, and check that the destination has them.
 
-        May be repeated until users may write to the destination: it first drops what an earlier attempt has created,
-        because the source may have changed since. Raises OperationError if principals cannot be copied, see
-        `syncsvc.principals.comparison.violations`; then it copies none.
+        Can be repeated until users may write to the destination: it first drops the principals that an earlier attempt
+        has created, because the source may have changed since. Raises OperationError before anything is copied if there
+        are `syncsvc.principals.comparison.violations`, and UserOrRoleNotCopied if the check fails.
         """
         self.remove()
         comparison = self._compare()
@@ -76,7 +76,7 @@ class PrincipalCopy:
         self._context.run.update(principals=counts)
 
     def remove(self) -> None:
-        """Drop the temporary collections, and all principals that the sync has created and nobody has changed."""
+        """Drop the temporary collections, and the principals that the sync created and that were not changed since."""
         self._drop_temporary()
         found = self._created.on(read(lambda: listing(self._client), self._stop))
         for each in in_order_of_removal(found):
@@ -88,14 +88,14 @@ class PrincipalCopy:
     def _compare(self) -> Comparison:
         options = self._context.run.record.options.users_and_roles
         assert options is not None
-        # So that a member that is not primary any more cannot answer.
+        # The source is read after this note, so a former primary that missed the newest changes cannot answer.
         now = append_note(self._context.source_client, self._stop)
         source = read(lambda: listing(self._context.source_client, now), self._stop)
         destination = read(lambda: listing(self._client), self._stop)
         return compare(options, source, destination)
 
     def _add(self, principals: Iterable[Principal]) -> Timestamp:
-        """Add the principals to those of the destination. Return a cluster time after that."""
+        """Create the principals on the destination. Return the cluster time at which they exist."""
         try:
             for kind, name in TEMPORARY.items():
                 self._save(name, [each for each in principals if each.kind is kind])
@@ -130,7 +130,7 @@ class PrincipalCopy:
         return time
 
     def _confirm(self, principals: Iterable[Principal], time: Timestamp) -> None:
-        """Raise OperationError UserOrRoleNotCopied unless the destination has the principals as they are."""
+        """Raise OperationError UserOrRoleNotCopied unless the destination has exactly these principals."""
         found = _fingerprints(read(lambda: listing(self._client, time), self._stop).principals)
         wanted = _fingerprints(principals)
         if missing := [str(each) for each in sorted(wanted) if found.get(each) != wanted[each]]:

@@ -1,9 +1,9 @@
-"""Decides whether the clusters are overloaded, and computes the rate to which a sync slows down then. Pure.
+"""Decides whether the clusters are overloaded, and computes the rate to which an overload slows a sync down. Pure.
 
-The rate follows the rule "additive increase, multiplicative decrease", as TCP does (RFC 5681, section 3.1): D. Chiu and
+The rate follows the rule "additive increase, multiplicative decrease", as TCP does (RFC 5681, section 3.1). D. Chiu and
 R. Jain, "Analysis of the increase and decrease algorithms for congestion avoidance in computer networks" (1989), show
-that of the linear rules, it converges to an efficient and fair rate, also if others share the resource. While the load
-is just below a threshold, the rate neither falls nor grows, so that it does not oscillate.
+that among linear rules, only this one converges to an efficient and fair rate if others share the resource. While the
+load is just below a threshold, the rate stays the same, so that it does not oscillate.
 """
 
 from __future__ import annotations

@@ -41,13 +41,14 @@ class Kind(Enum):
 
 
 class Outcome(Enum):
-    """What a copy does with a principal; the values are shown to users.
+    """The effect of a copy on a principal. The API shows these values.
 
-    COPY: it copies the principal. EQUAL: the destination already has it. KEPT: the destination has another one with its
-    name, which stays. CONFLICT: the same, but the copy is refused. MISSING: the destination would lack the role, but
-    other principals have it; the copy is refused. SURPLUS: the destination has a role that the source does not have,
-    although principals of the source name it; the copy is refused. OWN: the daemon itself uses the user, so it is not
-    copied.
+    COPY: the principal is copied. EQUAL: the destination already has it. KEPT: the destination has another definition,
+    and keeps it. OWN: not copied, because the daemon itself logs in as this user.
+
+    The other values refuse the whole copy. CONFLICT: the destination has another definition. MISSING: the role is
+    neither copied nor on the destination, although a copied principal has it. SURPLUS: a principal of the source names
+    this role, but only the destination has it.
     """
 
     COPY = "copy"
@@ -165,7 +166,10 @@ class Listing:
 
 @dataclass(frozen=True)
 class Finding:
-    """What a copy does with a principal of the source, or with a role that one names; `detail` says why, if needed."""
+    """The outcome for a principal of the source, or for a role that such a principal names.
+
+    `detail` is the reason; empty if none is needed.
+    """
 
     identity: Identity
     outcome: Outcome
@@ -185,7 +189,7 @@ class PrincipalCounts:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The result of `compare`. `copied` are the principals to copy, `findings` those and all others, sorted."""
+    """The result of `compare`: the principals to copy, and the sorted findings about all compared principals."""
 
     copied: tuple[Principal, ...] = ()
     findings: tuple[Finding, ...] = ()
@@ -249,7 +253,7 @@ def _is_own(identity: Identity, own: Collection[Identity]) -> bool:
 def _judged(
     principal: Principal, copied: bool, options: UsersAndRoles, destination: Listing
 ) -> Finding:
-    """Compare a principal with the one on the destination; `copied` is whether it is copied if there is none."""
+    """Compare a principal with the one on the destination. If there is none, `copied` decides: COPY or MISSING."""
     identity = principal.identity
     different = Outcome.KEPT if options.on_conflict is OnConflict.SKIP else Outcome.CONFLICT
     if destination.builds_in(identity):
@@ -271,9 +275,10 @@ def _role_judged(
     source: Listing,
     destination: Listing,
 ) -> Finding | None:
-    """Judge a role that is not copied itself, but that `holder`, which is copied, has. None if it is built in.
+    """Judge a role that is not selected for the copy, but that the principal `holder` has. None if it is built in.
 
-    The source stores no built-in roles. So a role that it does not store, but the destination does, is another one.
+    Servers do not store built-in roles. So a role that only the destination stores is a custom role that the source
+    does not have.
     """
     stored = source.by_identity.get(role)
     if stored is not None:
@@ -318,7 +323,9 @@ def violations(comparison: Comparison) -> Iterator[Violation]:
             f"The destination has other definitions of: {enumerated(found)}."
         )
     if found := comparison.having(Outcome.MISSING):
-        yield errors.ROLE_MISSING, (f"Neither copied nor on the destination: {enumerated(found)}.")
+        yield errors.ROLE_MISSING, (
+            f"Roles that are neither copied nor on the destination: {enumerated(found)}."
+        )
     if found := comparison.having(Outcome.SURPLUS):
         yield errors.USER_OR_ROLE_EXISTS, (
             f"The destination has roles that the source does not have: {enumerated(found)}."
@@ -332,13 +339,13 @@ def warnings(comparison: Comparison, synced: Collection[str] | None) -> Iterator
     """
     if found := comparison.having(Outcome.KEPT):
         yield (
-            "These users and roles differ between the clusters, and keep the definition of the destination "
-            f"(onConflict is skip): {enumerated(found)}. Users with such a role have its rights as on the destination."
+            "The destination has other definitions of these users and roles, and keeps them (onConflict is skip): "
+            f"{enumerated(found)}. A user with such a role gets the privileges that the role has on the destination."
         )
     if found := comparison.having(Outcome.OWN):
         yield (
             f"These users are not copied, because this process logs in as them: {enumerated(found)}. If applications "
-            "use them, too, create users for the applications."
+            "also log in as them, create separate users for the applications."
         )
     if comparison.empty:
         yield (
@@ -357,7 +364,7 @@ def _warnings_of_filter(copied: Iterable[Principal], synced: Collection[str]) ->
     ]
     if outside:
         yield (
-            "These roles have privileges on databases that the sync does not copy, and are copied with them: "
+            "These roles are copied with all their privileges, also those on databases that the sync does not copy: "
             f"{enumerated(outside)}."
         )
 
@@ -373,7 +380,7 @@ def enumerated(findings: Sequence[Finding]) -> str:
 
 
 def described(counts: PrincipalCounts) -> str:
-    """Return a sentence about a copy, for logs and reports."""
+    """Describe a copy for logs and reports, such as "copied 2 users and 1 role; 0 equal"."""
     copied = f"copied {_amount(counts.users, 'user')} and {_amount(counts.roles, 'role')}"
     kept = f"; {counts.kept} different, kept as on the destination" if counts.kept else ""
     return f"{copied}; {counts.equal} equal{kept}"
@@ -384,9 +391,9 @@ def _amount(number: int, what: str) -> str:
 
 
 def in_order_of_removal(principals: Iterable[Principal]) -> list[Principal]:
-    """Return the principals so that each comes before the roles that it has.
+    """Return the principals in an order in which each comes before the roles that it has.
 
-    A server that drops a role also changes the principals that have it.
+    Otherwise, dropping a role would change the principals that have it, and these would then look changed by users.
     """
     by_identity = {each.identity: each for each in principals}
     order = TopologicalSorter(

@@ -42,7 +42,7 @@ def compare_clusters(
 def listing(client: Client, after: Timestamp | None = None) -> Listing:
     """Return the principals of a cluster, with all changes up to the cluster time `after`. Raises the driver's errors.
 
-    A cluster that has never had a user has not saved the version of their documents yet.
+    A cluster that has never had a user has not saved an authSchema version; AUTH_SCHEMA is assumed.
     """
     versions = _find(client, _VERSIONS, after, filter={"_id": "authSchema"})
     return Listing(

@@ -29,6 +29,6 @@ def _blocked(record: RunRecord) -> str | None:
     can_be_reset = not record.can_write and not record.reversals
     reset = " To give this sync up, reset it (POST /api/v1/reset), which allows them again."
     return (
-        f"User writes are blocked on {names}.{reset if can_be_reset else ''} Only if you do not use this service any "
-        f"more, allow them by running this command there: {UNBLOCK}."
+        f"User writes are blocked on {names}.{reset if can_be_reset else ''} If you no longer use this service, and "
+        f"only then, run this command there to allow them: {UNBLOCK}."
     )

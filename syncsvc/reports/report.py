@@ -38,7 +38,7 @@ _METHOD = (
     "Documents that changed or differed were compared again, until the last change before the commit.",
 )
 _NOT_COMPARED = (
-    "The collections system.*, users and roles.",
+    "The collections system.*. Users and roles, except those that the commit copied and compared itself.",
     "The distribution of chunks on shards, and orphaned documents.",
     "The last steps of the cut-over, which restore uniqueness, expiration and other options after the comparison. The "
     "servers have acknowledged each of them.",

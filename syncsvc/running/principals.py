@@ -1,4 +1,4 @@
-"""Compares the users and roles of both clusters for commands: what a commit would copy, and what a reset would drop."""
+"""Compares the users and roles of both clusters, to find those that a commit would copy or a reset would drop."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from verifier.runtime.errors import raise_all
 
 
 class Principals:
-    """The users and roles of a run, as they are now. Nothing here changes them. Every method raises OperationError."""
+    """The current users and roles on the clusters of a run, read-only. Every method raises OperationError."""
 
     def __init__(self, store: RunStore, process: ProcessContext) -> None:
         self._store = store
@@ -22,7 +22,7 @@ class Principals:
     def compare(self) -> Comparison | None:
         """Compare both clusters as a commit would do now; None if the sync copies no users and roles.
 
-        What an earlier attempt of the commit has created does not count as existing, because it would be replaced.
+        Principals that an earlier attempt of the commit has created count as missing, because a commit replaces them.
         """
         record = self._store.record
         options = record.options.users_and_roles
@@ -35,7 +35,7 @@ class Principals:
         return compare(options, source, destination)
 
     def refuse_commit(self) -> None:
-        """Raise OperationError if this instance has to copy users and roles, but cannot."""
+        """Raise OperationError if this instance is the coordinator and cannot copy the users and roles."""
         found = self.compare() if self._store.record.coordinates else None
         if found is not None:
             raise_all(violations(found))

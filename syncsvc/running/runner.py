@@ -246,7 +246,7 @@ class Runner:
     def commit(self, command: Entry) -> None:
         """Save the state COMMITTING, and let the engine proceed to the cut-over.
 
-        Raises OperationError CannotCommit, and if users and roles are to be copied, but cannot.
+        Raises OperationError CannotCommit, and others if users and roles are to be copied, but some cannot be copied.
         """
         if can_commit(self.record, self._process.progress.snapshot):
             self.principals.refuse_commit()

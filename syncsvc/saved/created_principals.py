@@ -20,8 +20,8 @@ from verifier.runtime.tasks import StopToken
 class CreatedPrincipals:
     """The saved names and fingerprints of the principals that the sync creates; each is saved before it is created.
 
-    They hold no credentials. `reversals` is how often the sync was reversed: each direction has its own. Every method
-    raises the driver's errors.
+    They hold no credentials. `reversals` is the number of reversals so far: each direction has its own rows. Every
+    method raises the driver's errors.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class CreatedPrincipals:
     def on(self, listing: Listing) -> list[Principal]:
         """Return the principals in the listing of a cluster that the sync has created there, and may drop.
 
-        A principal that was changed since, or a role that others have received since, belongs to others.
+        A principal that users have changed since is left out, and so is a role that they have granted to others since.
         """
         saved = self._load()
         created = (

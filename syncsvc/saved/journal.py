@@ -29,9 +29,10 @@ LONGEST_TEXT = 500
 class Kind(Enum):
     """The kinds of entries, with their texts.
 
-    COMMAND: an accepted command; its name. STATE: a new state of the sync; its name. FAILURE: the sync failed; the name
-    of the error, and why. WITHDRAWN: the cut-over was undone. WRITABLE: users may write to the destination. REPAIRED: a
-    round of repairs is complete; how much is repaired in all. PRINCIPALS: users and roles are copied; how many.
+    COMMAND: the name of an accepted command. STATE: the name of a new state of the sync. FAILURE: the name and the
+    description of the error with which the sync failed. WITHDRAWN: the cut-over was undone. WRITABLE: users may write
+    to the destination. REPAIRED: the total amount of repairs after a round of repairs. PRINCIPALS: the numbers of users
+    and roles that a commit has copied.
     """
 
     COMMAND = "command"
@@ -102,8 +103,8 @@ class Site:
 class Warned:
     """All warnings of one kind, or all long waits for the same thing; `key` says which. Times are in UNIX seconds.
 
-    `text` is that of the newest one. `ended` is None while it is active. `seconds` is the total duration of those that
-    have ended.
+    `text`, `began` and `ended` are those of the newest warning; `ended` is None while it is active. `first` is the time
+    of the first warning, and `times` the number of warnings. `seconds` is the total duration of the ended warnings.
     """
 
     key: str

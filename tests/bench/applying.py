@@ -84,9 +84,10 @@ def prepared(
     new_cluster: Callable[[str], ReplicaSet] = cluster,
     loading: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Iterator[Round]:
-    """Prepare a round with the backlog of this name, of about `asked` events.
+    """Prepare a round with the backlog `name`, which has about `asked` events.
 
-    `new_cluster` returns a new cluster. Documents and backlog are written in a block of `loading`.
+    `new_cluster` starts a cluster with the given name. The context manager `loading` surrounds each phase that writes
+    documents or the backlog.
     """
     chosen = BACKLOGS[name]
     with (

@@ -42,7 +42,7 @@ def running() -> Iterator[Browser]:
 
 
 class Visit:
-    """A page that is open in the browser. `close` fails if it did anything that it must not do."""
+    """A page that is open in the browser. `close` raises AssertionError if the page caused one of `problems`."""
 
     def __init__(
         self, browser: Browser, url: str, size: tuple[int, int] = LAPTOP, scheme: Any = "light"

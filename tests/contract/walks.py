@@ -336,9 +336,9 @@ def _index_names(pair: Pair) -> set[str]:
 
 
 def sharded_walk(pair: Pair, folder: Path) -> Sharded:
-    """Run three syncs to a sharded cluster, and return what they have shown.
+    """Run three syncs to a sharded cluster, and return the observed errors, shard keys and indexes.
 
-    In the first one, a collection is renamed before its copy begins, and another one after its copy.
+    In the first sync, two collections are renamed before the copy begins, and another one after its copy.
     """
     source = pair.source.client
     with running(pair, folder / "served") as daemon:

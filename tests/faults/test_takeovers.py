@@ -1,7 +1,7 @@
-"""The active daemon is lost in each phase of a sync, again and again: how long each takeover takes.
+"""Makes the active daemon fail in each phase of a sync, and measures the duration of each takeover.
 
-With `--record`, the durations are saved; the documentation shows them. A duration lasts from the loss until the new
-active daemon has done the first work of the phase: the destination has accepted it.
+With `--record`, the durations are saved for the documentation. A duration lasts from the failure until the destination
+has accepted the first work of the new active daemon in this phase.
 """
 
 from __future__ import annotations

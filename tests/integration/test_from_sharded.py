@@ -99,7 +99,7 @@ def test_a_sync_ends_equal_in_spite_of_kills(pair: Pair, daemon: Daemon) -> None
 def test_an_id_that_a_second_shard_gets_fails_the_sync_by_name(
     pair: Pair, daemon: Daemon, when: When
 ) -> None:
-    """Insert a document whose `_id` another shard has, too: the destination could keep only one of them."""
+    """Insert a document whose `_id` already exists on another shard: the destination could keep only one of the two."""
     client = pair.source.client
     fill(client)
     with writes_in(when, daemon):

@@ -200,7 +200,7 @@ def test_a_reset_drops_exactly_what_was_created(pair: Pair, daemon: Daemon) -> N
         daemon.ask_for_commit()
         daemon.wait_until_reached(Point.STEP_DONE, "users and roles copied")
         assert log_in(pair.destination, "alice", "old secret")
-        # Changed by an operator: it belongs to him now.
+        # An operator has changed it, so a reset must not drop it.
         destination.app.command("updateUser", "bob", pwd="changed")
         plan = daemon.post("reset", {"confirm": "cluster1", "dryRun": True}).json()
         assert plan["usersAndRoles"] == [
@@ -238,7 +238,8 @@ def test_a_repeated_commit_copies_what_has_changed_since_the_first_attempt(
 ) -> None:
     """Write to the source after users and roles were copied, so that the commit is withdrawn and repeated.
 
-    A user that the first attempt has copied is then dropped on the source, and another one has a new password.
+    In between, a user and a role that the first attempt has copied are dropped on the source, and another user gets a
+    new password.
     """
     source = pair.source.client
     fill(source)

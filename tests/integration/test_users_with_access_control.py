@@ -1,4 +1,4 @@
-"""Copies users and roles between clusters with access control: privileges, logins, and what stays secret."""
+"""Copies users and roles between clusters with access control; tests privileges, logins, and secrecy of credentials."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def guarded() -> Iterator[tuple[Guarded, Guarded]]:
         source.client() as of_source,
         destination.client() as of_destination,
     ):
-        # Each user of the service exists on the other cluster, too, where it belongs to somebody else.
+        # Each user of the service also exists on the other cluster, where an application uses it.
         uris = source.create_user("reader", SOURCE_ROLES), destination.create_user(
             "writer", DESTINATION_ROLES
         )

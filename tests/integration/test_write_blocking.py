@@ -224,7 +224,7 @@ def test_a_block_that_only_one_shard_has_is_completed(pair: Pair, daemon: Daemon
 
 @across(SHARDED)
 def test_an_unblocking_that_is_not_complete_is_not_undone(pair: Pair, daemon: Daemon) -> None:
-    """Start a sync while an administrator's unblocking is half done, and let it fail: nobody must be blocked then."""
+    """Start a sync while an administrator's unblocking is half done, and let the sync fail: it must block no writes."""
     block(pair.destination)
     writes.fill(pair.source.client)
     with ExitStack() as refusing:

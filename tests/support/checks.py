@@ -79,7 +79,7 @@ class RunningCheck:
         assert name in self.reached, self.verdict
 
     def end(self) -> Verdict:
-        """Send the check the end of all writes to the clusters, and return its verdict."""
+        """Tell the check that all writes to the clusters have ended, and return its verdict."""
         self.check.no_more_writes()
         return self.wait_for_verdict()
 

@@ -1,4 +1,4 @@
-"""A pytest plugin with the option `--record FILE`, which saves the results of a run as JSON; and where they come from.
+"""A pytest plugin with the option `--record FILE`, which saves the results of a run and its environment as JSON.
 
 `tests.support.evidence` renders the records for the documentation.
 """

@@ -25,8 +25,8 @@ FORMATS = Formats(subject="The saved check", oldest=2, steps=(), unsupported=INC
 # The maximum number of notes of a check: the record is saved often, and a server refuses one larger than 16 MB.
 MOST_NOTES = 1000
 _MORE_NOTES = (
-    f"More was not compared than these {MOST_NOTES:,} notes say: further notes are left out. The notes about "
-    "documents that expire concern every collection with expireAfterSeconds in its options or in an index."
+    f"Only the first {MOST_NOTES:,} notes are kept; further notes are left out. The notes about documents that expire "
+    "apply to every collection with expireAfterSeconds in its options or in an index."
 )
 
 
@@ -93,9 +93,9 @@ class CheckRecord:
 
     @property
     def last(self) -> bool:
-        """Return whether the current generation began after all changes were known.
+        """Return whether the current generation began after the last change of both clusters was known.
 
-        Its differences then count as mismatches, unless a later generation no longer finds them.
+        From then on, every difference counts as a mismatch, until a later generation no longer finds it.
         """
         return self.last_from is not None
 

@@ -44,7 +44,7 @@ def audit_commands(app: Flask) -> None:
 class OwnCommands:
     """Records the commands that the process sends itself, on behalf of `caller`. For one thread.
 
-    A refused command is sent again and again. Such a repetition has a line only if its answer is another one.
+    A refused command is sent again and again. A repetition is logged only if its answer differs from the last one.
     """
 
     def __init__(self, caller: str) -> None:

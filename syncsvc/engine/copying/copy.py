@@ -223,7 +223,7 @@ def _is_copied(record: CollectionRecord, error: dict[str, Any]) -> bool:
     """Return whether an insert was refused because the document had been copied before; False if that is uncertain.
 
     It is uncertain in a sharded collection, where the document with that `_id` may be an orphaned document or have
-    another shard key, and for some keys of clustered collections, for which servers use other codes than that of a
-    duplicate key.
+    another shard key. It is also uncertain for some keys of clustered collections, for which servers use other error
+    codes than the one for a duplicate key.
     """
     return already_exists(error) and not record.definition.sharded

@@ -18,7 +18,7 @@ from verifier.runtime.tasks import StopToken
 class Duplicates:
     """Raises OperationError DuplicateIds for documents of one collection that have the same `_id`.
 
-    Both methods need the present name of the collection on the source, and raise the driver's errors.
+    Both methods take the collection's current name on the source, and also raise the driver's errors.
     """
 
     def __init__(self, context: RunContext, record: CollectionRecord, stop: StopToken) -> None:
@@ -34,7 +34,7 @@ class Duplicates:
             refuse_equal(self._client, namespace, self._uuid, self._collation, keys, self._stop)
 
     def refuse_repeated(self, namespace: Namespace, keys: Sequence[bytes]) -> None:
-        """Check keys that were read twice, or that are equal to another one by the collation of the collection."""
+        """Check keys that a read has returned twice, or that the collection's collation treats as equal to another."""
         with _named(namespace):
             refuse_repeated(self._client, namespace, self._uuid, keys, self._stop)
 

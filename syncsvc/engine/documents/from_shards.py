@@ -5,7 +5,8 @@ document by its `_id`. If a document moves to another shard of the source, the s
 for it, in any order. So a deletion deletes only the document with exactly that shard key and `_id`.
 
 A sharded collection can hold several documents with the same `_id`, each on its own shard; the destination cannot. So
-before a new document replaces one with another shard key, it is read again: `Rereading` refuses such documents.
+before a new document replaces one with another shard key, its `_id` is read again on the source, and `Rereading` raises
+DuplicateIds if the source has several documents with it.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class FromShards:
     def _without_clashes(
         self, record: CollectionRecord, key: ShardKey, outcomes: list[Outcome]
     ) -> list[Outcome]:
-        """Return the outcomes, but those of new documents that meet another shard key are to be read again."""
+        """Replace the outcome of each new document that `_clashes` by one that reads the document again."""
         new = [each.key for each in outcomes if each.new and each.document is not None]
         there = fetch(
             self._context.destination_client, record.namespace, new, self._stop, key.projection
@@ -75,7 +76,10 @@ class FromShards:
 
 
 def _clashes(outcome: Outcome, key: ShardKey, there: dict[Hashable, bytes]) -> bool:
-    """Return whether the outcome is a new document, and `there` has one with its `_id` and another shard key."""
+    """Return whether the outcome is a new document whose `_id` belongs to a document in `there` with another shard key.
+
+    `there` are the documents of the destination.
+    """
     if not outcome.new or outcome.document is None:
         return False
     present = there.get(canonical(outcome.key, id_element(outcome.key)))

@@ -72,7 +72,7 @@ class Lane:
         self._portions.put(portion, portion.size)
 
     def run(self) -> None:
-        """Apply portions until stopped."""
+        """Apply the portions of events that `put` passes, until the lane is stopped."""
         while True:
             self._room.events.give_back(self._apply_waiting())
 

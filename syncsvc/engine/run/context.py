@@ -70,7 +70,7 @@ class RunContext:
 
     @property
     def target(self) -> Target:
-        """Return what the definitions on the destination depend on, besides those of the source."""
+        """Return the settings that, with the source's definitions, determine the definitions on the destination."""
         return Target(self.run.record.options, self.destination_facts.is_sharded)
 
     @property

@@ -1,6 +1,6 @@
-"""Any JSON as the answer of a daemon: `syncctl` ends with a message and a documented exit status, not with a traceback.
+"""For any JSON answer of a daemon, `syncctl` must end with a message and a documented exit status, not a traceback.
 
-Neither a text of the daemon nor a name of a cluster controls the terminal.
+Texts of the daemon and names of clusters must not control the terminal.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def replaced(value: Any, path: tuple[Any, ...], other: Any) -> Any:
 
 @st.composite
 def answers(draw: st.DrawFn) -> dict[str, str]:
-    """Return the answer of each path: a valid one in which one value is another one, or any JSON."""
+    """Return an answer for each path: a valid answer in which one value, or the whole, is replaced by random JSON."""
     found = {}
     for path, examples in VALID.items():
         valid = {**draw(st.sampled_from(examples)), "success": True}
@@ -116,12 +116,12 @@ def answers(draw: st.DrawFn) -> dict[str, str]:
 
 
 def as_text(value: Any) -> str:
-    """Return JSON in which strings hold as many characters unescaped as possible."""
+    """Return the value as JSON with as few escapes as possible."""
     return json.dumps(value, ensure_ascii=False).encode(errors="replace").decode()
 
 
 class Terminal(StringIO):
-    """A file that says that it is a terminal."""
+    """A text file that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True
@@ -235,7 +235,7 @@ def test_the_name_of_the_destination_confirms(
 
 
 def test_an_empty_name_confirms_no_reset(monkeypatch: pytest.MonkeyPatch, api: StubApi) -> None:
-    """As from `--confirm "$NAME"` with a variable that is not set: the daemon sees what was given, and refuses it."""
+    """Send an empty name, as from `--confirm "$NAME"` with an unset variable: the daemon receives and refuses it."""
     api.answer("progress", answer(COMMITTABLE))
     call(monkeypatch, ["--url", api.url, "reset", "--confirm", ""], terminal=False)
     assert api.bodies("reset") in ([], [{"confirm": ""}])

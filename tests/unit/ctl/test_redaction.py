@@ -1,4 +1,4 @@
-"""Secrets do not get into an archive."""
+"""The archive of `syncctl diagnose` must contain no secrets."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_no_password_of_a_connection_string_survives(password: str) -> None:
     "piece", ["a", "a.", "password", "://a", "\\\\", "'", "-----BEGIN ", "token-"]
 )
 def test_long_lines_take_little_time(piece: str) -> None:
-    """The text of a log is not chosen by us, and a pattern must not need the square of its length."""
+    """Redact long lines, as logs can contain any text: the time must not grow with the square of their length."""
     text = 200_000 * piece
     began = process_time()
     redacted(text)

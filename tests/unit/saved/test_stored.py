@@ -67,9 +67,9 @@ def test_options_are_saved_and_loaded_unchanged(options: StartOptions) -> None:
 
 
 def test_options_saved_by_other_versions_are_loaded() -> None:
-    """Load options with unknown fields, as of a later version, and without some fields, as of an earlier one.
+    """Load options that a later version saved with unknown fields, and some that an earlier version saved with fewer.
 
-    An earlier version repaired nothing.
+    Earlier versions repaired nothing automatically, so `repair` must be loaded as NEVER.
     """
     document = {"source": "a", "destination": "b", "reversible": True, "future": {"a": [1]}}
     expected = StartOptions("a", "b", reversible=True, repair=Repair.NEVER)

@@ -1,4 +1,4 @@
-"""Which users and roles a copy would copy, keep or refuse."""
+"""Tests the decision which users and roles are copied, kept or refused."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_the_daemons_own_users_and_the_internal_user_are_never_copied() -> None:
 
 
 def test_roles_of_excluded_databases_must_exist_and_be_equal() -> None:
-    """Roles that a user inherits count, too."""
+    """Check the roles of a copied user, including inherited ones, although their databases are excluded."""
     source = [user("a", "r@one"), role("r", "s@two", database="one"), role("s", database="two")]
     options = UsersAndRoles(("app",))
     assert judged(source, [], options) == {
