@@ -115,6 +115,43 @@ def test_an_id_that_a_second_shard_gets_fails_the_sync_by_name(
     pair.assert_equal()
 
 
+def test_updates_of_a_repeated_id_leave_the_other_document_alone(
+    pair: Pair, daemon: Daemon
+) -> None:
+    """Replay the events of a document that was deleted since, while the destination holds the one of the other shard.
+
+    The verification is off, so it repairs nothing.
+    """
+    client = pair.source.client
+    fill(client)
+    daemon.start(verification={"enabled": False})
+    daemon.wait_until_committable()
+    repeated = {"_id": 7, "k": MIDDLE + 7.5}
+    client.d.ranged.insert_one({**repeated, "pad": PAD})
+    wait_for(lambda: _failed(daemon), "FAILED")
+    # Each of these events fills a batch of its own.
+    for letter in "abcd":
+        client.d.ranged.update_one(repeated, {"$set": {"large": letter * (6 << 20)}})
+    client.d.ranged.delete_one(repeated)
+    daemon.resume()
+    daemon.commit()
+    pair.assert_equal()
+
+
+def test_a_collection_that_is_sharded_before_its_copy_keeps_no_id_twice(
+    pair: Pair, daemon: Daemon
+) -> None:
+    client = pair.source.client
+    client.d.plain.insert_many({"_id": n, "k": n, "pad": PAD} for n in range(DOCUMENTS))
+    client.d.plain.create_index("k")
+    with writes_in(When.LISTED, daemon, verification={"enabled": False}):
+        shard(client, "d.plain", key={"k": 1})
+        move(client, "d.plain", MIDDLE, MaxKey())
+        client.d.plain.insert_one({"_id": 7, "k": MIDDLE + 7.5})
+    failed = wait_for(lambda: _failed(daemon), "FAILED")
+    assert failed["error"] == "DuplicateIds"
+
+
 def _failed(daemon: Daemon) -> dict[str, Any] | None:
     progress = daemon.progress()
     return progress if progress["state"] == "FAILED" else None

@@ -94,8 +94,8 @@ class PartitionCopy:
             self._not_before,
             resume_point if isinstance(resume_point, bytes) else None,
             self._stop,
-            # Within one shard, the index on _id prevents duplicates.
-            self._duplicates.refuse_neighbours if self.record.source_key else None,
+            # A replica set has none. A collection of a sharded cluster may have been sharded since it was listed.
+            self._duplicates.refuse_neighbours if self._context.source_facts.is_sharded else None,
             self._context.tuning.page_bytes,
             self._first_page,
         ).pages()

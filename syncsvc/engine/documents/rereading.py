@@ -43,13 +43,14 @@ class Rereading:
     def write(self, record: CollectionRecord, keys: list[bytes], newest: Timestamp) -> None:
         """Make the destination's documents with these keys equal to the source's, as of the time `newest` or later.
 
-        Documents that the source no longer has are deleted. A key is a document with an `_id`, and may occur several
-        times. `newest` is a cluster time. Raises OperationError EventNotApplicable and DuplicateIds.
+        Documents that the source no longer has are deleted. A key is a document with an `_id`, whose other fields are
+        ignored, and may occur several times. `newest` is a cluster time. Raises OperationError EventNotApplicable and
+        DuplicateIds.
         """
         if not keys:
             return
         with self._budget.hold(_bytes_to_read(record, keys, self._context.tuning.reread_bytes)):
-            self._replace(record, list(dict.fromkeys(keys)), newest)
+            self._replace(record, list(dict.fromkeys(map(id_only, keys))), newest)
 
     def _replace(self, record: CollectionRecord, keys: list[bytes], newest: Timestamp) -> None:
         for outcomes in self._source.outcomes(record, keys, newest):
@@ -134,7 +135,9 @@ class _Source:
                 not_before,
                 projection,
             )
-            return self._unique(record, namespace, keys, pages) if record.source_key else pages
+            # A collection that is not sharded at this point of the change stream may be sharded now.
+            sharded = self._context.source_facts.is_sharded
+            return self._unique(record, namespace, keys, pages) if sharded else pages
 
         return follow_renames(record.source_storage, read)
 
@@ -145,7 +148,7 @@ class _Source:
         keys: Sequence[bytes],
         pages: Iterable[list[bytes]],
     ) -> Iterator[list[bytes]]:
-        """Yield the pages of a sharded collection. Raise OperationError DuplicateIds if it has an `_id` twice."""
+        """Yield the pages of a sharded source. Raise OperationError DuplicateIds for an `_id` that occurs twice."""
         duplicates = Duplicates(self._context, record, self._stop)
         expected = set(map(_form, keys))
         for page in pages:

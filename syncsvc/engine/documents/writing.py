@@ -13,9 +13,10 @@ from operator import attrgetter
 
 from bson.timestamp import Timestamp
 
-from syncsvc.engine.documents.from_shards import FromShards
+from syncsvc.engine.documents.from_shards import prepared
 from syncsvc.engine.documents.rereading import Rereading
 from syncsvc.engine.documents.sharded import ShardedWriter
+from syncsvc.engine.documents.shardkey import ShardKey
 from syncsvc.engine.documents.statements import run_deletes, run_updates
 from syncsvc.engine.documents.translate import Outcome, insertable
 from syncsvc.engine.run.context import RunContext
@@ -69,7 +70,6 @@ class OutcomeWriter:
         self._document_writer = context.document_writer
         self._rereading = Rereading(context, rereading, stop)
         self._sharded = ShardedWriter(context, self._rereading, stop)
-        self._from_shards = FromShards(context, stop)
         self._stop = stop
         self._upserts_left = 0
 
@@ -82,7 +82,9 @@ class OutcomeWriter:
         """
         if record.definition.sharded:
             return self._sharded.write(record, outcomes, newest)
-        outcomes = self._from_shards.prepare(record, outcomes)
+        if self._context.source_facts.is_sharded:
+            key = _source_key(record)
+            outcomes = [prepared(each, key, record.definition.collated) for each in outcomes]
         if record.definition.capped or record.definition.collated:
             return self._write_in_order(record, outcomes, newest)
         again = [each.key for each in outcomes if each.refetch]
@@ -96,7 +98,7 @@ class OutcomeWriter:
             )
             again.extend(written[error["index"]].key for error in errors)
             if found + len(errors) < len(written):
-                again.extend(self._missing(record.namespace, written))
+                again.extend(self._missing(record, written))
         self._rereading.write(record, again, newest)
         return len(again)
 
@@ -131,7 +133,7 @@ class OutcomeWriter:
             )
             done = errors[0]["index"] if errors else len(outcomes)
             if found < done:
-                missing.extend(self._missing(record.namespace, outcomes[:done]))
+                missing.extend(self._missing(record, outcomes[:done]))
             if errors:
                 # An ordered command ends at its first error. Its document is read again, then the rest is run.
                 self._rereading.write(record, [outcomes[done].key], newest)
@@ -159,8 +161,27 @@ class OutcomeWriter:
             self._upserts_left = _UPSERTS_AFTER_CLASHES
         return others + [new[error["index"]] for error in refused]
 
-    def _missing(self, namespace: Namespace, outcomes: list[Outcome]) -> list[bytes]:
-        """Return the keys of updates whose document does not exist on the destination."""
+    def _missing(self, record: CollectionRecord, outcomes: list[Outcome]) -> list[bytes]:
+        """Return the keys of updates whose document does not exist on the destination.
+
+        Of a collection that the source has sharded, a document with another shard key is another document. Keys whose
+        document exists are returned, too, if an update has changed its shard key.
+        """
+        shard_key = _source_key(record)
+        projection = shard_key.projection if shard_key else ONLY_IDS
         keys = [each.key for each in outcomes if each.document is None]
-        there = fetch(self._context.destination_client, namespace, keys, self._stop, ONLY_IDS)
-        return [key for key in keys if canonical(key, id_element(key)) not in there]
+        there = fetch(
+            self._context.destination_client, record.namespace, keys, self._stop, projection
+        )
+
+        def exists(key: bytes) -> bool:
+            present = there.get(canonical(key, id_element(key)))
+            if present is None or shard_key is None:
+                return present is not None
+            return shard_key.query_of(present) == key
+
+        return [key for key in keys if not exists(key)]
+
+
+def _source_key(record: CollectionRecord) -> ShardKey | None:
+    return ShardKey.of(record.source_key) if record.source_key else None

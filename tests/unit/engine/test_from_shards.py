@@ -23,8 +23,8 @@ def outcome(key: dict[str, Any], **fields: Any) -> Outcome:
 @pytest.mark.parametrize(
     "shard_key, key, fields, query",
     [
-        (BY_K, {"k": 2, "_id": 1}, {"document": b"d", "new": True}, {"_id": 1}),
-        (BY_K, {"k": 2, "_id": 1}, {"stages": [b"s"], "sets": {}}, {"_id": 1}),
+        (BY_K, {"k": 2, "_id": 1}, {"document": b"d", "new": True}, {"k": {"$eq": 2}, "_id": 1}),
+        (BY_K, {"k": 2, "_id": 1}, {"stages": [b"s"], "sets": {}}, {"k": {"$eq": 2}, "_id": 1}),
         (BY_K, {"k": 2, "_id": 1}, {"deleted": True}, {"k": {"$eq": 2}, "_id": 1}),
         # The key of the event may belong to a shard key that was refined later.
         (
@@ -54,6 +54,8 @@ def test_outcomes_keep_what_they_do(
         (BY_K, {"k": 2, "_id": 1}, {"refetch": True}, False),
         # The document lacks the field, or had another shard key: another document may have the same `_id` by now.
         (BY_K, {"_id": 1}, {"deleted": True}, False),
+        (BY_K, {"_id": 1}, {"stages": [b"s"], "sets": {}}, False),
+        (BY_K, {"_id": 1}, {"document": b"d", "new": True}, False),
         # The event that shards the collection comes later.
         (None, {"k": 2, "_id": 1}, {"deleted": True}, False),
         (None, {"k": 2, "_id": 1}, {"document": b"d"}, False),
