@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Container, Iterable, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from bson.raw_bson import RawBSONDocument
@@ -24,7 +25,6 @@ from syncsvc.principals.comparison import (
     Kind,
     Principal,
     compare,
-    described,
     in_order_of_removal,
     violations,
 )
@@ -72,7 +72,7 @@ class PrincipalCopy:
             self._context.observe(Point.PRINCIPALS_SAVED, "")
             self._confirm(comparison.copied, self._add(comparison.copied))
         counts = comparison.counts
-        _log.info(f"Users and roles: {described(counts)}.")
+        _log.info("Users and roles were copied.", extra=asdict(counts))
         self._context.run.update(principals=counts)
 
     def remove(self) -> None:

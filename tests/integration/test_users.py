@@ -286,6 +286,6 @@ def test_of_several_instances_only_the_coordinator_copies(pair: Pair, fleet: Fle
     fleet.wait_until_committable()
     fleet.commit()
     assert documents(pair.destination) == documents(pair.source)
-    said = ["Users and roles: copied" in each.log for each in fleet.daemons]
+    said = ["Users and roles were copied." in each.log for each in fleet.daemons]
     assert said == [True, False]
     pair.assert_equal()
