@@ -85,7 +85,7 @@ class Dashboards:
         try:
             written = documents(record, addresses, time())
             found = [update(writer, name, each) for name, each in written.items()]
-            problem = None if all(found) else "one does not exist, or has another owner"
+            problem = None if all(found) else "one of them was deleted, or belongs to another process"
         except PyMongoError as error:
             problem = failures.text_of(error)
         if problem is None:

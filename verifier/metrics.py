@@ -16,7 +16,10 @@ def _of_check(read: Callable[[CheckProgress], float | None]) -> Callable[[CheckP
 
 
 def _of_amounts(read: Callable[[Amounts], float | None]) -> Callable[[CheckProgress], Values]:
-    """Return a function for `Metric.read` that reads one amount of generation 0; unknown before its planning."""
+    """Return a function for `Metric.read` that reads one of the amounts of generation 0.
+
+    The value is unknown until the tasks of that generation are planned.
+    """
 
     def of(progress: CheckProgress) -> float | None:
         amounts = progress.first or progress.amounts

@@ -233,4 +233,4 @@ class OverviewFields(Strict):
         "The last 20 commands that this process has answered, the newest first.",
         fields.Nested(RecentCommandSchema),
     )
-    history = always(fields.Nested, "The figures of the last time, for charts.", _History)
+    history = always(fields.Nested, "Recent figures at equal intervals, for charts.", _History)

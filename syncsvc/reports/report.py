@@ -496,7 +496,7 @@ def _not_known(subject: Subject) -> Iterator[str]:
     if not record.coordinates:
         yield f"The record of the coordinator {record.coordinator} was not read: ask it for a report."
     elif not subject.own.coordinates:
-        yield f"The amounts of collections are those that this instance knows; {record.coordinator} knows the newest."
+        yield f"The numbers by collection may be out of date: the coordinator {record.coordinator} has the latest ones."
     if not journal.sites:
         yield (
             "An earlier version began the sync, and kept no journal: commands, failures, warnings and versions before "

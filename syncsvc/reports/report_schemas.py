@@ -46,7 +46,12 @@ class _Created(Strict):
 
 
 class _Headline(Strict):
-    level = always(fields.Enum, "How the result is to be judged.", Level, by_value=True)
+    level = always(
+        fields.Enum,
+        "Whether the result is good, needs attention, or is bad; info if the sync has not ended.",
+        Level,
+        by_value=True,
+    )
     text = always(fields.String, "The result in one or two sentences.")
 
 

@@ -371,7 +371,7 @@ def sharded_walk(pair: Pair, folder: Path) -> Sharded:
 
 
 def everything(pair: Pair, to_sharded: Pair, folder: Path, refused: Mapping[str, Document]) -> Seen:
-    """Send all starts that must be refused; then run all syncs one after the other. Return what they have shown."""
+    """Send all requests that must be refused; then run one sync after another. Return all their answers."""
     with running(pair, folder / "usual") as daemon:
         idle = daemon.progress()
         refusals = {name: answer_of(daemon.post("start", refused[name])) for name in refused}

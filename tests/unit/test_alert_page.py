@@ -27,7 +27,7 @@ WAITS = (LongWait("A call fails", "Look.", 20.0),)
 
 
 def documented(title: str) -> set[str]:
-    """Return the names in the list of fields under a comment of the page."""
+    """Return the names of the fields that the page lists after the comment `fields of TITLE`."""
     part = PAGE.partition(f".. fields of {title}\n")[2].partition("\n.. ")[0]
     return {
         name for line in re.findall(r"^``.*``$", part, re.M) for name in line[2:-2].split("``, ``")

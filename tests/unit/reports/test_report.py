@@ -178,7 +178,7 @@ def test_all_instances_are_reported() -> None:
     assert [each["name"] for each in found["instances"]] == ["coordinator", "b"]
     assert found["events"]["applied"] == 5_007
     assert [each["instance"] for each in found["failures"]] == ["coordinator", "b"]
-    assert any("coordinator knows the newest" in each for each in found["notKnown"])
+    assert any("coordinator has the latest ones" in each for each in found["notKnown"])
     alone = report(subject(own))
     assert any("coordinator was not read" in each for each in alone["notKnown"])
 
