@@ -129,7 +129,10 @@ class _Oplog(Strict):
     secondsNeeded = nullable(
         fields.Integer, "For how many seconds the sync still needs these changes."
     )
-    text = always(fields.String, "What that means, as a sentence.")
+    text = always(
+        fields.String,
+        "How long the oplog keeps the changes and how long they are needed, as a sentence.",
+    )
 
 
 class _Counts(Strict):
@@ -166,7 +169,7 @@ class _Instance(Strict):
     phase = always(fields.Enum, "The phase of the instance.", Phase, by_value=True)
     appliedUntil = nullable(
         fields.Integer,
-        "The source time up to which it has applied all its events, in UNIX seconds.",
+        "The source time up to which the instance has applied all events of its share, in UNIX seconds.",
     )
     silentSeconds = always(
         fields.Integer, "For how long it has sent no heartbeat, in steps of five seconds."
@@ -175,7 +178,7 @@ class _Instance(Strict):
 
 class _Warning(Strict):
     text = always(fields.String, "What is wrong, and what to do.")
-    help = always(fields.String, "The address of the documentation about it.")
+    help = always(fields.String, "The address of the documentation about the warning.")
 
 
 class _History(Strict):

@@ -74,21 +74,23 @@ class _ReportedCluster(Strict):
     name = always(fields.String, "The name of the cluster.")
     role = always(
         fields.String,
-        "Its role in the start: source or destination.",
+        "The role of the cluster at the start: source or destination.",
         validate=validate.OneOf(("source", "destination")),
     )
-    address = always(fields.String, "Its host and port.")
-    topology = always(fields.String, "Its topology.")
-    shards = always(fields.Integer, "The number of its shards.")
-    version = always(fields.String, "Its version.")
-    versionNow = nullable(fields.String, "Its version when this process connected to it.")
+    address = always(fields.String, "The host and port of the cluster.")
+    topology = always(fields.String, "The topology of the cluster.")
+    shards = always(fields.Integer, "The number of shards of the cluster.")
+    version = always(fields.String, "The version of the servers.")
+    versionNow = nullable(
+        fields.String, "The version of the servers when this process connected to the cluster."
+    )
     identity = always(fields.String, "The ID of the replica set or sharded cluster.")
 
 
 class _ReportedProcess(Strict):
     began = _time("When the process began the sync, or took it over")
-    version = always(fields.String, "Its version of syncsvc.")
-    host = always(fields.String, "Its host.")
+    version = always(fields.String, "The version of syncsvc that the process ran.")
+    host = always(fields.String, "The host of the process.")
     gapSeconds = nullable(
         fields.Float, "For how long no process had run the active sync before, in seconds."
     )
@@ -96,21 +98,23 @@ class _ReportedProcess(Strict):
 
 class _ReportedInstance(Strict):
     name = always(fields.String, "The name of the instance.")
-    coordinates = always(Boolean, "Whether it is the coordinator.")
+    coordinates = always(Boolean, "Whether the instance is the coordinator.")
     state = always(fields.Enum, "The state of the sync in this instance.", State, by_value=True)
     processes = always(
-        fields.List, "The processes that have run it, at most 50.", fields.Nested(_ReportedProcess)
+        fields.List,
+        "The processes that have run the instance, at most 50.",
+        fields.Nested(_ReportedProcess),
     )
 
 
 class _ReportedPhase(Strict):
     phase = always(fields.Enum, "The phase.", Phase, by_value=True)
-    began = _time("When it began")
-    ended = nullable(fields.String, "When it ended, in UTC; null for the present phase.")
-    seconds = always(fields.Float, "How long it took, or has taken until now, in seconds.")
+    began = _time("When the phase began")
+    ended = nullable(fields.String, "When the phase ended, in UTC; null for the present phase.")
+    seconds = always(fields.Float, "How long the phase took, or has taken until now, in seconds.")
     idleSeconds = always(
         fields.Float,
-        "For how long of that the sync was paused, had failed, or had no running process, in seconds.",
+        "For how long during the phase the sync was paused, had failed, or had no running process, in seconds.",
     )
 
 
@@ -121,8 +125,10 @@ class _ReportedCopy(Strict):
     documents = always(fields.Integer, "The number of documents copied.")
     bytes = always(fields.Integer, "The number of bytes copied.")
     seconds = always(fields.Float, "How long the copy ran, in seconds, without idle times.")
-    documentsPerSecond = nullable(fields.Float, "The average rate.")
-    bytesPerSecond = nullable(fields.Float, "The average rate.")
+    documentsPerSecond = nullable(
+        fields.Float, "The average number of documents copied per second."
+    )
+    bytesPerSecond = nullable(fields.Float, "The average number of bytes copied per second.")
     documentsCopiedAgain = always(
         fields.Integer, "Documents that the copy read although the destination had them already."
     )
@@ -142,7 +148,7 @@ class _Sent(Strict):
         fields.String,
         "The name of the token of the command, as in the token file; null without one.",
     )
-    address = nullable(fields.String, "The address of the client that sent it.")
+    address = nullable(fields.String, "The address of the client that sent the command.")
 
 
 class _ReportedCommit(_Sent):
@@ -166,13 +172,17 @@ class _ReportedCommit(_Sent):
 
 class _Amounts(Strict):
     started = _time("When the verification began")
-    ended = _time("When it ended")
+    ended = _time("When the verification ended")
     generations = always(
-        fields.Integer, "The number of generations; the first one compares everything."
+        fields.Integer, "The number of generations; the first generation compares everything."
     )
-    documents = always(fields.Integer, "The number of documents that the first one has compared.")
-    bytes = always(fields.Integer, "Their size on the source.")
-    collections = always(fields.Integer, "The number of their collections.")
+    documents = always(
+        fields.Integer, "The number of documents that the first generation has compared."
+    )
+    bytes = always(fields.Integer, "The size of these documents on the source, in bytes.")
+    collections = always(
+        fields.Integer, "The number of collections that the first generation has compared."
+    )
     rechecked = always(
         fields.Integer, "How many times changed or different documents were compared again."
     )
@@ -183,7 +193,7 @@ class _ReportedVerification(_Amounts):
     outcome = always(
         fields.String, "The result of the verification.", validate=validate.OneOf(RESULTS)
     )
-    reasons = always(fields.List, "Why it did not pass.", fields.String())
+    reasons = always(fields.List, "Why the verification did not pass.", fields.String())
     method = always(fields.List, "How both clusters were compared.", fields.String())
     notCompared = always(fields.List, "What is not compared.", fields.String())
     cutOverSteps = always(
@@ -199,7 +209,9 @@ class _ReportedDirection(Strict):
     ended = _time("When the sync was reversed")
     eventsApplied = always(fields.Integer, "The number of change events applied.")
     verification = nullable(
-        fields.Nested, "The verification before its commit; null if there was none.", _Amounts
+        fields.Nested,
+        "The verification before the commit in this direction; null if there was none.",
+        _Amounts,
     )
     repairedDocuments = always(fields.Integer, "The number of documents repaired.")
     repairedDefinitions = always(
@@ -220,7 +232,7 @@ class _ReportedRepairs(Strict):
     inCommit = always(fields.Integer, "How many rounds of repairs the last commit has run.")
     documents = always(fields.Integer, "The number of documents repaired.")
     definitions = always(fields.Integer, "The number of differences in definitions repaired.")
-    listed = always(fields.List, "The first 100 of them, as sentences.", fields.String())
+    listed = always(fields.List, "The first 100 repairs, as sentences.", fields.String())
 
 
 class _ReportedFailure(Strict):
@@ -233,20 +245,24 @@ class _ReportedWarning(Strict):
     """All warnings of one kind."""
 
     instance = always(fields.String, "The name of the instance.")
-    text = always(fields.String, "The text of the newest one.")
-    first = _time("When the first one began")
-    last = _time("When the newest one began")
-    ended = nullable(fields.String, "When the newest one ended, in UTC; null while it is active.")
-    times = always(fields.Integer, "How many there were.")
-    seconds = always(fields.Float, "Their total duration, in seconds.")
+    text = always(fields.String, "The text of the newest warning.")
+    first = _time("When the first warning began")
+    last = _time("When the newest warning began")
+    ended = nullable(
+        fields.String, "When the newest warning ended, in UTC; null while it is active."
+    )
+    times = always(fields.Integer, "The number of warnings of this kind.")
+    seconds = always(fields.Float, "The total duration of these warnings, in seconds.")
 
 
 class _ReportedCollection(Strict):
     namespace = always(fields.String, "The name of the collection.")
     documents = always(fields.Integer, "The number of documents copied.")
     bytes = always(fields.Integer, "The number of bytes copied.")
-    indexes = always(fields.Integer, "The number of its indexes, without the one on _id.")
-    sharded = always(Boolean, "Whether it is sharded on the destination.")
+    indexes = always(
+        fields.Integer, "The number of indexes of the collection, without the one on _id."
+    )
+    sharded = always(Boolean, "Whether the collection is sharded on the destination.")
     comparedDocuments = nullable(
         fields.Integer, "The number of documents compared; null if this process does not know it."
     )
@@ -259,13 +275,13 @@ class _ReportedCollection(Strict):
 class _ReportedNamespaces(Strict):
     total = always(fields.Integer, "The number of collections.")
     collections = always(
-        fields.List, "The first 10,000 of them by name.", fields.Nested(_ReportedCollection)
+        fields.List, "The first 10,000 collections by name.", fields.Nested(_ReportedCollection)
     )
     views = always(fields.List, "The names of the first 10,000 views.", fields.String())
 
 
 class _Moment(_Sent):
-    at = _time("When it happened")
+    at = _time("When this happened")
     instance = always(fields.String, "The name of the instance.")
     what = always(
         fields.String, "The kind of the entry, such as command, state, phase, failure or process."

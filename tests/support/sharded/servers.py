@@ -73,9 +73,9 @@ class Servers:
         return self.catalog.owners(call.database, call.target)
 
     def primary(self, call: Call, database: str | None = None) -> Document:
-        """Run a command on the primary shard of a database, with the version that the shard requires.
+        """Run a command on the primary shard of `database` (by default, the database of the command).
 
-        The database is that of the command if it is None.
+        The command gets the version that the shard requires.
         """
         return until_fresh(
             lambda: self.owner(self.catalog.primary(database or call.database), call)
