@@ -354,7 +354,7 @@ def this_process(now: float, gap: float | None = None) -> Process:
 
 
 def with_changes(old: RunRecord, new: RunRecord, now: float) -> Journal:
-    """Return the journal of the record `new`, which replaces `old` at `now`: with an entry for each change."""
+    """Return the journal of `new`, with an entry added for each change since `old`. `now` is the time of the change."""
     journal = new.journal
     if new.owner != old.owner:
         journal = journal.with_process(this_process(now, _gap(old, now)))

@@ -36,7 +36,7 @@ _OTHER_FILES = 1000
 
 @dataclass(frozen=True)
 class Step:
-    """The duration of one step of a sync, and how many commands each cluster has run in it, divided by the collections.
+    """The duration of one step of a sync, and how many commands each cluster has run in it per collection.
 
     The commands of all clients are counted, except background commands.
     """

@@ -257,9 +257,10 @@ def _hold_of_copy(random: Random) -> Passing | None:
 
 
 def _kill(random: Random, probability: float, kills: tuple[tuple[Point, int], ...]) -> Kill | None:
-    """Return None, a kill at a random pass of one of these points, or a kill after a random delay.
+    """Return a kill at one of these points or after a random delay; None if no kill happens.
 
-    `probability` is that of a kill. `kills` has points with the highest number of the pass.
+    `probability` is the probability of a kill. `kills` are pairs of a point and a number: the kill happens when the
+    daemon has passed the point up to that many times.
     """
     if random.random() > probability:
         return None
