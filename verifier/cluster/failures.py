@@ -46,6 +46,7 @@ _CURSOR_KILLED = 237
 NO_MORE_SAMPLES = 28799
 USER_WRITES_BLOCKED = 371
 UNKNOWN_STAGE = 40324
+QUERY_FEATURE_NOT_ALLOWED = 224
 
 UNEXPECTED_SERVER_ERROR = ErrorKind(
     "UnexpectedServerError",
@@ -120,6 +121,16 @@ _TRANSIENT_CODES = frozenset(
         317,  # a storage engine that is busy, like 314
         355,  # a read that was interrupted by a change of the storage
         365,  # TemporarilyUnavailable, under cache pressure
+        # Of servers of 7.0 and newer; known from the table of codes in the server's source.
+        402,  # ResourceExhausted
+        406,  # MigrationBlockingOperationCoordinatorCleaningUp
+        407,  # PooledConnectionAcquisitionExceededTimeLimit
+        412,  # UpdatesStillPending
+        433,  # AdmissionQueueOverflow
+        449,  # RateLimitExceeded
+        450,  # PooledConnectionAcquisitionRejected
+        453,  # InterruptedDueToReshardingCriticalSection
+        462,  # IngressRequestRateLimitExceeded
         9001,  # SocketException
         10107,  # NotWritablePrimary
         11600,  # InterruptedAtShutdown
@@ -130,6 +141,8 @@ _TRANSIENT_CODES = frozenset(
         13435,  # NotPrimaryNoSecondaryOk
         13436,  # NotPrimaryOrSecondary
         14031,  # OutOfDiskSpace
+        91331,  # RetriableRemoteCommandFailure, of servers of 8.0 and newer
+        10045600,  # InterruptedDueToFCVChange, of servers of 8.0 and newer
     }
 )
 # Codes that depend on the request or the data: the same call would fail again. Callers expect some of them.
@@ -200,6 +213,8 @@ _TRANSIENT_LABELS = (
     "RetryableWriteError",
     "TransientTransactionError",
     "ResumableChangeStreamError",
+    # Servers of 8.2 and newer that reject work to protect themselves.
+    "SystemOverloadedError",
 )
 
 _CHECK_SERVERS = (

@@ -52,6 +52,10 @@ TRANSIENT = [
     failure(1, "TransientTransactionError"),
     failure(1, "ResumableChangeStreamError"),
     labelled("RetryableWriteError"),
+    # Servers of 8.0 and newer that reject work, or interrupt it during a change of featureCompatibilityVersion.
+    failure(462),
+    failure(10045600),
+    failure(1, "SystemOverloadedError"),
     *map(failure, sorted(SPECIFIED_CODES)),
 ]
 LASTING = [
