@@ -96,6 +96,11 @@ def violations(definition: CollectionSpec, target: Target) -> Iterator[Violation
     """Yield a violation for each reason why a collection or view cannot be synced. `definition` is the source's."""
     yield from text_violations(definition)
     yield from ttl_violations(definition, target.options)
+    if definition.kind is Kind.COLLECTION and "timeseries" in definition.options:
+        yield UNSUPPORTED_COLLECTION, (
+            f"{definition.namespace} is a time-series collection without the collection system.buckets."
+            f"{definition.namespace.collection}, as servers of 9.0 create it; it cannot be synced."
+        )
     if definition.sharded and definition.kind is Kind.TIME_SERIES:
         yield COLLECTION_NOT_SHARDABLE, (
             f"{definition.namespace} is a sharded time-series collection, which cannot be synced."

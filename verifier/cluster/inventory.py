@@ -16,6 +16,7 @@ from verifier.cluster.connect import Client
 from verifier.cluster.failures import (
     COMMAND_NOT_SUPPORTED_ON_VIEW,
     NAMESPACE_NOT_FOUND,
+    QUERY_FEATURE_NOT_ALLOWED,
     UNAUTHORIZED,
     UNKNOWN_STAGE,
 )
@@ -23,6 +24,10 @@ from verifier.cluster.filters import Selection
 from verifier.cluster.namespace import Namespace, is_user_database, is_user_namespace
 from verifier.cluster.rawcursor import RawCursor
 from verifier.cluster.specification import CollectionSpec, Document, Kind, collection_spec
+
+# Selects the sharded collections in `config.collections`. From 8.0 on, that has unsharded ones, too, if they were moved
+# away from the primary shard of their database (moveCollection, unshardCollection).
+SPLITTABLE: Document = {"unsplittable": {"$ne": True}}
 
 # The fields of `$collStats` that `measure` needs.
 _STATISTICS = ("count", "indexSizes", "size", "storageSize", "timeseries.bucketCount")
@@ -80,7 +85,8 @@ class IndexCatalog:
     """The finished indexes of all collections at one moment, read by one command.
 
     They are kept as BSON and decoded by `of`. The catalog is empty if the server cannot list all indexes with one
-    command: on mongos, before version 6.0, and without the privilege. The constructor raises the driver's errors.
+    command: on mongos, before version 6.0 (also of featureCompatibilityVersion), and without the privilege. The
+    constructor raises the driver's errors.
     """
 
     def __init__(self, client: Client) -> None:
@@ -97,7 +103,7 @@ class IndexCatalog:
                         entry = RawBSONDocument(bytes(row))["md"]
                         self._entries[bytes(entry["options"]["uuid"])] = entry.raw
         except OperationFailure as error:
-            if error.code not in (UNKNOWN_STAGE, UNAUTHORIZED):
+            if error.code not in (UNKNOWN_STAGE, QUERY_FEATURE_NOT_ALLOWED, UNAUTHORIZED):
                 raise
 
     def __len__(self) -> int:
@@ -174,7 +180,7 @@ def sharded_names(
     """
     command = {
         "find": "collections",
-        "filter": query or {},
+        "filter": {**(query or {}), **SPLITTABLE},
         "projection": {"uuid": 1, "key": 1, "unique": 1},
         "readConcern": {"level": "majority"},
     }
@@ -206,9 +212,12 @@ def _user_rows(client: Client, database: str, query: Document | None) -> dict[Na
 def _stored(name: Namespace, rows: dict[Namespace, Document]) -> Namespace:
     """Return the namespace that stores the documents of `name`: for a time-series collection, that of its buckets.
 
-    The row of the buckets also has more details than that of the time-series collection.
+    The row of the buckets also has more details than that of the time-series collection. Servers of 9.0 can store a
+    time-series collection under its own name; its row then has a UUID.
     """
-    return name.buckets if rows[name]["type"] == Kind.TIME_SERIES.value else name
+    row = rows[name]
+    has_buckets = row["type"] == Kind.TIME_SERIES.value and "uuid" not in row.get("info", {})
+    return name.buckets if has_buckets else name
 
 
 def list_collections(

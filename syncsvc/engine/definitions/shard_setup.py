@@ -20,6 +20,7 @@ from syncsvc.engine.run.points import Point
 from syncsvc.shard_rules import Range
 from verifier.cluster import failures, rawbson
 from verifier.cluster.connect import Client
+from verifier.cluster.inventory import SPLITTABLE
 from verifier.cluster.namespace import Namespace, is_user_database
 from verifier.cluster.rawcursor import RawCursor
 from verifier.cluster.reading import read
@@ -58,7 +59,7 @@ class Sharding:
         self._context.observe(Point.PRIMARY_ASSIGNED, database)
 
     def is_sharded(self, namespace: Namespace) -> bool:
-        return bool(self._config("collections", {"_id": str(namespace)}))
+        return bool(self._config("collections", {"_id": str(namespace), **SPLITTABLE}))
 
     def shard(self, definition: CollectionSpec) -> None:
         """Shard an empty collection over all shards. It must already have an index that supports the shard key.

@@ -287,9 +287,11 @@ class DefinitionEvents:
 
     def _refuse_resharding(self, event: DefinitionEvent) -> None:
         if self._known(event) is not None:
+            # From 8.0 on, moveCollection and unshardCollection have this event, too.
+            command = event.description.get("provenance", "reshardCollection")
             raise OperationError(
                 SHARD_KEY_CHANGED,
-                f"reshardCollection was run on {event.namespace} on the source; a sync cannot apply it.",
+                f"{command} was run on {event.namespace} on the source; a sync cannot apply it.",
             )
 
     def _redefine(self, record: CollectionRecord, definition: CollectionSpec) -> None:
