@@ -256,8 +256,9 @@ UNSUPPORTED_CHANGE = ErrorKind(
 SHARD_KEY_CHANGED = ErrorKind(
     "ShardKeyChanged",
     409,
-    "A collection was resharded on the source, which creates a new collection in its place.",
-    "Reset the sync (POST /api/v1/reset) and start it again; do not run reshardCollection before the commit.",
+    "A collection was resharded or moved on the source, which creates a new collection in its place.",
+    "Reset the sync (POST /api/v1/reset) and start it again; do not run reshardCollection, moveCollection or "
+    "unshardCollection before the commit.",
 )
 RENAMED_OUT_OF_FILTER = ErrorKind(
     "RenamedOutOfFilter",
@@ -414,6 +415,7 @@ INCOMPATIBLE_METADATA = ErrorKind(
 _CONTINUES = "Nothing is lost: the sync continues with POST /api/v1/resume, or when the process is restarted."
 _BEGIN_AGAIN = "Then reset the sync (POST /api/v1/reset) and start it again."
 UNSUPPORTED_TOPOLOGY = cluster.UNSUPPORTED_TOPOLOGY
+SERVER_FEATURE_MISSING = cluster.SERVER_FEATURE_MISSING
 CLUSTER_UNREACHABLE = failures.CLUSTER_UNREACHABLE.with_remedy(_CONTINUES)
 NOT_AUTHORIZED = failures.NOT_AUTHORIZED.with_remedy(_CONTINUES)
 UNEXPECTED_SERVER_ERROR = failures.UNEXPECTED_SERVER_ERROR.with_remedy(_CONTINUES)
@@ -464,6 +466,7 @@ ALL = (
     INSUFFICIENT_DISK_SPACE,
     UNSUPPORTED_TOPOLOGY,
     UNSUPPORTED_VERSION,
+    SERVER_FEATURE_MISSING,
     UNSUPPORTED_COLLECTION,
     UNSUPPORTED_CHANGE,
     SHARD_KEY_CHANGED,

@@ -99,6 +99,7 @@ _AT_START = (
     errors.INSUFFICIENT_DISK_SPACE,
     errors.UNSUPPORTED_TOPOLOGY,
     errors.UNSUPPORTED_VERSION,
+    errors.SERVER_FEATURE_MISSING,
     errors.UNSUPPORTED_COLLECTION,
     errors.TTL_NOT_VERIFIABLE,
 )
@@ -355,6 +356,12 @@ class _PlannedPrincipals(Strict):
     conflicts = always(fields.Integer, "The number of users and roles that prevent the copy.")
 
 
+class _MissingFeature(Strict):
+    cluster = always(fields.String, "The cluster, such as `cluster0`.")
+    feature = always(fields.String, "The feature that its servers lack.")
+    effect = always(fields.String, "What the sync does instead.")
+
+
 class _PreflightAnswer(SuccessAnswer):
     violations = always(
         fields.List,
@@ -362,6 +369,11 @@ class _PreflightAnswer(SuccessAnswer):
         fields.Nested(_Violation),
     )
     warnings = always(fields.List, "Possible problems, and what to do.", fields.String())
+    missingFeatures = always(
+        fields.List,
+        "The features that the servers lack and that a sync uses if they exist. None of them prevents a start.",
+        fields.Nested(_MissingFeature),
+    )
     estimates = always(fields.Nested, "The estimated cost of the sync.", _Estimates)
     usersAndRoles = sometimes(
         fields.Nested,

@@ -129,6 +129,7 @@ _KINDS: Mapping[Resumption, tuple[ErrorKind, ...]] = {
         errors.INSUFFICIENT_DISK_SPACE,
         errors.UNSUPPORTED_TOPOLOGY,
         errors.UNSUPPORTED_VERSION,
+        errors.SERVER_FEATURE_MISSING,
         errors.NOT_REVERSIBLE,
         errors.OLD_SOURCE_WRITTEN,
         errors.DESTINATION_IN_USE,

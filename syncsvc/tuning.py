@@ -50,8 +50,6 @@ class Tuning:
     partition_bytes: int = size(64 * MB, "Partition of a large collection, a range of its IDs.")
     copy_save_interval: float = seconds(1.0, "How often the resume point of a copy is saved.")
     settle_interval: float = seconds(1.0, "How often the copied total of all instances is saved.")
-    # Use the oplog's own diffs if both clusters offer them. False makes each update reread its document.
-    raw_updates: bool = True
     portion_bytes: int = size(
         1 * MB, "Events that are passed to a lane together, before the whole page is read."
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from verifier.cluster import failures
-from verifier.cluster.cluster import SAME_CLUSTER, UNSUPPORTED_TOPOLOGY
+from verifier.cluster.cluster import SAME_CLUSTER, SERVER_FEATURE_MISSING, UNSUPPORTED_TOPOLOGY
 from verifier.cluster.connect import INVALID_URI
 from verifier.compare.errors import (
     DEFINITION_CHANGED,
@@ -86,6 +86,7 @@ ALL = (
     TOO_MANY_READERS,
     UNSUPPORTED_TOPOLOGY,
     UNSUPPORTED_VERSION,
+    SERVER_FEATURE_MISSING,
     DEFINITION_CHANGED,
     NOTHING_TO_COMPARE,
     OPLOG_WINDOW_EXCEEDED,

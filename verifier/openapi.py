@@ -7,7 +7,7 @@ from typing import Any
 from marshmallow import fields
 
 from verifier import __version__, errors
-from verifier.cluster.cluster import SAME_CLUSTER, UNSUPPORTED_TOPOLOGY
+from verifier.cluster.cluster import SAME_CLUSTER, SERVER_FEATURE_MISSING, UNSUPPORTED_TOPOLOGY
 from verifier.cluster.failures import (
     CLUSTER_UNREACHABLE,
     NOT_AUTHORIZED,
@@ -66,6 +66,7 @@ _AT_CHECK = (
     SAME_CLUSTER,
     UNSUPPORTED_TOPOLOGY,
     errors.UNSUPPORTED_VERSION,
+    SERVER_FEATURE_MISSING,
     OPLOG_WINDOW_EXCEEDED,
     OTHER_CHECK_SAVED,
 )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verifier.cluster.cluster import SAME_CLUSTER, unfit
+from verifier.cluster.cluster import SAME_CLUSTER, lacking, unfit
 from verifier.cluster.facts import ClusterFacts, Topology
 from verifier.cluster.failures import NOT_AUTHORIZED
+from verifier.cluster.features import Side
 from verifier.compare.scope import Scope
 from verifier.errors import UNSUPPORTED_VERSION
 from verifier.runtime.errors import Violation
@@ -28,6 +29,7 @@ def violations(
         ("destination", destination, OLDEST_DESTINATION),
     ):
         yield from unfit(role, facts, _SUPPORTED, oldest, UNSUPPORTED_VERSION)
+        yield from lacking(Side(role), facts, of_verifier=True)
         yield from _missing_privileges(role, facts)
     if source.identity is not None and source.identity == destination.identity:
         if not scope.renamed:

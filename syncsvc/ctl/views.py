@@ -68,12 +68,16 @@ def _fact(fact: Fact, bar_width: int) -> RenderableType:
 
 
 def preflight_view(answer: Document) -> RenderableType:
-    """Render the violations, the warnings and the estimates of a preflight."""
+    """Render the violations, the warnings, the missing features and the estimates of a preflight."""
     rows: list[Row] = [
         ("VIOLATION", plain(f"{each['error']}: {each['errorDescription']}", "red"))
         for each in answer["violations"]
     ]
     rows += [("WARNING", plain(each, "yellow")) for each in answer["warnings"]]
+    rows += [
+        ("missing", f"{each['feature']} on {each['cluster']}: {each['effect']}")
+        for each in answer.get("missingFeatures", ())
+    ]
     rows += _estimates(answer["estimates"])
     if principals := answer.get("usersAndRoles"):
         rows.append(("users and roles", _planned(principals)))

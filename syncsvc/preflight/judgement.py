@@ -19,6 +19,7 @@ from syncsvc.preflight.rules import cluster_violations, name_violations, option_
 from syncsvc.principals.comparison import Comparison
 from verifier.cluster import failures
 from verifier.cluster.cluster import Cluster
+from verifier.cluster.features import Feature, Side
 from verifier.runtime.errors import OperationError, Violation
 from verifier.runtime.tasks import StopToken
 
@@ -35,6 +36,8 @@ class Judgement:
     warnings: tuple[str, ...] = ()
     estimates: Estimates = Estimates()
     instances: tuple[str, ...] = ()
+    # The features that a cluster lacks, each with the name of the cluster.
+    missing: tuple[tuple[str, Feature], ...] = ()
     # The users and roles that would be copied; None if none are to be copied, or if they could not be read.
     principals: Comparison | None = None
 
@@ -91,5 +94,9 @@ def judgement_of(
         warnings=tuple(warnings(options, found, estimates, spool_limit)),
         estimates=estimates,
         instances=instances,
+        missing=(
+            *((options.source, each) for each in found.source.missing(Side.SOURCE)),
+            *((options.destination, each) for each in found.destination.missing(Side.DESTINATION)),
+        ),
         principals=found.principals,
     )

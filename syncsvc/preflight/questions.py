@@ -20,6 +20,7 @@ from verifier.cluster import failures
 from verifier.cluster.cluster import Cluster, filter_evaluator
 from verifier.cluster.connect import Client
 from verifier.cluster.facts import gather
+from verifier.cluster.features import DOCUMENTS
 from verifier.cluster.filters import Selection, bad_patterns
 from verifier.cluster.inventory import Size, extent, list_collections, list_raw, measure
 from verifier.cluster.namespace import RESERVED_PREFIXES, Namespace, is_user_database
@@ -29,9 +30,6 @@ from verifier.runtime.retry import retry
 from verifier.runtime.tasks import StopToken
 
 T = TypeVar("T")
-
-# The oldest server version that can evaluate namespace filters.
-_OLDEST_EVALUATOR = (6, 0)
 
 # Estimate, instead of measuring, the sizes on disk of collections up to this size. A file has at least one page, and
 # an index entry takes about 32 bytes. All values are in bytes.
@@ -44,7 +42,7 @@ def ask(options: StartOptions, source: Cluster, destination: Cluster, stop: Stop
     """Gather the current facts about both clusters before a sync. Raises the driver's errors, and `Cancelled`."""
     source, destination = _refreshed(source), _refreshed(destination)
     evaluator = filter_evaluator(source, destination)
-    able = evaluator.facts.version[:2] >= _OLDEST_EVALUATOR
+    able = evaluator.facts.offers(DOCUMENTS)
     bad = tuple(bad_patterns(evaluator.client, options.namespaces, stop)) if able else ()
     contents, left_out = None, frozenset[Namespace]()
     if able and not bad:

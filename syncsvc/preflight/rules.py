@@ -15,8 +15,9 @@ from syncsvc.preflight.findings import Findings, Metadata
 from syncsvc.preflight.privileges import privilege_violations
 from syncsvc.principals import comparison
 from syncsvc.saved.run import RUNS
-from verifier.cluster.cluster import SAME_CLUSTER, unfit
+from verifier.cluster.cluster import SAME_CLUSTER, lacking, unfit
 from verifier.cluster.facts import ClusterFacts, Topology
+from verifier.cluster.features import BLOCK_WRITES, MERGE_PRINCIPALS, Side
 from verifier.cluster.specification import Kind
 from verifier.runtime.errors import Violation
 from verifier.runtime.schemas import INVALID_REQUEST
@@ -84,6 +85,7 @@ def cluster_violations(options: StartOptions, found: Findings) -> Iterator[Viola
     yield from _topology_violations(options, source, destination)
     yield from _sharding_violations(options, found)
     yield from _version_violations(options, source, destination)
+    yield from _feature_violations(options, destination)
     if source.identity is not None and source.identity == destination.identity:
         yield SAME_CLUSTER, f"Both connection strings lead to the same {source.topology.value}."
     else:
@@ -132,8 +134,9 @@ def _version_violations(
     ):
         topologies = (Topology.REPLICA_SET, Topology.SHARDED)
         yield from unfit(role, facts, topologies, oldest, errors.UNSUPPORTED_VERSION)
+        yield from lacking(Side(role), facts)
     versions = f"The source runs MongoDB {source.dotted_version}, the destination runs {destination.dotted_version}"
-    if destination.version[:2] < source.version[:2]:
+    if destination.level[:2] < source.level[:2]:
         yield errors.UNSUPPORTED_VERSION, f"{versions}, but the destination must not be older than the source."
     if options.blocks_source and not source.blocks_writes:
         yield errors.WRITE_BLOCKING_NEEDS_NEWER_SOURCE, (
@@ -143,8 +146,21 @@ def _version_violations(
         yield errors.REVERSIBLE_NEEDS_NEWER_SOURCE, (
             f"reversible is true, but the source runs MongoDB {source.dotted_version}."
         )
-    if options.reversible and source.version[:2] != destination.version[:2]:
+    if options.reversible and source.level[:2] != destination.level[:2]:
         yield errors.REVERSIBLE_NEEDS_EQUAL_VERSIONS, f"{versions}, but reversible is true, which needs equal releases."
+
+
+def _feature_violations(options: StartOptions, destination: ClusterFacts) -> Iterator[Violation]:
+    """Yield a violation for each feature that the destination refuses and that only some options need."""
+    needed = {
+        BLOCK_WRITES: options.blocks_destination,
+        MERGE_PRINCIPALS: options.users_and_roles is not None,
+    }
+    for feature, is_needed in needed.items():
+        if is_needed and feature.name in destination.refused:
+            yield errors.SERVER_FEATURE_MISSING, (
+                f"The destination (MongoDB {destination.dotted_version}) does not have the command {feature.name}."
+            )
 
 
 def emptiness_violations(

@@ -12,8 +12,8 @@ from verifier.runtime.errors import OperationError
 def preflight_report(judgement: Judgement) -> dict[str, Any]:
     """Return the fields of the answer to `POST /api/v1/preflight`, except `success`.
 
-    They are the errors with which a start would be refused, the warnings, the estimates, and the number of users and
-    roles that would be copied.
+    They are the errors with which a start would be refused, the warnings, the missing features of the servers, the
+    estimates, and the number of users and roles that would be copied.
     """
     estimates, principals = judgement.estimates, judgement.principals
     planned = {} if principals is None else {"usersAndRoles": planned_report(principals.counts)}
@@ -23,6 +23,10 @@ def preflight_report(judgement: Judgement) -> dict[str, Any]:
             for kind, text in judgement.violations
         ],
         "warnings": list(judgement.warnings),
+        "missingFeatures": [
+            {"cluster": cluster, "feature": each.name, "effect": each.effect}
+            for cluster, each in judgement.missing
+        ],
         "estimates": {
             "namespaces": estimates.namespaces,
             "documents": estimates.documents,

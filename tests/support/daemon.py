@@ -12,6 +12,7 @@ import pytest
 from tests.support import observed
 from tests.support.service_process import ServiceProcess
 from tests.support.waiting import wait_for
+from verifier.cluster.features import RAW_UPDATES
 
 
 class Daemon(ServiceProcess):
@@ -135,9 +136,16 @@ class Daemon(ServiceProcess):
 
         return wait_for(look, what)
 
+    def without_features(self, *lines: str) -> None:
+        """Make later processes of this daemon treat clusters as if they lacked these features.
+
+        Each line is the name of a feature; an address of a cluster after it limits the line to that cluster.
+        """
+        (self.folder / "without-features").write_text("\n".join(lines))
+
     def classic_updates(self) -> None:
         """Make later processes of this daemon reread updated documents, as if clusters had no diffs in the oplog."""
-        (self.folder / "classic-updates").touch()
+        self.without_features(RAW_UPDATES.name)
 
     def force_classic_updates(self) -> None:
         """Restart the process so that it rereads updated documents, as for a source without the oplog's own diffs."""

@@ -2,7 +2,8 @@
 
 More files in the folder change the daemon:
 
-- `classic-updates`: it does not use the oplog's own diffs.
+- `without-features`: it treats the clusters as if they lacked the server features that the file names, one in each
+  line; after a name, the address of a cluster limits the line to that cluster.
 - `save-every-page`: the copy saves its resume point after every page.
 - `small-partitions`: larger collections are copied by ranges of the size, in bytes, that the file contains.
 - `old-source`: it treats servers of 6.0 like those of 5.0, and compares definitions only once, before the commit.
@@ -34,9 +35,10 @@ from syncsvc.cli import main
 from syncsvc.preflight import memory, questions
 from syncsvc.tuning import Tuning
 from tests.support.obedience import observer
-from verifier.cluster import connect, failures
+from verifier.cluster import connect, failures, probing
 from verifier.cluster.connect import Client
 from verifier.cluster.facts import ClusterFacts
+from verifier.cluster.features import Version
 from verifier.compare.tuning import CheckTuning
 from verifier.runtime import waits
 
@@ -55,9 +57,25 @@ def run(folder: Path, options: Sequence[str]) -> int:
     """
     if (folder / "old-source").exists():
         ClusterFacts.reports_ddl = False  # type: ignore[assignment,method-assign]
+    if (folder / "without-features").exists():
+        _withhold((folder / "without-features").read_text().splitlines())
     _choose_room(folder)
     _choose_patience(folder)
     return main(options, observer(folder), Tuning(**dict(_tuned(folder))))
+
+
+def _withhold(lines: Sequence[str]) -> None:
+    """Make the probe report features as refused; each line names one, and may limit it to the primary's address."""
+    refused = probing.refused
+
+    def refused_now(client: Client, version: Version) -> frozenset[str]:
+        primary = "{}:{}".format(*(client.primary or ("", "")))
+        withheld = (line.partition(" ") for line in lines)
+        return refused(client, version) | {
+            name for name, _, address in withheld if address in ("", primary)
+        }
+
+    probing.refused = refused_now
 
 
 def _tuned(folder: Path) -> Iterator[tuple[str, Any]]:
@@ -65,8 +83,6 @@ def _tuned(folder: Path) -> Iterator[tuple[str, Any]]:
     yield "stream_wait_ms", 50
     yield "check", CheckTuning(stream_wait_ms=50)
     yield "instance_interval", 0.2
-    if (folder / "classic-updates").exists():
-        yield "raw_updates", False
     if (folder / "old-source").exists():
         yield "definition_interval", 3600.0
     if (folder / "save-every-page").exists():

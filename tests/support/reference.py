@@ -34,6 +34,7 @@ from syncsvc.tuning import THREAD_FACTORS, Tuning
 from tests.support import commands, descriptions, evidence, log_lines, manifests, roles
 from tests.unit.verifier.values import EXAMPLE, EXAMPLE_DEFINITIONS, EXAMPLE_DOCUMENTS
 from verifier.cluster import extended
+from verifier.cluster.features import FEATURES, Feature
 from verifier.compare.mismatch_lines import line
 from verifier.compare.tuning import CheckTuning
 from verifier.report import report
@@ -48,6 +49,8 @@ DOCS = Path(__file__).parents[2] / "docs"
 _REGION = re.compile(
     r"^(\.\. generated: (?P<name>\S+)\n\n)(?:.*?\n)??(\.\. end of generated text\n)", re.M | re.S
 )
+# Not worth a word in the table of the server features.
+_ANYWHERE = ("any", "both")
 # The errors that any request can fail with.
 _COMMON = tuple(
     kind.name for kind in Operation("post", "", "", None, body=EmptySchema()).all_errors
@@ -303,6 +306,31 @@ def _json(value: Any) -> str:
     return f"``{extended.written(value)}``" if not isinstance(value, str) else f"``{value}``"
 
 
+def _features() -> str:
+    """Return the table of the server features; rows that differ only in their names are one row."""
+
+    def rest(feature: Feature) -> tuple[str, ...]:
+        where = [
+            each.value for each in (feature.side, feature.shape) if each.value not in _ANYWHERE
+        ]
+        who = "sync, verifier" if feature.verifier else "sync"
+        return (
+            f"{feature.use} ({', '.join([who, *where])})",
+            feature.first,
+            feature.probe.value,
+            feature.without,
+        )
+
+    rows = [
+        [", ".join(f"``{each.name}``" for each in found), *same]
+        for same, found in groupby(FEATURES, key=rest)
+    ]
+    lines = [".. list-table::", "   :header-rows: 1", ""]
+    for row in [["Feature", "Needed for", "Since", "Probed by", "Without it"], *rows]:
+        lines += [f"   {'*' if not at else ' '} - {cell}" for at, cell in enumerate(row)]
+    return "\n".join(lines)
+
+
 GENERATED: dict[str, Callable[[], str]] = {
     "syncsvc-api": lambda: _api("syncsvc"),
     "syncsvc-errors": lambda: errors.as_rst(syncsvc.errors.ALL),
@@ -324,6 +352,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "report": _report,
     "resumptions": _resumptions,
     "roles": roles.as_rst,
+    "server-features": _features,
     "states": _transitions,
     "syncctl-commands": commands.commands_as_rst,
     "syncctl-exits": commands.exits_as_rst,

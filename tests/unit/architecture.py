@@ -158,6 +158,7 @@ PURE = {
     "syncsvc.figures.spooling",
     "verifier.cluster.keys",
     "verifier.cluster.events",
+    "verifier.cluster.features",
     "verifier.cluster.rawbson",
     "verifier.cluster.namespace",
     "verifier.cluster.specification",

@@ -14,6 +14,13 @@ from verifier.cluster import failures
 from verifier.cluster.connect import Client
 from verifier.cluster.events import DATA_OPERATIONS, KEY_EVENT_FIELDS
 from verifier.cluster.facts import ClusterFacts, Topology
+from verifier.cluster.features import (
+    EXPANDED_EVENTS,
+    MIGRATION_EVENTS,
+    RAW_UPDATES,
+    SPLIT_EVENTS,
+    SYSTEM_EVENTS,
+)
 from verifier.cluster.filters import NamespaceFilter
 from verifier.cluster.namespace import BUCKETS_PREFIX
 from verifier.cluster.oplog_reach import Reach, reach
@@ -88,16 +95,16 @@ class ChangeStream:
     ) -> Iterator[dict[str, Any]]:
         stage: dict[str, Any] = {"allChangesForCluster": True}
         if self.facts.reports_ddl:
-            stage["showExpandedEvents"] = True
+            stage[EXPANDED_EVENTS.name] = True
             # Undocumented: adds the events of the buckets of time-series collections.
-            stage["showSystemEvents"] = True
+            stage[SYSTEM_EVENTS.name] = True
             if self.facts.topology is Topology.REPLICA_SET:
                 # Undocumented: adds events for documents that convertToCapped and cloneCollectionAsCapped copy. On a
                 # sharded cluster it would add events for documents that migrate between shards, and mongos refuses it.
-                stage["showMigrationEvents"] = True
+                stage[MIGRATION_EVENTS.name] = True
         if self.raw_updates:
             # Undocumented as well.
-            stage["showRawUpdateDescription"] = True
+            stage[RAW_UPDATES.name] = True
         if position is not None and position.token:
             stage["resumeAfter"] = position.token
         elif position is not None:
@@ -114,7 +121,7 @@ class ChangeStream:
         elif bare:
             yield {"$unset": ["fullDocument", "updateDescription", "rawUpdateDescription"]}
         elif self.facts.splits_large_events:
-            yield {"$changeStreamSplitLargeEvent": {}}
+            yield {SPLIT_EVENTS.name: {}}
 
 
 def start_position(stream: ChangeStream) -> Position:
@@ -127,20 +134,6 @@ def start_position(stream: ChangeStream) -> Position:
         page = next(cursor.pages())
     assert page.resume is not None
     return position_at(page.resume)
-
-
-def offers_raw_updates(client: Client, facts: ClusterFacts) -> bool:
-    """Return whether the cluster's change streams can carry the oplog's own diff of an update.
-
-    Opens a stream with this option: False if the server refuses it. Raises the driver's other errors.
-    """
-    try:
-        start_position(ChangeStream(client, facts, raw_updates=True))
-    except OperationFailure as error:
-        if not failures.is_refusal(error):
-            raise
-        return False
-    return True
 
 
 class ChangeReader:

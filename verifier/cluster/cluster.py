@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, replace
 
@@ -10,6 +11,7 @@ from pymongo.errors import PyMongoError
 from verifier.cluster import failures
 from verifier.cluster.connect import Client, connect
 from verifier.cluster.facts import ClusterFacts, Topology, gather
+from verifier.cluster.features import DOCUMENTS, Side
 from verifier.runtime.errors import INTERNAL_ERROR, ErrorKind, OperationError, Violation
 
 SAME_CLUSTER = ErrorKind(
@@ -24,6 +26,15 @@ UNSUPPORTED_TOPOLOGY = ErrorKind(
     "A cluster has a topology that is not supported here.",
     "Both clusters must be replica sets or sharded clusters.",
 )
+SERVER_FEATURE_MISSING = ErrorKind(
+    "ServerFeatureMissing",
+    409,
+    "A server does not have a command that this program needs.",
+    "Use a MongoDB server of a supported version; other servers that speak its protocol are not supported. The "
+    "documentation lists the features that are needed, and what needs them.",
+)
+
+_log = logging.getLogger(__name__)
 
 # Older sharded clusters do not report changes of shard keys, and cannot be asked which `_id` values are equal.
 _OLDEST_SHARDED = (6, 0)
@@ -61,6 +72,14 @@ def open_cluster(name: str, uri: str, application: str) -> Cluster:
         raise OperationError(
             UNSUPPORTED_TOPOLOGY, f"{name} at {facts.address} is a standalone server."
         )
+    _log.info(
+        "Probed the features of a cluster.",
+        extra={
+            "cluster": name,
+            "serverVersion": facts.dotted_version,
+            "missing": [each.name for each in facts.missing(Side.BOTH)],
+        },
+    )
     return Cluster(name, client, facts)
 
 
@@ -87,16 +106,29 @@ def unfit(
     """
     if facts.topology not in topologies:
         yield UNSUPPORTED_TOPOLOGY, f"The {role} is a {facts.topology.value}."
-    if facts.version[:2] < oldest:
+    if facts.level[:2] < oldest:
         yield too_old, f"The {role} runs MongoDB {facts.dotted_version}."
-    elif facts.is_sharded and facts.version[:2] < _OLDEST_SHARDED:
+    elif facts.is_sharded and facts.level[:2] < _OLDEST_SHARDED:
         yield too_old, f"The {role} is a sharded cluster that runs MongoDB {facts.dotted_version}."
+
+
+def lacking(side: Side, facts: ClusterFacts, of_verifier: bool = False) -> Iterator[Violation]:
+    """Yield a violation if the cluster lacks commands that nothing replaces; only those of the verifier if asked."""
+    names = [
+        each.name
+        for each in facts.missing(side)
+        if each.required and each.name in facts.refused and (each.verifier or not of_verifier)
+    ]
+    if names:
+        yield SERVER_FEATURE_MISSING, (
+            f"The {side.value} (MongoDB {facts.dotted_version}) does not have the commands: {', '.join(names)}."
+        )
 
 
 def filter_evaluator(source: Cluster, destination: Cluster) -> Cluster:
     """Return the cluster whose server evaluates the namespace filters.
 
-    It is the source, unless its version is before 6.0: such servers evaluate an expression only over documents of a
+    It is the source, unless it lacks `$documents`: such servers evaluate an expression only over documents of a
     collection. The destination is never that old.
     """
-    return source if source.facts.reports_ddl else destination
+    return source if source.facts.offers(DOCUMENTS) else destination

@@ -6,13 +6,18 @@ They are gathered once and never change.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
 from pymongo.errors import OperationFailure
 
+from verifier.cluster import features, probing
 from verifier.cluster.connect import Client
+from verifier.cluster.features import Feature, Side, Version
+
+# A patch version that is newer than any.
+_ANY_PATCH = 999
 
 
 class Topology(Enum):
@@ -48,6 +53,10 @@ class ClusterFacts:
     admin_privileges: frozenset[tuple[str, str]] | None = None
     # The sorted names of the shards; empty on a replica set, and if the user may not read them.
     shards: tuple[str, ...] = ()
+    # The featureCompatibilityVersion; None if the user may not read it.
+    compatibility: tuple[int, int] | None = None
+    # The names of the features that the cluster refuses although its version promises them.
+    refused: frozenset[str] = frozenset()
 
     @property
     def is_sharded(self) -> bool:
@@ -55,22 +64,44 @@ class ClusterFacts:
 
     @property
     def dotted_version(self) -> str:
-        return ".".join(map(str, self.version))
+        """Return the version of the servers, with the featureCompatibilityVersion if that is older."""
+        dotted = ".".join(map(str, self.version))
+        if self.compatibility is None or self.compatibility >= self.version[:2]:
+            return dotted
+        return f"{dotted} with featureCompatibilityVersion {'.'.join(map(str, self.compatibility))}"
+
+    @property
+    def level(self) -> Version:
+        """Return the version whose features the cluster has.
+
+        That is the newest one of the release that featureCompatibilityVersion names, if the servers are newer.
+        """
+        if self.compatibility is None or self.compatibility >= self.version[:2]:
+            return self.version
+        return (*self.compatibility, _ANY_PATCH)
+
+    def offers(self, feature: Feature) -> bool:
+        return feature.promised(self.level) and feature.name not in self.refused
+
+    def missing(self, side: Side) -> list[Feature]:
+        """Return the features that a program uses on a cluster of this side, and that this cluster lacks."""
+        concerned = (each for each in features.FEATURES if each.concerns(side, self.is_sharded))
+        return [each for each in concerned if not self.offers(each)]
 
     @property
     def reports_ddl(self) -> bool:
         """Return whether change streams report all DDL events, and the UUID of each event's collection."""
-        return self.version >= (6, 0, 0)
+        return all(map(self.offers, features.REPORTING_DDL))
 
     @property
     def blocks_writes(self) -> bool:
         """Return whether the cluster has the command that blocks user writes."""
-        return self.version >= (6, 0, 0)
+        return self.offers(features.BLOCK_WRITES)
 
     @property
     def splits_large_events(self) -> bool:
         """Return whether change streams can split an event that is larger than 16 MB into fragments."""
-        return self.version >= (7, 0, 0) or (6, 0, 9) <= self.version < (6, 1, 0)
+        return self.offers(features.SPLIT_EVENTS)
 
     def lacks(self, *actions: str) -> list[str]:
         """Return the given cluster actions that the user lacks; empty without access control."""
@@ -223,14 +254,14 @@ def _is_every_bucket(resource: Mapping[str, Any]) -> bool:
 def gather(client: Client) -> ClusterFacts:
     """Ask a cluster for its facts. Raises the driver's errors."""
     hello = client.admin.command("hello")
-    version = client.server_info()["versionArray"]
+    major, minor, patch, *_ = client.server_info()["versionArray"]
     status = client.admin.command({"connectionStatus": 1, "showPrivileges": True})
     privileges = _privileges(status, _is_cluster)
     topology = _topology(hello)
-    return ClusterFacts(
+    facts = ClusterFacts(
         topology=topology,
         address=_address(client, hello),
-        version=(version[0], version[1], version[2]),
+        version=(major, minor, patch),
         identity=_identity(client, topology),
         access_control=privileges is not None,
         privileges=privileges,
@@ -240,3 +271,7 @@ def gather(client: Client) -> ClusterFacts:
         admin_privileges=_privileges_by_collection(status, _is_of_admin),
         shards=_shards(client) if topology is Topology.SHARDED else (),
     )
+    if topology is Topology.STANDALONE:
+        return facts
+    facts = replace(facts, compatibility=probing.compatibility(client))
+    return replace(facts, refused=probing.refused(client, facts.level))

@@ -7,7 +7,8 @@ import logging
 from syncsvc.engine.documents.statements import offers_raw_diffs
 from syncsvc.engine.run.context import RunContext
 from syncsvc.saved.run import METADATA_DATABASE
-from verifier.cluster.changes import EVENTS_A_PAGE, ChangeStream, offers_raw_updates
+from verifier.cluster.changes import EVENTS_A_PAGE, ChangeStream
+from verifier.cluster.features import RAW_UPDATES
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.reading import read
 from verifier.runtime.tasks import StopToken
@@ -22,7 +23,7 @@ def event_stream(context: RunContext, stop: StopToken) -> ChangeStream:
 
     Its updates contain the diffs of the oplog, if both clusters offer them. Raises the driver's errors and `Cancelled`.
     """
-    raw = read(lambda: _offers_raw_updates(context), stop)
+    raw = read(lambda: _offers_raw_diffs(context), stop)
     how = "the diffs in the oplog" if raw else "reading the documents again"
     _log.info("Chose the method to apply updates of documents.", extra={"method": how})
     return ChangeStream(
@@ -35,8 +36,8 @@ def event_stream(context: RunContext, stop: StopToken) -> ChangeStream:
     )
 
 
-def _offers_raw_updates(context: RunContext) -> bool:
-    if not context.tuning.raw_updates:
+def _offers_raw_diffs(context: RunContext) -> bool:
+    """Return whether the source reports the oplog's own diffs, and the destination applies them."""
+    if not context.source_facts.offers(RAW_UPDATES):
         return False
-    source, facts = context.source_client, context.source_facts
-    return offers_raw_updates(source, facts) and offers_raw_diffs(context.document_writer, _SCRATCH)
+    return offers_raw_diffs(context.document_writer, _SCRATCH)

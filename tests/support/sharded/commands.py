@@ -80,6 +80,11 @@ def _noted(servers: Servers, call: Call) -> Document:
     return {"ok": 1.0}
 
 
+def _listed(servers: Servers, call: Call) -> Document:
+    names = (*_ANYWHERE, *_OF_CONFIG_SERVER, *_OF_DATABASE)
+    return {"commands": {name: {} for name in names}, "ok": 1.0}
+
+
 _OF_CONFIG_SERVER = frozenset(
     {
         *("ping", "buildInfo", "buildinfo", "connectionStatus", "getDefaultRWConcern"),
@@ -93,6 +98,7 @@ _OF_CONFIG_SERVER = frozenset(
 _ANYWHERE: dict[str, Handler] = {
     **dict.fromkeys(("endSessions", "killSessions"), lambda servers, call: {"ok": 1.0}),
     "appendOplogNote": _noted,
+    "listCommands": _listed,
     "setUserWriteBlockMode": lambda servers, call: servers.on_config_server(
         "_configsvrSetUserWriteBlockMode", call
     ),

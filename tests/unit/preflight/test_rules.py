@@ -202,6 +202,22 @@ BOTH_TABLE: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any], list[str]
     (REVERSIBLE, sharded(3), sharded(2), ["ReversibleNeedsEqualShards"]),
     ({**REVERSIBLE, **SHARDING}, {}, sharded(1), ["ReversibleNeedsEqualShards"]),
     (REVERSIBLE, sharded(1), {}, ["ReversibleNeedsEqualShards"]),
+    (REVERSIBLE, {"compatibility": (6, 0)}, {"compatibility": (6, 0)}, []),
+    (
+        REVERSIBLE,
+        {"version": (7, 0, 2), "compatibility": (6, 0)},
+        {"version": (7, 0, 2), "compatibility": (7, 0)},
+        ["ReversibleNeedsEqualVersions"],
+    ),
+    ({}, {}, {"compatibility": (5, 0)}, ["UnsupportedServerVersion"] * 2),
+    ({}, {}, {"refused": frozenset({"collMod"})}, ["ServerFeatureMissing"]),
+    ({}, {}, {"refused": frozenset({"setUserWriteBlockMode"})}, ["ServerFeatureMissing"]),
+    (
+        {"write_blocking": WriteBlocking.NONE},
+        {},
+        {"refused": frozenset({"setUserWriteBlockMode"})},
+        [],
+    ),
 ]
 
 
@@ -305,6 +321,12 @@ def test_collections_that_cannot_be_synced_are_named(
 
 
 BY_K = {"key": {"k": 1}, "unique": False}
+
+
+def test_a_time_series_without_buckets_is_refused() -> None:
+    # This is how servers of 9.0 list a time-series collection.
+    series = replace(spec("a"), options={"timeseries": {"timeField": "t"}})
+    assert names(definition_violations(target(), facts(), [series])) == ["UnsupportedCollection"]
 
 
 @pytest.mark.parametrize("sharded", [False, True])

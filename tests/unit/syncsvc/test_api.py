@@ -152,7 +152,7 @@ def test_all_violations_of_a_preflight_are_answered(api: FlaskClient) -> None:
     answer = api.post("/api/v1/preflight", data=body)
     assert answer.status_code == 200
     found = answer.get_json()
-    assert set(found) == {"success", "violations", "warnings", "estimates"}
+    assert set(found) == {"success", "violations", "warnings", "missingFeatures", "estimates"}
     assert found["success"] is True and found["warnings"] == []
     assert [each["error"] for each in found["violations"]] == [
         *("UnknownCluster", "UnknownCluster", "SameCluster"),

@@ -1,0 +1,160 @@
+"""Clusters that lack a feature that the programs use: a sync falls back to the replacement, or is refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.test_bad_input import GOOD, assert_refused
+from tests.support import writes
+from tests.support.daemon import Daemon
+from tests.support.pair import REPLICA_SETS, SHARDED, Pair, Side, across
+from tests.support.phases import When, writes_in
+from verifier.cluster import probing
+from verifier.cluster.facts import gather
+from verifier.cluster.features import (
+    BLOCK_WRITES,
+    DOCUMENTS,
+    EXPANDED_EVENTS,
+    MERGE_PRINCIPALS,
+    RAW_UPDATES,
+    SPLIT_EVENTS,
+    SYSTEM_EVENTS,
+)
+from verifier.cluster.features import Side as Role
+from verifier.cluster.inventory import sharded_names
+
+NEWEST = (99, 0, 0)
+
+
+def address(side: Side) -> str:
+    return gather(side.client).address
+
+
+@pytest.fixture
+def limited(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
+    """Return a daemon whose process a test starts after `without_features`."""
+    process = pair.daemon(tmp_path)
+    try:
+        yield process
+    finally:
+        process.close()
+
+
+@across(REPLICA_SETS, SHARDED)
+def test_a_server_of_6_0_5_lacks_only_the_splitting_of_events(pair: Pair) -> None:
+    for side in (pair.source, pair.destination):
+        facts = gather(side.client)
+        assert (facts.refused, facts.compatibility) == (frozenset(), (6, 0))
+        assert facts.missing(Role.SOURCE) == [SPLIT_EVENTS]
+        assert facts.missing(Role.DESTINATION) == []
+
+
+def test_a_probe_finds_what_a_server_refuses(pair: Pair) -> None:
+    # As far as the versions say, the server should have all features.
+    assert probing.refused(pair.source.client, NEWEST) == {SPLIT_EVENTS.name}
+
+
+@pytest.mark.each_once
+@pytest.mark.parametrize(
+    "withheld",
+    [(RAW_UPDATES,), (EXPANDED_EVENTS,), (SYSTEM_EVENTS,), (EXPANDED_EVENTS, DOCUMENTS)],
+    ids=lambda found: "-".join(each.name.strip("$") for each in found),
+)
+def test_a_sync_without_a_feature_of_the_source(
+    pair: Pair, limited: Daemon, withheld: tuple[object, ...]
+) -> None:
+    client = pair.source.client
+    names = [each.name for each in withheld]  # type: ignore[attr-defined]
+    limited.without_features(*(f"{name} {address(pair.source)}" for name in names))
+    limited.run()
+    client.d.c.insert_many([{"_id": n, "n": 0} for n in range(100)])
+    client.left.c.insert_one({"_id": 1})
+    found = limited.post("preflight", GOOD).json()["missingFeatures"]
+    assert {(each["cluster"], each["feature"]) for each in found} == {
+        ("cluster0", name) for name in [*names, SPLIT_EVENTS.name]
+    }
+    assert all(each["effect"] for each in found)
+    filtered = {"excludeNamespaces": [{"databaseRegex": {"pattern": "^le"}}]}
+    with writes_in(When.APPLY, limited, **filtered):
+        client.d.c.update_many({}, {"$set": {"n": 1}})
+        client.d.c.delete_one({"_id": 5})
+        client.d.c.insert_one({"_id": "new"})
+    limited.commit()
+    assert "left" not in pair.destination.client.list_database_names()
+    client.drop_database("left")
+    pair.assert_equal()
+
+
+@pytest.mark.parametrize(
+    "withheld, options",
+    [
+        (BLOCK_WRITES.name, {}),
+        (MERGE_PRINCIPALS.name, {"usersAndRoles": {"copy": True}}),
+        ("collMod", {}),
+    ],
+)
+def test_a_sync_is_refused_without_a_needed_command(
+    pair: Pair, limited: Daemon, withheld: str, options: dict[str, object]
+) -> None:
+    limited.without_features(f"{withheld} {address(pair.destination)}")
+    limited.run()
+    pair.source.client.d.c.insert_one({"_id": 1})
+    answer = limited.post("start", {**GOOD, **options})
+    assert_refused(answer, 409, "ServerFeatureMissing", (withheld, "destination"))
+
+
+@pytest.fixture
+def downgraded(pair: Pair) -> Iterator[Side]:
+    """Set the featureCompatibilityVersion of the source to 5.0, as after an upgrade of its servers to 6.0."""
+    command = "setFeatureCompatibilityVersion"
+    pair.source.client.admin.command(command, "5.0")
+    try:
+        yield pair.source
+    finally:
+        pair.source.client.admin.command(command, "6.0")
+
+
+def test_a_source_with_an_older_compatibility_version(
+    downgraded: Side, pair: Pair, daemon: Daemon
+) -> None:
+    daemon.kill()
+    daemon.run()
+    writes.fill(downgraded.client)
+    block = {"enableUserWriteBlocking": "sourceAndDestination"}
+    said = ("6.0.5 with featureCompatibilityVersion 5.0",)
+    refused = daemon.post("start", {**GOOD, **block})
+    assert_refused(refused, 409, "WriteBlockingNeedsNewerSource", said)
+    with writes_in(When.APPLY, daemon):
+        writes.single_document_writes(downgraded.client)
+    daemon.commit()
+    pair.assert_equal()
+
+
+def test_a_destination_with_an_older_compatibility_version_is_refused(
+    downgraded: Side, pair: Pair, daemon: Daemon
+) -> None:
+    pair.source.client.d.c.insert_one({"_id": 1})
+    reverse = {**GOOD, "source": "cluster1", "destination": "cluster0"}
+    answer = daemon.post("start", reverse)
+    said = ("The destination runs MongoDB 6.0.5 with featureCompatibilityVersion 5.0",)
+    assert answer.status_code == 409
+    assert all(text in answer.json()["errorDescription"] for text in said)
+
+
+def test_a_moved_unsharded_collection_does_not_count_as_sharded(pair: Pair) -> None:
+    # Only servers of 8.0 write the second document; here, it is written by hand.
+    collections = pair.source.client.config.collections
+    row = {"key": {"_id": 1}, "unique": False}
+    uuids = [b"s" * 16, b"u" * 16]
+    rows = [
+        {"_id": "d.sharded", "uuid": uuids[0], **row},
+        {"_id": "d.moved", "uuid": uuids[1], **row, "unsplittable": True},
+    ]
+    collections.insert_many(rows)
+    try:
+        assert [*sharded_names(pair.source.client)] == [uuids[0]]
+    finally:
+        collections.drop()

@@ -1,0 +1,286 @@
+"""The server features that the programs use: commands, options and stages. Pure.
+
+Each row of `FEATURES` says since which version servers have a feature, and what follows if a server lacks it. `probing`
+asks a server whether it has the features that its version promises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+Version = tuple[int, int, int]
+
+# The oldest supported version.
+_ALWAYS: tuple[Version, ...] = ((5, 0, 0),)
+
+
+class Probe(Enum):
+    """How a feature is probed. The value is the text in the documentation."""
+
+    # The names of all commands are read by one call.
+    COMMANDS = "``listCommands``"
+    # A change stream with all such features is opened by one call.
+    STREAM = "opening a change stream"
+    # Nothing is asked.
+    VERSION = "version"
+    # The caller tries the feature when it needs it, and handles a refusal.
+    USE = "first use"
+
+
+class Side(Enum):
+    """The clusters on which a feature is used."""
+
+    BOTH = "both"
+    SOURCE = "source"
+    DESTINATION = "destination"
+
+
+class Shape(Enum):
+    """The topologies on which a feature is used."""
+
+    ANY = "any"
+    REPLICA_SET = "replica set"
+    SHARDED = "sharded cluster"
+
+
+@dataclass(frozen=True)
+class Feature:
+    """A feature of servers, and what depends on it."""
+
+    name: str
+    # What it is needed for.
+    use: str
+    # What follows if a server lacks it.
+    without: str
+    probe: Probe
+    # The first versions that have it, the oldest one first. All but the last one hold for their own release only.
+    since: tuple[Version, ...] = _ALWAYS
+    side: Side = Side.BOTH
+    shape: Shape = Shape.ANY
+    # Whether nothing can replace it: a server that lacks it is refused.
+    required: bool = False
+    # Whether the verifier uses it, too.
+    verifier: bool = False
+
+    @property
+    def first(self) -> str:
+        """Return the first versions that have the feature, as text."""
+        if self.since == _ALWAYS:
+            return "all"
+        return ", ".join(".".join(map(str, each)).removesuffix(".0") for each in self.since)
+
+    def promised(self, version: Version) -> bool:
+        """Return whether servers of this version have the feature."""
+        *patched, last = self.since
+        return version >= last or any(
+            version[:2] == each[:2] and version >= each for each in patched
+        )
+
+    @property
+    def effect(self) -> str:
+        """Return `without` as plain text."""
+        return self.without.replace("``", "")
+
+    def concerns(self, side: Side, sharded: bool) -> bool:
+        """Return whether the feature is used on a cluster of this side and topology; with Side.BOTH, on either side."""
+        shapes = (Shape.ANY, Shape.SHARDED if sharded else Shape.REPLICA_SET)
+        return (side is Side.BOTH or self.side in (Side.BOTH, side)) and self.shape in shapes
+
+
+_REFUSED = "``ServerFeatureMissing``"
+_AS_BEFORE_60 = (
+    "As for a source before 6.0: collections are read by name, definitions are compared, and most DDL fails the "
+    "sync."
+)
+
+EXPANDED_EVENTS = Feature(
+    "showExpandedEvents",
+    "DDL events, and the UUID of the collection in each event.",
+    _AS_BEFORE_60,
+    Probe.STREAM,
+    since=((6, 0, 0),),
+    side=Side.SOURCE,
+    verifier=True,
+)
+SYSTEM_EVENTS = Feature(
+    "showSystemEvents",
+    "Events of the buckets of time-series collections.",
+    _AS_BEFORE_60,
+    Probe.STREAM,
+    since=((6, 0, 0),),
+    side=Side.SOURCE,
+    verifier=True,
+)
+MIGRATION_EVENTS = Feature(
+    "showMigrationEvents",
+    "Events of the documents that ``convertToCapped`` and ``cloneCollectionAsCapped`` copy.",
+    _AS_BEFORE_60,
+    Probe.STREAM,
+    since=((6, 0, 0),),
+    side=Side.SOURCE,
+    shape=Shape.REPLICA_SET,
+    verifier=True,
+)
+RAW_UPDATES = Feature(
+    "showRawUpdateDescription",
+    "The oplog's own diff of an update.",
+    "Updated documents are reread from the source.",
+    Probe.STREAM,
+    since=((6, 0, 0),),
+    side=Side.SOURCE,
+)
+SPLIT_EVENTS = Feature(
+    "$changeStreamSplitLargeEvent",
+    "Change events that are larger than 16 MB.",
+    "The stream is reopened without contents, and the documents are reread. An event that is too large even then fails "
+    "the sync with ``EventTooLarge``.",
+    Probe.STREAM,
+    since=((6, 0, 9), (7, 0, 0)),
+    side=Side.SOURCE,
+)
+COLLECTION_UUID = Feature(
+    "collectionUUID",
+    "Reads and DDL that fail if another collection has taken the name.",
+    _AS_BEFORE_60,
+    Probe.VERSION,
+    since=((6, 0, 0),),
+    verifier=True,
+)
+DOCUMENTS = Feature(
+    "$documents",
+    "Filters, and the order of strings with a collation, are evaluated by a server.",
+    "The destination evaluates filters. The order of strings with a collation counts as uncertain, and such documents "
+    "are looked up.",
+    Probe.VERSION,
+    since=((5, 1, 0),),
+    verifier=True,
+)
+LIST_CATALOG = Feature(
+    "$listCatalog",
+    "All definitions of a replica set in one call.",
+    "Each collection is listed by itself, which takes longer.",
+    Probe.USE,
+    since=((6, 0, 0),),
+    shape=Shape.REPLICA_SET,
+    verifier=True,
+)
+BLOCK_WRITES = Feature(
+    "setUserWriteBlockMode",
+    "Blocking the writes of users.",
+    "On the source: ``WriteBlockingNeedsNewerSource``, ``ReversibleNeedsNewerSource``. "
+    f"On the destination: {_REFUSED}, unless ``enableUserWriteBlocking`` is ``none``.",
+    Probe.COMMANDS,
+    since=((6, 0, 0),),
+)
+MERGE_PRINCIPALS = Feature(
+    "_mergeAuthzCollections",
+    "Copying users and roles.",
+    f"``usersAndRoles``: {_REFUSED}",
+    Probe.COMMANDS,
+    side=Side.DESTINATION,
+)
+# All of them are needed to follow DDL by events alone.
+REPORTING_DDL = (EXPANDED_EVENTS, SYSTEM_EVENTS, MIGRATION_EVENTS, COLLECTION_UUID)
+
+
+def _required(
+    use: str, names: str, side: Side = Side.BOTH, shape: Shape = Shape.ANY
+) -> Iterator[Feature]:
+    for name in names.split():
+        yield Feature(
+            name,
+            use,
+            _REFUSED,
+            Probe.COMMANDS,
+            side=side,
+            shape=shape,
+            required=True,
+            verifier=side is Side.BOTH and shape is Shape.ANY,
+        )
+
+
+def _helpful(
+    use: str, without: str, names: str, side: Side, shape: Shape, verifier: bool = False
+) -> Iterator[Feature]:
+    for name in names.split():
+        yield Feature(name, use, without, Probe.COMMANDS, side=side, shape=shape, verifier=verifier)
+
+
+FEATURES: tuple[Feature, ...] = (
+    *_required(
+        "Reading documents, change events and definitions.",
+        "aggregate count find getMore killCursors listCollections listDatabases listIndexes",
+    ),
+    *_required(
+        "Writing documents and definitions.",
+        "collMod create createIndexes delete drop dropDatabase dropIndexes insert renameCollection update",
+        Side.DESTINATION,
+    ),
+    *_required(
+        "Stopping the balancer during a sync.",
+        "balancerStart balancerStatus balancerStop",
+        shape=Shape.SHARDED,
+    ),
+    *_required(
+        "Sharding collections and distributing databases.",
+        "addShardToZone enableSharding refineCollectionShardKey removeShardFromZone shardCollection updateZoneKeyRange",
+        Side.DESTINATION,
+        Shape.SHARDED,
+    ),
+    EXPANDED_EVENTS,
+    SYSTEM_EVENTS,
+    MIGRATION_EVENTS,
+    COLLECTION_UUID,
+    RAW_UPDATES,
+    Feature(
+        "$_internalApplyOplogUpdate",
+        "Applying the oplog's own diff of an update.",
+        "Updated documents are reread from the source.",
+        Probe.USE,
+        side=Side.DESTINATION,
+    ),
+    SPLIT_EVENTS,
+    DOCUMENTS,
+    LIST_CATALOG,
+    Feature(
+        "$_requestResumeToken, $_resumeAfter",
+        "Resuming the copy of a collection in natural order.",
+        "The copy fails. All supported versions have it.",
+        Probe.USE,
+        side=Side.SOURCE,
+        shape=Shape.REPLICA_SET,
+    ),
+    BLOCK_WRITES,
+    MERGE_PRINCIPALS,
+    *_helpful(
+        "Advancing the change stream of an idle cluster.",
+        "The stream advances with the cluster's own no-op, every 10 seconds.",
+        "appendOplogNote",
+        Side.BOTH,
+        Shape.ANY,
+        verifier=True,
+    ),
+    *_helpful(
+        "The oplog's size, and sizes of collections.",
+        "The oplog window or the size of a collection is unknown.",
+        "collStats dataSize",
+        Side.SOURCE,
+        Shape.REPLICA_SET,
+    ),
+    *_helpful(
+        "The free disk space of the destination.",
+        "The disk space is not checked.",
+        "dbStats",
+        Side.DESTINATION,
+        Shape.ANY,
+    ),
+    *_helpful(
+        "The load, the replication lag, and the identity of a replica set.",
+        "Throttling with ``auto`` uses the latency alone; the address identifies the cluster.",
+        "replSetGetConfig replSetGetStatus serverStatus",
+        Side.BOTH,
+        Shape.REPLICA_SET,
+    ),
+)

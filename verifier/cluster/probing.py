@@ -1,0 +1,74 @@
+"""Asks a server which of the features in `features` it has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from pymongo.errors import OperationFailure
+
+from verifier.cluster import failures
+from verifier.cluster.connect import Client
+from verifier.cluster.features import FEATURES, SPLIT_EVENTS, Feature, Probe, Shape, Version
+
+
+def compatibility(client: Client) -> tuple[int, int] | None:
+    """Return the featureCompatibilityVersion of the cluster; None if the user may not read it.
+
+    An upgraded server has the features of its older release only, until this version is raised. Raises the driver's
+    errors.
+    """
+    try:
+        if client.is_mongos:
+            query = {"_id": "featureCompatibilityVersion"}
+            found = client.admin["system.version"].find_one(query)
+            text = None if found is None else found["version"]
+        else:
+            reply = client.admin.command({"getParameter": 1, "featureCompatibilityVersion": 1})
+            text = reply["featureCompatibilityVersion"]["version"]
+    except OperationFailure as error:
+        if failures.is_transient(error):
+            raise
+        return None
+    if text is None:
+        return None
+    release, _, minor = str(text).partition(".")
+    return int(release), int(minor)
+
+
+def refused(client: Client, version: Version) -> frozenset[str]:
+    """Return the names of the features that the cluster refuses although its version promises them.
+
+    Takes two calls if it refuses none. A feature that the user may not try counts as present. Raises the driver's
+    errors.
+    """
+    commands = client.admin.command("listCommands")["commands"]
+    shapes = (Shape.ANY, Shape.SHARDED if client.is_mongos else Shape.REPLICA_SET)
+    expected = [each for each in FEATURES if each.promised(version) and each.shape in shapes]
+    lacked = {
+        each.name for each in expected if each.probe is Probe.COMMANDS and each.name not in commands
+    }
+    streamed = [each for each in expected if each.probe is Probe.STREAM]
+    if not _streams(client, streamed):
+        lacked |= {each.name for each in streamed if not _streams(client, [each])}
+    return frozenset(lacked)
+
+
+def _streams(client: Client, features: Iterable[Feature]) -> bool:
+    """Return whether the cluster opens a change stream with these features."""
+    stage: dict[str, Any] = {"allChangesForCluster": True}
+    pipeline: list[dict[str, Any]] = [{"$changeStream": stage}]
+    for each in features:
+        if each is SPLIT_EVENTS:
+            pipeline.append({each.name: {}})
+        else:
+            stage[each.name] = True
+    try:
+        client.admin.aggregate(pipeline, batchSize=0).close()
+    except OperationFailure as error:
+        if error.code == failures.UNAUTHORIZED:
+            return True
+        if not failures.is_refusal(error):
+            raise
+        return False
+    return True
