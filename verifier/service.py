@@ -18,8 +18,7 @@ from pymongo.errors import OperationFailure, PyMongoError
 from verifier import errors, rules
 from verifier.cluster import failures
 from verifier.cluster.bounds import PATIENCE, answered_soon
-from verifier.cluster.cluster import Cluster
-from verifier.cluster.facts import gather
+from verifier.cluster.cluster import Cluster, refreshed
 from verifier.cluster.filters import bad_patterns
 from verifier.cluster.writer import ClusterWriter
 from verifier.compare.check import Check, begin
@@ -212,8 +211,9 @@ class Service:
 
         Asks both clusters again, because the facts from the start of the process may be out of date.
         """
-        source, destination = gather(self._source.client), gather(self._destination.client)
-        raise_all(rules.violations(request.scope, source, destination))
+        self._source, self._destination = refreshed(self._source), refreshed(self._destination)
+        facts = self._source.facts, self._destination.facts
+        raise_all(rules.violations(request.scope, *facts))
         bad = bad_patterns(self._destination.client, request.scope.namespaces, self._stop)
         if bad:
             raise OperationError(INVALID_REQUEST, f"{'; '.join(bad)}.")

@@ -94,14 +94,16 @@ def _refreshed(cluster: Cluster) -> Cluster:
 
 
 def _if_allowed(question: Callable[[], T], stop: StopToken) -> T | None:
-    """Return the result of `question`; None if the user lacks a privilege, which the start rules report.
+    """Return the result of `question`; None if the user lacks a privilege, or the server lacks a command.
 
-    Retries the question if a cursor is lost. Other transient errors are raised, because the user waits for the answer.
+    The start rules report both. Retries the question if a cursor is lost. Other transient errors are raised, because
+    the user waits for the answer.
     """
     try:
         return retry(question, failures.only_lost_cursor, stop)
     except OperationFailure as error:
-        if failures.named_kind(error) is failures.NOT_AUTHORIZED:
+        unknown = error.code == failures.COMMAND_NOT_FOUND
+        if unknown or failures.named_kind(error) is failures.NOT_AUTHORIZED:
             return None
         raise
 

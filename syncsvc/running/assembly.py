@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from time import time
 
 from pymongo.errors import OperationFailure
@@ -32,9 +33,10 @@ from syncsvc.saved.spool import Spool
 from syncsvc.saved.views import CreatedViews
 from syncsvc.settings import LoadLevel
 from syncsvc.state import State
-from verifier.cluster.cluster import Cluster, filter_evaluator
+from verifier.cluster.cluster import Cluster, filter_evaluator, refreshed
 from verifier.cluster.filters import Selection
 from verifier.cluster.link import round_trip
+from verifier.cluster.reading import read
 from verifier.cluster.writer import ClusterWriter
 from verifier.compare.store import CheckStore
 from verifier.runtime.tasks import StopToken
@@ -79,11 +81,15 @@ class Assembly:
 
     def _context(self, stop: StopToken) -> RunContext:
         process, record = self._process, self._store.record
-        source, destination = process.clusters[record.source], process.clusters[record.destination]
+        # The servers may have been upgraded since the process started.
+        source, destination = (
+            read(partial(refreshed, process.clusters[name]), stop)
+            for name in (record.source, record.destination)
+        )
         # The saved state stays on the original destination, even while the sync runs in reverse.
         home = process.clusters[record.options.destination]
         saving = self._fenced(home, stop)
-        writer = saving if destination is home else self._fenced(destination, stop)
+        writer = saving if destination.name == home.name else self._fenced(destination, stop)
         if record.coordinates and record.start is None:
             # Nothing is listed before the start is saved, so this deletes nothing of this run.
             forget_earlier(home.client, saving, stop)

@@ -88,7 +88,8 @@ def test_a_preflight_estimates_and_changes_nothing(pair: Pair, daemon: Daemon) -
     with untouched(pair, daemon):
         wait_for(lambda: window() is not None, "the oplog spans a second")
         answer = preflight(daemon)
-        assert set(answer) == {"success", "violations", "warnings", "estimates"}
+        fields = {"success", "violations", "warnings", "missingFeatures", "estimates"}
+        assert set(answer) == fields
         assert (answer["violations"], answer["warnings"]) == ([], [])
         estimates = answer["estimates"]
         statistics = pair.source.client.shop.command("collStats", "orders")

@@ -201,11 +201,11 @@ def _required(
         )
 
 
-def _helpful(
-    use: str, without: str, names: str, side: Side, shape: Shape, verifier: bool = False
+def _tried(
+    use: str, without: str, *names: str, side: Side = Side.BOTH, shape: Shape = Shape.ANY
 ) -> Iterator[Feature]:
-    for name in names.split():
-        yield Feature(name, use, without, Probe.COMMANDS, side=side, shape=shape, verifier=verifier)
+    for name in names:
+        yield Feature(name, use, without, Probe.USE, side=side, shape=shape)
 
 
 FEATURES: tuple[Feature, ...] = (
@@ -217,6 +217,11 @@ FEATURES: tuple[Feature, ...] = (
         "Writing documents and definitions.",
         "collMod create createIndexes delete drop dropDatabase dropIndexes insert renameCollection update",
         Side.DESTINATION,
+    ),
+    *_required(
+        "The sizes of collections, and whether writes are blocked.",
+        "dataSize serverStatus",
+        shape=Shape.REPLICA_SET,
     ),
     *_required(
         "Stopping the balancer during a sync.",
@@ -244,43 +249,68 @@ FEATURES: tuple[Feature, ...] = (
     SPLIT_EVENTS,
     DOCUMENTS,
     LIST_CATALOG,
-    Feature(
-        "$_requestResumeToken, $_resumeAfter",
+    *_tried(
         "Resuming the copy of a collection in natural order.",
-        "The copy fails. All supported versions have it.",
-        Probe.USE,
+        "The sync fails. All supported versions have it.",
+        "$_requestResumeToken",
+        "$_resumeAfter",
         side=Side.SOURCE,
         shape=Shape.REPLICA_SET,
     ),
     BLOCK_WRITES,
     MERGE_PRINCIPALS,
-    *_helpful(
+    Feature(
+        "appendOplogNote",
         "Advancing the change stream of an idle cluster.",
         "The stream advances with the cluster's own no-op, every 10 seconds.",
-        "appendOplogNote",
-        Side.BOTH,
-        Shape.ANY,
+        Probe.COMMANDS,
         verifier=True,
     ),
-    *_helpful(
-        "The oplog's size, and sizes of collections.",
-        "The oplog window or the size of a collection is unknown.",
-        "collStats dataSize",
-        Side.SOURCE,
-        Shape.REPLICA_SET,
+    Feature(
+        "collStats",
+        "The size and the times of the oplog.",
+        "They are unknown, and a warning says so.",
+        Probe.COMMANDS,
+        side=Side.SOURCE,
+        shape=Shape.REPLICA_SET,
     ),
-    *_helpful(
-        "The free disk space of the destination.",
-        "The disk space is not checked.",
+    Feature(
         "dbStats",
-        Side.DESTINATION,
-        Shape.ANY,
+        "The free disk space of the destination.",
+        "It is not checked, and a warning says so.",
+        Probe.COMMANDS,
+        side=Side.DESTINATION,
     ),
-    *_helpful(
-        "The load, the replication lag, and the identity of a replica set.",
-        "Throttling with ``auto`` uses the latency alone; the address identifies the cluster.",
-        "replSetGetConfig replSetGetStatus serverStatus",
-        Side.BOTH,
-        Shape.REPLICA_SET,
+    *_tried(
+        "The identity of a replica set, and its replication lag for throttling.",
+        "The address is the identity; the lag is unknown.",
+        "replSetGetConfig",
+        "replSetGetStatus",
+        shape=Shape.REPLICA_SET,
+    ),
+    *_tried(
+        "Ending DDL commands of a killed process.",
+        "The sync fails. All supported versions have it.",
+        "$currentOp",
+        "killSessions",
+        side=Side.DESTINATION,
+    ),
+    *_tried(
+        "Recognising the copy of the data that a resume point belongs to.",
+        "A copy in natural order begins again if the server was restarted meanwhile.",
+        "local.startup_log",
+        "local.replset.initialSyncId",
+        side=Side.SOURCE,
+        shape=Shape.REPLICA_SET,
+    ),
+    *_tried(
+        "Shard keys, shards, primary shards, zones, and the identity of a sharded cluster.",
+        "The sync fails. All supported versions have it.",
+        "config.collections",
+        "config.shards",
+        "config.databases",
+        "config.tags",
+        "config.version",
+        shape=Shape.SHARDED,
     ),
 )

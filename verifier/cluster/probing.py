@@ -25,7 +25,7 @@ def compatibility(client: Client) -> tuple[int, int] | None:
             text = None if found is None else found["version"]
         else:
             reply = client.admin.command({"getParameter": 1, "featureCompatibilityVersion": 1})
-            text = reply["featureCompatibilityVersion"]["version"]
+            text = reply.get("featureCompatibilityVersion", {}).get("version")
     except OperationFailure as error:
         if failures.is_transient(error):
             raise
@@ -39,7 +39,7 @@ def compatibility(client: Client) -> tuple[int, int] | None:
 def refused(client: Client, version: Version) -> frozenset[str]:
     """Return the names of the features that the cluster refuses although its version promises them.
 
-    Takes two calls if it refuses none. A feature that the user may not try counts as present. Raises the driver's
+    Needs two calls if it refuses none. A feature that the user may not try counts as present. Raises the driver's
     errors.
     """
     commands = client.admin.command("listCommands")["commands"]
@@ -66,9 +66,8 @@ def _streams(client: Client, features: Iterable[Feature]) -> bool:
     try:
         client.admin.aggregate(pipeline, batchSize=0).close()
     except OperationFailure as error:
-        if error.code == failures.UNAUTHORIZED:
-            return True
-        if not failures.is_refusal(error):
+        if failures.is_transient(error):
             raise
-        return False
+        # If the user lacks a privilege, or change streams do not work at all, a later call says so.
+        return not failures.is_refusal(error)
     return True
