@@ -26,6 +26,8 @@ from tests.support.pair import Pair
 from tests.support.waiting import wait_for
 from tests.support.writes import AnyClient
 
+# The fixture `record_property` of pytest: saves a value by name for `--record`.
+Record = Callable[[str, object], None]
 _OPTIONS = {"enableUserWriteBlocking": "sourceAndDestination", "buildIndexes": "afterDataCopy"}
 # A stage with its faults takes a small part of this time; anything longer is a hang. In seconds.
 DEADLINE = 120.0
@@ -80,7 +82,7 @@ class Sabotage:
         self._journal = journal
         self._filters = filters
         self._points = points
-        self._cells = cells
+        self.cells = cells
         self._first: Armed | None = self._arm(cells[0])
         self.struck: list[Cell] = []
 
@@ -90,7 +92,7 @@ class Sabotage:
 
     def run(self, over: threading.Event) -> None:
         armed = self._first
-        for cell in self._cells:
+        for cell in self.cells:
             if over.is_set():
                 break
             armed = armed or self._arm(cell)
@@ -127,6 +129,7 @@ class Journey:
         self.journal: list[str] = []
         self.stage: Stage | None = None
         self.seconds: dict[Stage, float] = {}
+        self._sabotages: list[Sabotage] = []
         self._actions = actions
         self._stack = ExitStack()
 
@@ -174,6 +177,11 @@ class Journey:
         self._commit()
         self.pair.assert_equal()
 
+    def faults(self) -> dict[str, int]:
+        """Return the numbers of faults that were planned until now, and of those that have occurred."""
+        planned = sum(len(each.cells) for each in self._sabotages)
+        return {"planned": planned, "struck": sum(len(each.struck) for each in self._sabotages)}
+
     def _hold(self, point: Point, number: int = 1) -> _Hold:
         hold = _Hold(self.daemon, point, number)
         self._stack.callback(hold.release)
@@ -184,6 +192,7 @@ class Journey:
         """Run the actions of a stage during the block. The yielded function returns whether all of them are done."""
         self.stage, began, over = stage, monotonic(), threading.Event()
         actions = self._actions(stage)
+        self._sabotages += [each for each in actions if isinstance(each, Sabotage)]
         with ThreadPoolExecutor(max_workers=max(1, len(actions))) as executor:
             running = [executor.submit(each.run, over) for each in actions]
             try:

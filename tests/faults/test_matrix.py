@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.cells import Flight, On, Stage, Times, all_cells, of_stage, pack, pairwise
-from tests.faults.flight import Journey, Sabotage, fill
+from tests.faults.flight import Journey, Record, Sabotage, fill
 from tests.support.failpoints import FailPoints
 from tests.support.leaks import assert_no_leaks, holdings
 from tests.support.members import ThreeMembers
@@ -63,13 +63,10 @@ def _fly(members: Members, folder: Path, flight: Flight) -> Journey:
     pair.empty()
     fill(pair)
     daemon = pair.daemon(folder)
-    sabotages: list[Sabotage] = []
 
     def actions(stage: Stage) -> list[Sabotage]:
         cells = [(members.points[on], of_stage(flight, stage, on)) for on in On]
-        made = [Sabotage(points, some, journey.journal) for points, some in cells if some]
-        sabotages.extend(made)
-        return made
+        return [Sabotage(points, some, journey.journal) for points, some in cells if some]
 
     journey = Journey(pair, daemon, actions)
     try:
@@ -88,14 +85,18 @@ def _fly(members: Members, folder: Path, flight: Flight) -> Journey:
 
 
 @pytest.mark.parametrize("flight", PAIRWISE, ids=range(len(PAIRWISE)))
-def test_a_sync_with_faults_ends_equal(members: Members, tmp_path: Path, flight: Flight) -> None:
-    _fly(members, tmp_path, flight)
+def test_a_sync_with_faults_ends_equal(
+    members: Members, tmp_path: Path, flight: Flight, record_property: Record
+) -> None:
+    record_property("faults on replica sets", _fly(members, tmp_path, flight).faults())
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("flight", FULL, ids=range(len(FULL)))
-def test_every_command_with_every_fault(members: Members, tmp_path: Path, flight: Flight) -> None:
-    _fly(members, tmp_path, flight)
+def test_every_command_with_every_fault(
+    members: Members, tmp_path: Path, flight: Flight, record_property: Record
+) -> None:
+    record_property("faults on replica sets", _fly(members, tmp_path, flight).faults())
 
 
 @pytest.mark.full

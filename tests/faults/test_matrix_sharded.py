@@ -23,7 +23,7 @@ from tests.faults.cells import (
     pack,
     pairwise,
 )
-from tests.faults.flight import Journey, Sabotage, fill
+from tests.faults.flight import Journey, Record, Sabotage, fill
 from tests.support.failpoints import FailPoints
 from tests.support.pair import FROM_SHARDED, SHARDED, TO_SHARDED, Pair, across
 from tests.support.selection import full
@@ -34,7 +34,7 @@ FULL = pack(all_cells((Times.ONCE, Times.THREE_TIMES), SHARD_COMMANDS), SHARD_RO
 _FILTERS = {"namespace": "d.hashed", "failInternalCommands": True}
 
 
-def _fly(pair: Pair, folder: Path, flight: Flight) -> None:
+def _fly(pair: Pair, folder: Path, flight: Flight, record: Record) -> None:
     fill(pair)
     with ExitStack() as stack:
         sides = {On.SOURCE: pair.source, On.DESTINATION: pair.destination}
@@ -55,19 +55,22 @@ def _fly(pair: Pair, folder: Path, flight: Flight) -> None:
         journey = Journey(pair, daemon, actions)
         daemon.run()
         journey.fly()
+    record("faults on shards", journey.faults())
 
 
 @pytest.mark.each_once
 @across(TO_SHARDED, SHARDED, full(FROM_SHARDED))
 @pytest.mark.parametrize("flight", PAIRWISE, ids=range(len(PAIRWISE)))
 def test_a_sync_with_faults_of_shards_ends_equal(
-    pair: Pair, tmp_path: Path, flight: Flight
+    pair: Pair, tmp_path: Path, flight: Flight, record_property: Record
 ) -> None:
-    _fly(pair, tmp_path, flight)
+    _fly(pair, tmp_path, flight, record_property)
 
 
 @pytest.mark.full
 @across(TO_SHARDED, SHARDED, FROM_SHARDED)
 @pytest.mark.parametrize("flight", FULL, ids=range(len(FULL)))
-def test_every_command_with_every_fault(pair: Pair, tmp_path: Path, flight: Flight) -> None:
-    _fly(pair, tmp_path, flight)
+def test_every_command_with_every_fault(
+    pair: Pair, tmp_path: Path, flight: Flight, record_property: Record
+) -> None:
+    _fly(pair, tmp_path, flight, record_property)

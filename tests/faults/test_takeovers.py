@@ -17,6 +17,7 @@ from time import monotonic
 import pytest
 
 from syncsvc.engine.run.points import Point
+from tests.faults.flight import Record
 from tests.faults.test_late_writes import Proxied
 from tests.support import writes
 from tests.support.daemon import Daemon
@@ -32,7 +33,6 @@ OPTIONS = {
     "enableUserWriteBlocking": "sourceAndDestination",
 }
 Place = tuple[Point, str]
-Record = Callable[[str, object], None]
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,11 @@ from typing import Any
 
 from tabulate import tabulate
 
-from tests.faults import cells
-from tests.faults.cells import Stage, Times, all_cells, pairwise
+from tests.faults import cells, test_matrix, test_matrix_sharded
+from tests.faults.cells import Stage
 
 RECORDS = Path(__file__).parents[2] / "docs" / "evidence"
 _MISSING = "Not recorded yet.\n"
-_TIMES = (Times.ONCE, Times.THREE_TIMES)
 
 
 def tests() -> str:
@@ -41,20 +40,33 @@ def _run(command: str, record: Any) -> str:
 
 
 def faults() -> str:
-    """Render the numbers of cases in the fault matrix by stage: those in `make test`, and all of them."""
-    shards = cells.SHARD_COMMANDS
+    """Render the numbers of cases in the fault matrix by stage, and how many faults occurred in the recorded runs."""
     columns = [
-        pairwise(all_cells(_TIMES)),
-        list(all_cells(_TIMES)),
-        pairwise(all_cells(_TIMES, shards)),
-        list(all_cells(_TIMES, shards)),
+        selection
+        for module in (test_matrix, test_matrix_sharded)
+        for selection in (module.PAIRWISE, module.FULL)
     ]
-    counts = [Counter(each.stage for each in column) for column in columns]
+    counts = [Counter(cell.stage for flight in column for cell in flight) for column in columns]
     rows = [(stage.value, *(f"{count[stage]:,}" for count in counts)) for stage in Stage]
     rows.append(("all", *(f"{count.total():,}" for count in counts)))
     head = ["Stage", "Replica sets", "with make test-all", "Shards", "with make test-all"]
     classes = ", ".join(f"{name} ({len(found)})" for name, found in cells.FAULTS.items())
-    return f"The faults, by class: {classes}.\n\n{_table(head, rows)}"
+    return f"The faults, by class: {classes}.\n\n{_table(head, rows)}{_struck()}"
+
+
+def _struck() -> str:
+    """Render how many of the planned faults have occurred in the recorded runs."""
+    return "".join(
+        f"\nIn the recorded run of ``{command}``, {_sum(found, 'struck')} of {_sum(found, 'planned')} planned {name} "
+        "have occurred; for the others, the stage ended first.\n"
+        for command, file in (("make test", "tests"), ("make test-all", "tests-full"))
+        for name, found in (_read(file) or {}).get("measured", {}).items()
+        if name.startswith("faults")
+    )
+
+
+def _sum(flights: Iterable[Any], name: str) -> str:
+    return f"{sum(each[name] for each in flights):,}"
 
 
 def takeovers() -> str:
