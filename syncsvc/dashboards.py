@@ -85,7 +85,9 @@ class Dashboards:
         try:
             written = documents(record, addresses, time())
             found = [update(writer, name, each) for name, each in written.items()]
-            problem = None if all(found) else "one of them was deleted, or belongs to another process"
+            problem = (
+                None if all(found) else "one of them was deleted, or belongs to another process"
+            )
         except PyMongoError as error:
             problem = failures.text_of(error)
         if problem is None:

@@ -115,7 +115,9 @@ def _state(progress: Document) -> Check:
 def _preflight(api: Client, progress: Document, job: Document) -> Iterator[Check]:
     """Check privileges, versions, oplog, disk and memory with a preflight; not on a standby, and not after a start."""
     if progress["state"] != "IDLE" or progress.get("role") == "standby":
-        yield Check("preflight", SKIPPED, "Checked only before a start (state IDLE), on the active daemon.")
+        yield Check(
+            "preflight", SKIPPED, "Checked only before a start (state IDLE), on the active daemon."
+        )
         return
     try:
         found = api.post("preflight", job).body
