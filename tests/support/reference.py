@@ -36,7 +36,7 @@ from tests.unit.verifier.values import EXAMPLE, EXAMPLE_DEFINITIONS, EXAMPLE_DOC
 from verifier.cluster import extended
 from verifier.compare.mismatch_lines import line
 from verifier.compare.tuning import CheckTuning
-from verifier.report import report
+from verifier.reports.lines import report
 from verifier.runtime import errors, metrics, options, tuning
 from verifier.runtime.errors import OperationError
 from verifier.runtime.httpd import REQUEST_THREADS
