@@ -332,6 +332,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "evidence-tests": evidence.tests,
     "evidence-faults": evidence.faults,
     "evidence-takeovers": evidence.takeovers,
+    "evidence-limits": evidence.limits,
     "evidence-model": evidence.model,
     "evidence-benchmarks": evidence.benchmarks,
 }

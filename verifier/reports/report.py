@@ -233,6 +233,8 @@ def _not_known(subject: Subject) -> Iterator[str]:
     yield "Warnings that have ended: only the log has them."
     if record.first is not None and not progress.namespaces:
         yield "How much of each namespace was compared: only the process that compared it first knows."
+    if progress.verdict is not None and record.ended is None:
+        yield "When the check ended: the end was not saved, so a restarted process continues the check."
     if len({*progress.namespaces, *progress.mismatches.namespaces}) > MOST_NAMESPACES:
         yield f"Only the first {MOST_NAMESPACES:,} namespaces are listed."
     if len(subject.mismatches) == MOST_LISTED:
