@@ -122,7 +122,8 @@ class Service:
     def check(self, document_filter: dict[str, Any] | None, command: SentCommand) -> None:
         """Save a new check of the documents that match the filter (None: all), and run it in another thread.
 
-        `command` is saved with the check. Raises OperationError, for example if a check is running or a cluster is unfit for a check.
+        `command` is saved with the check. Raises OperationError, for example if a check is running or a
+        cluster is unfit for a check.
         """
         with self._commands.one(), failures.named_errors(), impatient(PATIENCE):
             if self._is_running():

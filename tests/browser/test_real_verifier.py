@@ -15,8 +15,8 @@ from tests.browser.scenes import HOSTILE
 from tests.support.pair import Pair
 from tests.support.verifier import Verifier
 
-# JavaScript would round it.
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+# JavaScript would round it.
 LARGE = 2**60 + 1
 
 

@@ -74,7 +74,8 @@ def begin(
     """Save a new check in place of any older one; a `Check` then runs it. Its change streams start now.
 
     If `read_from` is given, the change stream of the source starts at this earlier resume point instead.
-    `commands` and `processes` are the first ones of the new record. Raises OperationError IncompatibleMetadata if another version saved the older check, and the driver's errors.
+    `commands` and `processes` are the first ones of the new record. Raises OperationError IncompatibleMetadata if
+    another version saved the older check, and the driver's errors.
     """
 
     def now(cluster: Cluster) -> SideRecord:
@@ -187,10 +188,9 @@ class Check:
     ) -> None:
         """Save that users no longer write to either cluster: the check compares the writes up to now, and ends.
 
-        `source_end` is the time of the last possible user write to the source; None means now. `command` is saved with the
-        record. Writes a no-op to the
-        oplog of the destination, and to that of the source unless `source_end` is given. Raises OperationError
-        Superseded, and the driver's errors.
+        `source_end` is the time of the last possible user write to the source; None means now. `command` is saved
+        with the record. Writes a no-op to the oplog of the destination, and to that of the source unless `source_end`
+        is given. Raises OperationError Superseded, and the driver's errors.
         """
         source = source_end or append_note(self._sides.source.client, self._stop)
         destination = append_note(self._sides.destination.client, self._stop)

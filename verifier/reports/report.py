@@ -51,9 +51,9 @@ _NOT_COMPARED = (
 class Subject:
     """The input of a report: the saved record of a check, and its progress.
 
-    `clusters` are the facts about the source and the destination. `mismatches` are the first ones; `unread` is a sentence if they could
-    not be read. `waits` are the texts of the long waits of this process, which `creator` describes; its time is that of
-    the report.
+    `clusters` are the facts about the source and the destination. `mismatches` are the first ones;
+    `unread` has a sentence if they could not be read. `waits` are the texts of the long waits of this process, which
+    `creator` describes; its time is that of the report.
     """
 
     record: CheckRecord

@@ -1,4 +1,4 @@
-"""The report of a check says what was compared, by whom, and what it does not know; its page shows names as they are."""
+"""The report of a check says what was compared, by whom, and what is unknown; its page shows names as they are."""
 
 from __future__ import annotations
 
