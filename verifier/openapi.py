@@ -324,6 +324,7 @@ OPERATIONS = (
         ReportAnswer(),
         parameters=ReportSchema(),
         errors=(errors.NO_CHECK, TOO_MANY_READERS),
+        page=True,
     ),
     Operation("get", "/metrics", "Shows metrics for Prometheus.", None, content=TEXT),
 )
