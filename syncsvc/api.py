@@ -9,13 +9,12 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from flask import Blueprint, Response, jsonify, request
+from flask import Blueprint, Response, request
 
-from syncsvc.reports import rendering
 from syncsvc.reports.overview_schemas import NamespacesTableSchema, OverviewSchema
 from syncsvc.reports.preflight import preflight_report
+from syncsvc.reports.rendering import PAGE
 from syncsvc.reports.repair import repair_report
-from syncsvc.reports.report_schemas import Format, ReportSchema
 from syncsvc.saved.journal import Sender
 from syncsvc.schemas import (
     LimitsSchema,
@@ -27,13 +26,13 @@ from syncsvc.schemas import (
 )
 from syncsvc.service import Service
 from verifier.compare.mismatch_lines import json_lines
+from verifier.page.report_answer import report_view
 from verifier.runtime.access import caller
 from verifier.runtime.httpd import Readers, json_body, parameters, tagged
 from verifier.runtime.recent import RecentCommands
 from verifier.runtime.schemas import EmptySchema, load
 
 SUCCESS = {"success": True}
-HTML = "text/html; charset=utf-8"
 
 _log = logging.getLogger(__name__)
 
@@ -50,7 +49,7 @@ def blueprint(service: Service, recent: RecentCommands) -> Blueprint:
     _add_limits(api, service)
     _add_queries(api, service)
     _add_overview(api, service, recent)
-    _add_report(api, service)
+    api.add_url_rule("/report", "report", report_view(service.report, PAGE))
     return api
 
 
@@ -165,25 +164,3 @@ def _add_overview(api: Blueprint, service: Service, recent: RecentCommands) -> N
     def namespaces_table() -> Response:
         request = load(NamespacesTableSchema(), parameters())
         return tagged({**SUCCESS, **service.queries.namespaces_table(request)})
-
-
-def _add_report(api: Blueprint, service: Service) -> None:
-    readers = Readers()
-
-    @api.get("/report")
-    def report() -> Response:
-        kind = load(ReportSchema(), parameters()).get("format") or _accepted_format()
-        with readers.one():
-            found = service.report()
-        if kind is Format.HTML:
-            return Response(rendering.page(found), content_type=HTML, headers=rendering.HEADERS)
-        answer = jsonify({**SUCCESS, "report": found})
-        answer.headers["Cache-Control"] = "no-store"
-        answer.vary.add("Accept")
-        return answer
-
-
-def _accepted_format() -> Format:
-    """Return HTML for a browser, which prefers it; JSON for any other program."""
-    preferred = request.accept_mimetypes.best_match(("application/json", "text/html"))
-    return Format.HTML if preferred == "text/html" else Format.JSON

@@ -17,7 +17,7 @@ from syncsvc.reports.overview_schemas import (
     OverviewSchema,
 )
 from syncsvc.reports.progress_answer import Stage
-from syncsvc.reports.report_schemas import ReportAnswer, ReportSchema
+from syncsvc.reports.report_schemas import ReportAnswer
 from syncsvc.reports.standing import Role
 from syncsvc.reports.verification_answer import Hashing
 from syncsvc.schemas import (
@@ -42,6 +42,7 @@ from verifier.compare.schemas import (
     DefinitionMismatchLine,
     DocumentMismatchLine,
 )
+from verifier.page.report_schemas import ReportSchema
 from verifier.runtime.commands import COMMAND_IN_PROGRESS
 from verifier.runtime.httpd import TOO_MANY_READERS
 from verifier.runtime.openapi import (

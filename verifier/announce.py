@@ -8,7 +8,7 @@ from pymongo.errors import PyMongoError
 
 from verifier.api import Service
 from verifier.compare.check_progress import CheckProgress, Phase
-from verifier.report import SHOWN, report
+from verifier.reports.lines import SHOWN, report
 from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import POLL, StopToken
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from time import time
 from typing import Any, Protocol
 
-from flask import Blueprint, Response
+from flask import Blueprint, Response, request
 
 from verifier.answers import progress_answer, summary_answer
 from verifier.cluster import extended, failures
@@ -13,9 +14,13 @@ from verifier.cluster.specification import Document
 from verifier.compare.check_progress import CheckProgress
 from verifier.compare.mismatch import StoredMismatch
 from verifier.compare.mismatch_lines import json_lines
+from verifier.compare.record import SentCommand
 from verifier.compare.schemas import DefinitionMismatchesSchema, DocumentMismatchesSchema
 from verifier.overview import namespaces_answer, overview_answer
 from verifier.overview_schemas import NamespacesTableSchema
+from verifier.page.report_answer import report_view
+from verifier.reports.rendering import PAGE
+from verifier.runtime.access import caller
 from verifier.runtime.httpd import Readers, json_body, parameters, tagged
 from verifier.runtime.recent import RecentCommands
 from verifier.runtime.schemas import EmptySchema, load
@@ -30,11 +35,13 @@ _SUMMARIZED = 1_000
 class Service(Protocol):
     """The methods of the service that the API calls. Each may raise OperationError."""
 
-    def check(self, document_filter: Document | None) -> None: ...
+    def check(self, document_filter: Document | None, command: SentCommand) -> None: ...
 
-    def writes_off(self) -> None: ...
+    def writes_off(self, command: SentCommand) -> None: ...
 
     def progress(self) -> CheckProgress: ...
+
+    def report(self) -> dict[str, Any]: ...
 
     def document_mismatches(
         self,
@@ -61,14 +68,15 @@ def blueprint(service: Service, recent: RecentCommands) -> Blueprint:
     @api.post("/check")
     def check() -> dict[str, Any]:
         _no_parameters()
-        service.check(load(CheckSchema(), json_body(extended.read)).get("filter") or None)
+        given = load(CheckSchema(), json_body(extended.read))
+        service.check(given.get("filter") or None, _sent("check"))
         return SUCCESS
 
     @api.post("/writesOff")
     def writes_off() -> dict[str, Any]:
         _no_parameters()
         load(EmptySchema(), json_body())
-        service.writes_off()
+        service.writes_off(_sent("writesOff"))
         return SUCCESS
 
     @api.get("/progress")
@@ -84,6 +92,7 @@ def blueprint(service: Service, recent: RecentCommands) -> Blueprint:
         return {**summary_answer(service.progress(), definitions), **SUCCESS}
 
     _add_mismatches(api, service, readers)
+    api.add_url_rule("/report", "report", report_view(service.report, PAGE))
     return api
 
 
@@ -116,13 +125,18 @@ def _add_overview(api: Blueprint, service: Service, recent: RecentCommands) -> N
 
     @api.get("/overview/namespaces")
     def namespaces() -> Response:
-        request = load(NamespacesTableSchema(), parameters())
-        return tagged({**namespaces_answer(service.progress(), request), **SUCCESS})
+        wanted = load(NamespacesTableSchema(), parameters())
+        return tagged({**namespaces_answer(service.progress(), wanted), **SUCCESS})
 
 
 def _namespaces(given: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the namespaces that the parameters of a request for mismatches select; none for all namespaces."""
     return (given["namespace"],) if "namespace" in given else ()
+
+
+def _sent(name: str) -> SentCommand:
+    """Return the command of the current request."""
+    return SentCommand(name, time(), caller().name, request.remote_addr)
 
 
 def _no_parameters() -> None:

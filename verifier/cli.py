@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from time import time
 from types import FrameType
 
 from verifier import __version__, errors
@@ -17,6 +18,7 @@ from verifier.announce import announce_progress, announce_report, report_lines, 
 from verifier.app import create_app
 from verifier.cluster.cluster import Cluster, open_cluster
 from verifier.compare.check_progress import Outcome, Phase
+from verifier.compare.record import SentCommand
 from verifier.compare.tuning import CheckTuning
 from verifier.notices import Notifier
 from verifier.runtime import logs, process, waits
@@ -136,12 +138,12 @@ def _check_once(service: Service, stop: StopToken) -> int:
 def _begin(service: Service) -> None:
     """Begin a check, unless a saved check was resumed and runs already."""
     if service.progress().phase is Phase.IDLE:
-        service.check(None)
+        service.check(None, SentCommand("check", time()))
 
 
 def _end_writes(service: Service) -> None:
     try:
-        service.writes_off()
+        service.writes_off(SentCommand("writesOff", time()))
     except OperationError as error:
         # The saved check knew that writes are off, or it has ended with an error, which its verdict reports.
         if error.kind not in (errors.WRITES_ALREADY_OFF, errors.NO_CHECK_RUNNING):

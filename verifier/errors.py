@@ -43,6 +43,12 @@ NO_CHECK_RUNNING = ErrorKind(
     "writesOff ends a running check, but none is running; nothing was changed.",
     "Start one with POST /api/v1/check.",
 )
+NO_CHECK = ErrorKind(
+    "NoCheck",
+    404,
+    "There is no report, because no check was started, or because its saved state was dropped.",
+    "Start a check with POST /api/v1/check.",
+)
 WRITES_ALREADY_OFF = ErrorKind(
     "WritesAlreadyOff",
     409,
@@ -80,6 +86,7 @@ ALL = (
     INVALID_URI,
     SAME_CLUSTER,
     CHECK_IN_PROGRESS,
+    NO_CHECK,
     NO_CHECK_RUNNING,
     WRITES_ALREADY_OFF,
     COMMAND_IN_PROGRESS,

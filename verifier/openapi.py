@@ -35,6 +35,8 @@ from verifier.overview_schemas import (
     NamespacesTableSchema,
     OverviewFields,
 )
+from verifier.page.report_schemas import ReportSchema
+from verifier.reports.schemas import ReportAnswer
 from verifier.runtime.commands import COMMAND_IN_PROGRESS
 from verifier.runtime.httpd import TOO_MANY_READERS
 from verifier.runtime.openapi import (
@@ -315,6 +317,15 @@ OPERATIONS = (
         "Shows a part of the table of namespaces, sorted and filtered. The answer has an ETag.",
         NamespacesTableAnswer(),
         parameters=NamespacesTableSchema(),
+    ),
+    Operation(
+        "get",
+        "/api/v1/report",
+        "Shows the report of the check: what was compared, when, by whom, and the result. As HTML for browsers.",
+        ReportAnswer(),
+        parameters=ReportSchema(),
+        errors=(errors.NO_CHECK, TOO_MANY_READERS),
+        page=True,
     ),
     Operation("get", "/metrics", "Shows metrics for Prometheus.", None, content=TEXT),
 )

@@ -32,7 +32,7 @@ def overview_answer(
     mismatches = progress.mismatches
     return {
         "progress": progress_answer(progress, waits),
-        "summary": _summary(progress),
+        "summary": summary(progress),
         "next": _next(progress),
         "commands": _commands(progress),
         "started": progress.started,
@@ -45,7 +45,7 @@ def overview_answer(
     }
 
 
-def _summary(progress: CheckProgress) -> str:
+def summary(progress: CheckProgress) -> str:
     if progress.verdict is not None:
         return _VERDICTS[progress.verdict.outcome]
     if progress.phase is Phase.IDLE:

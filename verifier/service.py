@@ -7,6 +7,7 @@ access a cluster; queries of mismatches read the saved state.
 from __future__ import annotations
 
 import logging
+import socket
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from time import time
@@ -15,7 +16,7 @@ from typing import Any
 import bson
 from pymongo.errors import OperationFailure, PyMongoError
 
-from verifier import errors, rules
+from verifier import __version__, errors, rules
 from verifier.cluster import failures
 from verifier.cluster.bounds import PATIENCE, answered_soon
 from verifier.cluster.cluster import Cluster, refreshed
@@ -27,12 +28,13 @@ from verifier.compare.errors import INVALID_FILTER, METADATA_BLOCKED, OTHER_CHEC
 from verifier.compare.listing import Listing
 from verifier.compare.mismatch import StoredMismatch
 from verifier.compare.points import Point
-from verifier.compare.record import CheckRecord, Request
+from verifier.compare.record import CheckProcess, CheckRecord, Request, SentCommand
 from verifier.compare.rows import read_page_token
 from verifier.compare.store import CheckStore
 from verifier.compare.tuning import CheckTuning
 from verifier.compare.verdict import incomplete
 from verifier.compare.worker import Sides
+from verifier.reports.report import MOST_LISTED, Subject, report
 from verifier.runtime.commands import Commands
 from verifier.runtime.errors import (
     INTERNAL_ERROR,
@@ -46,6 +48,7 @@ from verifier.runtime.observer import Observer
 from verifier.runtime.retry import impatient
 from verifier.runtime.schemas import INVALID_REQUEST
 from verifier.runtime.tasks import Cancelled, StopToken
+from verifier.runtime.waits import long_waits
 from verifier.settings import Settings
 
 _log = logging.getLogger(__name__)
@@ -110,15 +113,16 @@ class Service:
                 return
             self._refuse_others(record)
             if record.ended is None:
-                self._store.take_over()
+                self._store.take_over(_this_process())
                 self._launch(self._recalled_check())
             elif self._matches_options(record):
                 self._check = self._recalled_check()
 
-    def check(self, document_filter: dict[str, Any] | None) -> None:
+    def check(self, document_filter: dict[str, Any] | None, command: SentCommand) -> None:
         """Save a new check of the documents that match the filter (None: all), and run it in another thread.
 
-        Raises OperationError, for example if a check is running or a cluster is unfit for a check.
+        `command` is saved with the check. Raises OperationError, for example if a check is running or a
+        cluster is unfit for a check.
         """
         with self._commands.one(), failures.named_errors(), impatient(PATIENCE):
             if self._is_running():
@@ -128,11 +132,15 @@ class Service:
                 )
             request = self._request(document_filter)
             self._refuse_unfit(request)
-            begin(self._source, self._destination, request, self._store, self._stop)
+            begin(
+                *(self._source, self._destination, request, self._store, self._stop),
+                commands=(command,),
+                processes=(_this_process(),),
+            )
             self._launch(self._new_check())
             self._observe(Point.BEGUN, "")
 
-    def writes_off(self) -> None:
+    def writes_off(self, command: SentCommand) -> None:
         """Save that users no longer write to either cluster, so that the running check compares what is left and ends.
 
         Raises OperationError, for example if no check is running or this command was already sent to the check.
@@ -146,11 +154,44 @@ class Service:
                 raise OperationError(
                     errors.WRITES_ALREADY_OFF, "writesOff was already sent to this check."
                 )
-            self._check.no_more_writes()
+            self._check.no_more_writes(command=command)
 
     def progress(self) -> CheckProgress:
         """Return the progress of the check, without access to a cluster; the phase is IDLE if there is no check."""
         return CheckProgress() if self._check is None else self._check.figures.progress()
+
+    def report(self) -> dict[str, Any]:
+        """Return the report of the newest check, see `reports.report`. Mismatches that cannot be read are named.
+
+        Raises OperationError NoCheck.
+        """
+        check = self._check
+        if check is None:
+            raise OperationError(errors.NO_CHECK, "There is no check to report on.")
+        mismatches, unread = self._first_mismatches()
+        return report(
+            Subject(
+                self._store.record,
+                check.figures.progress(),
+                (self._source.facts, self._destination.facts),
+                mismatches,
+                unread,
+                tuple(each.text for each in long_waits()),
+                _this_process(),
+            )
+        )
+
+    def _first_mismatches(self) -> tuple[tuple[StoredMismatch, ...], tuple[str, ...]]:
+        """Return the first mismatches, and a sentence if they cannot be read."""
+        try:
+            with failures.named_errors(), answered_soon():
+                definitions = [*self.definition_mismatches(None, MOST_LISTED)]
+                left = MOST_LISTED - len(definitions)
+                return (*definitions, *self.document_mismatches(None, left, 0.0)), ()
+        except (OperationError, PyMongoError) as error:
+            return (), (
+                f"Which documents and definitions differ, because this cannot be read: {error}",
+            )
 
     def document_mismatches(
         self,
@@ -283,6 +324,10 @@ class Service:
                 "Could not save the verdict; the check continues after a restart of the process.",
                 extra={"error": str(error)},
             )
+
+
+def _this_process() -> CheckProcess:
+    return CheckProcess(time(), __version__, socket.gethostname())
 
 
 def _refuse_unless_page_token(after: str | None) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -14,6 +13,7 @@ from rich.text import Text
 from syncsvc.ctl import archive, doctor, options
 from syncsvc.ctl.exits import Exit
 from syncsvc.ctl.job import start_job
+from syncsvc.ctl.reporting import now, write_report
 from syncsvc.ctl.tool import Command, Tool, pass_tool
 from syncsvc.ctl.views import grid, plain
 
@@ -60,27 +60,7 @@ def report(tool: Tool, output: Path | None) -> None:
     hosts, collections, and the _ids of documents that differ. With --json, prints the JSON instead, or writes it to
     FILE.
     """
-    if tool.json:
-        answer = tool.api.get("report").text
-        if output is None:
-            tool.write(answer)
-        else:
-            _save(output, answer)
-        return
-    html = tool.api.text("report", format="html")
-    target = output or Path(f"syncsvc-report-{_now()}.html")
-    _save(target, html)
-    step = "open it in a browser; to send it as a PDF, print it there."
-    tool.say(f"Wrote {target}.", tool.next(step))
-
-
-def _save(target: Path, text: str) -> None:
-    with archive.new_file(target) as file:
-        file.write(text.encode())
-
-
-def _now() -> str:
-    return datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    write_report(tool, tool.api, output, "syncsvc-report")
 
 
 @click.command(cls=Command)
@@ -101,7 +81,7 @@ def diagnose(tool: Tool, output: Path | None, logs: Sequence[Path], file: Path |
     It holds the progress, the collections, the metrics, a preflight, and the end of the log files. Credentials, tokens
     and private keys are removed; the names of hosts and collections, and the _ids in the log, are not.
     """
-    target = output or Path(f"syncsvc-diagnose-{_now()}.tar.gz")
+    target = output or Path(f"syncsvc-diagnose-{now()}.tar.gz")
     names = archive.write(
         archive.collected(tool.api, start_job(file), archive.log_files(logs)), target
     )

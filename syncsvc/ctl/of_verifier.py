@@ -14,6 +14,7 @@ from syncsvc.ctl.facts import check_facts
 from syncsvc.ctl.job import read_job
 from syncsvc.ctl.lists import show_mismatches
 from syncsvc.ctl.pace import Pace
+from syncsvc.ctl.reporting import write_report
 from syncsvc.ctl.text import count, share
 from syncsvc.ctl.tool import Group, Tool, pass_tool
 from syncsvc.ctl.watching import Subject, Watch
@@ -149,3 +150,15 @@ def mismatches(tool: Tool, limit: int, min_duration: float | None) -> None:
     )
     step = "correct them on the destination, then check again."
     show_mismatches(tool, lines, limit, step)
+
+
+@verifier.command()
+@options.output("The file to write. Default: syncsvc-verifier-report-TIME.html.")
+@pass_tool
+def report(tool: Tool, output: Path | None) -> None:
+    """Write the report of the check as an HTML file, for a manager or an auditor.
+
+    It says what was compared, when, by whom and by which versions, and what differs. It names hosts, collections, and
+    the _ids of documents that differ. With --json, prints the JSON instead, or writes it to FILE.
+    """
+    write_report(tool, tool.verifier, output, "syncsvc-verifier-report")

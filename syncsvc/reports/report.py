@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from enum import Enum
 from functools import reduce
 from typing import Any
@@ -25,6 +24,7 @@ from syncsvc.state import Phase, State
 from verifier.compare.check_progress import Amounts, CheckProgress
 from verifier.compare.mismatch import StoredMismatch
 from verifier.compare.record import CheckRecord
+from verifier.page.report_page import Level, moment
 
 MOST_NAMESPACES = 10_000
 _METHOD = (
@@ -44,15 +44,6 @@ _NOT_COMPARED = (
     "servers have acknowledged each of them.",
     "Writes to either cluster after the commit.",
 )
-
-
-class Level(Enum):
-    """The severity of the headline of a report."""
-
-    GOOD = "good"
-    WARNING = "warning"
-    BAD = "bad"
-    INFO = "info"
 
 
 @dataclass(frozen=True)
@@ -124,13 +115,6 @@ def report(subject: Subject) -> dict[str, Any]:
         ],
         "notKnown": [*_not_known(subject)],
     }
-
-
-def moment(at: float | None) -> str | None:
-    """Return a time in UNIX seconds as text in UTC; None for None."""
-    if at is None:
-        return None
-    return f"{datetime.fromtimestamp(at, UTC).replace(tzinfo=None).isoformat(timespec='seconds')}Z"
 
 
 def _headline(subject: Subject, verification: Mapping[str, Any]) -> tuple[Level, str]:

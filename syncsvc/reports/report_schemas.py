@@ -2,57 +2,18 @@
 
 from __future__ import annotations
 
-from enum import Enum
-
 from marshmallow import fields, validate
 
 from syncsvc.reports.past import Outcome
-from syncsvc.reports.report import RESULTS, Level
+from syncsvc.reports.report import RESULTS
 from syncsvc.state import Phase, State
+from verifier.page.report_schemas import CreatedFields, Headline, known_time
 from verifier.runtime.openapi import SuccessAnswer, always, nullable
 from verifier.runtime.schemas import Boolean, Strict
 
 
-class Format(Enum):
-    """The formats of a report."""
-
-    JSON = "json"
-    HTML = "html"
-
-
-class ReportSchema(Strict):
-    """The query parameters of `GET /api/v1/report`."""
-
-    format = fields.Enum(
-        Format,
-        by_value=True,
-        metadata={
-            "description": "The format of the report. Without it, the header Accept decides: a browser gets HTML, "
-            "other programs JSON."
-        },
-    )
-
-
-def _time(meaning: str) -> fields.String:
-    found: fields.String = nullable(fields.String, f"{meaning}, in UTC; null if that is unknown.")
-    return found
-
-
-class _Created(Strict):
-    at = _time("When the report was made")
-    version = always(fields.String, "The version of the process that made it.")
-    host = always(fields.String, "The host of this process.")
+class _Created(CreatedFields):
     instance = always(fields.String, "The name of this instance.")
-
-
-class _Headline(Strict):
-    level = always(
-        fields.Enum,
-        "Whether the result is good, needs attention, or is bad; info if the sync has not ended.",
-        Level,
-        by_value=True,
-    )
-    text = always(fields.String, "The result in one or two sentences.")
 
 
 class _ReportedSync(Strict):
@@ -62,7 +23,7 @@ class _ReportedSync(Strict):
     destination = always(fields.String, "The name of the cluster that is written.")
     reversals = always(fields.Integer, "How often the sync was reversed.")
     canWrite = always(Boolean, "Whether applications may write to the destination.")
-    started = _time("When the sync was started")
+    started = known_time("When the sync was started")
     seconds = nullable(fields.Float, "The total duration of the phases, in seconds.")
     error = nullable(fields.String, "The name of the error that the sync failed with.")
     errorDescription = nullable(fields.String, "Why the sync failed, and what to do.")
@@ -88,7 +49,7 @@ class _ReportedCluster(Strict):
 
 
 class _ReportedProcess(Strict):
-    began = _time("When the process began the sync, or took it over")
+    began = known_time("When the process began the sync, or took it over")
     version = always(fields.String, "The version of syncsvc that the process ran.")
     host = always(fields.String, "The host of the process.")
     gapSeconds = nullable(
@@ -109,7 +70,7 @@ class _ReportedInstance(Strict):
 
 class _ReportedPhase(Strict):
     phase = always(fields.Enum, "The phase.", Phase, by_value=True)
-    began = _time("When the phase began")
+    began = known_time("When the phase began")
     ended = nullable(fields.String, "When the phase ended, in UTC; null for the present phase.")
     seconds = always(fields.Float, "How long the phase took, or has taken until now, in seconds.")
     idleSeconds = always(
@@ -154,7 +115,7 @@ class _Sent(Strict):
 class _ReportedCommit(_Sent):
     """A commit that was requested."""
 
-    requested = _time("When the commit was requested")
+    requested = known_time("When the commit was requested")
     source = always(fields.String, "The source of the commit.")
     destination = always(fields.String, "The destination of the commit.")
     outcome = always(fields.Enum, "The outcome of the commit.", Outcome, by_value=True)
@@ -162,8 +123,8 @@ class _ReportedCommit(_Sent):
         fields.Integer,
         "How often the cut-over was undone and repeated, because users still wrote to the source.",
     )
-    writable = _time("When applications could write to the destination")
-    committed = _time("When the commit was complete")
+    writable = known_time("When applications could write to the destination")
+    committed = known_time("When the commit was complete")
     downtimeSeconds = nullable(
         fields.Float,
         "From the request until applications could write to the destination, in seconds; null if they cannot.",
@@ -171,8 +132,8 @@ class _ReportedCommit(_Sent):
 
 
 class _Amounts(Strict):
-    started = _time("When the verification began")
-    ended = _time("When the verification ended")
+    started = known_time("When the verification began")
+    ended = known_time("When the verification ended")
     generations = always(
         fields.Integer, "The number of generations; the first generation compares everything."
     )
@@ -206,7 +167,7 @@ class _ReportedDirection(Strict):
 
     source = always(fields.String, "The cluster that was read.")
     destination = always(fields.String, "The cluster that was written.")
-    ended = _time("When the sync was reversed")
+    ended = known_time("When the sync was reversed")
     eventsApplied = always(fields.Integer, "The number of change events applied.")
     verification = nullable(
         fields.Nested,
@@ -236,7 +197,7 @@ class _ReportedRepairs(Strict):
 
 
 class _ReportedFailure(Strict):
-    at = _time("When the sync failed")
+    at = known_time("When the sync failed")
     instance = always(fields.String, "The name of the instance.")
     text = always(fields.String, "The name of the error, and why.")
 
@@ -246,8 +207,8 @@ class _ReportedWarning(Strict):
 
     instance = always(fields.String, "The name of the instance.")
     text = always(fields.String, "The text of the newest warning.")
-    first = _time("When the first warning began")
-    last = _time("When the newest warning began")
+    first = known_time("When the first warning began")
+    last = known_time("When the newest warning began")
     ended = nullable(
         fields.String, "When the newest warning ended, in UTC; null while it is active."
     )
@@ -281,7 +242,7 @@ class _ReportedNamespaces(Strict):
 
 
 class _Moment(_Sent):
-    at = _time("When this happened")
+    at = known_time("When this happened")
     instance = always(fields.String, "The name of the instance.")
     what = always(
         fields.String, "The kind of the entry, such as command, state, phase, failure or process."
@@ -291,7 +252,7 @@ class _Moment(_Sent):
 
 class _Report(Strict):
     created = always(fields.Nested, "When and where the report was made.", _Created)
-    headline = always(fields.Nested, "The result.", _Headline)
+    headline = always(fields.Nested, "The result.", Headline)
     sync = always(fields.Nested, "The sync.", _ReportedSync)
     clusters = always(fields.List, "Both clusters.", fields.Nested(_ReportedCluster))
     options = always(fields.Dict, "The options of the start, as they are saved.")

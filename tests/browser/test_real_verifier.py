@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from playwright.sync_api import Locator
@@ -14,6 +15,7 @@ from tests.browser.scenes import HOSTILE
 from tests.support.pair import Pair
 from tests.support.verifier import Verifier
 
+SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 # JavaScript would round it.
 LARGE = 2**60 + 1
 
@@ -47,6 +49,13 @@ def test_an_operator_checks_with_the_page(pair: Pair, verifier: Verifier, visits
     assert_differences_are_shown(visit)
     visit.assert_accessible()
     visit.shoot("verifier-failed")
+    report = visits(f"http://127.0.0.1:{verifier.port}/api/v1/report?format=html")
+    for scheme in SCHEMES:
+        report.page.emulate_media(color_scheme=scheme)
+        report.assert_accessible()
+        report.shoot(f"verifier-report-{scheme}")
+    assert "The check has failed" in report.text(".headline")
+    assert report.page.locator("img, script, link").count() == 0
     pair.destination.client.shop[HOSTILE].update_one({"_id": 7}, {"$set": {HOSTILE: 7}})
     pair.destination.client.d.c.create_index("n")
     pair.destination.client.d.large.insert_one({"_id": LARGE})
@@ -62,6 +71,18 @@ def test_an_operator_checks_with_the_page(pair: Pair, verifier: Verifier, visits
         other.assert_accessible()
         other.shoot(f"verifier-passed-{scheme}")
     pair.assert_equal()
+
+
+def test_the_page_follows_a_running_check(pair: Pair, verifier: Verifier, visits: Visits) -> None:
+    pair.destination.client.shop[HOSTILE].update_one({"_id": 7}, {"$set": {HOSTILE: -1}})
+    verifier.check()
+    verifier.wait_for_generation(1)
+    for scheme in SCHEMES:
+        visit = visits(f"http://127.0.0.1:{verifier.port}/", scheme=scheme)
+        visit.wait_for_text("#sentence", "compares the documents that change")
+        visit.wait_for_text(".row", HOSTILE)
+        visit.assert_accessible()
+        visit.shoot(f"verifier-running-{scheme}")
 
 
 def check(visit: Visit) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import median
@@ -24,6 +26,9 @@ from tests.support.proxy import Network, Proxy
 from tests.support.waiting import wait_for
 from verifier.cluster.writer import ClusterWriter
 from verifier.runtime.tasks import StopToken
+
+# The type of the fixture `record_property`.
+Record = Callable[[str, object], None]
 
 METADATA = "mongosync_reserved_for_internal_use"
 UNLIMITED = {
@@ -190,8 +195,10 @@ def test_a_limited_copy_is_killed_and_continues(pair: Pair, daemon: Daemon) -> N
 @pytest.mark.full
 @pytest.mark.slow
 @pytest.mark.parametrize("limit", ["copyBytesPerSecond", "copyDocumentsPerSecond"])
-def test_a_limited_copy_meets_its_limit(pair: Pair, daemon: Daemon, limit: str) -> None:
-    """Measure the rate over a minute. A busy machine can only make it lower, so only the upper bound is strict."""
+def test_a_limited_copy_meets_its_limit(
+    pair: Pair, daemon: Daemon, record_property: Record, limit: str
+) -> None:
+    """Measure the rate over a minute: it stays within 10 % of the limit."""
     size = fill(pair, 100_000)
     rate = 500
     daemon.limits(**{limit: rate * size if limit == "copyBytesPerSecond" else rate})
@@ -200,8 +207,11 @@ def test_a_limited_copy_meets_its_limit(pair: Pair, daemon: Daemon, limit: str) 
     began, before = monotonic(), copied(pair)
     wait_for(lambda: monotonic() - began > 60, "a minute", seconds=120)
     found = (copied(pair) - before) / (monotonic() - began)
-    print(f"{limit}: {found:.1f} documents per second, with a limit of {rate}")
-    assert found < 1.1 * rate
+    load = round(os.getloadavg()[0], 1)
+    measured = {"limit": limit, "rate": rate, "found": round(found, 1), "load": load}
+    record_property("throttled copy", measured)
+    print(measured)
+    assert 0.9 * rate < found < 1.1 * rate
     daemon.limits(**{limit: None})
     daemon.commit()
     pair.assert_equal()
@@ -222,7 +232,9 @@ class _Linked(ReplicaSet):
 
 @pytest.mark.full
 @pytest.mark.slow
-def test_auto_keeps_the_latency_below_its_limit(replica_sets: Pair, tmp_path: Path) -> None:
+def test_auto_keeps_the_latency_below_its_limit(
+    replica_sets: Pair, tmp_path: Path, record_property: Record
+) -> None:
     """Put the destination behind a link of 3 MB/s, which a copy without a limit saturates: `auto` must prevent that."""
     with Network() as network, _Linked(network) as behind, behind.client() as client:
         pair = Pair(replica_sets.source, Side(behind.uri, client))
@@ -234,13 +246,14 @@ def test_auto_keeps_the_latency_below_its_limit(replica_sets: Pair, tmp_path: Pa
         daemon = pair.daemon(tmp_path)
         daemon.run()
         try:
-            _watch_latency(pair, daemon, network)
+            record_property("auto", _watch_latency(pair, daemon, network))
             pair.assert_equal()
         finally:
             daemon.close()
 
 
-def _watch_latency(pair: Pair, daemon: Daemon, network: Network) -> None:
+def _watch_latency(pair: Pair, daemon: Daemon, network: Network) -> dict[str, Any]:
+    """Return the limit, and the measured latencies with and without it, in milliseconds."""
     threshold = 200
     names = (
         "maxSourceLatencyMS",
@@ -258,11 +271,13 @@ def _watch_latency(pair: Pair, daemon: Daemon, network: Network) -> None:
         assert throttled["reason"].startswith("auto: the latency of the destination is ")
         _latencies(daemon, 10)  # what was sent before has to pass the link
         limited = _latencies(daemon, 30)
-        print(f"without: {without}\nlimited: {limited}")
+        measured = {"limit": threshold, "without": without, "limited": limited}
+        print(measured)
         assert median(limited) < threshold < median(without)
         assert daemon.progress()["info"] == "collection copy"
     daemon.limits(auto=None)
     daemon.commit()
+    return measured
 
 
 def _latencies(daemon: Daemon, number: int) -> list[float]:

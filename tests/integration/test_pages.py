@@ -179,7 +179,9 @@ def test_the_commands_of_the_tutorial(pair: Pair, operator: Operator) -> None:
     assert pair.destination.client[DATABASE].orders.count_documents({}) == 1001
 
 
-def test_the_commands_of_a_migration(pair: Pair, operator: Operator, daemon: Daemon) -> None:
+def test_the_commands_of_a_migration(
+    pair: Pair, operator: Operator, daemon: Daemon, tmp_path: Path
+) -> None:
     fill(pair.source.client)
     shown = operator.follow("docs/howto/prepare.rst")
     assert '"IDLE"' in shown and '"violations": []' in shown
@@ -189,6 +191,7 @@ def test_the_commands_of_a_migration(pair: Pair, operator: Operator, daemon: Dae
     pair.assert_equal()
     shown = operator.follow("docs/howto/verify.rst")
     assert '"verdict": "passed"' in shown and "PASSED" in shown
+    assert "The check has passed" in (tmp_path / "verification.html").read_text()
     operator.follow("docs/howto/clean-up.rst", "After the commit")
     assert names(pair.destination.client) == {DATABASE}
 

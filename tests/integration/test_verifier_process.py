@@ -285,6 +285,47 @@ def test_mismatches_are_shown_immediately_after_a_restart(verifier: Verifier, pa
     assert summary["docMismatches"]["byType"]["missingOnDst"] == 3
 
 
+def test_the_report_survives_restarts(verifier: Verifier, pair: Pair, tmp_path: Path) -> None:
+    hostile = "<img src=x onerror=alert(1)>"
+    fill(pair)
+    pair.source.client.d[hostile].insert_many({"_id": n} for n in range(200))
+    pair.destination.client.d.create_collection(hostile)
+    verifier.run()
+    assert verifier.get("report").json()["error"] == "NoCheck"
+    verifier.check()
+    verifier.wait_for_generation(1)
+    preliminary = verifier.get("report").json()["report"]
+    assert (preliminary["headline"]["level"], preliminary["check"]["verdict"]) == ("info", None)
+    assert preliminary["compared"]["documents"] >= 101
+    verifier.kill()
+    verifier.run()
+    verifier.writes_off()
+    verifier.wait_for_verdict()
+    before = verifier.get("report").json()["report"]
+    assert (before["check"]["verdict"], before["differences"]["documents"]) == ("failed", 200)
+    assert [each["command"] for each in before["commands"]] == ["check", "writesOff"]
+    assert {each["address"] for each in before["commands"]} == {"127.0.0.1"}
+    assert [each["version"] for each in before["processes"]] == [__version__] * 2
+    assert len(before["differences"]["listed"]) == 100
+    assert verifier.terminate() == 0
+    verifier.run()
+    after_restart = verifier.get("report").json()["report"]
+    for name in ("headline", "check", "commands", "processes", "compared", "differences"):
+        assert after_restart[name] == before[name], name
+    target = tmp_path / "report.html"
+    tool = [
+        sys.executable,
+        "-m",
+        "syncsvc.ctl",
+        "--verifier-url",
+        f"http://127.0.0.1:{verifier.port}",
+    ]
+    subprocess.run([*tool, "verifier", "report", "-o", str(target)], check=True, cwd=ROOT)
+    html = target.read_text()
+    assert "The check has failed" in html and "<img" not in html and "&lt;img src=x" in html
+    assert len(html) < 100_000
+
+
 def test_metrics_can_be_read(verifier: Verifier, pair: Pair) -> None:
     fill(pair)
     pair.destination.client.d.c.delete_many({"_id": {"$lt": 3}})

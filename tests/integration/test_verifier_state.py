@@ -17,7 +17,7 @@ from verifier.cluster.writer import ClusterWriter
 from verifier.compare.check import begin
 from verifier.compare.check_progress import Phase
 from verifier.compare.errors import INCOMPATIBLE_METADATA, OTHER_CHECK_SAVED, SUPERSEDED
-from verifier.compare.record import FORMATS, Request
+from verifier.compare.record import FORMATS, Request, SentCommand
 from verifier.compare.store import CheckStore
 from verifier.runtime.errors import ErrorKind, OperationError
 from verifier.runtime.observer import ignore
@@ -68,14 +68,14 @@ def _refused(kind: ErrorKind, call: Callable[[], object]) -> str:
 
 
 def test_a_restarted_check_keeps_its_filter(pair: Pair, processes: Processes) -> None:
-    processes.start().check({"$or": [{"a": 1}, {"b": {"$gt": 2}}]})
+    processes.start().check({"$or": [{"a": 1}, {"b": {"$gt": 2}}]}, SentCommand("check", 0.0))
     assert processes.start().progress().phase is Phase.CHECK
     saved = pair.destination.client[STATE].check.find_one()
     assert saved is not None and saved["filter"]
 
 
 def test_the_state_of_other_clusters_is_refused(processes: Processes) -> None:
-    processes.start().check(None)
+    processes.start().check(None, SentCommand("check", 0.0))
     _refused(OTHER_CHECK_SAVED, lambda: processes.start(swapped=True))
     assert processes.start("--clean", "--verifyAll", swapped=True).progress().phase is Phase.IDLE
 
@@ -91,7 +91,7 @@ def test_the_state_of_other_clusters_is_refused(processes: Processes) -> None:
 def test_the_state_of_other_options_is_refused(
     pair: Pair, processes: Processes, options: tuple[str, ...]
 ) -> None:
-    processes.start().check(None)
+    processes.start().check(None, SentCommand("check", 0.0))
     _refused(OTHER_CHECK_SAVED, lambda: processes.start(*options))
     # Once the check has ended, a process with other options begins a new one.
     pair.destination.client[STATE].check.update_one(
@@ -102,7 +102,7 @@ def test_the_state_of_other_options_is_refused(
 
 
 def test_the_state_of_a_newer_version_is_refused(pair: Pair, processes: Processes) -> None:
-    processes.start().check(None)
+    processes.start().check(None, SentCommand("check", 0.0))
     check = pair.destination.client[STATE].check
     check.update_one({}, {"$inc": {"format": 1}})
     saved = check.find_one()
@@ -113,10 +113,10 @@ def test_the_state_of_a_newer_version_is_refused(pair: Pair, processes: Processe
 
 def test_only_the_last_process_continues_a_check(processes: Processes) -> None:
     first = processes.start()
-    first.check(None)
+    first.check(None, SentCommand("check", 0.0))
     second = processes.start()
-    _refused(SUPERSEDED, first.writes_off)
-    second.writes_off()
+    _refused(SUPERSEDED, lambda: first.writes_off(SentCommand("writesOff", 0.0)))
+    second.writes_off(SentCommand("writesOff", 0.0))
     assert second.progress().writes_off and not first.progress().writes_off
 
 

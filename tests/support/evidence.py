@@ -93,6 +93,32 @@ def _durations(takeovers: Sequence[Any]) -> tuple[str, ...]:
     return f"{len(seconds):,}", f"{median(seconds):.1f}", f"{max(seconds):.1f}", f"{load:.1f}"
 
 
+def limits() -> str:
+    """Render the rates of throttled copies, and the latency of a loaded destination with and without `auto`."""
+    record = _read("limits")
+    if record is None:
+        return _MISSING
+    rates = [
+        (each["limit"], f"{each['rate']:,}", f"{each['found']:,.1f}")
+        + (f"{each['found'] / each['rate']:.1%}", f"{each['load']:.1f}")
+        for each in record["measured"]["throttled copy"]
+    ]
+    latencies = [
+        (f"{each['limit']:,}", *_latency(each["without"]), *_latency(each["limited"]))
+        for each in record["measured"]["auto"]
+    ]
+    head = ["Limit", "Allowed documents/s", "Measured documents/s", "Measured share", "Load"]
+    of_auto = ["Limit (ms)", "Median without (ms)", "Longest", "Median with auto (ms)", "Longest"]
+    failures = "".join(f"- failed: ``{each}``\n" for each in record["failures"])
+    tables = (_table(head, rates), _table(of_auto, latencies))
+    return "\n".join([f"{_origin(record)}\n", *tables, failures])
+
+
+def _latency(milliseconds: Sequence[float]) -> tuple[str, str]:
+    """Return the median and the longest of these latencies."""
+    return f"{median(milliseconds):,.0f}", f"{max(milliseconds):,.0f}"
+
+
 def model() -> str:
     """Render the recorded runs of the model test, by profile."""
     record = _read("model")

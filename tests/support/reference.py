@@ -37,7 +37,7 @@ from verifier.cluster import extended
 from verifier.cluster.features import FEATURES, Feature
 from verifier.compare.mismatch_lines import line
 from verifier.compare.tuning import CheckTuning
-from verifier.report import report
+from verifier.reports.lines import report
 from verifier.runtime import errors, metrics, options, tuning
 from verifier.runtime.errors import OperationError
 from verifier.runtime.httpd import REQUEST_THREADS
@@ -361,6 +361,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "evidence-tests": evidence.tests,
     "evidence-faults": evidence.faults,
     "evidence-takeovers": evidence.takeovers,
+    "evidence-limits": evidence.limits,
     "evidence-model": evidence.model,
     "evidence-benchmarks": evidence.benchmarks,
 }

@@ -35,7 +35,14 @@ from verifier.compare.figures import Figures
 from verifier.compare.generation import Generation
 from verifier.compare.points import Point
 from verifier.compare.rechecks import Rechecks
-from verifier.compare.record import CheckRecord, Request, Side, SideRecord
+from verifier.compare.record import (
+    CheckProcess,
+    CheckRecord,
+    Request,
+    SentCommand,
+    Side,
+    SideRecord,
+)
 from verifier.compare.recorder import Recorder
 from verifier.compare.scope import NamespacePair
 from verifier.compare.store import CheckStore
@@ -61,11 +68,14 @@ def begin(
     store: CheckStore,
     stop: StopToken,
     read_from: Position | None = None,
+    commands: tuple[SentCommand, ...] = (),
+    processes: tuple[CheckProcess, ...] = (),
 ) -> None:
     """Save a new check in place of any older one; a `Check` then runs it. Its change streams start now.
 
-    If `read_from` is given, the change stream of the source starts at this earlier resume point instead. Raises
-    OperationError IncompatibleMetadata if another version saved the older check, and the driver's errors.
+    If `read_from` is given, the change stream of the source starts at this earlier resume point instead.
+    `commands` and `processes` are the first ones of the new record. Raises OperationError IncompatibleMetadata if
+    another version saved the older check, and the driver's errors.
     """
 
     def now(cluster: Cluster) -> SideRecord:
@@ -81,6 +91,8 @@ def begin(
             source=now(source) if read_from is None else SideRecord(read_from),
             destination=now(destination),
             notes=tuple(_left_out(request)),
+            commands=commands,
+            processes=processes,
         )
     )
 
@@ -171,15 +183,18 @@ class Check:
             group.spawn(side.value, recorder.run)
         self.figures.sources.update(self._changes)
 
-    def no_more_writes(self, source_end: Timestamp | None = None) -> None:
+    def no_more_writes(
+        self, source_end: Timestamp | None = None, command: SentCommand | None = None
+    ) -> None:
         """Save that users no longer write to either cluster: the check compares the writes up to now, and ends.
 
-        `source_end` is the time of the last possible user write to the source; None means now. Writes a no-op to the
-        oplog of the destination, and to that of the source unless `source_end` is given. Raises OperationError
-        Superseded, and the driver's errors.
+        `source_end` is the time of the last possible user write to the source; None means now. `command` is saved
+        with the record. Writes a no-op to the oplog of the destination, and to that of the source unless `source_end`
+        is given. Raises OperationError Superseded, and the driver's errors.
         """
         source = source_end or append_note(self._sides.source.client, self._stop)
-        self._store.set_ends(source, append_note(self._sides.destination.client, self._stop))
+        destination = append_note(self._sides.destination.client, self._stop)
+        self._store.set_ends(source, destination, command)
         self._observe(Point.WRITES_OFF, "")
 
     def _check_selection(self, pairs: set[NamespacePair]) -> None:
@@ -294,6 +309,7 @@ class Check:
         changes: dict[str, Any] = {"first": amounts}
         if record.generation == 0:
             self.figures.namespaces = tally.namespaces
+            changes["first_ended"] = time()
         else:
             recent = (*record.recheck_seconds, round(seconds, 3))[-_RECENT:]
             changes = {

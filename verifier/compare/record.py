@@ -30,6 +30,10 @@ _MORE_NOTES = (
 )
 
 
+# The maximum number of processes that the record of a check names.
+MOST_PROCESSES = 50
+
+
 class Side(Enum):
     SOURCE = "source"
     DESTINATION = "destination"
@@ -47,6 +51,29 @@ class SideRecord:
     rechecked: Timestamp | None = None
     # The number of events by operation.
     seen: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class SentCommand:
+    """A command that the check has accepted. `at` is in UNIX seconds.
+
+    `caller` is the name of the token, None without one. `address` is that of the client; None if the process sent the
+    command itself.
+    """
+
+    name: str
+    at: float
+    caller: str | None = None
+    address: str | None = None
+
+
+@dataclass(frozen=True)
+class CheckProcess:
+    """A process that began to run the check at the time `at`, in UNIX seconds. `version` is that of the program."""
+
+    at: float
+    version: str
+    host: str
 
 
 @dataclass(frozen=True)
@@ -90,6 +117,12 @@ class CheckRecord:
     # When the check ended, in UNIX seconds.
     ended: float | None = None
     verdict: Verdict | None = None
+    # When generation 0 was complete, in UNIX seconds.
+    first_ended: float | None = None
+    # The commands that the check has accepted, and the processes that have run it, the oldest first. Only checks of the
+    # separate verifier have them.
+    commands: tuple[SentCommand, ...] = ()
+    processes: tuple[CheckProcess, ...] = ()
 
     @property
     def last(self) -> bool:
@@ -105,6 +138,20 @@ class CheckRecord:
 
     def side(self, side: Side) -> SideRecord:
         return self.source if side is Side.SOURCE else self.destination
+
+    def with_command(self, command: SentCommand | None) -> CheckRecord:
+        """Return the record with this command added; the same record for None."""
+        return self if command is None else replace(self, commands=(*self.commands, command))
+
+    def with_process(self, process: CheckProcess | None) -> CheckRecord:
+        """Return the record with this process added; the same record for None.
+
+        A record keeps the first process, and the last ones.
+        """
+        if process is None:
+            return self
+        first, *later = (*self.processes, process)
+        return replace(self, processes=(first, *later[-(MOST_PROCESSES - 1) :]))
 
     def with_notes(self, notes: Iterable[str]) -> CheckRecord:
         """Return the record with these notes added, except those that it already has.
@@ -141,6 +188,9 @@ def as_document(record: CheckRecord) -> dict[str, Any]:
         "notes": list(record.notes),
         "ended": record.ended,
         "verdict": _verdict_document(record.verdict),
+        "firstEnded": record.first_ended,
+        "commands": [asdict(each) for each in record.commands],
+        "processes": [asdict(each) for each in record.processes],
     }
 
 
@@ -181,6 +231,10 @@ def from_document(document: Mapping[str, Any]) -> CheckRecord:
         notes=tuple(document["notes"]),
         ended=document["ended"],
         verdict=_verdict(document["verdict"]),
+        # Earlier versions did not save these fields.
+        first_ended=document.get("firstEnded"),
+        commands=tuple(SentCommand(**each) for each in document.get("commands", ())),
+        processes=tuple(CheckProcess(**each) for each in document.get("processes", ())),
     )
 
 

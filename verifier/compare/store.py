@@ -35,7 +35,15 @@ from verifier.compare.mismatch import (
     DocumentMismatch,
     StoredMismatch,
 )
-from verifier.compare.record import FORMATS, CheckRecord, Side, as_document, from_document
+from verifier.compare.record import (
+    FORMATS,
+    CheckProcess,
+    CheckRecord,
+    SentCommand,
+    Side,
+    as_document,
+    from_document,
+)
 from verifier.compare.rows import (
     definition_mismatch_row,
     document_mismatch_row,
@@ -128,12 +136,13 @@ class CheckStore:
         self._unsaved_notes.clear()
         self._record = new
 
-    def take_over(self) -> None:
-        """Save this process as the owner of the loaded check.
+    def take_over(self, process: CheckProcess | None = None) -> None:
+        """Save this process as the owner of the loaded check; name it in the record if `process` describes it.
 
         Raises OperationError Superseded if another process has become the owner since the check was loaded.
         """
-        self.update(owner=_new_owner())
+        owner = _new_owner()
+        self._change(lambda record: replace(record.with_process(process), owner=owner))
 
     def forget(self) -> None:
         """Delete the record of the check. Its tasks, rechecks and mismatches are deleted when the next one begins."""
@@ -159,12 +168,17 @@ class CheckStore:
 
         return self._change(change)
 
-    def set_ends(self, source: Timestamp, destination: Timestamp) -> CheckRecord:
-        """Save the cluster times at which user writes to the two clusters ended. Raises OperationError Superseded."""
+    def set_ends(
+        self, source: Timestamp, destination: Timestamp, command: SentCommand | None = None
+    ) -> CheckRecord:
+        """Save the cluster times at which user writes to the two clusters ended, and the command that said so.
+
+        Raises OperationError Superseded.
+        """
 
         def changed(record: CheckRecord) -> CheckRecord:
             return replace(
-                record,
+                record.with_command(command),
                 source=replace(record.source, end=source),
                 destination=replace(record.destination, end=destination),
             )

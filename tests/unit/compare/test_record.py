@@ -17,8 +17,11 @@ from verifier.compare.errors import INCOMPATIBLE_METADATA
 from verifier.compare.record import (
     FORMATS,
     MOST_NOTES,
+    MOST_PROCESSES,
+    CheckProcess,
     CheckRecord,
     Request,
+    SentCommand,
     Side,
     SideRecord,
     as_document,
@@ -52,6 +55,9 @@ ENDED = replace(
     notes=("something",),
     ended=9.75,
     verdict=Verdict(Outcome.INCOMPLETE, ("why",), "Name"),
+    first_ended=4.5,
+    commands=(SentCommand("check", 1.5, "alice", "10.0.0.9"), SentCommand("writesOff", 2.5)),
+    processes=(CheckProcess(1.5, "0.1.0", "h1"),),
 )
 
 
@@ -88,3 +94,18 @@ def test_notes_are_added_once_up_to_a_maximum() -> None:
     assert list(beyond.notes[:-1]) == names
     assert "further notes are left out" in beyond.notes[-1]
     assert beyond.with_notes(["and another"]) == beyond
+
+
+def test_a_record_of_an_earlier_version_has_no_commands_and_processes() -> None:
+    document = as_document(NEW)
+    for name in ("firstEnded", "commands", "processes"):
+        del document[name]
+    assert from_document(document) == NEW
+
+
+def test_a_record_keeps_the_first_process_and_the_last_ones() -> None:
+    record = NEW
+    for number in range(3 * MOST_PROCESSES):
+        record = record.with_process(CheckProcess(number, "0.1.0", "h1"))
+    kept = [each.at for each in record.processes]
+    assert kept == [0, *range(2 * MOST_PROCESSES + 1, 3 * MOST_PROCESSES)]

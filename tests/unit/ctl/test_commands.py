@@ -621,6 +621,21 @@ def test_the_verifier_lists_definitions_and_documents(api: StubApi, run: Run) ->
     assert len(run("verifier", "mismatches", "--json", "--limit", "1").stdout.splitlines()) == 1
 
 
+def test_the_verifiers_report_is_written(api: StubApi, run: Run, tmp_path: Path) -> None:
+    api.answer("report", "<!doctype html>report")
+    target = tmp_path / "report.html"
+    assert run("verifier", "report", "-o", str(target)).exit_code == Exit.OK
+    assert target.read_text() == "<!doctype html>report"
+    assert api.requests[-1].path.endswith("/report?format=html")
+
+
+def test_without_a_check_there_is_no_report(api: StubApi, run: Run, tmp_path: Path) -> None:
+    api.refuse("report", "NoCheck")
+    target = tmp_path / "report.html"
+    assert run("verifier", "report", "-o", str(target)).exit_code == Exit.FAILED
+    assert not target.exists()
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh"])
 def test_completion_is_printed_for_a_shell(run: Run, shell: str) -> None:
     done = run("completion", shell)

@@ -12,8 +12,8 @@ from syncsvc.evidence import Evidence
 from syncsvc.figures.progress import ProgressSnapshot
 from syncsvc.limits import Limit, Limits
 from syncsvc.options import StartOptions
-from syncsvc.reports import rendering
 from syncsvc.reports.past import Outcome, commits, idle_spans, phase_spans
+from syncsvc.reports.rendering import PAGE
 from syncsvc.reports.report import Subject, report
 from syncsvc.reports.report_schemas import ReportAnswer
 from syncsvc.saved.journal import (
@@ -34,6 +34,7 @@ from tests.unit.syncsvc.records import collection_record, known, run_record
 from verifier.cluster.namespace import Namespace
 from verifier.compare.check_progress import MismatchCounts
 from verifier.compare.mismatch import Aspect, DefinitionMismatch, Difference, StoredMismatch
+from verifier.page.report_page import HEADERS
 
 HOSTILE = "<img src=x onerror=alert(1)>\u202e{{7*7}}"
 ALICE = Sender("alice", "10.0.0.9")
@@ -206,7 +207,7 @@ def test_the_headline_promises_no_more_than_is_known(
     found = report(subject(record))
     assert ReportAnswer().validate({"success": True, "report": found}) == {}
     assert found["headline"]["level"] == level and words in found["headline"]["text"]
-    rendering.page(found)
+    PAGE.html(found)
 
 
 def test_a_sync_of_an_earlier_version_says_what_is_missing() -> None:
@@ -228,7 +229,7 @@ def test_the_page_escapes_everything() -> None:
     counts = MismatchCounts(definitions=1)
     evidence = Evidence(views=(HOSTILE,), counts=counts, mismatches=(stored,), repaired=(stored,))
     options = StartOptions("cluster0", "cluster1", include_namespaces=({"database": HOSTILE},))
-    html = rendering.page(report(subject(replace(COMMITTED, options=options), evidence)))
+    html = PAGE.html(report(subject(replace(COMMITTED, options=options), evidence)))
     assert "<img" not in html and "\u202e" not in html
     assert "49" not in re.sub(
         r"[^{]{2}7\*7", "", html.partition("</style>")[2].partition("Timeline")[0]
@@ -238,10 +239,10 @@ def test_the_page_escapes_everything() -> None:
 
 
 def test_the_page_needs_nothing_else_and_allows_only_its_style() -> None:
-    html = rendering.page(report(subject()))
+    html = PAGE.html(report(subject()))
     assert not re.search(r"<[^>]*\b(src|href)=", html)
     assert " style=" not in html
-    policy = rendering.HEADERS["Content-Security-Policy"]
+    policy = HEADERS["Content-Security-Policy"]
     assert policy.startswith("default-src 'none'; style-src 'sha256-")
     assert "unsafe" not in policy
 
@@ -249,7 +250,7 @@ def test_the_page_needs_nothing_else_and_allows_only_its_style() -> None:
 def test_limits_are_shown() -> None:
     found = report(replace(subject(), limits=Limits({Limit.EVENTS: 700})))
     assert found["limits"]["eventsPerSecond"] == 700
-    assert "<code>700</code>" in rendering.page(found)
+    assert "<code>700</code>" in PAGE.html(found)
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from tests.unit.verifier.values import DEFINITION_MISMATCH, FAILED, document_mismatch
+from tests.unit.verifier.values import DEFINITION_MISMATCH, FAILED, document_mismatch, subject
 from verifier.cluster.specification import Document
 from verifier.compare.check_progress import CheckProgress
 from verifier.compare.mismatch import StoredMismatch
+from verifier.compare.record import SentCommand
+from verifier.reports.report import report
 
 
 class Recorder:
@@ -19,11 +21,15 @@ class Recorder:
         self.error: Exception | None = None
         self.shown = shown
 
-    def check(self, document_filter: Document | None) -> None:
+    def check(self, document_filter: Document | None, command: SentCommand) -> None:
         self._note("check", document_filter)
 
-    def writes_off(self) -> None:
+    def writes_off(self, command: SentCommand) -> None:
         self._note("writesOff")
+
+    def report(self) -> dict[str, Any]:
+        self._note("report")
+        return report(subject(self.shown))
 
     def progress(self) -> CheckProgress:
         return self.shown

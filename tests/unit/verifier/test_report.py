@@ -1,190 +1,147 @@
-"""The report says in plain words how a check ended, what it compared, and what differs."""
+"""The report of a check says what was compared, by whom, and what is unknown; its page shows names as they are."""
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import replace
 from typing import Any
 
+import bson
 import pytest
-from bson.int64 import Int64
-from hypothesis import given
-from hypothesis import strategies as st
 
+from tests.unit.verifier.recorder import Recorder
 from tests.unit.verifier.values import (
     CHECKING,
-    DEFINITION_MISMATCH,
     FAILED,
     INCOMPLETE,
-    ORDERS,
     PASSED,
     document_mismatch,
+    subject,
 )
+from verifier import errors
+from verifier.app import create_app
+from verifier.cluster.filters import NamespaceFilter
 from verifier.cluster.namespace import Namespace
-from verifier.compare.check_progress import (
-    Amounts,
-    CheckProgress,
-    MismatchCounts,
-    NamespaceProgress,
-)
-from verifier.compare.mismatch import Difference, FieldDifference
-from verifier.report import _percent, report
-from verifier.runtime.quantities import duration_text, size_text
+from verifier.compare.check_progress import CheckProgress, NamespaceProgress
+from verifier.compare.record import CheckRecord, Request, SentCommand
+from verifier.compare.scope import Scope
+from verifier.page.report_page import HEADERS
+from verifier.reports.rendering import PAGE
+from verifier.reports.report import MOST_LISTED, MOST_NAMESPACES, report
+from verifier.reports.schemas import ReportAnswer
+from verifier.runtime.errors import OperationError
 
-
-def text(progress: CheckProgress, *keys: Any) -> str:
-    return "\n".join(report(progress, [*map(document_mismatch, keys)], []))
+HOSTILE = "<img src=x onerror=alert(1)>\u202e{{7*7}}"
 
 
 @pytest.mark.parametrize(
-    "progress, word",
-    [(PASSED, "PASSED: "), (FAILED, "FAILED: "), (INCOMPLETE, "INCOMPLETE: ")],
+    "progress, level, verdict",
+    [
+        (CHECKING, "info", None),
+        (PASSED, "good", "passed"),
+        (FAILED, "bad", "failed"),
+        (INCOMPLETE, "warning", "incomplete"),
+    ],
 )
-def test_the_verdict_is_the_first_and_the_last_line(progress: CheckProgress, word: str) -> None:
-    lines = report(progress, [], [])
-    assert lines[0].startswith(word) and lines[-1] == lines[0]
-
-
-def test_the_full_report_of_a_failed_check() -> None:
-    keys = [7, "007", Int64(7), {"a": 1.0}]
-    lines = report(FAILED, [*map(document_mismatch, keys)], [DEFINITION_MISMATCH])
-    verdict = (
-        "FAILED: the clusters differ. Do not switch to the destination. "
-        "Fix the cause of the reported mismatches, then check again."
-    )
-    assert lines == [
-        verdict,
-        "- 1234 documents differ",
-        "- 1 index differs",
-        "",
-        "Compared 2,000 documents, 1.0 MB, in 2 namespaces.",
-        "Rechecked 1,300 documents in 3 recheck generations.",
-        "Duration: 1 min 40 s, 20 documents and 10.0 KB per second on average.",
-        "",
-        "Namespaces",
-        "namespace      documents    compared      size    tasks done",
-        "-----------  -----------  ----------  --------  ------------",
-        "shop.orders        1,500       100 %  800.0 KB        7 of 7",
-        "shop.items           500       100 %  200.0 KB        3 of 3",
-        "",
-        "Documents that differ: first 4 of 1,234",
-        "1,200 missing on the destination, 34 different.",
-        "type       namespace    _id                fields",
-        "---------  -----------  -----------------  ----------------",
-        "different  shop.orders  int 7              a.b: 1 against 2",
-        'different  shop.orders  string "007"       a.b: 1 against 2',
-        "different  shop.orders  long 7             a.b: 1 against 2",
-        "different  shop.orders  object {'a': 1.0}  a.b: 1 against 2",
-        "",
-        "Collections, views and indexes that differ",
-        "type       namespace    what         detail",
-        "---------  -----------  -----------  ---------------",
-        "different  shop.items   index sku_1  unique expected",
-        "",
-        "Change events during the check",
-        "- source: 1,000 insert",
-        "- destination: 900 insert",
-        "",
-        "Notes",
-        "- shop.$view: not compared",
-        "",
-        verdict,
+def test_the_result(progress: CheckProgress, level: str, verdict: str | None) -> None:
+    found = report(subject(progress))
+    assert ReportAnswer().validate({"success": True, "report": found}) == {}
+    assert (found["headline"]["level"], found["check"]["verdict"]) == (level, verdict)
+    assert found["commands"][0]["caller"] == "alice"
+    assert found["processes"] == [
+        {"began": "2023-11-14T22:13:20Z", "version": "0.1.0", "host": "h1"}
     ]
+    assert found["headline"]["text"] in PAGE.html(found)
 
 
-def test_a_passed_check_has_no_tables_of_mismatches() -> None:
-    lines = report(PASSED, [], [])
-    assert not [line for line in lines if "that differ" in line]
+def test_amounts_and_rates() -> None:
+    found = report(subject(FAILED))
+    assert found["compared"]["documents"] == 2_000
+    assert (found["compared"]["seconds"], found["compared"]["documentsPerSecond"]) == (20.0, 100.0)
+    assert found["differences"]["documents"] == 1_234
+    assert len(found["differences"]["listed"]) == 2
+    assert [each["differences"] for each in found["namespaces"]["listed"]] == [0, 1_234]
 
 
-def test_an_incomplete_check_names_its_error() -> None:
-    assert "- DefinitionChanged: shop.orders was dropped on the source.\n" in text(INCOMPLETE)
+def test_a_check_of_an_earlier_version_has_gaps() -> None:
+    given = subject(FAILED)
+    record = replace(given.record, first_ended=None, commands=(), processes=())
+    found = report(replace(given, record=record))
+    assert found["compared"]["documentsPerSecond"] is None
+    assert any(each.startswith("An earlier version") for each in found["notKnown"])
+    assert "No command is recorded." in PAGE.html(found)
 
 
-def test_a_running_check_has_no_verdict() -> None:
-    lines = report(CHECKING, [], [])
-    assert lines[0] == lines[-1] == "The check has not finished."
-    assert "Compared 500 documents of about 2,000 (25.0 %), 250.0 KB, in 2 namespaces." in lines
+def test_an_option_of_the_process_is_no_stranger() -> None:
+    given = subject(PASSED)
+    found = report(
+        replace(given, record=replace(given.record, commands=(SentCommand("check", 5.0),)))
+    )
+    assert "the process itself" in PAGE.html(found)
+    assert not any("without a token" in each for each in found["notKnown"])
 
 
-def test_only_the_first_mismatches_are_shown() -> None:
-    lines = text(FAILED, *range(1000)).splitlines()
-    assert "Documents that differ: first 20 of 1,234" in lines
-    assert len([line for line in lines if line.startswith("different  shop.orders")]) == 20
+def hostile(record: CheckRecord) -> CheckRecord:
+    scope = Scope(
+        NamespaceFilter(({"database": HOSTILE},), ()),
+        {Namespace("d", HOSTILE): Namespace("d", "x")},
+    )
+    request = Request(scope, document_filter=bson.encode({HOSTILE: HOSTILE * 10_000}))
+    return replace(record, request=request, commands=(SentCommand("check", 1.0, HOSTILE, HOSTILE),))
 
 
-def test_long_and_odd_texts_stay_in_one_line() -> None:
-    fields = (FieldDifference("a\n\x1b[31mb", "x" * 1000),)
-    progress = replace(FAILED, mismatches=MismatchCounts({Difference.CONTENT: 1}, {ORDERS: 1}))
-    lines = report(progress, [document_mismatch("\x1b\n" * 500, fields=fields)], [])
-    (row,) = (line for line in lines if line.startswith("different  shop.orders"))
-    assert len(row) < 200 and row.isprintable() and "a  [31mb: xxx" in row
-    assert "Documents that differ" in lines
+def test_names_are_text() -> None:
+    given = subject(
+        replace(
+            FAILED, namespaces={Namespace("d", HOSTILE): NamespaceProgress()}, notes=(HOSTILE,)
+        ),
+        mismatches=(document_mismatch(HOSTILE * 10_000),),
+        unread=(HOSTILE,),
+        waits=(HOSTILE,),
+    )
+    html = PAGE.html(report(replace(given, record=hostile(given.record))))
+    assert "<img" not in html and "\u202e" not in html and "{{7*7}}" in html
+    assert html.count("&lt;img src=x") >= 8
+    assert not re.search(r"<[^>]*\b(src|href)=", html) and " style=" not in html
+    assert len(html) < 100_000
 
 
-def test_the_largest_namespaces_are_shown() -> None:
-    many = {
-        Namespace("d", f"c{number}"): NamespaceProgress(size=number, tasks=1)
-        for number in range(150)
-    }
-    lines = report(replace(PASSED, namespaces=many), [], [])
-    assert "Namespaces: first 100 of 150" in lines
-    assert [line.split()[0] for line in lines if line.startswith("d.c")][0] == "d.c149"
-
-
-@pytest.mark.parametrize(
-    "part, whole, shown",
-    [
-        (0, 10, "0.0 %"),
-        (1, 10, "10.0 %"),
-        (999_999, 1_000_000, "99.9 %"),
-        (1, 1_000_000, "0.1 %"),
-        (10, 10, "100 %"),
-        (11, 10, "100 %"),
-        (0, 0, "100 %"),
-        (5, None, ""),
-    ],
-)
-def test_a_share(part: int, whole: int | None, shown: str) -> None:
-    assert _percent(part, whole) == shown
-
-
-@given(st.integers(1, 1 << 60), st.integers(1, 1 << 60))
-def test_a_partial_share_is_never_shown_as_100_percent(one: int, other: int) -> None:
-    part, whole = min(one, other), max(one, other)
-    assert (_percent(part, whole) == "100 %") == (part == whole)
-    assert _percent(part, whole) != "0.0 %"
-
-
-@pytest.mark.parametrize(
-    "size, shown",
-    [
-        (0, "0 bytes"),
-        (999, "999 bytes"),
-        (1_000, "1.0 KB"),
-        (1_234_567, "1.2 MB"),
-        (5e18, "5,000.0 PB"),
-    ],
-)
-def test_asize_text(size: float, shown: str) -> None:
-    assert size_text(size) == shown
+def test_the_size_is_bounded() -> None:
+    names = {Namespace("d", f"c{n:06}"): NamespaceProgress() for n in range(2 * MOST_NAMESPACES)}
+    listed = tuple(document_mismatch("x" * 100_000) for _ in range(MOST_LISTED))
+    found = report(subject(replace(FAILED, namespaces=names), mismatches=listed))
+    assert found["namespaces"]["total"] == 2 * MOST_NAMESPACES + 1
+    assert len(found["namespaces"]["listed"]) == MOST_NAMESPACES
+    assert f"Only the first {MOST_LISTED} differences are listed." in found["notKnown"]
+    assert any("10,000 namespaces" in each for each in found["notKnown"])
+    assert len(json.dumps(found)) < 2_000_000
 
 
 @pytest.mark.parametrize(
-    "seconds, shown",
+    "path, headers, content",
     [
-        (0, "0.0 s"),
-        (59.94, "59.9 s"),
-        (60, "1 min 0 s"),
-        (3599.9, "59 min 59 s"),
-        (3600, "1 h 0 min"),
-        (4_000_000, "1,111 h 6 min"),
-        (-1, "0.0 s"),
+        ("report", {}, "application/json"),
+        ("report", {"Accept": "text/html,*/*;q=0.8"}, "text/html; charset=utf-8"),
+        ("report?format=html", {}, "text/html; charset=utf-8"),
+        ("report?format=json", {"Accept": "text/html"}, "application/json"),
     ],
 )
-def test_aduration_text(seconds: float, shown: str) -> None:
-    assert duration_text(seconds) == shown
+def test_the_format(path: str, headers: dict[str, Any], content: str) -> None:
+    answer = create_app(Recorder()).test_client().get(f"/api/v1/{path}", headers=headers)
+    assert (answer.status_code, answer.headers["Content-Type"]) == (200, content)
+    assert answer.headers["Cache-Control"] == "no-store"
+    if "html" in content:
+        policy = HEADERS["Content-Security-Policy"]
+        assert answer.headers["Content-Security-Policy"] == policy
 
 
-def test_the_report_of_an_empty_check() -> None:
-    progress = CheckProgress(started=1.0, ended=1.0, first=Amounts())
-    assert "Compared 0 documents, 0 bytes, in 0 namespaces." in report(progress, [], [])
+def test_refusals() -> None:
+    service = Recorder()
+    api = create_app(service).test_client()
+    for path in ("report?format=pdf", "report?x=1"):
+        assert api.get(f"/api/v1/{path}").get_json()["error"] == "InvalidRequest"
+    assert service.asked == []
+    service.error = OperationError(errors.NO_CHECK, "None.")
+    answer = api.get("/api/v1/report", headers={"Accept": "text/html"})
+    assert (answer.status_code, answer.get_json()["error"]) == (404, "NoCheck")

@@ -8,7 +8,9 @@ import bson
 from bson.objectid import ObjectId
 from bson.timestamp import Timestamp
 
+from verifier.cluster.facts import ClusterFacts, Topology
 from verifier.cluster.namespace import Namespace
+from verifier.cluster.times import Position
 from verifier.compare.check_progress import (
     Amounts,
     Changes,
@@ -28,6 +30,8 @@ from verifier.compare.mismatch import (
     FieldDifference,
     StoredMismatch,
 )
+from verifier.compare.record import CheckProcess, CheckRecord, Request, SentCommand, SideRecord
+from verifier.reports.report import Subject
 
 ORDERS, ITEMS = Namespace("shop", "orders"), Namespace("shop", "items")
 
@@ -166,3 +170,28 @@ EXAMPLE_DEFINITIONS = [
         "51d4",
     )
 ]
+
+
+def subject(progress: CheckProgress, **fields: Any) -> Subject:
+    """Return the input of a report on a check with this progress."""
+    side = SideRecord(Position({"_data": "82"}, Timestamp(5, 1)))
+    record = CheckRecord(
+        *("me", ("rs0", "rs1"), Request(), 1_700_000_000.0, side, side),
+        generation=progress.generation or 0,
+        first=progress.first,
+        rechecked=progress.rechecked,
+        ended=progress.ended,
+        first_ended=1_700_000_020.0,
+        commands=(SentCommand("check", 1_700_000_000.0, "alice", "10.0.0.9"),),
+        processes=(CheckProcess(1_700_000_000.0, "0.1.0", "h1"),),
+    )
+    facts = ClusterFacts(Topology.REPLICA_SET, "a.example:27017", (7, 0, 2), "rs0", False, None)
+    usual: dict[str, Any] = {
+        "record": record,
+        "clusters": (facts, facts),
+        "mismatches": (DEFINITION_MISMATCH, document_mismatch(1)),
+        "unread": (),
+        "waits": (),
+        "creator": CheckProcess(1_700_000_100.0, "0.2.0", "h2"),
+    }
+    return Subject(progress=progress, **{**usual, **fields})

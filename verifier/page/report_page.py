@@ -1,0 +1,124 @@
+"""Renders a report as one HTML file, which needs nothing else: no script, no other file, no network.
+
+Names and error texts are hostile input. The template escapes every value, control characters are shown as escapes, and
+the Content-Security-Policy allows nothing but the style sheet of the file itself.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from enum import Enum
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+
+from verifier.runtime.quantities import duration_text, size_text, visible
+
+# The folder with the layout, the macros and the style sheet that all reports share.
+_FOLDER = Path(__file__).parent / "report"
+_STYLE = (_FOLDER / "report.css").read_text()
+_HASH = b64encode(sha256(_STYLE.encode()).digest()).decode()
+_POLICY = (
+    "default-src 'none'",
+    f"style-src 'sha256-{_HASH}'",
+    "base-uri 'none'",
+    "form-action 'none'",
+)
+HEADERS = {
+    "Content-Security-Policy": "; ".join((*_POLICY, "frame-ancestors 'none'")),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    # A report changes, and it names who has sent commands.
+    "Cache-Control": "no-store",
+}
+_UNKNOWN = "–"
+
+
+class Level(Enum):
+    """The severity of the headline of a report."""
+
+    GOOD = "good"
+    WARNING = "warning"
+    BAD = "bad"
+    INFO = "info"
+
+
+_MARKS = {Level.GOOD: "✓", Level.WARNING: "!", Level.BAD: "✕", Level.INFO: "i"}
+
+
+class ReportPage:
+    """The HTML page of one kind of report. `template` is its Jinja template, which extends `report_layout.html`."""
+
+    def __init__(self, template: Path) -> None:
+        self._path = template
+
+    def html(self, report: Mapping[str, Any]) -> str:
+        """Return the page that shows a report; its field `headline` has a `level` and a `text`."""
+        level = Level(report["headline"]["level"])
+        # The policy is in the file, too, because the file is opened without the headers of the answer.
+        return self._template.render(
+            report=report, style=_STYLE, policy="; ".join(_POLICY), mark=_MARKS[level]
+        )
+
+    @cached_property
+    def _template(self) -> Template:
+        environment = Environment(
+            loader=FileSystemLoader((self._path.parent, _FOLDER)),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            finalize=_shown,
+        )
+        environment.filters.update(
+            count=_count, size=_size, span=_span, time=_time, rate=_rate, json=_json
+        )
+        return environment.get_template(self._path.name)
+
+
+def moment(at: float | None) -> str | None:
+    """Return a time in UNIX seconds as text in UTC; None for None."""
+    if at is None:
+        return None
+    return f"{datetime.fromtimestamp(at, UTC).replace(tzinfo=None).isoformat(timespec='seconds')}Z"
+
+
+def _shown(value: Any) -> Any:
+    """Return what the template shows for a value: a dash for None, and visible text."""
+    if value is None:
+        return _UNKNOWN
+    # Not for text that is safe already: it is a part of the template.
+    return visible(value) if type(value) is str else value
+
+
+def _count(number: int | None) -> str | None:
+    return None if number is None else f"{number:,}"
+
+
+def _size(number: float | None) -> str | None:
+    return None if number is None else size_text(number)
+
+
+def _span(seconds: float | None) -> str | None:
+    return None if seconds is None else duration_text(seconds)
+
+
+def _rate(number: float | None) -> str | None:
+    return None if number is None else f"{number:,.0f}"
+
+
+def _time(text: str | None) -> str | None:
+    """Return a time of the report, such as 2026-03-14T09:30:00Z, for people."""
+    return None if text is None else text.replace("T", " ").removesuffix("Z")
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,53 @@
+"""The schemas that all reports share: the query parameters, and the first fields of an answer."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from marshmallow import fields
+
+from verifier.page.report_page import Level
+from verifier.runtime.openapi import always, nullable
+from verifier.runtime.schemas import Strict
+
+
+class Format(Enum):
+    """The formats of a report."""
+
+    JSON = "json"
+    HTML = "html"
+
+
+class ReportSchema(Strict):
+    """The query parameters of `GET /api/v1/report`."""
+
+    format = fields.Enum(
+        Format,
+        by_value=True,
+        metadata={
+            "description": "The format of the report. Without it, the header Accept decides: a browser gets HTML, "
+            "other programs JSON."
+        },
+    )
+
+
+def known_time(meaning: str) -> fields.String:
+    """Return a field with a time in UTC, which is null if it is unknown."""
+    found: fields.String = nullable(fields.String, f"{meaning}, in UTC; null if that is unknown.")
+    return found
+
+
+class CreatedFields(Strict):
+    at = known_time("When the report was made")
+    version = always(fields.String, "The version of the process that made it.")
+    host = always(fields.String, "The host of this process.")
+
+
+class Headline(Strict):
+    level = always(
+        fields.Enum,
+        "Whether the result is good, needs attention, or is bad; info if there is no final result.",
+        Level,
+        by_value=True,
+    )
+    text = always(fields.String, "The result in one or two sentences.")

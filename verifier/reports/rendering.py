@@ -1,0 +1,9 @@
+"""The HTML page of the report of a check."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from verifier.page.report_page import ReportPage
+
+PAGE = ReportPage(Path(__file__).with_name("report.html"))

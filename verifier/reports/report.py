@@ -1,0 +1,247 @@
+"""The answer of `GET /api/v1/report`: what was compared, when, by whom, and the result. Pure.
+
+It is for people who were not there: a manager or an auditor. So it also says what it does not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from verifier.cluster import rawbson
+from verifier.cluster.facts import ClusterFacts
+from verifier.compare.check_progress import Amounts, Changes, CheckProgress, Outcome, Verdict
+from verifier.compare.documents import Mode
+from verifier.compare.mismatch import Difference, StoredMismatch
+from verifier.compare.record import MOST_PROCESSES, CheckProcess, CheckRecord, SentCommand
+from verifier.overview import summary
+from verifier.page.report_page import Level, moment
+
+# How many differences a report lists, and how many namespaces.
+MOST_LISTED = 100
+MOST_NAMESPACES = 10_000
+# Longer texts are cut, in characters: an _id or a filter may have megabytes.
+_LONGEST = 2_000
+
+_LEVELS = {
+    Outcome.PASSED: Level.GOOD,
+    Outcome.FAILED: Level.BAD,
+    Outcome.INCOMPLETE: Level.WARNING,
+}
+_MODES = {
+    Mode.BINARY: "Every selected document of both clusters was read and compared byte by byte, including the order of "
+    "its fields.",
+    Mode.IGNORE_FIELD_ORDER: "Every selected document of both clusters was read and compared, regardless of the order "
+    "of its fields.",
+}
+_METHOD = (
+    "The number of documents of each collection was counted on both clusters and compared.",
+    "Every selected collection, view, index and shard key was compared with all its options.",
+    "Documents that changed or differed were compared again, until the last change before the writes ended.",
+)
+_NOT_COMPARED = (
+    "The collections system.*, and users and roles.",
+    "The distribution of chunks on shards, and orphaned documents.",
+    "Writes to either cluster after the end of the check.",
+)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The input of a report: the saved record of a check, and its progress.
+
+    `clusters` are the facts about the source and the destination. `mismatches` are the first ones;
+    `unread` has a sentence if they could not be read. `waits` are the texts of the long waits of this process, which
+    `creator` describes; its time is that of the report.
+    """
+
+    record: CheckRecord
+    progress: CheckProgress
+    clusters: tuple[ClusterFacts, ClusterFacts]
+    mismatches: tuple[StoredMismatch, ...]
+    unread: tuple[str, ...]
+    waits: tuple[str, ...]
+    creator: CheckProcess
+
+
+def report(subject: Subject) -> dict[str, Any]:
+    """Return the answer without `success`."""
+    record, progress, creator = subject.record, subject.progress, subject.creator
+    return {
+        "created": {
+            "at": moment(creator.at),
+            "version": creator.version,
+            "host": creator.host,
+        },
+        "headline": _headline(progress),
+        "check": _check(record, progress, creator.at),
+        "clusters": [
+            _cluster(*each)
+            for each in zip(
+                ("source", "destination"),
+                record.identities,
+                subject.clusters,
+                (progress.source, progress.destination),
+                strict=True,
+            )
+        ],
+        "options": _options(record),
+        "commands": [_command(each) for each in record.commands],
+        "processes": [_process(each) for each in record.processes],
+        "compared": _compared(record, progress, creator.at),
+        "method": [_MODES[record.request.mode], *_METHOD],
+        "notCompared": [*_NOT_COMPARED, *progress.notes],
+        "differences": _differences(subject),
+        "namespaces": _namespaces(progress),
+        "warnings": [*subject.waits],
+        "notKnown": [*_not_known(subject)],
+    }
+
+
+def _headline(progress: CheckProgress) -> dict[str, str]:
+    verdict = progress.verdict
+    if verdict is None:
+        return {
+            "level": Level.INFO.value,
+            "text": f"{summary(progress)} This report is preliminary.",
+        }
+    return {"level": _LEVELS[verdict.outcome].value, "text": summary(progress)}
+
+
+def _check(record: CheckRecord, progress: CheckProgress, now: float) -> dict[str, Any]:
+    verdict = progress.verdict or Verdict(Outcome.INCOMPLETE)
+    return {
+        "phase": progress.phase.value,
+        "verdict": None if progress.verdict is None else verdict.outcome.value,
+        "reasons": [_cut(each) for each in verdict.reasons],
+        "error": verdict.error,
+        "started": moment(record.started),
+        "ended": moment(record.ended),
+        "seconds": round((record.ended or now) - record.started, 1),
+        "generations": record.generation + 1,
+        "writesOff": record.writes_off,
+    }
+
+
+def _cluster(name: str, identity: str, facts: ClusterFacts, changes: Changes) -> dict[str, Any]:
+    return {
+        "name": name,
+        "address": facts.address,
+        "topology": facts.topology.value,
+        "shards": len(facts.shards),
+        "version": facts.dotted_version,
+        "identity": identity,
+        "changeEvents": dict(changes.seen),
+    }
+
+
+def _options(record: CheckRecord) -> dict[str, Any]:
+    request = record.request
+    scope, document_filter = request.scope, request.document_filter
+    return {
+        "includeNamespaces": list(scope.namespaces.include),
+        "excludeNamespaces": list(scope.namespaces.exclude),
+        "renamed": {
+            str(name).rstrip("."): str(other).rstrip(".") for name, other in scope.renamed.items()
+        },
+        "docCompareMethod": request.mode.value,
+        "filter": None if document_filter is None else _cut(str(rawbson.decode(document_filter))),
+    }
+
+
+def _command(command: SentCommand) -> dict[str, Any]:
+    return {
+        "command": command.name,
+        "at": moment(command.at),
+        "caller": command.caller,
+        "address": command.address,
+    }
+
+
+def _process(process: CheckProcess) -> dict[str, Any]:
+    return {"began": moment(process.at), "version": process.version, "host": process.host}
+
+
+def _compared(record: CheckRecord, progress: CheckProgress, now: float) -> dict[str, Any]:
+    amounts = record.first or (progress.amounts if record.generation == 0 else Amounts())
+    seconds = _first_seconds(record, now)
+    return {
+        "namespaces": amounts.namespaces,
+        "documents": amounts.documents,
+        "bytes": amounts.size,
+        "seconds": None if seconds is None else round(seconds, 1),
+        "documentsPerSecond": _rate(amounts.documents, seconds),
+        "bytesPerSecond": _rate(amounts.size, seconds),
+        "rechecked": record.rechecked,
+        "recentRecheckSeconds": list(record.recheck_seconds),
+    }
+
+
+def _first_seconds(record: CheckRecord, now: float) -> float | None:
+    """Return how long generation 0 took, or has taken until now; None if that was not saved."""
+    if record.first_ended is not None:
+        return record.first_ended - record.started
+    if record.first is not None:
+        return None
+    return (record.ended or now) - record.started
+
+
+def _rate(amount: int, seconds: float | None) -> float | None:
+    return round(amount / seconds, 1) if seconds and seconds > 0 else None
+
+
+def _differences(subject: Subject) -> dict[str, Any]:
+    counts = subject.progress.mismatches
+    return {
+        "documents": sum(counts.documents.values()),
+        "byType": {each.value: counts.documents.get(each, 0) for each in Difference},
+        "definitions": counts.definitions,
+        "listed": [_cut(str(each.mismatch)) for each in subject.mismatches],
+    }
+
+
+def _namespaces(progress: CheckProgress) -> dict[str, Any]:
+    counts = progress.mismatches.namespaces
+    names = sorted({*progress.namespaces, *counts}, key=str)
+    return {
+        "total": len(names),
+        "listed": [
+            {
+                "namespace": str(name),
+                "documents": None if known is None else known.documents,
+                "bytes": None if known is None else known.size,
+                "differences": counts.get(name, 0),
+            }
+            for name in names[:MOST_NAMESPACES]
+            for known in (progress.namespaces.get(name),)
+        ],
+    }
+
+
+def _not_known(subject: Subject) -> Iterator[str]:
+    """Yield sentences about what the report does not know."""
+    record, progress = subject.record, subject.progress
+    yield from subject.unread
+    if not record.processes:
+        yield "An earlier version began the check: who sent the commands, and which processes ran it, was not saved."
+    elif any(each.caller is None and each.address for each in record.commands):
+        yield "Some commands were sent without a token, so only the addresses of their senders are known."
+    yield "The address of a sender is that of a proxy or an SSH tunnel if there was one."
+    yield "Whether applications wrote after writesOff: the check relies on that command."
+    yield "The versions of the servers during the check: the report shows those at the start of this process."
+    yield "Warnings that have ended: only the log has them."
+    if record.first is not None and not progress.namespaces:
+        yield "How much of each namespace was compared: only the process that compared it first knows."
+    if progress.verdict is not None and record.ended is None:
+        yield "When the check ended: the end was not saved, so a restarted process continues the check."
+    if len({*progress.namespaces, *progress.mismatches.namespaces}) > MOST_NAMESPACES:
+        yield f"Only the first {MOST_NAMESPACES:,} namespaces are listed."
+    if len(subject.mismatches) == MOST_LISTED:
+        yield f"Only the first {MOST_LISTED} differences are listed."
+    if len(record.processes) == MOST_PROCESSES:
+        yield f"Only the first process and the last {MOST_PROCESSES - 1} are listed."
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
