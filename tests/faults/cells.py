@@ -77,9 +77,9 @@ COMMANDS: dict[tuple[Stage, On], tuple[str, ...]] = {
     ),
     (Stage.REVERSE, On.SOURCE): (
         *("aggregate", "setUserWriteBlockMode", "listDatabases", "listCollections"),
-        *("listIndexes", "collMod"),
+        *("listIndexes", "collMod", "listCommands"),
     ),
-    (Stage.REVERSE, On.DESTINATION): ("aggregate", "update", "find"),
+    (Stage.REVERSE, On.DESTINATION): ("aggregate", "update", "find", "listCommands"),
 }
 
 # The commands that reach the shards for documents of a sharded collection: from the router under the names of internal
