@@ -1,4 +1,4 @@
-"""A daemon with tokens and TLS: generated requests cause no internal error, and no token is written anywhere."""
+"""Processes with tokens and TLS: generated requests cause no internal error, and no token is written anywhere."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ import requests
 from tests.support.certificates import make_certificates
 from tests.support.daemon import Daemon
 from tests.support.fuzzing import Fuzzer
+from tests.support.pair import Pair
 from tests.support.tokens import OPERATOR, READER, bearer, write_tokens
+from tests.support.verifier import Verifier
 from tests.support.waiting import PATIENCE, wait_for
+from verifier.compare.points import Point
 
 NOBODY = "mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=600000"
 
@@ -40,6 +43,31 @@ def test_a_daemon_with_tokens(tmp_path: Path) -> None:
     for path in (tmp_path / "log").iterdir():
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
     written = "".join(each.read_text() for each in (tmp_path / "log").iterdir()) + daemon.output
+    assert READER not in written and OPERATOR not in written
+
+
+def test_a_verifier_with_tokens(pair: Pair, tmp_path: Path) -> None:
+    pair.source.client.d.c.insert_one({"_id": 1})
+    tokens = ("--tokenFile", str(write_tokens(tmp_path)))
+    verifier = Verifier(pair.source.uri, pair.destination.uri, tmp_path, "--verifyAll", *tokens)
+    try:
+        verifier.use_token(OPERATOR)
+        verifier.run()
+        fuzzer = Fuzzer(verifier)
+        with verifier.held_at(Point.LISTED):
+            verifier.check()
+            for token in (OPERATOR, READER, None):
+                fuzzer.fuzz(only_bad=("writesOff",), token=token)
+            verifier.use_token(READER)
+            assert verifier.post("writesOff").json()["error"] == "RoleNotAllowed"
+        verifier.use_token(OPERATOR)
+        verifier.writes_off()
+        assert verifier.wait_for_verdict()["verdict"] == "failed"
+        commands = verifier.get("report").json()["report"]["commands"]
+        assert [each["caller"] for each in commands] == ["otto", "otto"]
+    finally:
+        verifier.close()
+    written = "".join(each.read_text() for each in (tmp_path / "log").iterdir()) + verifier.output
     assert READER not in written and OPERATOR not in written
 
 
