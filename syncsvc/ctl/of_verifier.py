@@ -128,7 +128,7 @@ def summary(tool: Tool) -> None:
         f"verdict: {found['verdict'] or 'not yet'}",
         *found["verdictReasons"],
         f"{count(found['checkStats']['docsCompared'])} documents compared, {count(documents['total'])} differ.",
-        f"{count(found['nsMismatchesTotal'])} differences in collections, views and indexes.",
+        f"Differences in collections, views and indexes: {count(found['nsMismatchesTotal'])}.",
         *found["notes"],
     ]
     step = "status" if found["verdict"] in (None, "passed") else "mismatches"

@@ -16,7 +16,8 @@ from pathlib import Path
 from syncsvc.ctl.exits import Exit
 from tests.support.daemon import Daemon
 from tests.support.pair import Pair
-from tests.support.service_process import ROOT
+from tests.support.service_process import ROOT, ServiceProcess
+from tests.support.verifier import Verifier
 from tests.support.waiting import PATIENCE, wait_for
 
 JOB = """
@@ -28,16 +29,17 @@ enableUserWriteBlocking: sourceAndDestination
 
 
 class Operator:
-    """Runs `syncctl` for a daemon, with and without a terminal."""
+    """Runs `syncctl` for a daemon or a verifier, with and without a terminal."""
 
-    def __init__(self, daemon: Daemon, folder: Path) -> None:
+    def __init__(self, process: ServiceProcess, folder: Path) -> None:
         self._folder = folder
         self._program = [sys.executable, "-m", "syncsvc.ctl"]
         # A size in the environment, as pytest-xdist sets it, would have precedence over that of the terminal.
         inherited = {n: v for n, v in os.environ.items() if n not in ("COLUMNS", "LINES")}
         self._environment = {
             **inherited,
-            "SYNCCTL_URL": f"http://127.0.0.1:{daemon.port}",
+            "SYNCCTL_URL": f"http://127.0.0.1:{process.port}",
+            "SYNCCTL_VERIFIER_URL": f"http://127.0.0.1:{process.port}",
             "TERM": "xterm",
         }
 
@@ -122,6 +124,56 @@ def test_an_operator_runs_a_reversible_sync(pair: Pair, daemon: Daemon, tmp_path
     assert orders.find_one({"_id": "of the destination"})
     pair.assert_equal()
     pair.destination.client.admin.command({"setUserWriteBlockMode": 1, "global": False})
+
+
+def test_the_other_commands_at_a_terminal(pair: Pair, daemon: Daemon, tmp_path: Path) -> None:
+    operator = Operator(daemon, tmp_path)
+    shows = operator.run_at_terminal
+    pair.source.client.shop.orders.insert_many({"_id": number} for number in range(100))
+    assert "A start would succeed." in shows("preflight")
+    assert "permit a start" in shows("doctor")
+    assert "syncctl watch" in shows("start")
+    daemon.wait_until_committable()
+    assert "RUNNING" in shows("status")
+    assert "shop.orders" in shows("namespaces")
+    assert "No differences" in shows("mismatches")
+    assert "0 documents and 0 definitions" in shows("repair", "--dry-run")
+    assert "500" in shows("limit", "--copy-documents", "500")
+    assert "paused" in shows("pause").lower()
+    assert "syncctl watch" in shows("resume")
+    assert "InvalidState" in shows("reverse", status=Exit.FAILED)
+    assert "usersAndRoles" in shows("users", status=Exit.FAILED)
+    for command in ("report", "diagnose"):
+        target = tmp_path / command
+        assert str(target) in shows(command, "-o", str(target)).replace("\r\n", "")
+        assert target.stat().st_size
+    assert "complete" in shows("completion", "bash")
+    assert "nothing was sent" in shows("reset", typed="cluster0\n", status=Exit.FAILED)
+    assert "syncctl watch --until idle" in shows("reset", typed="cluster1\n")
+    daemon.wait_for_state("IDLE")
+    assert "shop" not in pair.destination.client.list_database_names()
+
+
+def test_the_commands_of_the_verifier(pair: Pair, tmp_path: Path) -> None:
+    pair.source.client.shop.orders.insert_one({"_id": 1})
+    uris = pair.source.uri, pair.destination.uri
+    verifier = Verifier(*uris, tmp_path, "--verifyAll", "--graceSeconds", "0")
+    try:
+        verifier.run()
+        operator = Operator(verifier, tmp_path)
+        # The second check begins after the verdict of the first one.
+        for run, before in ((operator.run, Exit.OK), (operator.run_at_terminal, Exit.FAILED)):
+            assert "idle" in run("verifier", "status", status=before)
+            assert "verifier watch" in run("verifier", "check")
+            run("verifier", "writes-off", "--wait", status=Exit.FAILED)
+            assert "FAILED" in run("verifier", "watch", status=Exit.FAILED).upper()
+            assert "failed" in run("verifier", "summary", status=Exit.FAILED)
+            assert "shop.orders" in run("verifier", "mismatches")
+            target = tmp_path / run.__name__
+            run("verifier", "report", "-o", str(target))
+            assert "shop.orders" in target.read_text()
+    finally:
+        verifier.close()
 
 
 def examine_running(operator: Operator, tmp_path: Path) -> None:
