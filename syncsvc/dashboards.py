@@ -109,5 +109,5 @@ def _is_reported(record: RunRecord) -> bool:
 
 
 def _summary(record: RunRecord) -> object:
-    """Return what makes new documents due at once when it changes."""
+    """Return a value whose change makes new documents due at once."""
     return record.owner, record.epoch, record.state, phase_shown(record)

@@ -72,7 +72,7 @@ FAILURE_IS_FINAL = ErrorKind(
 CANNOT_REPAIR = ErrorKind(
     "CannotRepair",
     409,
-    "No repair is possible now: verification is disabled or has not begun, the sync failed with another error than "
+    "No repair is possible now: verification is disabled or has not begun, the sync failed with an error other than "
     "VerificationFailed, or this instance is not the coordinator.",
     "If the sync is running with verification, wait until canCommit is true. If it has failed, see errorDescription in "
     "GET /api/v1/progress. With several instances, send the command to the coordinator.",

@@ -1,4 +1,7 @@
-"""Reads what the report of a sync needs from the saved state. A part that cannot be read is named, not an error."""
+"""Reads what the report of a sync needs from the saved state.
+
+A part that cannot be read raises no error: the report names it.
+"""
 
 from __future__ import annotations
 

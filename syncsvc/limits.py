@@ -108,7 +108,7 @@ def limits_of(document: Document) -> Limits:
 
 
 def merged(document: Document, changes: Document) -> dict[str, Any]:
-    """Return a document with some fields changed. The fields of `auto` are changed one by one."""
+    """Return the document with these changes. A change of `auto`, unless to None, replaces only the named fields."""
     whole = {**document, **changes}
     if changes.get("auto") is not None:
         whole["auto"] = {**(document.get("auto") or {}), **changes["auto"]}

@@ -182,7 +182,9 @@ class _Repairs(Strict):
 
 
 class _CopiedPrincipals(Strict):
-    copied = always(Boolean, "Whether the commit has copied them; until then, the counts are 0.")
+    copied = always(
+        Boolean, "Whether the commit has copied users and roles; until then, the counts are 0."
+    )
     users = always(fields.Integer, "The number of users copied.")
     roles = always(fields.Integer, "The number of custom roles copied.")
     equal = always(
@@ -214,7 +216,7 @@ class _Lease(Strict):
 class _ThrottledBy(Strict):
     what = always(fields.Enum, "The limit that slows the sync down.", Limit, by_value=True)
     reason = always(fields.String, "Why this limit applies.")
-    since = always(fields.String, "Since when it has slowed the sync down, in UTC.")
+    since = always(fields.String, "Since when this limit has slowed the sync down, in UTC.")
 
 
 class _Progress(Strict):
@@ -320,7 +322,7 @@ class _Estimates(Strict):
         fields.Integer, "The number of collections and views that would be synced."
     )
     documents = nullable(fields.Integer, "The number of documents that would be copied.")
-    bytes = nullable(fields.Integer, "The size of these documents, in bytes.")
+    bytes = nullable(fields.Integer, "The size of the documents that would be copied, in bytes.")
     indexes = nullable(
         fields.Integer, "The number of indexes that would be built, without those on _id."
     )
@@ -359,7 +361,7 @@ class _PlannedPrincipals(Strict):
 
 class _MissingFeature(Strict):
     cluster = always(fields.String, "The cluster, such as `cluster0`.")
-    feature = always(fields.String, "The feature that its servers lack.")
+    feature = always(fields.String, "The feature that the servers of the cluster lack.")
     effect = always(fields.String, "What the sync does instead.")
 
 
@@ -542,9 +544,9 @@ class _LimitWindow(Strict):
         include = {"from": always(fields.String, "When the window begins each day, as HH:MM.")}
 
     to = always(fields.String, "When the window ends, as HH:MM.")
-    timezone = always(fields.String, "The time zone of both times.")
+    timezone = always(fields.String, "The time zone of `from` and `to`.")
     limits = always(
-        fields.Nested, "The limits in the window, in place of the others.", _CurrentRates
+        fields.Nested, "The limits in the window, in place of those outside of it.", _CurrentRates
     )
 
 
@@ -654,7 +656,8 @@ OPERATIONS = (
     Operation(
         "post",
         "/api/v1/repair",
-        "Repairs the differences that the verification found, also after it failed; or only lists what it would do.",
+        "Repairs the differences that the verification found, also after a failed verification; or only lists the "
+        "repairs.",
         _RepairAnswer(),
         body=RepairSchema(),
         errors=(

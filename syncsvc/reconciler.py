@@ -105,12 +105,15 @@ class Reconciler:
             self._show(None)
 
     def _rest(self, what: str | None = None, remedy: str = "") -> None:
-        """Send nothing now. The next command is recorded as a new one."""
+        """Report why no command is sent now; `what` is None if none is needed.
+
+        The audit log records the next command as a new one, not as a repetition.
+        """
         self._audit.forget()
         self._show(what, remedy)
 
     def _show(self, what: str | None, remedy: str = "") -> None:
-        """Report `what` keeps the sync from the declared state, as a long wait; end the report if it is None."""
+        """Report, as a long wait, what keeps the sync from the declared state; end the report if `what` is None."""
         if self._wait is not None:
             if self._wait.what == what:
                 return

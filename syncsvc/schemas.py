@@ -338,13 +338,14 @@ class _WindowSchema(Strict):
     timezone = fields.String(
         load_default="UTC",
         validate=_refuse_unknown_zone,
-        metadata={"description": "The time zone of both times, as an IANA name."},
+        metadata={"description": "The time zone of `from` and `to`, as an IANA name."},
     )
     limits = fields.Nested(
         _RatesSchema,
         required=True,
         metadata={
-            "description": "The limits in the window, in place of the others. A missing one does not apply."
+            "description": "The limits in the window, in place of those outside of it. "
+            "A limit that is missing here does not apply."
         },
     )
 

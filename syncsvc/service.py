@@ -367,7 +367,7 @@ class Service:
             runner.keep_journal()
 
     def report(self) -> dict[str, Any]:
-        """Return the report of the sync, see `reports.report`. Reads the saved state; what cannot be read is named.
+        """Return the report of the sync, see `reports.report`. It names the saved parts that cannot be read.
 
         Raises OperationError InvalidState if there is no sync, and NotActive if this process is a standby.
         """

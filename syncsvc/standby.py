@@ -52,8 +52,8 @@ _REMEDY = (
 )
 _ENDING = "This daemon stops being active, and waits until its calls to the clusters have returned"
 _END_REMEDY = (
-    "These calls end after a minute at most. Meanwhile, another daemon can be active, and this one writes "
-    "nothing."
+    "These calls end within three minutes. Meanwhile, another daemon can be active; then the destination refuses "
+    "the writes of this one."
 )
 
 

@@ -22,7 +22,7 @@ from verifier.runtime.waits import LongWait
 
 
 def progress_answer(progress: CheckProgress, waits: Sequence[LongWait] = ()) -> dict[str, Any]:
-    """Return the field `progress` of the answer to GET /progress, in which unknown values are None.
+    """Return the field `progress` of the answer to `GET /api/v1/progress`, in which unknown values are None.
 
     `warnings` is only present while this process has long waits.
     """
@@ -55,7 +55,10 @@ def progress_answer(progress: CheckProgress, waits: Sequence[LongWait] = ()) -> 
 def summary_answer(
     progress: CheckProgress, definitions: Sequence[StoredMismatch]
 ) -> dict[str, Any]:
-    """Return the answer to GET /summary, without `success`; `definitions` are the first mismatches of definitions."""
+    """Return the answer to `GET /api/v1/summary` without `success`.
+
+    `definitions` are the first mismatches of definitions.
+    """
     mismatches, verdict = progress.mismatches, progress.verdict
     return {
         "verdict": None if verdict is None else verdict.outcome.value,

@@ -28,7 +28,7 @@ _AFTER = {
 def overview_answer(
     progress: CheckProgress, waits: Sequence[LongWait], commands: Sequence[RecentCommand]
 ) -> dict[str, Any]:
-    """Return the field `overview` of the answer to GET /overview, in which unknown values are None."""
+    """Return the field `overview` of the answer to `GET /api/v1/overview`, in which unknown values are None."""
     mismatches = progress.mismatches
     return {
         "progress": progress_answer(progress, waits),
@@ -54,7 +54,7 @@ def summary(progress: CheckProgress) -> str:
         return "The check compares all documents for the first time."
     if progress.writes_off:
         return "The check compares the last changes."
-    return "The check compares the documents that change, until the writes end."
+    return "The check compares the documents that change, until you end it."
 
 
 def _next(progress: CheckProgress) -> dict[str, Any] | None:

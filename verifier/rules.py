@@ -47,6 +47,6 @@ def _missing_privileges(role: str, facts: ClusterFacts) -> Iterator[Violation]:
     missing = [*facts.lacks(*_ON_CLUSTER), *facts.lacks_everywhere(*_ON_COLLECTIONS)]
     if missing:
         yield NOT_AUTHORIZED, (
-            f"The user of the {role} needs the privileges [{', '.join(missing)}], on all databases, but lacks them; "
+            f"The user of the {role} lacks the privileges [{', '.join(missing)}], which it needs on all databases; "
             "the built-in role readAnyDatabase has them."
         )

@@ -213,7 +213,10 @@ class Service:
     def definition_mismatches(
         self, after: str | None, limit: int | None, namespaces: Collection[str] = ()
     ) -> Iterator[StoredMismatch]:
-        """Return the mismatches of definitions, as `document_mismatches` does for documents."""
+        """Return the definitions and counts that differ, as `CheckStore.definition_mismatches` yields them.
+
+        Return nothing without a check. Raises as `document_mismatches` does, also during the iteration.
+        """
         _refuse_unless_page_token(after)
         if self._check is None:
             return iter(())
@@ -321,7 +324,8 @@ class Service:
             self._store.update(verdict=verdict, ended=time())
         except (OperationError, PyMongoError) as error:
             _log.error(
-                "Could not save the verdict; the check continues after a restart of the process.",
+                "Could not save the verdict. Restart the process when the cluster that stores the state of the check "
+                "answers: the check then continues.",
                 extra={"error": str(error)},
             )
 

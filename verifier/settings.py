@@ -60,7 +60,8 @@ TABLE = (
     ),
     Option(
         "dstNamespace",
-        "names on the destination of the entries of srcNamespace, in the same order; without it, the same names",
+        "names that the collections or databases of srcNamespace have on the destination, in the same order; "
+        "without it, the same names",
         value="NAME",
         form=Form.LIST,
     ),

@@ -7,8 +7,8 @@ It imports nothing of the services, so it shows only what any other client of th
   `options` are the kinds of options that several commands have.
 - `client` sends the requests. `job` reads the body of a request from a file.
 - `advice` says why a commit is not possible, and what to do next. `pace` computes rates from successive answers.
-- `facts` selects what an operator watches of a sync or a check, and `views` renders it, and other answers, as tables;
-  `limits` those of `syncctl limit`. `text` has the forms of sizes, durations and names.
+- `facts` selects what an operator watches of a sync or a check. `views` renders facts and other answers as tables.
+  `limits` builds the request of `syncctl limit` and renders its answer. `text` formats sizes, durations and names.
 - `watching` follows a sync or a check until a condition holds; `following` does so for a sync.
 - `doctor` examines a daemon and its clusters. `archive` collects the files of `syncctl diagnose`, and `redaction`
   removes the secrets from them.

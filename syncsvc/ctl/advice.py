@@ -29,7 +29,8 @@ def obstacles(progress: Document, max_lag: float | None = None) -> list[str]:
     """Return why a commit is not possible now, or not with at most `max_lag` seconds of lag; empty if it is."""
     if not progress["canCommit"]:
         return [*_why_not(progress)] or [
-            "The daemon is still checking whether both clusters are close enough."
+            "The daemon is still checking whether both clusters are close enough. If this lasts, a warning in the "
+            "status, or another instance of the sync, shows why a commit is not possible."
         ]
     lag = progress.get("lagTimeSeconds")
     if max_lag is not None and (lag is None or lag > max_lag):

@@ -124,8 +124,8 @@ class Client:
             raise ClientError(
                 Exit.UNREACHABLE,
                 "TLSFailed",
-                f"no secure connection to {self.url}: {_cause(error)}. If the certificate is that of an authority of "
-                "your own, name its file with --ca-file.",
+                f"no secure connection to {self.url}: {_cause(error)}. If the daemon's certificate is signed by "
+                "an authority of your own, give the file with the certificate of that authority with --ca-file.",
             ) from error
         except requests.exceptions.ReadTimeout as error:
             raise ClientError(

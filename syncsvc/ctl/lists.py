@@ -84,8 +84,12 @@ def users(tool: Tool) -> None:
 
 
 @click.command(cls=Command)
-@options.number("--limit", 100, "Show at most this many.")
-@options.text("--after", "PLACE", "Show those after this one; --json prints the place of each.")
+@options.number("--limit", 100, "Show at most this many differences.")
+@options.text(
+    "--after",
+    "PLACE",
+    "Show the differences after this one. PLACE is its field `place` in the output of --json.",
+)
 @options.seconds("--min-duration", "Omit documents that have differed for less time.")
 @options.flag("--repaired", "Show the differences that were repaired, not those that are left.")
 @pass_tool

@@ -137,7 +137,7 @@ def summary(tool: Tool) -> None:
 
 
 @verifier.command()
-@options.number("--limit", 100, "Show at most this many.")
+@options.number("--limit", 100, "Show at most this many differences.")
 @options.seconds("--min-duration", "Omit documents that have differed for less time.")
 @pass_tool
 def mismatches(tool: Tool, limit: int, min_duration: float | None) -> None:

@@ -17,7 +17,7 @@ AMPLE = 2 * SHORT
 
 
 def is_short(left: float, was_short: bool = False) -> bool:
-    """Return whether a headroom of `left` seconds is short; `was_short` is whether it was when it was last judged."""
+    """Return whether a headroom of `left` seconds is short; `was_short` is the previous result."""
     return left < (SAFE_AGAIN if was_short else SHORT)
 
 

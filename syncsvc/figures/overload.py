@@ -65,7 +65,11 @@ def _ratios(loads: Mapping[str, Load], auto: Auto) -> Iterator[tuple[float, str]
     for side, load in loads.items():
         latency = None if load.latency is None else 1000 * load.latency
         compared = (
-            (latency, latencies[side], "the latency of the {} is {:.0f} ms, and the threshold {}"),
+            (
+                latency,
+                latencies[side],
+                "the latency of the {} is {:.0f} ms, and the threshold is {} ms",
+            ),
             (
                 load.queue,
                 auto.queue,
@@ -74,7 +78,7 @@ def _ratios(loads: Mapping[str, Load], auto: Auto) -> Iterator[tuple[float, str]
             (
                 load.replication_lag,
                 auto.replication_lag_seconds,
-                "the secondaries of the {} lag by {:.0f} s, and the threshold is {}",
+                "the secondaries of the {} lag by {:.0f} s, and the threshold is {} s",
             ),
         )
         for value, threshold, text in compared:

@@ -195,7 +195,7 @@ def _id_warnings(found: Findings) -> Iterator[str]:
     if names:
         yield (
             f"Servers keep _id unique only within each shard, so {some_of(names)} may hold several documents with the "
-            "same _id. A replica set cannot, so the sync fails with DuplicateIds when it reads such documents. If your "
+            "same _id. A replica set cannot hold them, so the sync fails with DuplicateIds when it reads one. If your "
             "applications choose the values of _id, look for duplicates before the start (aggregate with allowDiskUse "
             'true): [{$group: {_id: "$_id", n: {$sum: 1}}}, {$match: {n: {$gt: 1}}}].'
         )
@@ -209,8 +209,8 @@ def _oplog_warnings(options: StartOptions, found: Findings, estimates: Estimates
         yield (
             "The oplogs of the source's shards cannot be read through mongos, so it is unknown whether they are long "
             "enough. If a shard drops entries before the sync has read them, the sync fails: check before the start "
-            "(rs.printReplicationInfo()) that each shard keeps at least two hours of changes, or with eventSpool "
-            "never, those of the whole copy."
+            "(rs.printReplicationInfo()) that each shard keeps at least two hours of changes; if eventSpool is never, "
+            "it must keep all changes that are made during the copy."
         )
     elif found.oplog is None:
         yield (

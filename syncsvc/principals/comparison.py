@@ -141,8 +141,8 @@ def _privilege(privilege: Mapping[str, Any]) -> dict[str, Any]:
 class Listing:
     """The principals of a cluster, the version of their documents, and the users that this process logs in as.
 
-    `built_in` are the built-in roles of the database admin and, with an empty database, those of every other one. It is
-    empty if this process may not read them, as on a source.
+    `built_in` are the built-in roles: those of the database admin, and, with an empty database name, those of
+    every other database. It is empty if this process may not read them, as on a source.
     """
 
     principals: tuple[Principal, ...] = ()
@@ -253,7 +253,10 @@ def _is_own(identity: Identity, own: Collection[Identity]) -> bool:
 def _judged(
     principal: Principal, copied: bool, options: UsersAndRoles, destination: Listing
 ) -> Finding:
-    """Compare a principal with the one on the destination. If there is none, `copied` decides: COPY or MISSING."""
+    """Compare a principal with the one of the same identity on the destination.
+
+    If the destination has none, the outcome is COPY if the principal is selected for the copy (`copied`), else MISSING.
+    """
     identity = principal.identity
     different = Outcome.KEPT if options.on_conflict is OnConflict.SKIP else Outcome.CONFLICT
     if destination.builds_in(identity):

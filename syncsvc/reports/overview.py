@@ -52,7 +52,7 @@ class Observed:
 
 
 def overview_report(sync: Sync, progress: Mapping[str, Any], observed: Observed) -> dict[str, Any]:
-    """Return the answer without `success`. `progress` is the document of `GET /api/v1/progress`."""
+    """Return the fields of the answer except `success`. `progress` is the document of `GET /api/v1/progress`."""
     reasons = why_no_commit(sync)
     return {
         "progress": dict(progress),

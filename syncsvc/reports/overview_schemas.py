@@ -127,7 +127,8 @@ class _Oplog(Strict):
         fields.Integer, "For how many seconds the oplog keeps the changes that the sync needs."
     )
     secondsNeeded = nullable(
-        fields.Integer, "For how many seconds the sync still needs these changes."
+        fields.Integer,
+        "For how many seconds the sync still needs the changes in the source's oplog.",
     )
     text = always(
         fields.String,
@@ -172,7 +173,7 @@ class _Instance(Strict):
         "The source time up to which the instance has applied all events of its share, in UNIX seconds.",
     )
     silentSeconds = always(
-        fields.Integer, "For how long it has sent no heartbeat, in steps of five seconds."
+        fields.Integer, "For how long the instance has sent no heartbeat, in steps of five seconds."
     )
 
 
@@ -193,7 +194,9 @@ class _History(Strict):
         fields.List(fields.Float(allow_none=True)),
     )
     stepSeconds = always(fields.Float, "The distance of the points, in seconds.")
-    cursor = always(fields.String, "The value of `since` for the points after these.")
+    cursor = always(
+        fields.String, "The value of `since` with which the next request gets only newer points."
+    )
     restart = always(
         Boolean, "Whether these points replace all earlier ones; otherwise they continue them."
     )

@@ -122,7 +122,7 @@ def commits(journal: Journal) -> list[Commit]:
 
 
 def _after(commit: Commit, entry: Entry) -> Commit:
-    """Return a commit after the next entry of the journal; unchanged if it has ended."""
+    """Return the commit updated by the next entry of the journal; unchanged if the commit has ended."""
     if commit.committed is not None or commit.outcome is Outcome.RESET:
         return commit
     if entry.what is Kind.WRITABLE:
@@ -156,7 +156,7 @@ class Moment:
 
 
 def timeline(records: Sequence[RunRecord]) -> list[Moment]:
-    """Return everything that the journals of all instances hold, and the begins of the phases, the oldest first."""
+    """Return everything that the journals of all instances hold, and when each phase began, the oldest first."""
     return sorted(
         (each for record in records for each in _moments(record)), key=lambda each: each.at
     )

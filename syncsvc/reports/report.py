@@ -28,14 +28,14 @@ from verifier.page.report_page import Level, moment
 
 MOST_NAMESPACES = 10_000
 _METHOD = (
-    "Every document of both clusters was read and compared byte by byte, in ranges of _id, including the order of its "
+    "Every document is read on both clusters and compared byte by byte, in ranges of _id, including the order of its "
     "fields.",
-    "The number of documents of each collection was counted on both clusters and compared.",
-    "Every collection, view and index was compared with all its options, as it must be before the cut-over, and so was "
+    "The documents of each collection are counted on both clusters, and the numbers are compared.",
+    "Every collection, view and index is compared with all its options, as it must be before the cut-over, and so is "
     "every shard key.",
-    "The whole destination was compared, also outside the filter: anything that the source does not have is a "
-    "difference.",
-    "Documents that changed or differed were compared again, until the last change before the commit.",
+    "Of the source, everything that the filter selects is compared; of the destination, everything: a collection or "
+    "document that is not synced is a difference.",
+    "Documents that change or differ are compared again, until the last change before the commit.",
 )
 _NOT_COMPARED = (
     "The collections system.*. Users and roles, except those that the commit copied and compared itself.",
@@ -79,7 +79,7 @@ class Subject:
 
 
 def report(subject: Subject) -> dict[str, Any]:
-    """Return the answer without `success`."""
+    """Return the fields of the answer to `GET /api/v1/report`, except `success`."""
     leader = subject.leader
     spans, asked = phase_spans(leader, subject.now), commits(leader.journal)
     verification = _verification(subject)
@@ -173,7 +173,7 @@ def _started(record: RunRecord) -> float | None:
 
 
 def _clusters(subject: Subject) -> Iterator[dict[str, Any]]:
-    """Yield the clusters: the source of the start first, as they were then, and their present versions."""
+    """Yield both clusters as they were at the start, with their present versions; the source of the start first."""
     record = subject.leader
     then = {each.name: each for each in record.journal.sites}
     names = (record.options.source, record.options.destination)

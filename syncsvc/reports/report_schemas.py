@@ -140,7 +140,10 @@ class _Amounts(Strict):
     documents = always(
         fields.Integer, "The number of documents that the first generation has compared."
     )
-    bytes = always(fields.Integer, "The size of these documents on the source, in bytes.")
+    bytes = always(
+        fields.Integer,
+        "The size of the documents that the first generation has compared, in bytes on the source.",
+    )
     collections = always(
         fields.Integer, "The number of collections that the first generation has compared."
     )
@@ -155,7 +158,7 @@ class _ReportedVerification(_Amounts):
         fields.String, "The result of the verification.", validate=validate.OneOf(RESULTS)
     )
     reasons = always(fields.List, "Why the verification did not pass.", fields.String())
-    method = always(fields.List, "How both clusters were compared.", fields.String())
+    method = always(fields.List, "How the verification compares both clusters.", fields.String())
     notCompared = always(fields.List, "What is not compared.", fields.String())
     cutOverSteps = always(
         fields.List, "The steps of the cut-over that are complete.", fields.String()
@@ -213,7 +216,7 @@ class _ReportedWarning(Strict):
         fields.String, "When the newest warning ended, in UTC; null while it is active."
     )
     times = always(fields.Integer, "The number of warnings of this kind.")
-    seconds = always(fields.Float, "The total duration of these warnings, in seconds.")
+    seconds = always(fields.Float, "The total duration of the warnings of this kind, in seconds.")
 
 
 class _ReportedCollection(Strict):

@@ -23,7 +23,7 @@ from verifier.runtime.errors import OperationError
 def can_commit(record: RunRecord, snapshot: ProgressSnapshot) -> bool:
     """Return whether a commit is accepted: the sync is running, applies change events and has caught up.
 
-    The caller passes the snapshot, so that an answer that shows other figures of it, too, is consistent.
+    The caller passes the snapshot, so that all figures in one answer come from the same snapshot.
     """
     applying = record.state is State.RUNNING and record.phase is Phase.APPLYING
     return applying and snapshot.caught_up
@@ -119,7 +119,7 @@ class Admission:
             self._refuse_unless_as_committed(leader)
 
     def _refuse_unless_as_committed(self, committed: RunRecord) -> None:
-        """Raise OperationError as `refuse_to_reverse`. `committed` is the coordinator's record after the commit."""
+        """Raise the errors of `refuse_to_reverse`; `committed` is the coordinator's record after the commit."""
         assert committed.reverse_start is not None and committed.position is not None
         clusters = self._process.clusters
         refuse_lost(clusters[committed.destination], committed.reverse_start, self._process.stop)

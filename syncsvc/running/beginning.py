@@ -1,6 +1,6 @@
 """Saves the record of a new run, and takes over the record of a saved one.
 
-Both compare the options with those of the other instances of the sync.
+Both functions compare the options with those of the other instances of the sync.
 """
 
 from __future__ import annotations

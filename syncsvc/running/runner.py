@@ -57,8 +57,7 @@ _log = logging.getLogger(__name__)
 
 # How long a command waits for the run to stop, in seconds.
 _REST_SECONDS = 10.0
-# A paused sync that cannot save change events waits twice as long before each retry, up to so many times as long as
-# before the first one.
+# A paused sync that cannot save change events doubles its wait before each retry, up to this multiple of the first one.
 _MOST_BACKOFF = 8
 _UNSPOOLED = (
     "The change events of the paused sync cannot be saved in the event spool. This is retried; until it succeeds, the "
@@ -342,7 +341,7 @@ class Runner:
                 raise OperationError(
                     failures.CLUSTER_UNREACHABLE,
                     "The sync has not stopped yet, because calls to a cluster have not returned. "
-                    "They end after a minute at most; then send the command again.",
+                    "They end within three minutes; then send the command again.",
                 )
 
     def _is_at_rest(self, pause: _Pause) -> bool:
@@ -382,7 +381,7 @@ class Runner:
             _log.info("The sync is committed.", extra={"state": self.record.state.value})
         except Cancelled:
             _log.info(
-                "The run has stopped; a restart or resume continues it.",
+                "The run has stopped, because of a pause, a reset, a takeover, or the end of the process.",
                 extra={"state": self.record.state.value},
             )
             raise

@@ -174,7 +174,11 @@ class Direction:
 
 @dataclass(frozen=True)
 class Journal:
-    """See the module. `omitted` is how many entries were dropped; `saved_at` is when the record was last saved."""
+    """The journal of one instance, see the module docstring.
+
+    `omitted` is how many entries were dropped because it was full. `saved_at` is when the run record was last saved, in
+    UNIX seconds.
+    """
 
     sites: tuple[Site, ...] = ()
     processes: tuple[Process, ...] = ()

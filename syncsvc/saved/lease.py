@@ -84,7 +84,7 @@ class LeaseKeeper:
         self._name = uuid4().hex
 
     def read(self) -> Lease | None:
-        """Return the lease; None if no process holds it."""
+        """Return the lease, which may have expired; None if it was never taken or has been released."""
         shown = {**dict.fromkeys(_FIELDS, True), "expired": _EXPIRED}
         with pymongo.timeout(_PATIENCE):
             leases = self._client[METADATA_DATABASE][LEASES]

@@ -349,7 +349,10 @@ def with_begin(record: RunRecord, phase: Phase, now: float) -> tuple[PhaseBegin,
 
 
 def this_process(now: float, gap: float | None = None) -> Process:
-    """Return what the journal says about the process that takes over a sync at `now`, or begins it."""
+    """Return the journal's entry about this process, which begins a sync or takes it over at `now`.
+
+    `gap` is for how many seconds no process had run the sync before; None if unknown.
+    """
     return Process(now, __version__, socket.gethostname(), gap)
 
 

@@ -23,8 +23,8 @@ _SECONDARY = 2
 class Load:
     """One measurement of a cluster; None means unknown. The latency is in seconds, of a small read by the primary.
 
-    `queue` is the number of operations that wait on the primary, `replication_lag` that of the slowest secondary in
-    seconds.
+    `queue` is the number of operations that wait on the primary. `replication_lag` is how far the slowest secondary
+    lags behind, in seconds.
     """
 
     latency: float | None = None
@@ -35,7 +35,7 @@ class Load:
 def read_load(client: Client, database: str, collection: str) -> Load:
     """Return the load of a cluster. The probe reads from that collection of the primary, which need not exist.
 
-    Through a mongos, only the latency is known, and without the role clusterMonitor, too. If the cluster does not
+    Through a mongos, or without the role clusterMonitor, only the latency is known. If the cluster does not
     answer in time, the latency is the time that it was waited for; nothing is known if it cannot be reached.
     """
     began = perf_counter()

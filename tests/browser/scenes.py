@@ -1,4 +1,4 @@
-"""Sample states of a sync, as values, in which the tests look at the page."""
+"""Sample states of a sync, as values; the browser tests check the page in each of them."""
 
 from __future__ import annotations
 

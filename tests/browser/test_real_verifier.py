@@ -98,7 +98,7 @@ def check(visit: Visit) -> None:
 
 
 def has_count(dialog: Locator) -> bool:
-    """Return whether the number of documents is among the differences."""
+    """Return whether the dialog lists a different number of documents."""
     return dialog.locator(".difference").filter(has_text="count").count() == 1
 
 

@@ -59,7 +59,7 @@ class Outcome:
 
 
 def _chosen(request: pytest.FixtureRequest) -> list[Behaviour]:
-    """Return the behaviours whose tests are selected together with the round of this request."""
+    """Return the behaviours of all selected tests that share the round for which pytest requests the fixture."""
     rows = [getattr(item, "callspec").params for item in request.session.items if _is_ours(item)]
     return [row["behaviour"] for row in rows if row.get("outcome") == request.param]
 

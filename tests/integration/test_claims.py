@@ -123,7 +123,7 @@ def test_two_instances_claim_concurrently(pair: Pair) -> None:
 
 
 class _Times(CommandListener):
-    """Records the times of updates, and the times that finds wait for; `bson.Timestamp`s in order."""
+    """Records the cluster times of updates and the `afterClusterTime` of finds, both in the order of the commands."""
 
     def __init__(self) -> None:
         self.updates: list[Any] = []
@@ -141,7 +141,10 @@ class _Times(CommandListener):
 
 
 def test_a_claim_sees_the_plans_and_claims_before_it(pair: Pair) -> None:
-    """Otherwise, the copy could end without partitions that a newly elected primary does not show yet."""
+    """Claim partitions: each read must wait for the latest plan or claim.
+
+    Otherwise, a newly elected primary may not show some partitions yet, and the copy could end without them.
+    """
     times = _Times()
     with MongoClient[dict[str, Any]](pair.destination.uri, event_listeners=[times]) as client:
         partitions = saved(Pair(pair.source, replace(pair.destination, client=client)), "a")

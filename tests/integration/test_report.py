@@ -63,7 +63,7 @@ def test_a_report_after_everything_that_can_happen(pair: Pair, audited: Daemon) 
 
 
 def assert_counted_once(pair: Pair, daemon: Daemon) -> None:
-    """Reports that are requested at the same time save the newest counts once."""
+    """Fail unless reports that are requested at the same time save the newest counts only once."""
 
     def applied() -> int:
         return int(daemon.progress()["totalEventsApplied"])
@@ -129,7 +129,7 @@ def assert_committed(found: dict[str, Any]) -> None:
 
 
 def assert_page(daemon: Daemon) -> None:
-    """The reader gets the page, and it holds the hostile name as text only."""
+    """Fail unless a reader gets the page, and the page holds the hostile name only as text."""
     daemon.use_token(READER)
     answer = daemon.get_with("report", {**bearer(READER), "Accept": "text/html,*/*;q=0.8"})
     assert answer.headers["Content-Type"] == "text/html; charset=utf-8"

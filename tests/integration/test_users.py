@@ -142,7 +142,7 @@ def test_conflicts_can_be_kept_and_nothing_is_overwritten(pair: Pair, daemon: Da
 def test_a_custom_role_must_not_have_the_name_of_a_built_in_role(
     pair: Pair, daemon: Daemon
 ) -> None:
-    """A newer destination may have a built-in role of this name. Here, both clusters have one."""
+    """A built-in role of the destination would hide a copied role of that name. Here, both clusters have the role."""
     admin = pair.source.client.admin
     hidden = {"role": "clusterMonitor", "db": "admin", "privileges": [], "roles": []}
     admin.hidden.insert_one({"_id": "admin.clusterMonitor", **hidden})

@@ -34,9 +34,10 @@ Change = Callable[[Any], None]
 
 
 class Writer:
-    """Writes to both clusters like a replicator, but makes some changes on one cluster only, and some of them late.
+    """Writes to both clusters like a replicator that makes mistakes.
 
-    The differences at the end are known only from the clusters themselves.
+    Some changes reach the destination late, and some reach only one cluster. So a test must compare the clusters itself
+    to find out how they differ at the end.
     """
 
     def __init__(self, pair: Pair, seed: int) -> None:

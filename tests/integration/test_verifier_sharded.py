@@ -147,7 +147,7 @@ def corrupt(client: Client) -> None:
 
 
 def change(pair: Pair) -> None:
-    """Change documents after they were compared: the same on both clusters, and some on one of them only."""
+    """Change documents after they were compared: some in the same way on both clusters, others only on one of them."""
     for client in clients(pair):
         client.d.hashed.update_many({"_id": {"$gt": 20, "$lt": 50}}, {"$set": {"text": "z"}})
         client.d.ranged.delete_many({"_id": {"$in": [10, 60]}})

@@ -92,7 +92,7 @@ def test_a_block_set_before_the_sync_is_restored(
 ) -> None:
     """Block user writes by hand before the sync: the block must be restored after the commit.
 
-    If the mode blocks the destination, the block there must be lifted, because canWrite is true.
+    If the sync itself blocks the destination, the commit must lift that block, because canWrite is true.
     """
     writes.fill(pair.source.client)
     for side, refuse in zip((pair.source, pair.destination), by_hand, strict=True):

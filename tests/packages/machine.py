@@ -29,7 +29,7 @@ _ENVIRONMENT = {
 
 @dataclass(frozen=True)
 class Machine:
-    """A system: its files, and the command that runs another one in it."""
+    """A Debian system: the folder `root` of its files, and the command line `enter` that runs a command in it."""
 
     root: Path
     enter: tuple[str, ...]

@@ -188,7 +188,7 @@ def remove(machine: Machine, packager: Packager, changed: str) -> None:
 
 
 def test_instances_are_units(dist: Artefacts, machine: Machine, pair: Pair) -> None:
-    """Run two instances by the template unit, with the commands of the page; rotate their logs."""
+    """Run two instances with the template unit, as docs/howto/install.rst says; then rotate their logs."""
     install(machine, DEB, dist.deb)
     configure(machine, pair, free_port())
     ports = {27182: free_port(), 27183: free_port()}

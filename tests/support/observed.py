@@ -17,7 +17,8 @@ More files in the folder change the daemon:
 - `warn-soon`: it warns of a wait after two seconds instead of 15.
 - `give-up-soon`: it retries after unexpected errors for five seconds instead of a minute, and waits for bytes from a
   server for ten seconds instead of a minute.
-- `judge-soon`: differences that remain at the end of the verification are not rechecked for three seconds.
+- `judge-soon`: differences that remain at the end of the verification count at once, instead of being rechecked for
+  three seconds.
 - `no-room`: while the file exists, it sees little memory, and no free disk on the destination. Otherwise it always
   sees enough of both, whatever the machine has.
 

@@ -1,4 +1,4 @@
-"""A receiver of webhooks on loopback: an HTTP server that keeps what it is sent, and can be told how to answer."""
+"""A receiver of webhooks on loopback: an HTTP server that keeps the notices, and whose answers a test chooses."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def write_secret(folder: Path, secret: str = SECRET) -> str:
 
 @contextmanager
 def receiving(port: int = 0) -> Iterator[Receiver]:
-    """Serve a receiver on loopback while the block runs; a port that was closed before can be used again."""
+    """Serve a receiver on loopback while the block runs, on `port`, or on any free port if it is 0."""
     receiver = Receiver()
 
     class Handler(BaseHTTPRequestHandler):

@@ -116,7 +116,7 @@ def _rate(number: float | None) -> str | None:
 
 
 def _time(text: str | None) -> str | None:
-    """Return a time of the report, such as 2026-03-14T09:30:00Z, for people."""
+    """Return a time of the report, such as 2026-03-14T09:30:00Z, in the form 2026-03-14 09:30:00."""
     return None if text is None else text.replace("T", " ").removesuffix("Z")
 
 

@@ -39,8 +39,8 @@ def known_time(meaning: str) -> fields.String:
 
 class CreatedFields(Strict):
     at = known_time("When the report was made")
-    version = always(fields.String, "The version of the process that made it.")
-    host = always(fields.String, "The host of this process.")
+    version = always(fields.String, "The version of the process that made the report.")
+    host = always(fields.String, "The host of the process that made the report.")
 
 
 class Headline(Strict):

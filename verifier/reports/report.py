@@ -30,15 +30,15 @@ _LEVELS = {
     Outcome.INCOMPLETE: Level.WARNING,
 }
 _MODES = {
-    Mode.BINARY: "Every selected document of both clusters was read and compared byte by byte, including the order of "
+    Mode.BINARY: "Every selected document of both clusters is read and compared byte by byte, including the order of "
     "its fields.",
-    Mode.IGNORE_FIELD_ORDER: "Every selected document of both clusters was read and compared, regardless of the order "
+    Mode.IGNORE_FIELD_ORDER: "Every selected document of both clusters is read and compared, regardless of the order "
     "of its fields.",
 }
 _METHOD = (
-    "The number of documents of each collection was counted on both clusters and compared.",
-    "Every selected collection, view, index and shard key was compared with all its options.",
-    "Documents that changed or differed were compared again, until the last change before the writes ended.",
+    "The documents of each collection are counted on both clusters, and the numbers are compared.",
+    "Every selected collection, view, index and shard key is compared with all its options.",
+    "Documents that change or differ are compared again, until the last change before the writes end.",
 )
 _NOT_COMPARED = (
     "The collections system.*, and users and roles.",
@@ -51,7 +51,7 @@ _NOT_COMPARED = (
 class Subject:
     """The input of a report: the saved record of a check, and its progress.
 
-    `clusters` are the facts about the source and the destination. `mismatches` are the first ones;
+    `clusters` are the facts about the source and the destination. `mismatches` are the first mismatches;
     `unread` has a sentence if they could not be read. `waits` are the texts of the long waits of this process, which
     `creator` describes; its time is that of the report.
     """
@@ -66,7 +66,7 @@ class Subject:
 
 
 def report(subject: Subject) -> dict[str, Any]:
-    """Return the answer without `success`."""
+    """Return the fields of the answer to `GET /api/v1/report`, except `success`."""
     record, progress, creator = subject.record, subject.progress, subject.creator
     return {
         "created": {

@@ -163,7 +163,7 @@ class _Report(Strict):
         fields.Nested(_ReportedProcess),
     )
     compared = always(fields.Nested, "How much was compared.", _ReportedComparison)
-    method = always(fields.List, "How both clusters were compared.", fields.String())
+    method = always(fields.List, "How the check compares both clusters.", fields.String())
     notCompared = always(fields.List, "What is not compared, and why.", fields.String())
     differences = always(fields.Nested, "What differs now.", _ReportedDifferences)
     namespaces = always(fields.Nested, "The collections and views.", _ReportedNamespaces)

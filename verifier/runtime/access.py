@@ -138,9 +138,9 @@ def _why_malformed(words: list[str]) -> str | None:
     if not _TOKEN.fullmatch(words[1]):
         return "the token has characters other than letters, digits and ._~+/-"
     if len(words[1]) < _LEAST_LENGTH:
-        return f"the token has less than {_LEAST_LENGTH} characters"
+        return f"the token has fewer than {_LEAST_LENGTH} characters"
     if len(words) > 2 and not _NAME.fullmatch(words[2]):
-        return "the name is longer than 64 characters, or has others than letters, digits and ._@+-"
+        return "the name is longer than 64 characters, or has characters other than letters, digits and ._@+-"
     return None
 
 

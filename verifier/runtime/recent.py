@@ -114,8 +114,8 @@ class RecentCommandSchema(Strict):
         fields.String, "The address of the client; empty for a command of the process itself."
     )
     success = always(Boolean, "Whether the command was accepted.")
-    error = nullable(fields.String, "The name of the error with which it was refused.")
-    errorDescription = nullable(fields.String, "Why it was refused.")
+    error = nullable(fields.String, "The name of the error with which the command was refused.")
+    errorDescription = nullable(fields.String, "Why the command was refused.")
 
 
 def _command(response: Response) -> RecentCommand:

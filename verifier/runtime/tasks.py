@@ -173,7 +173,7 @@ class TaskGroup:
             return
         # The failure is raised when the last thread has ended, which can take as long as its calls.
         failed = f"The task {self.name} has failed ({self._errors[0]}), and waits until its other calls end"
-        with waiting(failed, "You need not do anything: these calls end after a minute or two."):
+        with waiting(failed, "You need not do anything: these calls end within three minutes."):
             for thread in self._threads:
                 thread.join()
 

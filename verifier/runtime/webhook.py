@@ -69,7 +69,7 @@ _MOST_WAITING, _LONGEST_WAIT = 1_000, 24 * 3600.0
 _REFUSALS = frozenset({400, 410, 413, 415, 422})
 _LEAST_SECRET = 16
 _REMEDY = (
-    "{}. This is retried, and nothing waits for it; notices in the queue: {}. Check the receiver, the URL in "
+    "{}. This is retried, and delays nothing but notices; notices in the queue: {}. Check the receiver, the URL in "
     "--webhook, and the secret in --webhookSecretFile."
 )
 
@@ -132,7 +132,7 @@ class SecretFile:
         self._secret = _read_secret(self._path)
 
     def signature(self, body: bytes, at: int) -> str:
-        """Return the header for a body that is sent `at` this time, in UNIX seconds."""
+        """Return the value of the signature header for a body that is sent at the time `at`, in UNIX seconds."""
         digest = hmac.new(self._secret, b"%d." % at + body, sha256).hexdigest()
         return f"t={at},v1={digest}"
 
@@ -154,7 +154,7 @@ def _invalid(description: str) -> OperationError:
 
 @dataclass(frozen=True)
 class WebhookFigures:
-    """How many notices were delivered, how many attempts failed, and how many notices were dropped and wait now."""
+    """How many notices were delivered and dropped, how many attempts failed, and how many notices wait now."""
 
     delivered: int = 0
     failed: int = 0
@@ -168,8 +168,8 @@ def metrics_of(prefix: str) -> tuple[Metric[WebhookFigures], ...]:
         Metric(
             Kind.COUNTER,
             f"{prefix}_webhook_notices_total",
-            "Notices that the receiver of the webhook has accepted (delivered), and those that it refused or that "
-            "waited for too long (dropped); only with --webhook.",
+            "Notices that the receiver of the webhook has accepted (delivered), and those that it refused, that waited "
+            "for too long, or for which the queue had no room (dropped); only with --webhook.",
             ("outcome",),
             lambda figures: {("delivered",): figures.delivered, ("dropped",): figures.dropped},
         ),
@@ -288,7 +288,10 @@ class Webhook:
     def _send(
         self, session: requests.Session, notice: _Queued, connect: float, answer: float
     ) -> str | None:
-        """Send a notice once. Return why it was not delivered and must be sent again; None if it is done with."""
+        """Send a notice once. Return why it must be sent again; None if it was delivered, or refused and dropped.
+
+        `connect` and `answer` are the timeouts for the connection and for the answer, in seconds.
+        """
         try:
             with session.post(
                 self._url,

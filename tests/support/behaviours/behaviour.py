@@ -37,7 +37,7 @@ def beside(db: AnyDatabase) -> AnyDatabase:
 
 
 def behaviour(fill: Action) -> Callable[[Action], Behaviour]:
-    """Return a decorator that turns a function into a Behaviour with its name, whose change it is."""
+    """Return a decorator that turns a function into a Behaviour: it is the `change`, and gives the name."""
 
     def make(change: Callable[..., object]) -> Behaviour:
         return Behaviour(change.__name__, fill, change)
@@ -52,8 +52,8 @@ def nothing(db: AnyDatabase) -> None:
 def documents(db: AnyDatabase) -> None:
     """Insert 100 padded documents into `c` and ten small ones into `other`.
 
-    The padding matters: the server logs updates of small documents as replacements, which are not what tests want to
-    try.
+    The padding matters: the server logs updates of small documents as replacements, but the tests need
+    updates.
     """
     _fill(db.c, 100)
     db.other.insert_many({"_id": n} for n in range(10))

@@ -54,7 +54,7 @@ class _Client(socketserver.BaseRequestHandler):
 class Router(socketserver.ThreadingTCPServer):
     """The server that listens for clients.
 
-    They share the newest cluster time, the cursors and the transaction numbers.
+    Its clients share the newest cluster time, the cursors and the transaction numbers.
     """
 
     allow_reuse_address = True

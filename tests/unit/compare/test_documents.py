@@ -238,7 +238,7 @@ NEW = Node(0x01, b"new.name", double(0.123456789))
 
 
 def change(nodes: list[Node], at: int, how: str) -> list[bytes]:
-    """Change one level of a document at index `at`: `how` is add, remove, replace or another word, which moves a field.
+    """Change one level of a document at the index `at`; `how` is add, remove or replace; any other text moves a field.
 
     Return the names of the fields that differ then; an empty list if only the order differs.
     """

@@ -1,4 +1,4 @@
-"""Which changes a ChangeFeed records, and when they count as saved. A list takes the place of the store."""
+"""Tests which changes a ChangeFeed records, and when they count as saved, with a list in place of the store."""
 
 from __future__ import annotations
 

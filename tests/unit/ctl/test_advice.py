@@ -1,4 +1,4 @@
-"""Why a commit is not possible, and the next step: for each state of a sync."""
+"""Tests, for each state of a sync, the reasons against a commit and the next step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files with the body of a request."""
+"""Tests how request bodies are read from files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The forms of sizes, durations and names."""
+"""Tests how sizes, durations and names are written as text."""
 
 from __future__ import annotations
 

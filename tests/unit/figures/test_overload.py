@@ -1,4 +1,4 @@
-"""When a cluster counts as overloaded, and how the rate follows the load."""
+"""Tests when a cluster counts as overloaded, and how the rate follows the load."""
 
 from __future__ import annotations
 

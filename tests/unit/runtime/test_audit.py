@@ -118,7 +118,7 @@ def test_refused_and_failed_commands_are_recorded(
 def test_unknown_callers_are_logged_but_not_kept(
     client: FlaskClient, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Otherwise, requests without a token could displace the latest commands."""
+    """Requests without a token must not displace the latest commands in the list that the page shows."""
     client.post("/command", headers={**bearer(OPERATOR), "Host": "evil.example"})
     client.post("/command", headers=bearer("wrong"))
     client.get("/shown", headers=bearer("wrong"))

@@ -1,4 +1,4 @@
-"""Which commands bring a sync to the declared state, and which commands would be undone at once."""
+"""Tests which commands bring a sync to the declared state, and which commands would be undone at once."""
 
 from __future__ import annotations
 

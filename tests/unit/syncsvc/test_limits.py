@@ -1,4 +1,4 @@
-"""Limits in the form of the API, which of them apply at a time of day, and which requests are refused."""
+"""Tests limits in the form of the API: which apply at a time of day, and which requests are refused."""
 
 from __future__ import annotations
 

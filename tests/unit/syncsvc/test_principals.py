@@ -183,7 +183,7 @@ def test_a_role_that_only_the_destination_stores_is_not_the_built_in_role_of_the
 
 
 def test_a_custom_role_is_not_copied_over_a_built_in_role_of_the_destination() -> None:
-    """A newer server may have such a role; it would hide the custom role, which is stored nevertheless."""
+    """A newer destination can have a built-in role of that name, which would hide the copied custom role."""
     built_in = frozenset({Identity("role", "admin", "new"), Identity("role", "", "newer")})
     source = Listing(
         (

@@ -1,4 +1,4 @@
-"""How each kind of difference is repaired."""
+"""Tests how each kind of difference is repaired."""
 
 from __future__ import annotations
 

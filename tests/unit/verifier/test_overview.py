@@ -38,7 +38,7 @@ TABLE = CheckProgress(
     [
         (CheckProgress(), "No check was started.", "check"),
         (RUNNING, "for the first time", "writesOff"),
-        (replace(RUNNING, phase=Phase.RECHECK), "until the writes end", "writesOff"),
+        (replace(RUNNING, phase=Phase.RECHECK), "until you end it", "writesOff"),
         (replace(RUNNING, phase=Phase.RECHECK, writes_off=True), "the last changes", None),
         *(
             (CheckProgress(verdict=Verdict(outcome)), outcome.value, None)
