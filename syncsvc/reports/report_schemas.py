@@ -7,7 +7,13 @@ from marshmallow import fields, validate
 from syncsvc.reports.past import Outcome
 from syncsvc.reports.report import RESULTS
 from syncsvc.state import Phase, State
-from verifier.page.report_schemas import CreatedFields, Headline, known_time
+from verifier.page.report_schemas import (
+    ClusterFields,
+    CreatedFields,
+    Headline,
+    SenderFields,
+    known_time,
+)
 from verifier.runtime.openapi import SuccessAnswer, always, nullable
 from verifier.runtime.schemas import Boolean, Strict
 
@@ -29,7 +35,7 @@ class _ReportedSync(Strict):
     errorDescription = nullable(fields.String, "Why the sync failed, and what to do.")
 
 
-class _ReportedCluster(Strict):
+class _ReportedCluster(ClusterFields):
     """A cluster, as it was when the sync was started."""
 
     name = always(fields.String, "The name of the cluster.")
@@ -38,14 +44,9 @@ class _ReportedCluster(Strict):
         "The role of the cluster at the start: source or destination.",
         validate=validate.OneOf(("source", "destination")),
     )
-    address = always(fields.String, "The host and port of the cluster.")
-    topology = always(fields.String, "The topology of the cluster.")
-    shards = always(fields.Integer, "The number of shards of the cluster.")
-    version = always(fields.String, "The version of the servers.")
     versionNow = nullable(
         fields.String, "The version of the servers when this process connected to the cluster."
     )
-    identity = always(fields.String, "The ID of the replica set or sharded cluster.")
 
 
 class _ReportedProcess(Strict):
@@ -104,11 +105,7 @@ class _ReportedEvents(Strict):
     appliedPerSecond = nullable(fields.Float, "The average rate.")
 
 
-class _Sent(Strict):
-    caller = nullable(
-        fields.String,
-        "The name of the token of the command, as in the token file; null without one.",
-    )
+class _Sent(SenderFields):
     address = nullable(fields.String, "The address of the client that sent the command.")
 
 

@@ -1,4 +1,4 @@
-"""The schemas that all reports share: the query parameters, and the first fields of an answer."""
+"""The schemas that all reports share: the query parameters, and fields of the answers."""
 
 from __future__ import annotations
 
@@ -51,3 +51,18 @@ class Headline(Strict):
         by_value=True,
     )
     text = always(fields.String, "The result in one or two sentences.")
+
+
+class ClusterFields(Strict):
+    address = always(fields.String, "The host and port of the cluster.")
+    topology = always(fields.String, "The topology of the cluster.")
+    shards = always(fields.Integer, "The number of shards of the cluster.")
+    version = always(fields.String, "The version of the servers.")
+    identity = always(fields.String, "The ID of the replica set or sharded cluster.")
+
+
+class SenderFields(Strict):
+    caller = nullable(
+        fields.String,
+        "The name of the token of the command, as in the token file; null without one.",
+    )

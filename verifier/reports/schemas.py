@@ -5,7 +5,13 @@ from __future__ import annotations
 from marshmallow import fields
 
 from verifier.compare.check_progress import Outcome, Phase
-from verifier.page.report_schemas import CreatedFields, Headline, known_time
+from verifier.page.report_schemas import (
+    ClusterFields,
+    CreatedFields,
+    Headline,
+    SenderFields,
+    known_time,
+)
 from verifier.runtime.openapi import SuccessAnswer, always, nullable
 from verifier.runtime.schemas import Boolean, Strict
 
@@ -26,15 +32,10 @@ class _ReportedCheck(Strict):
     writesOff = always(Boolean, "Whether the check has received POST /api/v1/writesOff.")
 
 
-class _ReportedCluster(Strict):
+class _ReportedCluster(ClusterFields):
     """A cluster, as it was when this process connected to it."""
 
     name = always(fields.String, "The role of the cluster: source or destination.")
-    address = always(fields.String, "The host and port of the cluster.")
-    topology = always(fields.String, "The topology of the cluster.")
-    shards = always(fields.Integer, "The number of shards of the cluster.")
-    version = always(fields.String, "The version of the servers.")
-    identity = always(fields.String, "The ID of the replica set or sharded cluster.")
     changeEvents = always(
         fields.Dict,
         "The number of change events during the check, by operation.",
@@ -63,15 +64,11 @@ class _ReportedOptions(Strict):
     )
 
 
-class _ReportedCommand(Strict):
+class _ReportedCommand(SenderFields):
     """A command that the check has accepted."""
 
     command = always(fields.String, "The name of the command: check or writesOff.")
     at = known_time("When the command was sent")
-    caller = nullable(
-        fields.String,
-        "The name of the token of the command, as in the token file; null without one.",
-    )
     address = nullable(
         fields.String,
         "The address of the client; null if an option of the process sent the command.",
