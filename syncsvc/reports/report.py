@@ -24,7 +24,7 @@ from syncsvc.state import Phase, State
 from verifier.compare.check_progress import Amounts, CheckProgress
 from verifier.compare.mismatch import StoredMismatch
 from verifier.compare.record import CheckRecord
-from verifier.page.report_page import Level, moment
+from verifier.page.report_page import Level, moment, rate
 
 MOST_NAMESPACES = 10_000
 _METHOD = (
@@ -234,14 +234,10 @@ def _copy(subject: Subject, spans: list[PhaseSpan]) -> dict[str, Any]:
         "documents": documents,
         "bytes": size,
         "seconds": round(seconds, 1),
-        "documentsPerSecond": _rate(documents, seconds),
-        "bytesPerSecond": _rate(size, seconds),
+        "documentsPerSecond": rate(documents, seconds),
+        "bytesPerSecond": rate(size, seconds),
         "documentsCopiedAgain": _total(subject).copied_again,
     }
-
-
-def _rate(amount: float, seconds: float) -> float | None:
-    return round(amount / seconds, 1) if seconds > 0 else None
 
 
 def _total(subject: Subject) -> Counts:
@@ -256,7 +252,7 @@ def _events(subject: Subject, spans: list[PhaseSpan]) -> dict[str, Any]:
         "applied": total.events,
         "definitionsApplied": total.definitions,
         "seconds": round(seconds, 1),
-        "appliedPerSecond": _rate(total.events, seconds),
+        "appliedPerSecond": rate(total.events, seconds),
     }
 
 

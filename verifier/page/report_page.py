@@ -91,6 +91,11 @@ def moment(at: float | None) -> str | None:
     return f"{datetime.fromtimestamp(at, UTC).replace(tzinfo=None).isoformat(timespec='seconds')}Z"
 
 
+def rate(amount: float, seconds: float | None) -> float | None:
+    """Return the average amount per second, rounded; None if the duration is unknown or zero."""
+    return round(amount / seconds, 1) if seconds is not None and seconds > 0 else None
+
+
 def _shown(value: Any) -> Any:
     """Return what the template shows for a value: a dash for None, and visible text."""
     if value is None:

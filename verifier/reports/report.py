@@ -16,7 +16,7 @@ from verifier.compare.documents import Mode
 from verifier.compare.mismatch import Difference, StoredMismatch
 from verifier.compare.record import MOST_PROCESSES, CheckProcess, CheckRecord, SentCommand
 from verifier.overview import summary
-from verifier.page.report_page import Level, moment
+from verifier.page.report_page import Level, moment, rate
 
 # How many differences a report lists, and how many namespaces.
 MOST_LISTED = 100
@@ -171,8 +171,8 @@ def _compared(record: CheckRecord, progress: CheckProgress, now: float) -> dict[
         "documents": amounts.documents,
         "bytes": amounts.size,
         "seconds": None if seconds is None else round(seconds, 1),
-        "documentsPerSecond": _rate(amounts.documents, seconds),
-        "bytesPerSecond": _rate(amounts.size, seconds),
+        "documentsPerSecond": rate(amounts.documents, seconds),
+        "bytesPerSecond": rate(amounts.size, seconds),
         "rechecked": record.rechecked,
         "recentRecheckSeconds": list(record.recheck_seconds),
     }
@@ -185,10 +185,6 @@ def _first_seconds(record: CheckRecord, now: float) -> float | None:
     if record.first is not None:
         return None
     return (record.ended or now) - record.started
-
-
-def _rate(amount: int, seconds: float | None) -> float | None:
-    return round(amount / seconds, 1) if seconds and seconds > 0 else None
 
 
 def _differences(subject: Subject) -> dict[str, Any]:
