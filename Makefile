@@ -4,7 +4,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV = .venv
 BIN = $(VENV)/bin
 # Processes that run the tests. More than two cores have, as most tests wait for their servers much of the time.
-PROCESSES ?= 4
+PROCESSES ?= 5
 INSTALL = $(BIN)/pip install --disable-pip-version-check --editable
 # With the lowest versions of the dependencies that setup.cfg allows.
 LOWEST = .venv-min
@@ -86,7 +86,7 @@ format: $(VENV)/installed  ## put the code into its form
 reference: $(VENV)/installed  ## write the generated parts of docs, and the OpenAPI files
 	$(BIN)/python -m tests.support.reference
 
-evidence: reference  ## write the tables in docs/evidence from the recorded results
+evidence: reference  ## write the tables in docs/evidence and docs/benchmarks from the recorded results
 
 docs: $(VENV)/docs-installed  ## build the documentation in build/docs and build/man; warnings are errors
 	$(BIN)/python -m sphinx --quiet --nitpicky --fail-on-warning --keep-going docs build/docs

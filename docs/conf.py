@@ -1,4 +1,4 @@
-"""Configuration of Sphinx, which builds the documentation (`make docs`). Needs no network."""
+"""Configuration of Sphinx, which builds the documentation (`make docs`) without network access."""
 
 from syncsvc import __version__
 

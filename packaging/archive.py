@@ -1,4 +1,4 @@
-"""The entry point of the single-file archive: runs the program of syncsvc that the first argument names."""
+"""The entry point of the single-file archive: runs the syncsvc program that the first command-line argument names."""
 
 import sys
 from collections.abc import Callable

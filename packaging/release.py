@@ -24,11 +24,11 @@ _UNRELEASED = "Unreleased\n----------\n"
 
 
 class Refusal(Exception):
-    """The release cannot be made; the text says why, and what to do."""
+    """Raised if the release cannot be made. The message says why, and what to do."""
 
 
 def order(version: str) -> tuple[int, ...]:
-    """Return a sort key of a version such as 1.2.3 or 1.2.3rc1. Raises Refusal for another form."""
+    """Return a sort key of a version such as 1.2.3 or 1.2.3rc1. Raises Refusal if `version` has another form."""
     found = _VERSION.fullmatch(version)
     if found is None:
         raise Refusal(f"{version!r} is not a version such as 1.2.3 or 1.2.3rc1.")
@@ -38,19 +38,25 @@ def order(version: str) -> tuple[int, ...]:
 
 
 def with_version(text: str, old: str, new: str) -> str:
-    """Return the text of the version file with the new version. Raises Refusal if it is not a later one."""
+    """Return `text`, the content of the version file, with the version `new` instead of `old`.
+
+    Raises Refusal if `new` is not later than `old`.
+    """
     if order(new) <= order(old):
         raise Refusal(f"The version {new} is not later than the present version {old}.")
     return text.replace(f'VERSION = "{old}"', f'VERSION = "{new}"')
 
 
 def with_image(text: str, old: str, new: str) -> str:
-    """Return the text with the new version in every tag of the image."""
+    """Return `text` with the version `new` instead of `old` in every tag of the container image."""
     return text.replace(f"syncsvc:{old}", f"syncsvc:{new}")
 
 
 def with_release(text: str, version: str, date: str) -> str:
-    """Return the changelog with its unreleased changes below the version. Raises Refusal if there are none."""
+    """Return `text`, the changelog, with its unreleased changes below a new heading of the version and the date.
+
+    Raises Refusal if there are no unreleased changes.
+    """
     before, found, after = text.partition(_UNRELEASED)
     changes = re.split(r"^\S.*\n-+\n", after, maxsplit=1, flags=re.M)[0]
     if not found or not changes.strip():
@@ -73,7 +79,10 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def release(version: str) -> None:
-    """Make the release. Raises Refusal or CalledProcessError, after which the files are as before."""
+    """Write the version into the files, check, commit and tag the result, and build the artefacts.
+
+    Raises Refusal, or CalledProcessError if a command fails. If a check fails, the files are restored.
+    """
     old = _present_version()
     order(version)
     if _git("status", "--porcelain"):

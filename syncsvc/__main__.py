@@ -1,4 +1,4 @@
-"""Makes `python -m syncsvc` equal to the `syncsvc` command."""
+"""Lets `python -m syncsvc` run the `syncsvc` command."""
 
 from syncsvc.cli import main
 

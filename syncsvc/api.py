@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 
 def blueprint(service: Service, recent: RecentCommands) -> Blueprint:
-    """Return a blueprint with all endpoints of the service below /api/v1. `recent` are the commands it has answered."""
+    """Return the blueprint of /api/v1, with all endpoints. `recent` holds the newest commands that the API answered."""
     api = Blueprint("api", __name__, url_prefix="/api/v1")
     _add_starts(api, service)
     for command in (service.pause, service.resume, service.commit, service.reverse):
@@ -46,6 +46,7 @@ def blueprint(service: Service, recent: RecentCommands) -> Blueprint:
         api.add_url_rule(f"/{name}", name, _handler(name, command), methods=["POST"])
     _add_reset(api, service)
     _add_repair(api, service)
+    _add_users(api, service)
     _add_limits(api, service)
     _add_queries(api, service)
     _add_overview(api, service, recent)
@@ -54,12 +55,11 @@ def blueprint(service: Service, recent: RecentCommands) -> Blueprint:
 
 
 def _sender() -> Sender:
-    """Return the sender of the current request."""
     return Sender(caller().name, request.remote_addr)
 
 
 def _add_starts(api: Blueprint, service: Service) -> None:
-    """Add the endpoints `/start` and `/preflight`, whose body holds the options of a sync."""
+    """Add the endpoints `/start` and `/preflight`; the body of their requests holds the options of a sync."""
 
     @api.post("/start")
     def start() -> dict[str, Any]:
@@ -93,7 +93,7 @@ def _add_repair(api: Blueprint, service: Service) -> None:
 
 
 def _handler(name: str, command: Callable[[Sender], None]) -> Callable[[], dict[str, Any]]:
-    """Return a Flask view function that runs `command`, for a command without options.
+    """Return the Flask view function of a command without options: it calls `command`, and logs the command's `name`.
 
     The view function raises OperationError InvalidRequest if the request body has any field.
     """
@@ -106,6 +106,18 @@ def _handler(name: str, command: Callable[[Sender], None]) -> Callable[[], dict[
         return SUCCESS
 
     return handler
+
+
+def _add_users(api: Blueprint, service: Service) -> None:
+    @api.get("/users")
+    def users() -> dict[str, Any]:
+        return {**service.users(), **SUCCESS}
+
+    @api.post("/users")
+    def copy_users() -> dict[str, Any]:
+        load(EmptySchema(), json_body())
+        _log.info("Users handler called")
+        return {**SUCCESS, **service.copy_users(_sender())}
 
 
 def _add_limits(api: Blueprint, service: Service) -> None:
@@ -134,10 +146,6 @@ def _add_queries(api: Blueprint, service: Service) -> None:
         )
         return {**shown, **SUCCESS}
 
-    @api.get("/users")
-    def users() -> dict[str, Any]:
-        return {**service.users(), **SUCCESS}
-
     @api.get("/mismatches")
     def mismatches() -> Response:
         given = load(MismatchesSchema(), parameters())
@@ -152,7 +160,7 @@ def _add_queries(api: Blueprint, service: Service) -> None:
 
 
 def _add_overview(api: Blueprint, service: Service, recent: RecentCommands) -> None:
-    """Add the endpoints that the page polls. Their answers contact no cluster."""
+    """Add the endpoints that the web page polls. To answer them, no cluster is contacted."""
 
     @api.get("/overview")
     def overview() -> Response:

@@ -29,9 +29,10 @@ def create_app(
     recent: RecentCommands | None = None,
     webhook: Webhook | None = None,
 ) -> Flask:
-    """Return the Flask app. It refuses requests whose `Host` header is neither an IP address nor one of `hosts`.
+    """Return the Flask app, which refuses requests whose `Host` header is neither an IP address nor one of `hosts`.
 
-    With `tokens`, it also refuses requests without a token that allows them. The metrics include those of `webhook`.
+    With `tokens`, the app also refuses each request that has no token with permission for it. The app records its
+    answered commands in `recent`. `/metrics` includes the metrics of `webhook`.
     """
     app = Flask("syncsvc", static_folder=None)
     install_error_handlers(app)

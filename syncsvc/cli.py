@@ -20,7 +20,6 @@ from syncsvc.desired import Goal
 from syncsvc.engine.run.points import Point
 from syncsvc.notifier import Notifier
 from syncsvc.reconciler import Reconciler
-from syncsvc.saved.find_run import find_run
 from syncsvc.saved.lease import HOME, LeaseKeeper
 from syncsvc.schemas import StartSchema
 from syncsvc.service import Service
@@ -28,10 +27,13 @@ from syncsvc.settings import NO_EFFECT, PROGRAM, Settings, read_settings
 from syncsvc.standby import Standby
 from syncsvc.tuning import Tuning
 from verifier.cluster import failures
-from verifier.cluster.cluster import Cluster, open_cluster
+from verifier.cluster.cluster import Cluster
+from verifier.cluster.connection_source import files_of
+from verifier.cluster.renewal import Renewal
 from verifier.cluster.writer import ClusterWriter
 from verifier.runtime import logs, process, waits
 from verifier.runtime.errors import OperationError
+from verifier.runtime.garbage import collect_rarely
 from verifier.runtime.httpd import HttpServer
 from verifier.runtime.malloc import keep_large_buffers
 from verifier.runtime.observer import Observer, ignore
@@ -62,12 +64,13 @@ def main(
 ) -> int:
     """Run the process until a signal or an error ends it, and return its exit status.
 
-    `arguments` are the command-line arguments; None for those of this process. Only tests pass `observe`, which is
-    called at named points of a sync, and `tuning`, which holds sizes and intervals.
+    `arguments` are the command-line arguments; None means the arguments of this process. Only tests pass `observe`,
+    which is called at named points of a sync, and `tuning`, which holds sizes and intervals.
     """
     settings = read_settings(arguments)
     goal = _goal(settings)
     keep_large_buffers()
+    collect_rarely()
     return process.run(
         "syncsvc",
         __version__,
@@ -81,22 +84,27 @@ def main(
 
 
 def _goal(settings: Settings) -> Goal | None:
-    """Return the declared state and options of the sync. Raises SystemExit with status 2 if an option is invalid."""
+    """Return the declared state and the start options of the sync; None if no state is declared.
+
+    Raises SystemExit with status 2 if a start option is invalid.
+    """
     if settings.desired_state is None:
         return None
     try:
         return Goal(settings.desired_state, load(StartSchema(), settings.start))
     except OperationError as error:
-        refuse(PROGRAM, f"the start file cannot be used: {error}")
+        refuse(PROGRAM, f"the file of the option startFile cannot be used: {error}")
 
 
 def _style(settings: Settings) -> logs.Style:
-    """Return the log style that log tools for mongosync expect: the names of the levels, and the IDs in every line."""
+    """Return the log style that log tools for mongosync expect: the names of log levels, and the IDs in every line."""
     ids: dict[str, str | int] = {
         "serverID": token_hex(4),
         "mongosyncID": settings.instance,
         "pid": os.getpid(),
     }
+    if settings.sync_name is not None:
+        ids["syncName"] = settings.sync_name
     return logs.Style(_LEVELS, ids)
 
 
@@ -117,14 +125,19 @@ def _serve(settings: Settings, goal: Goal | None, observe: Observer, tuning: Tun
             tuning,
             goal,
             watchers,
+            settings.database,
         )
-        protection = Protection(settings.protection, *secrets_of(webhook))
+        protection = Protection(
+            settings.protection, *secrets_of(webhook), *files_of(settings.sources)
+        )
         # Created first, so that an address in use is reported before anything is touched.
         server = _server(settings, service, protection, recent, webhook)
+        renewal = Renewal(f"syncsvc {__version__}")
         tasks.spawn("waits", waits.watch, service.each_second, stop.sleep)
-        tasks.spawn(
-            "initialize", _initialize, service, settings, observe, opened, tuning, tasks.stop
-        )
+        initialize = partial(_initialize, service, settings, observe, opened, tuning, tasks.stop)
+        tasks.spawn("initialize", initialize, renewal)
+        if any(each.may_change for each in settings.sources):
+            tasks.spawn("credentials", renewal.run, tasks.stop)
         if webhook is not None:
             tasks.spawn("webhook", webhook.run, stop)
         if goal is not None:
@@ -150,7 +163,8 @@ def _log_options(settings: Settings) -> None:
     _log.info("Mongosync HiddenFlags")
     for option in filter(settings.options.get, NO_EFFECT):
         _log.info(
-            "An option of mongosync was accepted; it has no effect.", extra={"option": option}
+            "An option was accepted only for compatibility with mongosync, and has no effect.",
+            extra={"option": option},
         )
 
 
@@ -161,7 +175,7 @@ def _server(
     recent: RecentCommands,
     webhook: Webhook | None,
 ) -> HttpServer:
-    """Return the HTTP server of the API, which holds the address already. Raises OperationError if it is in use."""
+    """Return the HTTP server, already bound to its address. Raises OperationError if the address is in use."""
     names = own_names(settings.address, settings.allowed_hosts)
     app = create_app(service, names, protection.tokens, recent, webhook)
     return HttpServer(app, settings.address, settings.port, protection.certificate)
@@ -180,17 +194,17 @@ def _initialize(
     opened: ExitStack,
     tuning: Tuning,
     stop: StopToken,
+    renewal: Renewal,
 ) -> None:
     """Connect to both clusters, continue the saved sync if there is one, and let `service` accept commands.
 
     With `--standby`, continue the saved sync each time this process becomes active, until `stop` is set. `opened`
     closes the connections when the process ends. Raises OperationError.
     """
-    application = f"syncsvc {__version__}"
     clusters = {}
-    for name, uri in settings.clusters.items():
+    for name, source in settings.clusters.items():
         service.gate.startup.step = f"connecting to {name}"
-        clusters[name] = open_cluster(name, uri, application)
+        clusters[name] = renewal.open_cluster(source)
         opened.callback(clusters[name].client.close)
     service.connect(clusters)
     service.gate.startup.step = "reading the saved sync"
@@ -200,7 +214,7 @@ def _initialize(
             keeper = partial(_keeper, clusters[HOME], settings, tuning, stop)
             Standby(service, clusters, keeper, tuning, observe).run(stop)
         else:
-            service.initialize(find_run(clusters, settings.instance))
+            service.initialize(service.find_run(clusters))
 
 
 def _keeper(home: Cluster, settings: Settings, tuning: Tuning, stop: StopToken) -> LeaseKeeper:
@@ -208,4 +222,5 @@ def _keeper(home: Cluster, settings: Settings, tuning: Tuning, stop: StopToken) 
     name = f"[{settings.address}]" if ":" in settings.address else settings.address
     address = f"{name}:{settings.port}"
     host = socket.gethostname()
-    return LeaseKeeper(home.client, writer, settings.instance, host, address, tuning.lease_seconds)
+    metadata = home.client[settings.database]
+    return LeaseKeeper(metadata, writer, settings.instance, host, address, tuning.lease_seconds)

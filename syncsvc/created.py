@@ -1,4 +1,4 @@
-"""Finds the collections and views that the sync has created, by the saved UUIDs and definitions. Reads only."""
+"""Finds the collections and views that the sync has created, by the saved UUIDs and definitions. Writes nothing."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import NamedTuple
 
 from syncsvc.errors import DESTINATION_NOT_EMPTY
 from syncsvc.saved.registry import CollectionRecord
+from syncsvc.saved.run import RunRecord
 from verifier.cluster.connect import Client
 from verifier.cluster.inventory import list_raw, list_uuids
 from verifier.cluster.namespace import Namespace, is_user_database, is_user_namespace
+from verifier.cluster.namespace_map import NamespaceMap
 from verifier.cluster.rawcursor import RawCursor
 from verifier.cluster.reading import read
 from verifier.cluster.specification import Document, Kind, same_document
@@ -24,7 +26,7 @@ _SHOWN = 5
 class Found(NamedTuple):
     """A collection or view on the destination.
 
-    `uuid` is None for a view; for a time-series collection, it is the UUID of the collection with its buckets.
+    `uuid` is None for a view. For a time-series collection, `uuid` is the UUID of its buckets collection.
     """
 
     namespace: Namespace
@@ -37,7 +39,7 @@ class Found(NamedTuple):
 class Contents:
     """The collections and views of the destination: those that the sync has created, and all others.
 
-    Users and roles that the sync has not created are left out.
+    `principals` has the names of only those users and roles that the sync has created.
     """
 
     created: tuple[Found, ...]
@@ -51,13 +53,15 @@ def contents(
     records: Iterable[CollectionRecord],
     views: Mapping[Namespace, list[Document]],
     stop: StopToken,
+    temporary: str | None = None,
 ) -> Contents:
     """Return the collections and views on the destination, divided into those that the sync has created and all others.
 
     `records` is the registry, and `views` holds the saved definitions of the views that the sync has created, by name.
-    Raises the driver's errors.
+    `temporary` is the prefix of the sync's temporary names, or None (see `temporary_prefix`). Raises the driver's
+    errors.
     """
-    is_created = _creations(client, list(records), views, stop)
+    is_created = _creations(client, list(records), views, stop, temporary)
     found: dict[bool, list[Found]] = {True: [], False: []}
     for each in read(lambda: list(_listed(client)), stop):
         found[is_created(each)].append(each)
@@ -69,23 +73,29 @@ def refuse_foreign(
     records: Iterable[CollectionRecord],
     views: Mapping[Namespace, list[Document]],
     stop: StopToken,
+    temporary: str | None = None,
 ) -> None:
     """Raise OperationError DestinationNotEmpty if users have created or filled a collection on the destination.
 
-    Call this only before the copy, when the collections that the sync has created must still be empty. `records` and
-    `views` are as in `contents`. Also raises the driver's errors.
+    Call this before the copy, while the collections that the sync has created must still be empty. If the destination
+    may hold other data, other collections are allowed, and only those of the sync are checked.
+
+    `records` is the registry, and `views` holds the saved definitions of the views that the sync has created, by name.
+    `temporary` is the prefix of the sync's temporary names, or None (see `temporary_prefix`). Also raises the driver's
+    errors.
     """
-    found = contents(client, records, views, stop)
+    found = contents(client, records, views, stop, temporary)
+    others = found.others if temporary is None else ()
 
     def is_filled(each: Found) -> bool:
         return not read(lambda: is_empty(client, each.namespace), stop)
 
-    foreign = [*_without_views(found.others), *filter(is_filled, _without_views(found.created))]
+    foreign = [*_without_views(others), *filter(is_filled, _without_views(found.created))]
     if foreign:
         names = ", ".join(str(each.namespace) for each in foreign[:_SHOWN])
         raise OperationError(
             DESTINATION_NOT_EMPTY,
-            f"Users have written to the destination since the start: {names}.",
+            f"Since the start of the sync, users have written to these collections of the destination: {names}.",
         )
 
 
@@ -98,6 +108,7 @@ def _creations(
     records: list[CollectionRecord],
     views: Mapping[Namespace, list[Document]],
     stop: StopToken,
+    temporary: str | None,
 ) -> Callable[[Found], bool]:
     """Return a predicate that tells whether the sync has created a given collection or view of the destination.
 
@@ -105,6 +116,9 @@ def _creations(
     process was killed before it saved the UUID of a new collection, it wrote nothing to that collection, so the
     collection counts as created by the sync if it is empty. A registry of an older version has no UUIDs: there, a
     collection also counts if the sync has copied documents into it.
+
+    If the destination may hold other data, an empty collection proves nothing. There, the sync creates each collection
+    under a name that begins with `temporary`, saves the UUID, and then renames the collection.
     """
     uuids = {each.destination_uuid for each in records if each.destination_uuid}
     unsaved = {each.definition.namespace: each for each in records if not each.destination_uuid}
@@ -114,6 +128,8 @@ def _creations(
             return any(
                 same_document(each, found.options) for each in views.get(found.namespace, ())
             )
+        if temporary is not None:
+            return found.uuid in uuids or found.namespace.collection.startswith(temporary)
         if found.namespace in unsaved and found.uuid not in uuids:
             copied = unsaved[found.namespace].documents > 0
             return copied or read(lambda: is_empty(client, found.namespace), stop)
@@ -122,19 +138,45 @@ def _creations(
     return is_created
 
 
-def replaced(client: Client, records: Iterable[CollectionRecord]) -> set[Namespace]:
-    """Return the names of the synced collections that users have dropped on the destination and created again.
+def temporary_prefix(record: RunRecord) -> str | None:
+    """Return the prefix of the temporary names that this sync gives to new collections. No other sync uses it.
 
-    Of each, return its names on both clusters, and for a time-series collection also the name of the source's buckets.
-    Skip a collection whose UUID on the destination is not saved. Raises the driver's errors.
+    Return None if the destination holds no other data, so that no temporary names are needed.
+    """
+    return (
+        f"syncsvc.new.{record.fence.hex}." if record.options.pre_existing_destination_data else None
+    )
+
+
+def replaced(client: Client, records: Iterable[CollectionRecord]) -> list[CollectionRecord]:
+    """Return those of `records` whose collection users have dropped on the destination and created again.
+
+    Records without a saved UUID of the destination are left out. Raises the driver's errors.
     """
     uuids = list_uuids(client)
-    names: set[Namespace] = set()
-    for each in records:
-        found = uuids.get(each.definition.namespace)
-        if found and each.destination_uuid and found != each.destination_uuid:
-            names |= {each.definition.namespace, each.source_name, each.source_storage}
-    return names
+
+    def is_replaced(record: CollectionRecord) -> bool:
+        found = uuids.get(record.definition.namespace)
+        return bool(found and record.destination_uuid and found != record.destination_uuid)
+
+    return [*filter(is_replaced, records)]
+
+
+def mismatch_names(records: Iterable[CollectionRecord], names: NamespaceMap) -> set[Namespace]:
+    """Return the names under which the verification may report mismatches of the collections of `records`.
+
+    Each collection has up to three names: its name on the source, the name of its buckets there (if it is a time-series
+    collection), and the source name to which `names` maps its present name on the destination.
+    """
+    return {
+        name
+        for each in records
+        for name in (
+            names.to_source(each.definition.namespace),
+            each.source_name,
+            each.source_storage,
+        )
+    }
 
 
 def _listed(client: Client) -> Iterator[Found]:

@@ -1,7 +1,7 @@
-"""Keeps the documents for dashboards of mongosync up to date: a watcher with a thread of its own.
+"""Keeps the saved documents that dashboards for mongosync read up to date, in a thread of its own.
 
-A write may take long, and nothing else waits for it. A failure never harms the sync: it is repeated, and becomes one
-warning if it lasts.
+A write may take long, and no other thread waits for it. A failed write never harms the sync: it is retried. If writes
+keep failing, the progress shows one warning.
 """
 
 from __future__ import annotations
@@ -23,21 +23,22 @@ from verifier.cluster.cluster import Cluster
 from verifier.cluster.writer import ClusterWriter
 from verifier.runtime.tasks import StopToken
 
-# How often it is checked whether the documents must be written, in seconds.
+# How often the thread checks whether the documents are due, in seconds.
 _POLL = 1.0
-# So many attempts must fail before a warning: an election or an outage has a warning of its own.
+# This many attempts must fail before a warning: an election or an outage has a warning of its own.
 _MOST_FAILURES = 3
 _STALE = (
     "The documents for dashboards of mongosync (resumeData and globalState in the metadata database) cannot be "
-    "updated: {}. This is retried, and does not affect the sync, which never reads them. If they were deleted or "
-    "changed, pause and resume the sync to write them again."
+    "updated: {}. The update is retried. The failure does not affect the sync, which never reads these documents. If "
+    "another program deleted or changed the documents, pause and resume the sync to write them again."
 )
 
 
 class Dashboards:
-    """Writes the documents every `interval` seconds, and when the state or the phase changes.
+    """Writes the documents for dashboards every `interval` seconds, and when the state or the phase changes.
 
-    `clusters` returns the clusters of this process, and `writer` a writer to the cluster with that name.
+    `database` is the name of the metadata database. `clusters` returns the clusters of this process by name. `writer`
+    takes the name of a cluster, and returns a writer to that cluster.
     """
 
     def __init__(
@@ -45,9 +46,11 @@ class Dashboards:
         progress: Progress,
         clusters: Callable[[], Mapping[str, Cluster]],
         writer: Callable[[str], ClusterWriter],
+        database: str,
         interval: float,
     ) -> None:
         self._progress = progress
+        self._database = database
         self._clusters = clusters
         self._writer = writer
         self._interval = interval
@@ -58,11 +61,11 @@ class Dashboards:
         self._failures = 0
 
     def watch(self, sync: Sync) -> None:
-        """Keep the newest state of the sync, for the thread."""
+        """Store a snapshot of the sync. `run`, in another thread, writes the documents from the newest snapshot."""
         self._sync = sync
 
     def run(self, stop: StopToken) -> None:
-        """Write the documents when they are due, until stopped. Raises `Cancelled`."""
+        """Write the documents whenever they are due, until `stop` is set. Raises `Cancelled` then."""
         while True:
             record = None if self._sync is None else self._sync.record
             if record is None or not _is_reported(record):
@@ -84,9 +87,11 @@ class Dashboards:
         writer = self._writer(record.options.destination)
         try:
             written = documents(record, addresses, time())
-            found = [update(writer, name, each) for name, each in written.items()]
+            found = [update(writer, self._database, name, each) for name, each in written.items()]
             problem = (
-                None if all(found) else "one of them was deleted, or belongs to another process"
+                None
+                if all(found)
+                else "a document for dashboards was deleted, or belongs to another process"
             )
         except PyMongoError as error:
             problem = failures.text_of(error)
@@ -103,11 +108,11 @@ class Dashboards:
 
 
 def _is_reported(record: RunRecord) -> bool:
-    """Return whether this process reports the run: not during a reset, nor if another process owns the run now."""
+    """Return whether to write documents for the run: not during a reset, and not if another process owns the run."""
     superseded = record.failure is not None and record.failure.name == errors.SUPERSEDED.name
     return record.state is not State.RESETTING and not superseded
 
 
 def _summary(record: RunRecord) -> object:
-    """Return a value whose change makes new documents due at once."""
+    """Return the values of the record whose changes dashboards must show at once, without waiting for the interval."""
     return record.owner, record.epoch, record.state, phase_shown(record)

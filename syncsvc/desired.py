@@ -1,6 +1,6 @@
-"""The state of the sync that the configuration declares (`--desiredState`), and which commands bring it about.
+"""Decides which commands bring a sync to the state that the configuration declares (`--desiredState`).
 
-No I/O: `syncsvc.reconciler` sends the commands.
+Sends nothing: `syncsvc.reconciler` sends the commands.
 """
 
 from __future__ import annotations
@@ -36,25 +36,25 @@ _UNDONE = {
 
 @dataclass(frozen=True)
 class Goal:
-    """The declared state, and the options with which the sync is started."""
+    """The declared state of a sync, and the options with which the sync is started."""
 
     state: DesiredState
     options: StartOptions
 
     def next_command(self, state: State, can_commit: bool) -> Trigger | None:
-        """Return the command that brings a sync in this state nearer to the goal; None if there is none now."""
+        """Return the next command that leads from `state` to the declared state; None if there is none to send now."""
         command = _NEXT[self.state].get(state)
         return None if command is Trigger.COMMIT and not can_commit else command
 
     def contradicts(self, command: Trigger) -> bool:
-        """Return whether this process would undo the command at once."""
+        """Return whether the command contradicts the declared state, so that this process would undo it at once."""
         return command in _UNDONE[self.state]
 
     def refuse(self, command: Trigger) -> None:
-        """Raise OperationError ContradictsDesiredState if this process would undo the command at once."""
+        """Raise OperationError ContradictsDesiredState if the command contradicts the declared state."""
         if self.contradicts(command):
             raise OperationError(
                 CONTRADICTS_DESIRED_STATE,
-                f"The configuration of this process declares desiredState {self.state.value}, so that the process "
+                f"The configuration of this process declares desiredState {self.state.value}, so the process "
                 f"would undo the command {command.value}.",
             )

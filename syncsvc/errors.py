@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from verifier.cluster import cluster, failures
+from verifier.cluster import cluster, document_filters, failures, namespace_map
 from verifier.cluster.cluster import SAME_CLUSTER
-from verifier.cluster.connect import INVALID_URI
+from verifier.cluster.connect import INVALID_URI, MISSING_PACKAGE
+from verifier.cluster.connection_source import INVALID_CONNECTION_FILE
 from verifier.compare import errors as of_checks
 from verifier.compare.errors import MISMATCHES_REPLACED
 from verifier.runtime.access import INVALID_TOKEN, INVALID_TOKEN_FILE, ROLE_NOT_ALLOWED
@@ -29,17 +30,11 @@ UNKNOWN_CLUSTER = ErrorKind(
     "source or destination is not the name of a cluster of this process.",
     "Use cluster0 and cluster1, in either order.",
 )
-NOT_SUPPORTED_YET = ErrorKind(
-    "NotSupportedYet",
-    400,
-    "The request asks for a feature that this version does not have.",
-    "Omit the named field, or set it to the allowed value.",
-)
 INVALID_STATE = ErrorKind(
     "InvalidState",
     409,
     "The command is not allowed in the current state of the sync.",
-    "Nothing was changed. Send the command again when state in GET /api/v1/progress is one that allows it.",
+    "Nothing was changed. GET /api/v1/progress shows the state. Send the command again in a state that allows it.",
 )
 CONTRADICTS_DESIRED_STATE = ErrorKind(
     "ContradictsDesiredState",
@@ -52,36 +47,37 @@ NOT_ACTIVE = ErrorKind(
     "NotActive",
     409,
     "This daemon is a standby: only the active daemon answers commands and most queries.",
-    "Send the request to the active daemon: lease in GET /api/v1/progress names its host. If no daemon is active, send "
-    "the request again after a few seconds.",
+    "Send the request to the active daemon: the field lease of GET /api/v1/progress names the host of this "
+    "daemon. If no daemon is active, send the request again after a few seconds.",
 )
 NOT_READY = ErrorKind(
     "NotReady",
     503,
     "The process cannot do its work now, because it is still starting, or because a cluster does not answer.",
-    "Wait. If this lasts, check that both clusters can be reached from this host; a restart of the process does not "
-    "help.",
+    "Wait until the process is ready. If it does not become ready, check that both clusters can be reached from this "
+    "host; a restart of the process does not help.",
 )
 FAILURE_IS_FINAL = ErrorKind(
     "FailureIsFinal",
     409,
     "The sync failed permanently, so it cannot be resumed.",
-    "Nothing was changed. Reset the sync (POST /api/v1/reset) and start it again. How to avoid this failure is in "
-    "errorDescription of GET /api/v1/progress.",
+    "Nothing was changed. Reset the sync (POST /api/v1/reset) and start it again. errorDescription in "
+    "GET /api/v1/progress says how to avoid this failure.",
 )
 CANNOT_REPAIR = ErrorKind(
     "CannotRepair",
     409,
     "No repair is possible now: verification is disabled or has not begun, the sync failed with an error other than "
     "VerificationFailed, or this instance is not the coordinator.",
-    "If the sync is running with verification, wait until canCommit is true. If it has failed, see errorDescription in "
-    "GET /api/v1/progress. With several instances, send the command to the coordinator.",
+    "If the sync is running with verification, wait until canCommit is true. If the sync has failed, see "
+    "errorDescription in GET /api/v1/progress. With several instances, send the command to the coordinator.",
 )
 CANNOT_COMMIT = ErrorKind(
     "CannotCommit",
     409,
-    "canCommit is false: the copy or the first pass of the verification is not finished, the destination or the "
-    "verification is too far behind, or a definition was changed on a source before 6.0.",
+    "canCommit is false: the copy or the first pass of the verification is not finished, the destination, the "
+    "verification or another instance is too far behind, a collection was resharded and is being copied again, or a "
+    "definition was changed on a source before MongoDB 6.0.",
     "Wait until canCommit is true in GET /api/v1/progress, and read its warnings.",
 )
 DESTINATION_NOT_EMPTY = ErrorKind(
@@ -91,24 +87,75 @@ DESTINATION_NOT_EMPTY = ErrorKind(
     "Drop the named databases or collections on the destination, or use an empty cluster. Then send the start again, "
     "or POST /api/v1/resume if the sync has failed.",
 )
+DESTINATION_NAMESPACE_EXISTS = ErrorKind(
+    "DestinationNamespaceExists",
+    409,
+    "preExistingDestinationData is true, but a collection, view or database of the destination, which this sync has "
+    "not created, has a name that the sync needs. The sync has not changed it.",
+    "Drop the named collection, view or database on the destination; or rename the collection or view; or exclude the "
+    "name with a filter. Then send the start again, or POST /api/v1/resume if the sync has failed. An empty "
+    "time-series collection can be left over from a process of this sync that was killed.",
+)
+OTHER_SYNC_ON_DESTINATION = ErrorKind(
+    "OtherSyncOnDestination",
+    409,
+    "Another sync has the same destination, and one of the two was started without preExistingDestinationData.",
+    "Start both syncs with preExistingDestinationData true, each with its own --syncName. If the other sync is "
+    "committed and not needed any more, drop its metadata database; otherwise, let it end, or reset it.",
+)
+WRITE_BLOCKING_WITH_EXISTING_DATA = ErrorKind(
+    "WriteBlockingWithExistingData",
+    400,
+    "User writes can only be blocked for a whole cluster, so the applications that use the other data of the "
+    "destination could not write either.",
+    "Set enableUserWriteBlocking to none, and make sure that nobody writes to the synced collections of the "
+    "destination before canWrite is true.",
+)
+REVERSIBLE_WITH_EXISTING_DATA = ErrorKind(
+    "ReversibleWithExistingData",
+    400,
+    "A sync to a destination that holds other data cannot be reversed.",
+    "Set reversible to false, or use an empty destination.",
+)
 METADATA_LEFT_OVER = ErrorKind(
     "MetadataLeftOver",
     409,
     "The destination holds the metadata of another sync.",
-    "Nothing was changed. If that sync is committed, drop its metadata database on the destination. Otherwise, let it "
-    "end, or reset it with its own process. Then send the start again.",
+    "Nothing was changed. If the other sync is committed, drop its metadata database on the destination. Otherwise, "
+    "let it end, or reset it with its own process. Then send the start again. For several syncs to one destination, "
+    "give each its own --syncName.",
 )
 SHARDING_REQUIRED = ErrorKind(
     "ShardingRequired",
     409,
     "A sync from a replica set to a sharded cluster needs the start option sharding.",
-    "Send sharding with its shardingEntries, which may be empty.",
+    "Send the start with the option sharding, whose list shardingEntries may be empty.",
 )
 SHARDING_NOT_APPLICABLE = ErrorKind(
     "ShardingNotApplicable",
     409,
     "The start option sharding is only for a sync from a replica set to a sharded cluster.",
-    "Leave sharding out, and send the start again.",
+    "Send the start again without the option sharding.",
+)
+PRESPLIT_NOT_APPLICABLE = ErrorKind(
+    "PresplitNotApplicable",
+    409,
+    "The start option presplit is only for a sharded destination, and its value source only for a sharded source.",
+    "Send the start again without the option presplit, or with a value that suits the clusters.",
+)
+READ_PREFERENCE_NOT_APPLICABLE = ErrorKind(
+    "ReadPreferenceNotApplicable",
+    409,
+    "The start option copyReadPreference is only for a source that is a replica set. On a sharded cluster, a chunk "
+    "migration can delete documents that a secondary is still reading, and the copy would miss them.",
+    "Send the start again without the option copyReadPreference.",
+)
+NO_MEMBER_TO_COPY = ErrorKind(
+    "NoMemberToCopy",
+    409,
+    "No member of the source is suitable for the start options copyReadPreference and copyReadPreferenceTags.",
+    "Check that a member with the requested role runs (rs.status()) and has the requested tags (rs.conf()), and that "
+    "this host can connect to the member. Hidden members are never read.",
 )
 INVALID_SHARDING_ENTRY = ErrorKind(
     "InvalidShardingEntry",
@@ -122,9 +169,9 @@ COLLECTION_NOT_SHARDABLE = ErrorKind(
     409,
     "sharding.shardingEntries names a view, or a collection that cannot be sharded; or the source has sharded a "
     "time-series collection.",
-    "Leave the entry out: the collection is then synced unsharded. Exclude a sharded time-series collection by a "
-    "filter. If the sync has already begun, drop the collection on the source and send POST /api/v1/resume; or reset "
-    "the sync (POST /api/v1/reset) and start it with other options.",
+    "Leave the named entry out: a collection without an entry is synced unsharded. Exclude a sharded time-series "
+    "collection by a filter. If the sync has already begun, drop the collection on the source and send POST "
+    "/api/v1/resume; or reset the sync (POST /api/v1/reset) and start it with other options.",
 )
 SHARD_KEY_INDEX_MISSING = ErrorKind(
     "ShardKeyIndexMissing",
@@ -162,14 +209,30 @@ INSTANCES_NOT_APPLICABLE = ErrorKind(
     409,
     "The source is a sharded cluster, and the start option instances does not list exactly the instances that it "
     "needs: one for each shard, or a single one.",
-    "Omit instances: a sharded source does not need it.",
+    "Leave the start option instances out: a sync from a sharded cluster does not need this option.",
 )
 DIFFERENT_START = ErrorKind(
     "DifferentStart",
     409,
     "Another instance of this sync was started with other options.",
-    "Send the same body to all instances; or reset the other instances (POST /api/v1/reset), and start all of them "
-    "again.",
+    "Send the start with the same body to all instances; or reset the other instances (POST /api/v1/reset), and start "
+    "all of them again.",
+)
+INVALID_DOCUMENT_FILTER = ErrorKind(
+    "InvalidDocumentFilter",
+    400,
+    "An element of documentFilter cannot be used.",
+    "Correct the named element. The query must work in a find on the source, without operators that sort documents "
+    "(such as $near) or need an index (such as $text). The collection must exist on the source and be synced, and must "
+    "not be in copyInNaturalOrder.",
+)
+DOCUMENT_FILTER_NOT_APPLICABLE = ErrorKind(
+    "DocumentFilterNotApplicable",
+    409,
+    "documentFilter names a view, or a collection whose documents cannot be selected one by one.",
+    "Leave the named element out of documentFilter, or exclude the collection by a namespace filter. If the sync has "
+    "already begun, drop the collection or view on the source and send POST /api/v1/resume; or reset the sync "
+    "(POST /api/v1/reset) and start it with other filters.",
 )
 WRITE_BLOCKING_WITH_FILTER = ErrorKind(
     "WriteBlockingWithFilter",
@@ -181,7 +244,8 @@ WRITE_BLOCKING_NEEDS_NEWER_SOURCE = ErrorKind(
     "WriteBlockingNeedsNewerSource",
     409,
     "A source before MongoDB 6.0 cannot block user writes.",
-    "Set enableUserWriteBlocking to destinationOnly or none, and before the commit, stop the applications that write.",
+    "Set enableUserWriteBlocking to destinationOnly or none, and before the commit, stop the applications that write "
+    "to the source.",
 )
 REVERSIBLE_NEEDS_WRITE_BLOCKING = ErrorKind(
     "ReversibleNeedsWriteBlocking",
@@ -193,12 +257,25 @@ REVERSIBLE_WITH_FILTER = ErrorKind(
     "ReversibleWithFilter",
     400,
     "A sync with a filter cannot be reversed.",
-    "Leave includeNamespaces and excludeNamespaces out, or set reversible to false.",
+    "Leave includeNamespaces, excludeNamespaces and documentFilter out, or set reversible to false.",
+)
+REMAP_WITH_USERS_AND_ROLES = ErrorKind(
+    "RemapWithUsersAndRoles",
+    400,
+    "A sync that renames namespaces cannot copy users and roles, because their privileges name databases and "
+    "collections of the source.",
+    "Leave usersAndRoles out, and create users and roles on the destination yourself; or leave namespaceRemap out.",
+)
+REMAP_NEEDS_NEWER_SOURCE = ErrorKind(
+    "RemapNeedsNewerSource",
+    409,
+    "A sync from a source before MongoDB 6.0 cannot rename namespaces.",
+    "Leave namespaceRemap out, or upgrade the source first.",
 )
 REVERSIBLE_WITHOUT_INDEXES = ErrorKind(
     "ReversibleWithoutIndexes",
     400,
-    "A sync that keeps indexes off the destination cannot be reversed: the source would lose them.",
+    "A sync that keeps indexes off the destination cannot be reversed, because the source would lose these indexes.",
     "Set buildIndexes to beforeDataCopy or afterDataCopy, or reversible to false.",
 )
 REVERSIBLE_NEEDS_NEWER_SOURCE = ErrorKind(
@@ -211,7 +288,7 @@ REVERSIBLE_NEEDS_EQUAL_VERSIONS = ErrorKind(
     "ReversibleNeedsEqualVersions",
     409,
     "A sync can be reversed only between servers of one release, such as 6.0.",
-    "Set reversible to false, or use servers of one release.",
+    "Set reversible to false, or use servers of the same release for both clusters.",
 )
 REVERSIBLE_NEEDS_EQUAL_SHARDS = ErrorKind(
     "ReversibleNeedsEqualShards",
@@ -248,16 +325,21 @@ UNSUPPORTED_COLLECTION = ErrorKind(
 UNSUPPORTED_CHANGE = ErrorKind(
     "UnsupportedChange",
     409,
-    "A definition was changed on the source in a way that this version cannot apply.",
-    "If the change can be undone on the source (for example, drop a new collection or index), undo it and send "
+    "A definition was changed on the source in a way that this version of syncsvc cannot apply; or a definition was "
+    "changed during the commit on a source before MongoDB 6.0.",
+    "If the definition was changed during the commit, send POST /api/v1/resume, and commit again. Otherwise, if the "
+    "change can be undone on the source (for example, drop a new collection or index), undo it and send "
     "POST /api/v1/resume. If the sync then fails at the same change again, reset the sync (POST /api/v1/reset) and "
     "start it again. Do not make such changes before the commit.",
 )
 SHARD_KEY_CHANGED = ErrorKind(
     "ShardKeyChanged",
     409,
-    "A collection was resharded or moved on the source, which creates a new collection in its place.",
-    "Reset the sync (POST /api/v1/reset) and start it again; do not run reshardCollection, moveCollection or "
+    "A collection was resharded on the source during the commit; or several instances share the sync, and the source "
+    "sent no change event when it resharded a collection. Resharding replaces the collection by a new one, which must "
+    "be copied again.",
+    "Send POST /api/v1/resume: the collection is copied again, then commit again. If the sync fails again, reset it "
+    "(POST /api/v1/reset) and start it again. With several instances, do not run reshardCollection, moveCollection or "
     "unshardCollection before the commit.",
 )
 RENAMED_OUT_OF_FILTER = ErrorKind(
@@ -265,7 +347,24 @@ RENAMED_OUT_OF_FILTER = ErrorKind(
     409,
     "A synced collection was renamed on the source to a name that the filter excludes.",
     "No data was dropped. Reset the sync (POST /api/v1/reset), and start it again, for example with a filter that "
-    "includes the new name. If you do not need the collection, drop it on the source and send POST /api/v1/resume.",
+    "includes the new name, or with renamedOutOfFilter drop. If you do not need the collection, drop it on the "
+    "source and send POST /api/v1/resume.",
+)
+NAMESPACE_COLLISION = namespace_map.NAMESPACE_COLLISION.with_remedy(
+    "With reversible, which excludes filters, drop or rename one of them instead. If the sync has already begun, "
+    "namespaceRemap cannot be changed: drop the named collection or view on the source, or rename the collection, and "
+    "send POST /api/v1/resume. A sync that was never committed can also be reset (POST /api/v1/reset) and started with "
+    "other options."
+)
+NOT_RENAMABLE = ErrorKind(
+    "NotRenamable",
+    409,
+    "With the renames of namespaceRemap, the definition of a collection or view cannot be expressed exactly on the "
+    "destination.",
+    "Rename related collections and views in the same way, or exclude the named collection or view by a filter. If "
+    "the sync has already begun, namespaceRemap cannot be changed: drop or change the named collection or view on the "
+    "source, and send POST /api/v1/resume. A sync that was never committed can also be reset (POST /api/v1/reset) and "
+    "started with other options.",
 )
 TTL_NOT_VERIFIABLE = ErrorKind(
     "TTLNotVerifiable",
@@ -282,19 +381,20 @@ EVENT_SPOOL_FULL = ErrorKind(
     "The event spool reached its size limit, and then the oplog of the source dropped change events that the sync "
     "still needs.",
     "Restart the process with a larger --eventSpoolMB, or enlarge the oplog on each member of the source "
-    "(replSetResizeOplog). Then reset the sync (POST /api/v1/reset) and start it again.",
+    "(replSetResizeOplog). Then send POST /api/v1/resume: it is refused if no member of the source has the next "
+    "change events any more. Only then, reset the sync (POST /api/v1/reset) and start it again.",
 )
 EVENT_SPOOL_DAMAGED = ErrorKind(
     "EventSpoolDamaged",
     409,
     "Change events that were saved on the destination are missing or have changed, so they cannot be applied.",
-    "Find out what changed the metadata database. If the oplog of the source still has these events, a resume reads "
-    "them again. Otherwise, reset the sync (POST /api/v1/reset) and start it again.",
+    "Find out what changed the metadata database. If the oplog of the source still has these events, "
+    "POST /api/v1/resume reads them again. Otherwise, reset the sync (POST /api/v1/reset) and start it again.",
 )
 EVENT_NOT_APPLICABLE = ErrorKind(
     "EventNotApplicable",
     409,
-    "The destination refuses a change of the source, even after the document was read again.",
+    "The destination refuses a change from the source, even after the sync has read the changed document again.",
     "Remove the cause that the server's message names; then send POST /api/v1/resume.",
 )
 DOCUMENT_NOT_COPIED = ErrorKind(
@@ -307,7 +407,7 @@ DUPLICATE_IDS = ErrorKind(
     "DuplicateIds",
     409,
     "A sharded collection of the source holds several documents with the same _id, which a sync cannot copy.",
-    "Delete all but one of the named documents, or give them a different _id; check for more duplicates; "
+    "Delete all but one of the named documents, or give each of them a different _id; check for more duplicates; "
     "then send POST /api/v1/resume.",
 )
 DEFINITION_NOT_APPLICABLE = ErrorKind(
@@ -322,8 +422,8 @@ VERIFICATION_FAILED = ErrorKind(
     "The destination differs from the source.",
     "Do not switch to the destination. GET /api/v1/mismatches lists all differences: find the cause, such as writes to "
     "the destination. Then send POST /api/v1/repair: the sync repairs the differences and is RUNNING again. "
-    "POST /api/v1/resume continues it without a repair, for example if you have undone the changes of the "
-    "destination. Then commit again.",
+    "If you have undone the changes of the destination yourself, POST /api/v1/resume continues the sync without a "
+    "repair. Then commit again.",
 )
 VERIFICATION_INCOMPLETE = ErrorKind(
     "VerificationIncomplete",
@@ -338,9 +438,9 @@ USER_OR_ROLE_EXISTS = ErrorKind(
     "usersAndRoles.copy is true, but the destination has another definition of a user or role to copy, or of a role "
     "that one of them has. Users and roles on the destination are never overwritten.",
     "Drop the named users and roles on the destination, or make them equal to those of the source. To keep other "
-    "definitions on the destination, start the sync with onConflict skip; roles that the source does not have must be "
-    "dropped nevertheless. If the sync has already begun, GET /api/v1/users lists all conflicts; remove them, then "
-    "commit the sync. If it has failed, first send POST /api/v1/resume.",
+    "definitions on the destination, start the sync with onConflict skip; roles that the source does not have must "
+    "still be dropped. If the sync has already begun, GET /api/v1/users lists all conflicts; remove them, then "
+    "repeat the refused command. If it has failed, first send POST /api/v1/resume.",
 )
 ROLE_MISSING = ErrorKind(
     "RoleMissing",
@@ -348,23 +448,25 @@ ROLE_MISSING = ErrorKind(
     "usersAndRoles.copy is true, but a user or role to copy has a role that is not copied and does not exist on the "
     "destination.",
     "Add the database of the role to usersAndRoles.databases, or create the role on the destination as it is on the "
-    "source. If the sync has already begun, then commit it; if it has failed, first send POST /api/v1/resume.",
+    "source. If the sync has already begun, then repeat the refused command; if it has failed, first send "
+    "POST /api/v1/resume.",
 )
 AUTH_SCHEMA_UNSUPPORTED = ErrorKind(
     "AuthSchemaUnsupported",
     409,
     "usersAndRoles.copy is true, but a cluster stores users and roles in a form that this version cannot copy.",
     "Leave usersAndRoles out, and create users and roles on the destination yourself; or upgrade the authSchema of the "
-    "cluster (in admin.system.version) to version 5. If the sync has already begun, then commit it; if it has failed, "
-    "first send POST /api/v1/resume.",
+    "cluster (in admin.system.version) to version 5. If the sync has already begun, then repeat the refused command; "
+    "if it has failed, first send POST /api/v1/resume.",
 )
 USER_OR_ROLE_NOT_COPIED = ErrorKind(
     "UserOrRoleNotCopied",
     409,
     "After users and roles were copied, some of them were missing on the destination, or differed from the source.",
     "Do not switch to the destination. Check that no other client changes users and roles, and read the log of the "
-    "primary of the destination (on a sharded cluster, of its config servers). Then send POST /api/v1/resume, and "
-    "commit again.",
+    "primary of the destination (on a sharded cluster, of its config servers). Drop the named users and roles on the "
+    "destination if they differ. Then, if the sync has failed, send POST /api/v1/resume, and commit again; after a "
+    "copy before the commit, repeat that copy.",
 )
 NOT_REVERSIBLE = ErrorKind(
     "NotReversible",
@@ -377,49 +479,60 @@ OLD_SOURCE_WRITTEN = ErrorKind(
     "OldSourceWritten",
     409,
     "Users wrote to the former source after the commit, so the clusters have diverged.",
-    "The sync stays committed, and applications continue to use the destination. To go back, clean the former source, "
-    "drop the metadata database on both clusters, and start a new sync to the former source.",
+    "The sync stays committed, and applications continue to use the destination. To go back, drop the "
+    "databases of the former source (WARNING: this deletes the newer writes to it; save them first if you need them) "
+    "and the metadata database on both clusters, and start a new sync to the former source.",
 )
 DESTINATION_IN_USE = ErrorKind(
     "DestinationInUse",
     409,
     "Users may write to the destination, or could do so after an earlier commit, so its data must not be dropped.",
     "Nothing was changed. To return to the former source, use POST /api/v1/reverse if the sync is reversible. To end a "
-    "committed sync, stop the process and drop only its metadata database: see the page on cleaning up.",
+    "committed sync, stop the process and drop only its metadata database: see docs/howto/clean-up.",
 )
 SUPERSEDED = ErrorKind(
     "Superseded",
     409,
     "Another process has taken this sync over, and this process has stopped working on it.",
-    "The sync continues in the other process. With --standby, do nothing: this process becomes a standby. Without it, "
-    "stop this process, because two processes must not run with the same id.",
+    "The sync continues in the other process. With --standby, do nothing: this process becomes a standby. Without "
+    "--standby, stop this process, because two processes must not run with the same id.",
 )
 _ABANDON = (
-    "To give the sync up, reset it with that process (POST /api/v1/reset). Do not drop its metadata database: the "
-    "copied data, write blocks and stopped balancers would stay on the clusters, and no reset could remove them."
+    "To give the sync up, send POST /api/v1/reset to a process that accepts the metadata. Do not drop the sync's "
+    "metadata database: the copied data, write blocks and stopped balancers would stay on the clusters, and no reset "
+    "could remove them."
 )
 WRONG_CLUSTERS = ErrorKind(
     "WrongClusters",
     409,
     "The metadata on the destination belongs to a sync between other clusters.",
-    f"Start the process with the clusters of that sync. {_ABANDON}",
+    f"Start the process with the clusters of the sync that wrote the metadata. {_ABANDON}",
 )
 INCOMPATIBLE_METADATA = ErrorKind(
     "IncompatibleMetadata",
     409,
     "The metadata on the destination was written by another version of this program.",
-    f"Start that version instead of this one. {_ABANDON}",
+    f"Start the version of this program that wrote the metadata. {_ABANDON}",
 )
 
 # Errors of the `verifier` packages, with their remedies in a sync.
-_CONTINUES = "Nothing is lost: the sync continues with POST /api/v1/resume, or when the process is restarted."
+_CONTINUES = "Nothing is lost: the sync continues after POST /api/v1/resume, or when the process is restarted."
 _BEGIN_AGAIN = "Then reset the sync (POST /api/v1/reset) and start it again."
+_RESUME_OR_BEGIN_AGAIN = (
+    "If a sync has failed, send POST /api/v1/resume: it is refused if no member of the source has the change events "
+    "any more. Only then, reset the sync (POST /api/v1/reset) and start it again."
+)
 UNSUPPORTED_TOPOLOGY = cluster.UNSUPPORTED_TOPOLOGY
 SERVER_FEATURE_MISSING = cluster.SERVER_FEATURE_MISSING
+DOCUMENT_FILTER_FAILED = document_filters.DOCUMENT_FILTER_FAILED.with_remedy(
+    "Find the document by the value or type in the server's message, and change or delete it on the source; then send "
+    "POST /api/v1/resume. Or reset the sync (POST /api/v1/reset), and start it with a document filter whose query "
+    "accepts every document, for example with $convert and onError."
+)
 CLUSTER_UNREACHABLE = failures.CLUSTER_UNREACHABLE.with_remedy(_CONTINUES)
 NOT_AUTHORIZED = failures.NOT_AUTHORIZED.with_remedy(_CONTINUES)
 UNEXPECTED_SERVER_ERROR = failures.UNEXPECTED_SERVER_ERROR.with_remedy(_CONTINUES)
-OPLOG_WINDOW_EXCEEDED = failures.OPLOG_WINDOW_EXCEEDED.with_remedy(_BEGIN_AGAIN)
+OPLOG_WINDOW_EXCEEDED = failures.OPLOG_WINDOW_EXCEEDED.with_remedy(_RESUME_OR_BEGIN_AGAIN)
 EVENT_TOO_LARGE = failures.EVENT_TOO_LARGE.with_remedy(_BEGIN_AGAIN)
 
 ALL = (
@@ -434,8 +547,9 @@ ALL = (
     ROLE_NOT_ALLOWED,
     UNKNOWN_CLUSTER,
     SAME_CLUSTER,
-    NOT_SUPPORTED_YET,
     INVALID_URI,
+    MISSING_PACKAGE,
+    INVALID_CONNECTION_FILE,
     INVALID_STATE,
     CONTRADICTS_DESIRED_STATE,
     CANNOT_COMMIT,
@@ -443,9 +557,16 @@ ALL = (
     COMMAND_IN_PROGRESS,
     TOO_MANY_READERS,
     DESTINATION_NOT_EMPTY,
+    DESTINATION_NAMESPACE_EXISTS,
+    OTHER_SYNC_ON_DESTINATION,
+    WRITE_BLOCKING_WITH_EXISTING_DATA,
+    REVERSIBLE_WITH_EXISTING_DATA,
     METADATA_LEFT_OVER,
     SHARDING_REQUIRED,
     SHARDING_NOT_APPLICABLE,
+    PRESPLIT_NOT_APPLICABLE,
+    READ_PREFERENCE_NOT_APPLICABLE,
+    NO_MEMBER_TO_COPY,
     INVALID_SHARDING_ENTRY,
     COLLECTION_NOT_SHARDABLE,
     SHARD_KEY_INDEX_MISSING,
@@ -454,10 +575,15 @@ ALL = (
     UNKNOWN_INSTANCE,
     INSTANCES_NOT_APPLICABLE,
     DIFFERENT_START,
+    INVALID_DOCUMENT_FILTER,
+    DOCUMENT_FILTER_NOT_APPLICABLE,
+    DOCUMENT_FILTER_FAILED,
     WRITE_BLOCKING_WITH_FILTER,
     WRITE_BLOCKING_NEEDS_NEWER_SOURCE,
     REVERSIBLE_NEEDS_WRITE_BLOCKING,
     REVERSIBLE_WITH_FILTER,
+    REMAP_WITH_USERS_AND_ROLES,
+    REMAP_NEEDS_NEWER_SOURCE,
     REVERSIBLE_WITHOUT_INDEXES,
     REVERSIBLE_NEEDS_NEWER_SOURCE,
     REVERSIBLE_NEEDS_EQUAL_VERSIONS,
@@ -471,6 +597,8 @@ ALL = (
     UNSUPPORTED_CHANGE,
     SHARD_KEY_CHANGED,
     RENAMED_OUT_OF_FILTER,
+    NAMESPACE_COLLISION,
+    NOT_RENAMABLE,
     TTL_NOT_VERIFIABLE,
     EVENT_NOT_APPLICABLE,
     DOCUMENT_NOT_COPIED,
@@ -508,7 +636,7 @@ ALL = (
 
 
 def of_sync(error: OperationError) -> OperationError:
-    """Return an error of the `verifier` packages with the remedy that it has in a sync.
+    """Return `error`, which a `verifier` package raised, with the remedy that applies in a sync.
 
     MetadataBlocked becomes NotAuthorized. An error whose kind is not in `ALL` keeps its own remedy.
     """

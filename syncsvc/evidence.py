@@ -1,6 +1,6 @@
-"""Reads what the report of a sync needs from the saved state.
+"""Reads the parts of the saved state that the report of a sync needs.
 
-A part that cannot be read raises no error: the report names it.
+If a part cannot be read, no error is raised; the report names the missing part.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import NamedTuple, TypeVar
 import pymongo
 from pymongo.errors import PyMongoError
 
+from syncsvc.metadata import Metadata
 from syncsvc.saved.repairs import listed
-from syncsvc.saved.run import METADATA_DATABASE, VIEWS, RunRecord, load_runs
+from syncsvc.saved.run import VIEWS, RunRecord, load_runs
 from verifier.cluster import failures
-from verifier.cluster.connect import Client
 from verifier.cluster.writer import ClusterWriter
 from verifier.compare.check_progress import MismatchCounts
 from verifier.compare.errors import MISMATCHES_REPLACED
@@ -39,10 +39,12 @@ _ATTEMPTS = 3
 
 @dataclass(frozen=True)
 class Evidence:
-    """The saved state beyond the run record of this instance.
+    """The saved state that a report needs in addition to the run record of this instance.
 
-    `check` is the newest check of the present direction; `counts` and `mismatches` are the differences that it knows,
-    `mismatches` the first of them. `unread` are sentences about the parts that could not be read.
+    `others` are the run records of the other instances, and `views` the names of the synced views. `check` is the
+    newest check of the present direction of the sync, `counts` has the numbers of differences that this check knows,
+    and `mismatches` the first of these differences. `repaired` has the first repaired differences. `unread` has a
+    sentence about each part that could not be read.
     """
 
     others: tuple[RunRecord, ...] = ()
@@ -65,8 +67,12 @@ class _Checked(NamedTuple):
 _UNCHECKED = _Checked()
 
 
-def gather(client: Client, writer: ClusterWriter, own: RunRecord, stop: StopToken) -> Evidence:
-    """Return the saved state on the cluster of `client`, for the report of the run `own`."""
+def gather(metadata: Metadata, writer: ClusterWriter, own: RunRecord, stop: StopToken) -> Evidence:
+    """Read the saved state in `metadata` that the report of a sync needs, and return it.
+
+    `own` is the run record of this instance. If a part cannot be read, no error is raised; `Evidence.unread` names that
+    part.
+    """
     unread: list[str] = []
 
     def part(name: str, read: Callable[[], T]) -> T | None:
@@ -81,28 +87,34 @@ def gather(client: Client, writer: ClusterWriter, own: RunRecord, stop: StopToke
             unread.append(f"{name} could not be read: {error}")
             return None
 
-    store = CheckStore(client, writer, METADATA_DATABASE, stop, _PATIENCE)
-    others = part("The records of the other instances", lambda: _others(client, own)) or ()
-    views = part("The list of views", lambda: _views(client)) or ()
+    store = CheckStore(metadata.client, writer, metadata.name, stop, _PATIENCE)
+    others = (
+        part("The records of the other instances of the sync", lambda: _others(metadata, own)) or ()
+    )
+    views = part("The list of views", lambda: _views(metadata)) or ()
     check, counts, found = part("The verification", lambda: _checked(store)) or _UNCHECKED
-    repaired = part("The list of repairs", lambda: _repaired(client)) or ()
+    repaired = part("The list of repairs", lambda: _repaired(metadata)) or ()
     return Evidence(others, views, check, counts, found, repaired, tuple(unread))
 
 
-def _others(client: Client, own: RunRecord) -> tuple[RunRecord, ...]:
-    saved = load_runs(client, with_journals=True) if own.instances else []
+def _others(metadata: Metadata, own: RunRecord) -> tuple[RunRecord, ...]:
+    saved = load_runs(metadata, with_journals=True) if own.instances else []
     return tuple(
         each for each in saved if each.instance != own.instance and each.instance in own.instances
     )
 
 
-def _views(client: Client) -> tuple[str, ...]:
-    rows = client[METADATA_DATABASE][VIEWS].find({}, {"_id": 1}, sort={"_id": 1}, limit=MOST_VIEWS)
+def _views(metadata: Metadata) -> tuple[str, ...]:
+    rows = metadata[VIEWS].find({}, {"_id": 1}, sort={"_id": 1}, limit=MOST_VIEWS)
     return tuple(each["_id"] for each in rows)
 
 
 def _checked(store: CheckStore) -> _Checked:
-    """Return the saved check, and the differences that it knows. Read again if the check replaces them meanwhile."""
+    """Return the saved verification and its differences; an empty result if no verification is saved.
+
+    If the verification replaces its list of differences during the read, read everything again. After several attempts,
+    raise OperationError MismatchesReplaced.
+    """
     for attempts_left in reversed(range(_ATTEMPTS)):
         check = store.load()
         if check is None:
@@ -118,5 +130,5 @@ def _checked(store: CheckStore) -> _Checked:
     return _UNCHECKED
 
 
-def _repaired(client: Client) -> tuple[StoredMismatch, ...]:
-    return tuple(listed(client, None, MOST_LISTED, _PATIENCE))
+def _repaired(metadata: Metadata) -> tuple[StoredMismatch, ...]:
+    return tuple(listed(metadata, None, MOST_LISTED, _PATIENCE))

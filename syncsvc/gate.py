@@ -16,10 +16,11 @@ from verifier.runtime.tasks import Cancelled
 
 
 class Gate:
-    """The conditions that all commands of a process share.
+    """Admits or refuses the commands of the API.
 
-    `state` returns the state to which commands apply. Commands wait up to `startup_wait` seconds for the
-    initialization of the process. `goal` is the declared state of the sync; None if none is declared.
+    `state` returns the current state of the sync. Commands wait up to `startup_wait` seconds for the initialization of
+    the process. `goal` is the desired state in the configuration, and commands that contradict it are refused; None if
+    the configuration has no desired state.
     """
 
     def __init__(self, state: Callable[[], State], startup_wait: float, goal: Goal | None) -> None:
@@ -34,10 +35,9 @@ class Gate:
         self.standing: Standing | None = None
 
     def show_standing(self, standing: Standing) -> None:
-        """Set the role of this process.
+        """Set the role of this process, active or standby. `standing` also has the newest lease.
 
-        While it is a standby, every command is refused, including those that wait for the initialization of the
-        process.
+        While the process is a standby, every command is refused, including those that wait for its initialization.
         """
         if not standing.is_standby and self.is_standby:
             # The commands that arrive from now on wait until the saved sync is continued.
@@ -57,7 +57,7 @@ class Gate:
         return self._commands.busy
 
     def wait_for_commands(self) -> None:
-        """Wait until no command runs. The caller must have shown that this process is a standby."""
+        """Wait until no command runs. Call `show_standing` with the role of a standby first to refuse new commands."""
         self._commands.wait()
 
     def stop_waiting(self) -> None:
@@ -67,10 +67,12 @@ class Gate:
 
     @contextmanager
     def command(self, trigger: Trigger | None = None) -> Iterator[None]:
-        """Run the block as the only command. `trigger` is the command; None if it changes nothing.
+        """Run the block, which executes a command; no other command can run meanwhile.
 
-        Raises OperationError NotActive, InvalidState, ContradictsDesiredState, CommandInProgress, and the block's
-        errors.
+        `trigger` is the state transition that the command requests; None for a dry run, which does not change the sync.
+        Raises OperationError CommandInProgress if another command is running, NotActive on a standby, InvalidState if
+        the initialization of the process takes too long, and ContradictsDesiredState if the desired state forbids the
+        command. Also raises the block's errors.
         """
         self.await_startup()
         if self._goal is not None and trigger is not None:
@@ -80,7 +82,11 @@ class Gate:
 
     @contextmanager
     def preflight(self) -> Iterator[None]:
-        """Run the block as the only preflight; a command may run meanwhile. Raises OperationError as `command`."""
+        """Run the block, which executes a preflight. Commands may run at the same time.
+
+        Raises OperationError CommandInProgress if another preflight is running, OperationError NotActive on a standby,
+        and the block's errors.
+        """
         with self._preflights.one(), self.while_active():
             yield
 
@@ -96,14 +102,14 @@ class Gate:
             raise self.not_initialized()
 
     def not_initialized(self) -> OperationError:
-        """Return the error for a command that arrives too early."""
+        """Return the error for a command that arrives before the process is initialized."""
         return OperationError(
             errors.INVALID_STATE, f"The state is INITIALIZING: the process is {self.startup.step}."
         )
 
     @contextmanager
     def while_active(self) -> Iterator[None]:
-        """Run the block. Raises OperationError NotActive if this process is a standby, or becomes one meanwhile."""
+        """Run the block. Raises OperationError NotActive if this process is a standby or becomes one meanwhile."""
         refuse_on_standby(self.standing)
         try:
             yield

@@ -9,9 +9,24 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from syncsvc import shard_rules
-from syncsvc.errors import COLLECTION_NOT_SHARDABLE, TTL_NOT_VERIFIABLE, UNSUPPORTED_COLLECTION
+from syncsvc.errors import (
+    COLLECTION_NOT_SHARDABLE,
+    DOCUMENT_FILTER_NOT_APPLICABLE,
+    NAMESPACE_COLLISION,
+    NOT_RENAMABLE,
+    TTL_NOT_VERIFIABLE,
+    UNSUPPORTED_COLLECTION,
+)
 from syncsvc.options import BuildIndexes, StartOptions
 from verifier.cluster.facts import ClusterFacts
+from verifier.cluster.namespace_map import (
+    NamespaceMap,
+    case_collisions,
+    collision,
+    obstacles,
+    renamed,
+    reverse_collision,
+)
 from verifier.cluster.specification import CollectionSpec, Document, Kind
 from verifier.runtime.errors import Violation, raise_all
 
@@ -26,12 +41,23 @@ class Target:
     options: StartOptions
     # Whether the destination is a sharded cluster.
     sharded: bool
+    # The map from names on the source to names on the destination.
+    names: NamespaceMap
 
 
 def destined(definition: CollectionSpec, target: Target) -> CollectionSpec:
-    """Return the source's `definition` with the indexes and the shard key that the destination must have.
+    """Return the definition that a collection or view must have on the destination, with its name there.
 
-    The index on `_id` is not among the indexes.
+    `definition` is its definition on the source. The result does not include the index on `_id`. Call this only if
+    `violations` yields nothing.
+    """
+    return renamed(_on_source(definition, target), target.names)
+
+
+def _on_source(definition: CollectionSpec, target: Target) -> CollectionSpec:
+    """Return the destination's definition of a collection, except for its name.
+
+    The indexes and the shard key are those that the destination must have; the namespace is still that of the source.
     """
     return replace(
         definition,
@@ -41,16 +67,16 @@ def destined(definition: CollectionSpec, target: Target) -> CollectionSpec:
 
 
 def built(definition: CollectionSpec, options: StartOptions) -> dict[str, Document]:
-    """Return the indexes that the start option `buildIndexes` selects, by name."""
+    """Return the indexes of `definition` that the start option `buildIndexes` selects, by name."""
     build = options.build_indexes
     return {name: each for name, each in definition.indexes.items() if _is_built(each, build)}
 
 
 def _shard_key(definition: CollectionSpec, target: Target) -> Document | None:
-    """Return the shard key on the destination; None if that is a replica set.
+    """Return the shard key of a collection on the destination; None if the collection is not sharded there.
 
-    A collection of a sharded source keeps its key. A collection of a replica set gets it from the start option
-    `sharding`.
+    A collection of a sharded source keeps its shard key. For a collection of a replica set, the start option `sharding`
+    determines the shard key.
     """
     if not target.sharded:
         return None
@@ -68,7 +94,7 @@ def _is_built(index: Document, build: BuildIndexes) -> bool:
 def ttl_violations(definition: CollectionSpec, options: StartOptions) -> Iterator[Violation]:
     """Yield a violation for TTL indexes that are not built on the destination although verification is enabled.
 
-    Without the index, nothing would expire on the destination after the commit.
+    Without such an index, no documents would expire on the destination after the commit.
     """
     if options.build_indexes is not BuildIndexes.NEVER or not options.verification:
         return
@@ -76,14 +102,15 @@ def ttl_violations(definition: CollectionSpec, options: StartOptions) -> Iterato
     if names:
         yield TTL_NOT_VERIFIABLE, (
             f"{definition.namespace} has the TTL index {', '.join(names)}. The destination would lack it, because "
-            "buildIndexes is never, so nothing would expire there after the commit."
+            "buildIndexes is never, so no documents would expire there after the commit."
         )
 
 
 def text_violations(definition: CollectionSpec) -> Iterator[Violation]:
     """Yield a violation for a definition that cannot be recreated because a name in it is not valid UTF-8.
 
-    Text inside expressions, such as validators and view pipelines, may be invalid: they are copied as undecoded BSON.
+    Text inside expressions, such as validators and view pipelines, may be invalid, because expressions are copied as
+    undecoded BSON.
     """
     if _REPLACEMENT in repr((definition.namespace, definition.options, definition.indexes)):
         yield UNSUPPORTED_COLLECTION, (
@@ -92,21 +119,70 @@ def text_violations(definition: CollectionSpec) -> Iterator[Violation]:
         )
 
 
+def rename_violations(definition: CollectionSpec, target: Target) -> Iterator[Violation]:
+    """Yield a violation for each reason why the renames of `namespaceRemap` prevent syncing a collection or view.
+
+    With the start option `reversible`, its new name must also be one that a reversed sync can map back.
+    """
+    name, names = definition.namespace, target.names
+    collides = collision(name, names)
+    if collides is None and target.options.reversible:
+        collides = reverse_collision(name, names)
+    if collides is not None:
+        yield NAMESPACE_COLLISION, collides
+        return
+    for obstacle in obstacles(definition, names):
+        yield NOT_RENAMABLE, obstacle
+
+
+def document_filter_violations(definition: CollectionSpec, target: Target) -> Iterator[Violation]:
+    """Yield a violation if the start option `documentFilter` names a collection or view that it cannot apply to."""
+    if target.options.document_filters.of(definition.namespace) is None:
+        return
+    kind = _unfilterable(definition)
+    if kind is not None:
+        yield DOCUMENT_FILTER_NOT_APPLICABLE, (
+            f"documentFilter names {definition.namespace}, which is {kind}."
+        )
+
+
+def _unfilterable(definition: CollectionSpec) -> str | None:
+    """Return why the documents of this kind of collection cannot be filtered; None if they can be filtered.
+
+    The text continues a sentence that ends with "which is".
+    """
+    if definition.kind is Kind.VIEW:
+        return "a view"
+    if definition.kind is Kind.TIME_SERIES:
+        return "a time-series collection: its measurements are stored in buckets, so they cannot be selected one by one"
+    if definition.capped:
+        # The destination could not keep its order if an old document matches only later.
+        return "a capped collection: a document that matched only after an update would not keep its place in the order"
+    return None
+
+
 def violations(definition: CollectionSpec, target: Target) -> Iterator[Violation]:
-    """Yield a violation for each reason why a collection or view cannot be synced. `definition` is the source's."""
+    """Yield a violation for each reason why a collection or view of the source with this definition is not syncable."""
     yield from text_violations(definition)
     yield from ttl_violations(definition, target.options)
+    yield from rename_violations(definition, target)
+    yield from document_filter_violations(definition, target)
     if definition.kind is Kind.COLLECTION and "timeseries" in definition.options:
         yield UNSUPPORTED_COLLECTION, (
-            f"{definition.namespace} is a time-series collection without the collection system.buckets."
-            f"{definition.namespace.collection}, as servers of 9.0 create it; it cannot be synced."
+            f"{definition.namespace} cannot be synced: it is a time-series collection without the collection "
+            f"system.buckets.{definition.namespace.collection}. MongoDB 9.0 creates such time-series collections."
         )
     if definition.sharded and definition.kind is Kind.TIME_SERIES:
         yield COLLECTION_NOT_SHARDABLE, (
             f"{definition.namespace} is a sharded time-series collection, which cannot be synced."
         )
     else:
-        yield from shard_rules.violations(destined(definition, target))
+        yield from shard_rules.violations(_on_source(definition, target))
+
+
+def is_renamable(definition: CollectionSpec, target: Target) -> bool:
+    """Return whether a collection or view of the source can be synced with the renames of `namespaceRemap`."""
+    return not any(True for _ in rename_violations(definition, target))
 
 
 def check(definition: CollectionSpec, target: Target) -> None:
@@ -115,14 +191,14 @@ def check(definition: CollectionSpec, target: Target) -> None:
 
 
 def check_ttl(definition: CollectionSpec, target: Target) -> None:
-    """Raise OperationError TTLNotVerifiable if a TTL index of the collection cannot be verified."""
+    """Raise OperationError TTLNotVerifiable if verification is enabled, but a TTL index would not be built."""
     raise_all(ttl_violations(definition, target.options))
 
 
 def definition_violations(
     target: Target, source: ClusterFacts, definitions: Iterable[CollectionSpec]
 ) -> Iterator[Violation]:
-    """Yield a violation for each reason why a collection of the source cannot be synced to this target."""
+    """Yield a violation for each reason why one of these collections and views of the source cannot be synced."""
     listed = list(definitions)
     time_series = [str(each.namespace) for each in listed if each.kind is Kind.TIME_SERIES]
     if time_series and not source.reports_ddl:
@@ -130,6 +206,8 @@ def definition_violations(
             "A source before MongoDB 6.0 does not report changes of time-series collections, so these cannot be "
             f"synced: {', '.join(time_series)}."
         )
+    for sentence in case_collisions(listed, target.names):
+        yield NAMESPACE_COLLISION, sentence
     for each in listed:
         yield from violations(each, target)
         if target.options.sharding is not None:

@@ -1,6 +1,6 @@
-"""Reads the body of a request from a YAML or JSON file. Refuses values that JSON cannot hold.
+"""Reads the body of a request from a YAML or JSON file. Refuses values that JSON cannot represent.
 
-The schemas of the requests validate the fields.
+The fields are validated elsewhere, by the schemas of the requests.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ DEFAULT_JOB = {"source": "cluster0", "destination": "cluster1"}
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses a field that is given twice, of which YAML would silently use the last one."""
+    """A YAML loader that refuses a field that is given twice. Other loaders silently use the last value."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         names = [self.construct_object(key, deep=True) for key, _ in node.value]
@@ -30,7 +30,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def read_job(file: Path) -> dict[str, Any]:
-    """Return the object in the file. Raises ValueError with the line or the field that is wrong."""
+    """Return the fields in a YAML or JSON file. Raises ValueError, which names the wrong line or field."""
     try:
         body = _parsed(file)
         wrong = "; ".join(_not_json(body, ""))
@@ -53,7 +53,10 @@ def _parsed(file: Path) -> Any:
 
 
 def _not_json(value: Any, path: str) -> Iterator[str]:
-    """Yield the fields whose names or values have another type in JSON, such as a date."""
+    """Yield a text for each field in `value` whose name or value JSON cannot represent, such as a date.
+
+    `path` is the path of `value` in the file; empty for the whole file.
+    """
     if isinstance(value, dict):
         for name, each in value.items():
             if isinstance(name, str):

@@ -1,8 +1,8 @@
-"""Applies the limits of the sync: keeps them saved, and sets the pace of all work once a second.
+"""Applies the speed limits of the sync: saves them, and sets the pace of all work once a second.
 
-The limits are totals for the sync, and each of several instances obeys an equal share. The pace also depends on the
-time of day, on the load of the clusters, and on the headroom of change events. The decisions about these are in
-`syncsvc.limits`, `figures.overload` and `figures.headroom`.
+The rates are totals for the sync, and each of several instances obeys an equal share; the limit of threads applies to
+each instance. The pace also depends on the time of day (`syncsvc.limits`), on the load of the clusters
+(`figures.overload`), and on how long the oplog and the event spool still keep the change events (`figures.headroom`).
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ from syncsvc.figures.overload import Ceiling, Pressure, adjusted, pressure, typi
 from syncsvc.figures.progress import Progress, WarningKind
 from syncsvc.figures.throttling import Throttling, Waits
 from syncsvc.limits import Document, Limit, Limits, limits_of, merged, share_of
+from syncsvc.metadata import METADATA_DATABASE
 from syncsvc.reports.sync import Sync, is_active, lag_seconds, oplog_seconds_left
 from syncsvc.saved.limits import LIMITS, LimitsStore
-from syncsvc.saved.run import METADATA_DATABASE, RunRecord
+from syncsvc.saved.run import RunRecord
 from syncsvc.source.cluster_load import Load, read_load
 from syncsvc.state import Phase, State
 from verifier.cluster.bounds import one_save
@@ -43,18 +44,18 @@ _log = logging.getLogger(__name__)
 # How often everything is checked, and the longest wait for the saved limits, in seconds.
 _INTERVAL = 1.0
 _PATIENCE = 2.0
-# The flow of the work is its average over this many intervals, and so many measurements of the load are kept.
+# The throughput is averaged over this many intervals, and this many measurements of the load are kept.
 _MEASURED = 3
 # The limits of the work that `auto` slows down in each phase.
 _WORK = {Phase.COPYING: Limit.COPY_BYTES, Phase.APPLYING: Limit.EVENTS}
 _SUSPENDED = (
-    "The limit of change events does not apply at present: {}. Otherwise, the sync could fail. If the events "
+    "The limit of change events per second is suspended: {}. With the limit, the sync could fail. If the events "
     "overload a cluster, enlarge the oplog of the source (replSetResizeOplog), or write less to it."
 )
 
 
 class Limiter:
-    """The limits of one process. `take` returns what is known about the sync, and contacts no cluster.
+    """Manages the limits of one process. `take` returns a snapshot of the sync, and contacts no cluster.
 
     `home` returns the store of the limits; None while it is unknown which cluster holds the saved state. Until then,
     changes are kept in memory.
@@ -90,11 +91,14 @@ class Limiter:
 
     @property
     def are_saved(self) -> bool:
-        """Return whether a restarted process would know all limits."""
+        """Return whether all limits are saved, so that a restarted process knows them."""
         return not self._unsaved
 
     def change(self, changes: Document) -> None:
-        """Change some limits: save them if possible, then obey them at once. Raises OperationError, driver's errors."""
+        """Change some limits: save them if possible, then apply them at once.
+
+        `changes` has the form of the API. Raises OperationError and the driver's errors.
+        """
         with one_save(self._changing, "The limits"):
             self._change(changes)
         self._apply()
@@ -109,9 +113,10 @@ class Limiter:
             self._unsaved = unsaved
 
     def begin_at(self, store: LimitsStore) -> None:
-        """Join the limits that are saved on the destination of a sync, before that sync begins or continues.
+        """Take over the limits saved in `store`, which belongs to a sync that is about to begin or to continue.
 
-        The limits that this process was given before are saved there. Raises the driver's errors.
+        Limits that were set in this process before, and are not saved yet, replace the saved ones in `store`. Raises
+        the driver's errors.
         """
         with one_save(self._changing, "The limits"):
             # They stay unsaved until the sync has begun, because its start may still be refused.
@@ -120,13 +125,16 @@ class Limiter:
         self._apply()
 
     def forget_home(self) -> None:
-        """Keep the limits in memory after a reset, which has dropped the saved ones."""
+        """Keep the limits in memory after a reset, which has dropped the saved limits."""
         with self._changing:
             if self._limits != Limits():
                 self._unsaved = self._limits.shown()
 
     def run(self, clusters: Mapping[str, Cluster], stop: StopToken) -> None:
-        """Check everything once a second until stopped. Raises `Cancelled`."""
+        """Once a second, read the limits again, measure the load of the clusters, and set the pace.
+
+        Raises `Cancelled` when stopped.
+        """
         while True:
             began = monotonic()
             self._refresh()
@@ -137,7 +145,7 @@ class Limiter:
     def _refresh(self) -> None:
         """Read the limits again if other processes may change them, and save those that are not saved yet.
 
-        An error has no effect, because this is repeated.
+        Errors are ignored, because the next call tries again.
         """
         sync = self._take()
         several = sync.standing is not None or sync.record is not None and sync.record.instances
@@ -158,7 +166,7 @@ class Limiter:
             self._changing.release()
 
     def _measure(self, clusters: Mapping[str, Cluster]) -> None:
-        """Measure the load of the clusters and the flow of the work, and adjust the automatic limit."""
+        """Measure the load of the clusters and the throughput of the sync, and adjust the automatic limit."""
         sync, auto = self._take(), self._limits.auto
         self._admitted.append((monotonic(), self._pace.amounts))
         work = _WORK.get(sync.record.phase) if sync.record and is_active(sync) else None
@@ -184,7 +192,7 @@ class Limiter:
         return (*self._loads.get(side, ()), newest)[-_MEASURED:]
 
     def _apply(self) -> None:
-        """Set the pace by the limits in force, and publish it."""
+        """Set the pace to the limits in force now, and publish these limits in the progress."""
         with self._applying:
             sync = self._take()
             rates, window = self._limits.at(datetime.now(UTC))
@@ -205,7 +213,10 @@ class Limiter:
             self._progress.set(throttling=Throttling(shares, throttled, waited, loads))
 
     def _suspend(self, sync: Sync, shares: dict[Limit, int]) -> None:
-        """Remove the limits that must not be obeyed now: all during a commit; that of events if they may be lost."""
+        """Remove from `shares` the limits that do not apply now.
+
+        These are all limits during a commit, and the limit of change events if events may be lost.
+        """
         record, snapshot = sync.record, sync.snapshot
         why = None
         if record is not None and record.state is State.COMMITTING:

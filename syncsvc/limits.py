@@ -1,4 +1,4 @@
-"""The limits of a sync at run time: rates, time windows with other rates, and thresholds for automatic limits. Pure.
+"""The speed limits of a sync: rates, time windows with other rates, and thresholds for automatic limits.
 
 Requests, answers and saved documents have one form, which `limits_of` reads and `Limits.shown` writes.
 """
@@ -40,7 +40,7 @@ class Window:
     rates: Rates
 
     def contains(self, now: datetime) -> bool:
-        """Return whether the aware time `now` is in the window, by the clocks of its time zone."""
+        """Return whether `now`, a time with a time zone, is in the window, by the clocks of the window's time zone."""
         local = now.astimezone(zone_of(self.timezone)).time()
         if self.begin < self.end:
             return self.begin <= local < self.end
@@ -60,7 +60,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Auto:
-    """The thresholds above which the sync slows down by itself, if `enabled`; None means that one is not checked."""
+    """The thresholds above which the sync slows down by itself, if `enabled`. A threshold of None is not checked."""
 
     enabled: bool = False
     source_latency_ms: int | None = 100
@@ -80,14 +80,14 @@ class Auto:
 
 @dataclass(frozen=True)
 class Limits:
-    """All limits of a sync. In a window, its rates replace `rates`; of several windows, the first one counts."""
+    """All limits of a sync. During a window, its rates replace `rates`; if windows overlap, the first one counts."""
 
     rates: Rates = field(default_factory=dict)
     windows: tuple[Window, ...] = ()
     auto: Auto = Auto()
 
     def at(self, now: datetime) -> tuple[Rates, Window | None]:
-        """Return the rates at the aware time `now`, and the window that they belong to, if any."""
+        """Return the rates at `now`, a time with a time zone, and the window they belong to (None: no window)."""
         window = next((each for each in self.windows if each.contains(now)), None)
         return (self.rates, None) if window is None else (window.rates, window)
 
@@ -98,17 +98,17 @@ class Limits:
 
 
 def limits_of(document: Document) -> Limits:
-    """Return the limits from the form of the API; an absent field has its default.
+    """Return the limits in `document`, which has the form of the API; an absent field gets its default.
 
-    A request is validated before. If a saved document is invalid, this raises LookupError, TypeError, ValueError or
-    AttributeError.
+    Requests are validated before this call. If a saved document is invalid, raises LookupError, TypeError, ValueError
+    or AttributeError.
     """
     windows = tuple(map(_window, document.get("windows") or ()))
     return Limits(_rates(document), windows, _auto(document.get("auto") or {}))
 
 
 def merged(document: Document, changes: Document) -> dict[str, Any]:
-    """Return the document with these changes. A change of `auto`, unless to None, replaces only the named fields."""
+    """Return `document` with the fields of `changes` replaced. In the object `auto`, only the given fields change."""
     whole = {**document, **changes}
     if changes.get("auto") is not None:
         whole["auto"] = {**(document.get("auto") or {}), **changes["auto"]}
@@ -116,12 +116,12 @@ def merged(document: Document, changes: Document) -> dict[str, Any]:
 
 
 def rates_shown(rates: Rates) -> dict[str, int | None]:
-    """Return the rates in the form of the API."""
+    """Return the rates in the form of the API; a limit that does not apply is None."""
     return {each.value: rates.get(each) for each in Limit}
 
 
 def share_of(rates: Rates, instances: int) -> dict[Limit, int]:
-    """Return the limits of one of several instances: equal shares of the rates, but the whole limit of threads."""
+    """Return the limits of one of several instances. The rates are divided equally, the limit of threads is not."""
     return {
         limit: amount if limit is Limit.THREADS else max(1, amount // instances)
         for limit, amount in rates.items()
@@ -129,7 +129,7 @@ def share_of(rates: Rates, instances: int) -> dict[Limit, int]:
 
 
 def zone_of(name: str) -> tzinfo:
-    """Return the time zone with that IANA name. Raises LookupError (ZoneInfoNotFoundError) and ValueError."""
+    """Return the time zone with this IANA name. Raises LookupError or ValueError if this host does not know it."""
     return UTC if name == "UTC" else ZoneInfo(name)
 
 

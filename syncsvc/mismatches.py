@@ -11,11 +11,10 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from syncsvc import errors
+from syncsvc.metadata import Metadata
 from syncsvc.repair_rules import Action, action_of
 from syncsvc.saved.repairs import listed
-from syncsvc.saved.run import METADATA_DATABASE
 from verifier.cluster import failures
-from verifier.cluster.connect import Client
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.writer import ClusterWriter
 from verifier.compare.check_progress import MismatchCounts
@@ -45,7 +44,7 @@ class RepairPlan(NamedTuple):
 
 
 def mismatches(
-    client: Client,
+    metadata: Metadata,
     writer: ClusterWriter,
     after: str | None,
     limit: int | None,
@@ -62,7 +61,7 @@ def mismatches(
     MismatchesReplaced.
     """
     among_documents = _is_among_documents(after)
-    store = CheckStore(client, writer, METADATA_DATABASE, stop, _PATIENCE)
+    store = CheckStore(metadata.client, writer, metadata.name, stop, _PATIENCE)
     with _named_errors():
         if store.load() is None:
             return
@@ -75,27 +74,28 @@ def mismatches(
         yield from store.document_mismatches(after, left, least_seconds, namespaces)
 
 
-def repaired(client: Client, after: str | None, limit: int | None) -> Iterator[StoredMismatch]:
+def repaired(metadata: Metadata, after: str | None, limit: int | None) -> Iterator[StoredMismatch]:
     """Yield the differences that the sync has repaired or is repairing now, in the order of their saved `_id`s.
 
-    `after` and `limit` are as in `mismatches`. Raises OperationError InvalidRequest, ClusterUnreachable, NotAuthorized.
+    `after` is the page token of the last difference already read; None to begin with the first. `limit` is the maximum
+    number; None for all. Raises OperationError InvalidRequest, ClusterUnreachable, NotAuthorized.
     """
     _is_among_documents(after)
     with _named_errors():
-        yield from listed(client, after, limit, _PATIENCE)
+        yield from listed(metadata, after, limit, _PATIENCE)
 
 
 def repair_plan(
-    client: Client, writer: ClusterWriter, replaced: Container[Namespace], stop: StopToken
+    metadata: Metadata, writer: ClusterWriter, replaced: Container[Namespace], stop: StopToken
 ) -> RepairPlan:
-    """Return what a repair would do now: the first differences, and how many there are.
+    """Return what a repair would do now: the first differences with their repairs, and the numbers of differences.
 
     `replaced` are the collections that users have dropped on the destination and created again. Raises OperationError
     ClusterUnreachable, NotAuthorized, IncompatibleMetadata, MismatchesReplaced.
     """
-    found = mismatches(client, writer, None, MOST_PLANNED, 0, stop)
+    found = mismatches(metadata, writer, None, MOST_PLANNED, 0, stop)
     steps = tuple((each.mismatch, action_of(each.mismatch, replaced)) for each in found)
-    store = CheckStore(client, writer, METADATA_DATABASE, stop, _PATIENCE)
+    store = CheckStore(metadata.client, writer, metadata.name, stop, _PATIENCE)
     with _named_errors():
         counts = MismatchCounts() if store.load() is None else store.mismatch_counts()
     return RepairPlan(sum(counts.documents.values()), counts.definitions, steps)
@@ -113,7 +113,7 @@ def _named_errors() -> Iterator[None]:
 def _is_among_documents(after: str | None) -> bool:
     """Return whether a page token is that of a document mismatch; False for None.
 
-    Raises OperationError InvalidRequest.
+    Raises OperationError InvalidRequest if the token is invalid.
     """
     if after is None:
         return False

@@ -76,22 +76,35 @@ _AT_START = (
     *_OF_PRINCIPALS,
     errors.UNKNOWN_CLUSTER,
     SAME_CLUSTER,
-    errors.NOT_SUPPORTED_YET,
     errors.DESTINATION_NOT_EMPTY,
+    errors.DESTINATION_NAMESPACE_EXISTS,
+    errors.OTHER_SYNC_ON_DESTINATION,
+    errors.WRITE_BLOCKING_WITH_EXISTING_DATA,
+    errors.REVERSIBLE_WITH_EXISTING_DATA,
     errors.METADATA_LEFT_OVER,
     errors.UNKNOWN_INSTANCE,
     errors.INSTANCES_NOT_APPLICABLE,
     errors.DIFFERENT_START,
     errors.SHARDING_REQUIRED,
     errors.SHARDING_NOT_APPLICABLE,
+    errors.PRESPLIT_NOT_APPLICABLE,
+    errors.READ_PREFERENCE_NOT_APPLICABLE,
+    errors.NO_MEMBER_TO_COPY,
     errors.INVALID_SHARDING_ENTRY,
     errors.COLLECTION_NOT_SHARDABLE,
     errors.SHARD_KEY_INDEX_MISSING,
     errors.UNIQUE_INDEX_INCOMPATIBLE,
+    errors.INVALID_DOCUMENT_FILTER,
+    errors.DOCUMENT_FILTER_NOT_APPLICABLE,
+    errors.DOCUMENT_FILTER_FAILED,
     errors.WRITE_BLOCKING_WITH_FILTER,
     errors.WRITE_BLOCKING_NEEDS_NEWER_SOURCE,
     errors.REVERSIBLE_NEEDS_WRITE_BLOCKING,
     errors.REVERSIBLE_WITH_FILTER,
+    errors.REMAP_WITH_USERS_AND_ROLES,
+    errors.REMAP_NEEDS_NEWER_SOURCE,
+    errors.NAMESPACE_COLLISION,
+    errors.NOT_RENAMABLE,
     errors.REVERSIBLE_WITHOUT_INDEXES,
     errors.REVERSIBLE_NEEDS_NEWER_SOURCE,
     errors.REVERSIBLE_NEEDS_EQUAL_VERSIONS,
@@ -107,20 +120,20 @@ _AT_START = (
 
 
 class _CollectionCopy(Strict):
-    estimatedTotalBytes = nullable(fields.Integer, "The number of bytes to copy.")
+    estimatedTotalBytes = nullable(fields.Integer, "The estimated number of bytes to copy.")
     estimatedCopiedBytes = always(fields.Integer, "The number of bytes copied.")
 
 
 class _Lag(Strict):
     overallLagSeconds = nullable(
-        fields.Integer, "How far the destination is behind the source, in seconds."
+        fields.Integer, "The lag of the destination behind the source, in seconds."
     )
     crudLagSeconds = nullable(
         fields.Integer,
-        "The lag of inserts, updates and deletes, in seconds; null before the first one.",
+        "The lag of inserts, updates and deletes, in seconds; null before the first such event.",
     )
     ddlLagSeconds = nullable(
-        fields.Integer, "The lag of DDL events, in seconds; null before the first one."
+        fields.Integer, "The lag of DDL events, in seconds; null before the first such event."
     )
 
 
@@ -143,80 +156,99 @@ class _IndexBuilding(Strict):
 
 
 class _EventSpool(Strict):
-    active = always(Boolean, "Whether change events are being saved in the spool.")
-    bytes = always(fields.Integer, "The compressed size of the saved events.")
-    limitBytes = always(fields.Integer, "The size limit of the spool: --eventSpoolMB, in bytes.")
+    active = always(Boolean, "Whether change events are being saved in the event spool.")
+    bytes = always(fields.Integer, "The compressed size of the events in the spool, in bytes.")
+    limitBytes = always(
+        fields.Integer, "The size limit of the event spool: --eventSpoolMB, in bytes."
+    )
     seconds = always(
-        fields.Integer, "The time between the oldest and the newest saved event, in seconds."
+        fields.Integer, "The time between the oldest and the newest event in the spool, in seconds."
     )
     bytesPerSecond = always(
-        fields.Integer, "How many bytes are saved per second, on average over the last minute."
+        fields.Integer,
+        "The number of compressed bytes of events saved per second, on average over the last minute.",
     )
 
 
 class _VerificationSide(Strict):
-    phase = always(fields.Enum, "The stage of the verification.", Hashing, by_value=True)
+    phase = always(
+        fields.Enum, "The stage of the verification on this cluster.", Hashing, by_value=True
+    )
     estimatedDocumentCount = nullable(
         fields.Integer, "The estimated number of documents to compare."
     )
     hashedDocumentCount = always(fields.Integer, "The number of documents compared.")
     totalCollectionCount = nullable(fields.Integer, "The number of collections to compare.")
     scannedCollectionCount = always(
-        fields.Integer, "The number of collections that are compared completely."
+        fields.Integer, "The number of collections whose documents have all been compared once."
     )
     lagTimeSeconds = nullable(
         fields.Integer,
-        "How far the verification is behind the change events of the cluster, in seconds.",
+        "The lag of the verification behind the change events of this cluster, in seconds.",
     )
 
 
 class _VerificationProgress(Strict):
-    source = always(fields.Nested, "The verification of the source.", _VerificationSide)
-    destination = always(fields.Nested, "The verification of the destination.", _VerificationSide)
+    source = always(
+        fields.Nested, "The progress of the verification on the source.", _VerificationSide
+    )
+    destination = always(
+        fields.Nested, "The progress of the verification on the destination.", _VerificationSide
+    )
 
 
 class _Repairs(Strict):
     inProgress = always(Boolean, "Whether a repair is requested or running.")
-    documents = always(fields.Integer, "The number of documents repaired.")
-    definitions = always(fields.Integer, "The number of differences in definitions repaired.")
+    documents = always(fields.Integer, "The number of repaired documents.")
+    definitions = always(fields.Integer, "The number of repaired differences in definitions.")
 
 
 class _CopiedPrincipals(Strict):
     copied = always(
-        Boolean, "Whether the commit has copied users and roles; until then, the counts are 0."
+        Boolean,
+        "Whether the newest copy of users and roles, by a commit or on request, is complete. The beginning of each "
+        "commit and of each copy sets it to false, until that copy is complete. While it is false, the counts are 0.",
     )
     users = always(fields.Integer, "The number of users copied.")
     roles = always(fields.Integer, "The number of custom roles copied.")
     equal = always(
-        fields.Integer, "The number of users and roles that the destination already had."
+        fields.Integer,
+        "The number of users and roles that the destination already had with an equal definition.",
     )
     kept = always(
         fields.Integer,
-        "The number of users and roles that differ, for which the destination kept its own definition.",
+        "The number of users and roles that differ, for which the definition of the destination was kept.",
     )
 
 
 class _DirectionMapping(Strict):
-    Source = always(fields.String, "The source, as cluster0: host:port.")
-    Destination = always(fields.String, "The destination, as cluster1: host:port.")
+    Source = always(
+        fields.String, "The name and address of the source, such as `cluster0: host:port`."
+    )
+    Destination = always(
+        fields.String, "The name and address of the destination, such as `cluster1: host:port`."
+    )
 
 
 class _Lease(Strict):
     host = always(fields.String, "The host of the active daemon.")
-    address = always(fields.String, "The address and port of its HTTP API on that host.")
+    address = always(fields.String, "The address and port of the active daemon's HTTP API.")
     since = always(
-        fields.String, "When this daemon became active, in UTC, by the clock of the destination."
+        fields.String,
+        "The time at which the active daemon took the lease, in UTC, by the destination's clock.",
     )
     expires = always(
         fields.String,
-        "When the lease expires, in UTC, unless it is renewed; then another daemon takes over.",
+        "The time in UTC at which the lease expires and another daemon takes over, unless the lease is renewed.",
     )
 
 
 class _ThrottledBy(Strict):
     what = always(fields.Enum, "The limit that slows the sync down.", Limit, by_value=True)
-    reason = always(fields.String, "Why this limit applies.")
-    since = always(fields.String, "Since when this limit has slowed the sync down, in UTC.")
+    reason = always(fields.String, "The reason why this limit applies.")
+    since = always(
+        fields.String, "The time since which this limit has slowed the sync down, in UTC."
+    )
 
 
 class _Progress(Strict):
@@ -228,13 +260,16 @@ class _Progress(Strict):
     info = nullable(fields.Enum, "The phase of the sync.", Phase, by_value=True)
     ceaStage = nullable(
         fields.Enum,
-        "`collection copy drain` while the changes made during the copy are applied, then `steady state`.",
+        "The stage of change event application: `collection copy drain` while the changes made during the copy are "
+        "applied, then `steady state`.",
         Stage,
         by_value=True,
     )
-    lag = nullable(fields.Nested, "The lag by kind of change.", _Lag)
+    lag = nullable(
+        fields.Nested, "The lag of the destination, overall and by the kind of change.", _Lag
+    )
     lagTimeSeconds = nullable(
-        fields.Integer, "How far the destination is behind the source, in seconds."
+        fields.Integer, "The lag of the destination behind the source, in seconds."
     )
     totalEventsApplied = nullable(
         fields.Integer, "The number of change events that this process has applied."
@@ -244,13 +279,17 @@ class _Progress(Strict):
         "The estimated progress of the copy; zeros before the start.",
         _CollectionCopy,
     )
-    directionMapping = nullable(fields.Nested, "The clusters and their roles.", _DirectionMapping)
+    directionMapping = nullable(
+        fields.Nested,
+        "The names and addresses of the source and of the destination.",
+        _DirectionMapping,
+    )
     source = nullable(fields.Nested, "The last ping of the source.", _Ping)
     destination = nullable(fields.Nested, "The last ping of the destination.", _Ping)
     mongosyncID = always(fields.String, "The name of this instance.")
     coordinatorID = nullable(fields.String, "The name of the instance that coordinates the sync.")
     error = nullable(fields.String, "The name of the error that the sync failed with.")
-    errorDescription = nullable(fields.String, "Why the sync failed, and what to do.")
+    errorDescription = nullable(fields.String, "The reason why the sync failed, and the remedy.")
     throttledBy = nullable(
         fields.Nested,
         "The limit that slows the sync down; null while no work waits for a limit.",
@@ -258,8 +297,8 @@ class _Progress(Strict):
     )
     estimatedOplogTimeRemaining = sometimes(
         fields.String,
-        "How long the source's oplog still holds the changes that the sync needs, in words. Only while the sync is "
-        "running or paused.",
+        "The time for which the source's oplog still holds the changes that the sync needs, in words; only while the "
+        "sync is running or paused.",
     )
     eventSpool = sometimes(
         fields.Nested,
@@ -289,7 +328,9 @@ class _Progress(Strict):
         _CopiedPrincipals,
     )
     warnings = sometimes(
-        fields.List, "Problems that endanger or delay the sync, and what to do.", fields.String()
+        fields.List,
+        "Problems that endanger or delay the sync, each with a remedy.",
+        fields.String(),
     )
     role = sometimes(
         fields.Enum,
@@ -312,7 +353,9 @@ class _ProgressAnswer(SuccessAnswer):
 
 class _Violation(Strict):
     error = always(fields.String, "The name of the error with which a start would be refused.")
-    errorDescription = always(fields.String, "What is wrong, and what to do.")
+    errorDescription = always(
+        fields.String, "The reason why the start would be refused, and the remedy."
+    )
 
 
 class _Estimates(Strict):
@@ -324,7 +367,7 @@ class _Estimates(Strict):
     documents = nullable(fields.Integer, "The number of documents that would be copied.")
     bytes = nullable(fields.Integer, "The size of the documents that would be copied, in bytes.")
     indexes = nullable(
-        fields.Integer, "The number of indexes that would be built, without those on _id."
+        fields.Integer, "The number of indexes that would be built, not counting indexes on _id."
     )
     diskNeededBytes = nullable(
         fields.Integer, "The space that the sync may need on the destination's disk, in bytes."
@@ -342,7 +385,7 @@ class _Estimates(Strict):
     )
     oplogWindowSeconds = nullable(
         fields.Integer,
-        "How long the source's oplog keeps an entry, in seconds, at its average write rate.",
+        "The time for which the source's oplog keeps an entry at its average write rate, in seconds.",
     )
 
 
@@ -350,19 +393,22 @@ class _PlannedPrincipals(Strict):
     users = always(fields.Integer, "The number of users to copy.")
     roles = always(fields.Integer, "The number of custom roles to copy.")
     equal = always(
-        fields.Integer, "The number of users and roles that the destination already has."
+        fields.Integer,
+        "The number of users and roles that the destination already has with an equal definition.",
     )
     kept = always(
         fields.Integer,
-        "The number of users and roles that differ, for which the destination would keep its own definition.",
+        "The number of users and roles that differ, for which the definition of the destination would be kept.",
     )
     conflicts = always(fields.Integer, "The number of users and roles that prevent the copy.")
 
 
 class _MissingFeature(Strict):
-    cluster = always(fields.String, "The cluster, such as `cluster0`.")
+    cluster = always(
+        fields.String, "The cluster whose servers lack the feature, such as `cluster0`."
+    )
     feature = always(fields.String, "The feature that the servers of the cluster lack.")
-    effect = always(fields.String, "What the sync does instead.")
+    effect = always(fields.String, "The effect on the sync: its behavior without the feature.")
 
 
 class _PreflightAnswer(SuccessAnswer):
@@ -371,10 +417,12 @@ class _PreflightAnswer(SuccessAnswer):
         "All reasons why a start would be refused now.",
         fields.Nested(_Violation),
     )
-    warnings = always(fields.List, "Possible problems, and what to do.", fields.String())
+    warnings = always(
+        fields.List, "Possible problems of the sync, each with a remedy.", fields.String()
+    )
     missingFeatures = always(
         fields.List,
-        "The features that the servers lack and that a sync uses if they exist. None of them prevents a start.",
+        "The features that the sync would use, but that the servers lack. They do not prevent a start.",
         fields.Nested(_MissingFeature),
     )
     estimates = always(fields.Nested, "The estimated cost of the sync.", _Estimates)
@@ -405,7 +453,7 @@ class _ResetAnswer(SuccessAnswer):
         fields.String(),
     )
     unblocked = sometimes(
-        fields.List, "The clusters whose users would be unblocked.", fields.String()
+        fields.List, "The clusters on which user writes would be unblocked.", fields.String()
     )
     balancersStarted = sometimes(
         fields.List, "The clusters whose balancer would be restarted.", fields.String()
@@ -421,8 +469,8 @@ class _Principal(Strict):
         "The effect of a commit: `copy` (it is copied), `equal` (the destination already has it), `kept` (the "
         "destination keeps another definition), `own` (not copied, because this daemon logs in as this user). Three "
         "values prevent the commit: `conflict` (the destination has another definition), `missing` (the role is not "
-        "copied, and not on the destination), `surplus` (users or roles of the source name this role, but only the "
-        "destination has it).",
+        "copied, and not on the destination), `surplus` (users or roles of the source refer to this role, but only "
+        "the destination has it).",
         Outcome,
         by_value=True,
     )
@@ -432,18 +480,25 @@ class _Principal(Strict):
 class _UsersAnswer(SuccessAnswer):
     usersAndRoles = always(
         fields.List,
-        "First the roles, then the users: those to copy, and the roles that they have.",
+        "The users and roles to copy, and the other roles to which they refer. Roles come first.",
         fields.Nested(_Principal),
+    )
+
+
+class _CopyUsersAnswer(SuccessAnswer):
+    usersAndRoles = always(
+        fields.Nested, "The result of the copy, as in the progress.", _CopiedPrincipals
     )
 
 
 class _PlannedRepair(Strict):
     difference = always(
-        fields.String, "Which document or definition differs, and how, as readable text."
+        fields.String,
+        "The document or definition that differs, and the difference, as readable text.",
     )
     action = always(
         fields.Enum,
-        "What the repair would do; none if it cannot repair the difference.",
+        "The action of the repair for this difference; begins with `none` if the repair would leave the difference.",
         Action,
         by_value=True,
     )
@@ -456,7 +511,8 @@ class _RepairAnswer(SuccessAnswer):
         fields.Integer, "The number of documents that differ; only for a dry run."
     )
     definitions = sometimes(
-        fields.Integer, "The number of differences in definitions or counts; only for a dry run."
+        fields.Integer,
+        "The number of differences in definitions or document counts; only for a dry run.",
     )
     repairs = sometimes(
         fields.List,
@@ -467,23 +523,34 @@ class _RepairAnswer(SuccessAnswer):
 
 class _NamespaceVerification(Strict):
     comparedDocuments = always(
-        fields.Integer, "The number of documents that the first pass has compared."
+        fields.Integer,
+        "The number of documents of the collection that the first pass of the verification has compared.",
     )
     estimatedTotalDocuments = nullable(
-        fields.Integer, "The estimated number of documents to compare."
+        fields.Integer, "The estimated number of documents of the collection to compare."
     )
-    mismatches = always(fields.Integer, "The number of documents that differ.")
+    mismatches = always(fields.Integer, "The number of documents of the collection that differ.")
 
 
 class _Namespace(Strict):
     """The progress of one collection."""
 
     namespace = always(fields.String, "The name of the collection on the source.")
-    phase = always(fields.Enum, "The phase of the collection.", NamespacePhase, by_value=True)
+    destinationNamespace = fields.String(
+        metadata={
+            "description": "The name of the collection on the destination, if namespaceRemap changes it."
+        }
+    )
+    phase = always(
+        fields.Enum,
+        "The phase of the collection in the copy and the index builds.",
+        NamespacePhase,
+        by_value=True,
+    )
     copiedDocuments = always(fields.Integer, "The number of documents copied.")
     estimatedTotalDocuments = always(fields.Integer, "The estimated number of documents to copy.")
     copiedBytes = always(fields.Integer, "The number of bytes copied.")
-    estimatedTotalBytes = always(fields.Integer, "The number of bytes to copy.")
+    estimatedTotalBytes = always(fields.Integer, "The estimated number of bytes to copy.")
     documentsPerSecond = nullable(
         fields.Float,
         "The number of documents copied per second; null while the collection is not being copied.",
@@ -493,95 +560,121 @@ class _Namespace(Strict):
         "The number of bytes copied per second; null while the collection is not being copied.",
     )
     eventsApplied = always(
-        fields.Integer, "The number of change events that this process has applied."
+        fields.Integer,
+        "The number of change events of the collection that this process has applied.",
     )
     indexesBuilt = nullable(
         fields.Integer,
-        "How many of the collection's indexes are built on the destination, without the one on _id.",
+        "The number of the collection's indexes that are built on the destination, not counting the index on _id.",
     )
     totalIndexes = always(
-        fields.Integer, "The number of indexes of the collection, without the one on _id."
+        fields.Integer, "The number of indexes of the collection, not counting the index on _id."
     )
     verification = nullable(
-        fields.Nested, "The verification of the collection.", _NamespaceVerification
+        fields.Nested, "The progress of the verification of the collection.", _NamespaceVerification
     )
 
 
 class _NamespacesAnswer(SuccessAnswer):
     namespaces = always(fields.List, "The collections, sorted by name.", fields.Nested(_Namespace))
-    next = nullable(fields.String, "The value of `after` for the next page; null on the last page.")
+    next = nullable(
+        fields.String,
+        "The value of the parameter `after` that requests the next page; null on the last page.",
+    )
 
 
 class _Overview(OverviewFields):
-    progress = always(fields.Nested, "The document of GET /api/v1/progress.", _Progress)
+    progress = always(fields.Nested, "The answer to GET /api/v1/progress.", _Progress)
 
 
 class _OverviewAnswer(SuccessAnswer):
-    overview = always(fields.Nested, "Everything that an operator watches.", _Overview)
+    overview = always(
+        fields.Nested,
+        "The progress of the sync, sentences that explain the progress, and the history of its figures.",
+        _Overview,
+    )
 
 
 class _NamespacesTableAnswer(SuccessAnswer):
-    namespaces = always(fields.List, "The requested rows.", fields.Nested(_Namespace))
-    total = always(fields.Integer, "The number of collections that fit the request, on all pages.")
+    namespaces = always(fields.List, "The requested collections.", fields.Nested(_Namespace))
+    total = always(
+        fields.Integer,
+        "The number of all collections that the request selects, including those that `limit` and `offset` leave out.",
+    )
 
 
 class _CurrentRates(Strict):
-    """Limits; one that does not apply is null."""
+    """The limits of the sync's speed. A limit that does not apply is null."""
 
-    copyBytesPerSecond = nullable(fields.Integer, "How many bytes may be copied per second.")
+    copyBytesPerSecond = nullable(fields.Integer, "The maximum number of bytes copied per second.")
     copyDocumentsPerSecond = nullable(
-        fields.Integer, "How many documents may be copied per second."
+        fields.Integer, "The maximum number of documents copied per second."
     )
-    eventsPerSecond = nullable(fields.Integer, "How many change events may be applied per second.")
+    eventsPerSecond = nullable(
+        fields.Integer, "The maximum number of change events applied per second."
+    )
     threads = nullable(
         fields.Integer,
-        "How many threads of each instance may read pages and write batches at the same time.",
+        "The maximum number of threads in each instance that read documents or write batches.",
     )
 
 
 class _LimitWindow(Strict):
     class Meta(Strict.Meta):
-        include = {"from": always(fields.String, "When the window begins each day, as HH:MM.")}
+        include = {
+            "from": always(fields.String, "The time at which the window begins each day, as HH:MM.")
+        }
 
-    to = always(fields.String, "When the window ends, as HH:MM.")
+    to = always(fields.String, "The time at which the window ends, as HH:MM.")
     timezone = always(fields.String, "The time zone of `from` and `to`.")
     limits = always(
-        fields.Nested, "The limits in the window, in place of those outside of it.", _CurrentRates
+        fields.Nested,
+        "The limits during the window, in place of all limits that apply outside the window.",
+        _CurrentRates,
     )
 
 
 class _AutoLimit(Strict):
-    """When the sync slows down by itself; a threshold that is not checked is null."""
+    """The thresholds above which the sync slows down by itself. A threshold that is not checked is null."""
 
     enabled = always(Boolean, "Whether the sync slows down while a cluster is overloaded.")
     maxSourceLatencyMS = nullable(
-        fields.Integer, "The latency above which the source is overloaded."
+        fields.Integer,
+        "The latency of a small read, in milliseconds, above which the source counts as overloaded.",
     )
     maxDestinationLatencyMS = nullable(
-        fields.Integer, "The latency above which the destination is overloaded."
+        fields.Integer,
+        "The latency of a small read, in milliseconds, above which the destination counts as overloaded.",
     )
     maxQueue = nullable(
-        fields.Integer, "How many operations may wait on the primary of either cluster."
+        fields.Integer,
+        "The number of operations waiting on the primary above which a cluster counts as overloaded.",
     )
     maxReplicationLagSeconds = nullable(
-        fields.Integer, "How far the secondaries of either cluster may lag behind, in seconds."
+        fields.Integer,
+        "The lag of the slowest secondary, in seconds, above which a cluster counts as overloaded.",
     )
 
 
 class _CurrentLimits(_CurrentRates):
     windows = always(
-        fields.List, "Periods of the day with other limits.", fields.Nested(_LimitWindow)
+        fields.List, "The daily periods with different limits.", fields.Nested(_LimitWindow)
     )
-    auto = always(fields.Nested, "When the sync slows down by itself.", _AutoLimit)
+    auto = always(
+        fields.Nested, "The thresholds above which the sync slows down by itself.", _AutoLimit
+    )
 
 
 class _ClusterLoad(Strict):
-    """The newest measurement of a cluster; unknown values are null."""
+    """The newest measurement of the load of a cluster; unknown values are null."""
 
-    latencyMS = nullable(fields.Float, "The latency of a small read, in milliseconds.")
-    queue = nullable(fields.Integer, "How many operations wait on the primary.")
+    latencyMS = nullable(
+        fields.Float, "The latency of a small read on the cluster's primary, in milliseconds."
+    )
+    queue = nullable(fields.Integer, "The number of operations that wait on the cluster's primary.")
     replicationLagSeconds = nullable(
-        fields.Integer, "How far the slowest secondary lags behind, in seconds."
+        fields.Integer,
+        "The lag of the cluster's slowest secondary behind its primary, in seconds.",
     )
 
 
@@ -594,12 +687,12 @@ class _LimitsAnswer(SuccessAnswer):
     limits = always(fields.Nested, "The limits of the sync, as they were set.", _CurrentLimits)
     saved = always(
         Boolean,
-        "Whether a restarted process knows all limits; false if some were changed before the start of a sync, or if "
-        "the sync was reset.",
+        "Whether all limits are saved, so that a restarted process obeys them; false if a limit was changed before the "
+        "start of the sync, or if the sync was reset.",
     )
     effective = always(
         fields.Nested,
-        "The limits that this process obeys now: its share, for this time of day, lowered by `auto`.",
+        "The limits that this process obeys now: its share of the limits for this time of day, lowered by `auto`.",
         _CurrentRates,
     )
     throttledBy = nullable(
@@ -608,7 +701,9 @@ class _LimitsAnswer(SuccessAnswer):
         _ThrottledBy,
     )
     measured = always(
-        fields.Nested, "The load of the clusters; known only while `auto` is at work.", _Measured
+        fields.Nested,
+        "The load of the clusters; known only while `auto` is enabled and the sync copies or applies changes.",
+        _Measured,
     )
 
 
@@ -624,7 +719,7 @@ OPERATIONS = (
     Operation(
         "post",
         "/api/v1/preflight",
-        "Checks whether a start with this body would succeed now. Changes nothing.",
+        "Checks whether a start with the same request body would succeed now. Changes nothing.",
         _PreflightAnswer(),
         body=StartSchema(),
         errors=(errors.INVALID_STATE, errors.NOT_ACTIVE),
@@ -656,8 +751,8 @@ OPERATIONS = (
     Operation(
         "post",
         "/api/v1/repair",
-        "Repairs the differences that the verification found, also after a failed verification; or only lists the "
-        "repairs.",
+        "Repairs the differences that the verification found, even if the verification has failed. With `dryRun`, only "
+        "lists the repairs.",
         _RepairAnswer(),
         body=RepairSchema(),
         errors=(
@@ -683,16 +778,25 @@ OPERATIONS = (
     Operation(
         "post",
         "/api/v1/reset",
-        "Abandons the sync: drops everything that it created on the destination, and lifts its user write blocks.",
+        "Abandons the sync: drops everything that the sync created on the destination, and lifts its user write "
+        "blocks.",
         _ResetAnswer(),
         body=ResetSchema(),
         errors=(*_ANY, errors.DESTINATION_IN_USE),
+    ),
+    Operation(
+        "post",
+        "/api/v1/users",
+        "Copies users and roles now. The commit compares them again, and copies what has changed since.",
+        _CopyUsersAnswer(),
+        body=EmptySchema(),
+        errors=(*_ANY, *_OF_PRINCIPALS, errors.USER_OR_ROLE_NOT_COPIED),
     ),
     Operation("get", "/api/v1/limits", "Shows the limits of the sync's speed.", _LimitsAnswer()),
     Operation(
         "patch",
         "/api/v1/limits",
-        "Changes limits of the sync's speed: those in the body, and no others.",
+        "Changes limits of the sync's speed. Limits that are not in the body stay as they are.",
         _LimitsAnswer(),
         body=LimitsSchema(),
         errors=(errors.INVALID_STATE, *_OF_CLUSTERS, errors.INCOMPATIBLE_METADATA),
@@ -709,15 +813,15 @@ OPERATIONS = (
     Operation(
         "get",
         "/api/v1/users",
-        "Shows which users and roles a commit would copy now, and which prevent it. Changes nothing.",
+        "Shows which users and roles a commit would copy now, and which prevent a commit. Changes nothing.",
         _UsersAnswer(),
         errors=(errors.INVALID_STATE, errors.NOT_ACTIVE, *_OF_CLUSTERS),
     ),
     Operation(
         "get",
         "/api/v1/mismatches",
-        "Lists the differences that the verification found, first the definitions, then the documents; or those that "
-        "were repaired.",
+        "Lists the differences that the verification found: first those in definitions, then those in documents. With "
+        "`repaired`, lists the repaired differences.",
         DefinitionMismatchLine(),
         parameters=MismatchesSchema(),
         other=DocumentMismatchLine(),
@@ -734,14 +838,16 @@ OPERATIONS = (
     Operation(
         "get",
         "/api/v1/overview",
-        "Shows everything that the page shows: the progress, explanations, and the history. The answer has an ETag.",
+        "Shows the overview that the page at `/` displays: the progress of the sync, sentences that explain the "
+        "progress, and the history of its figures. The answer has an ETag.",
         _OverviewAnswer(),
         parameters=OverviewSchema(),
     ),
     Operation(
         "get",
         "/api/v1/overview/namespaces",
-        "Shows a part of the table of collections, sorted and filtered. The answer has an ETag.",
+        "Shows the progress of some collections, sorted and filtered, for the table on the page at `/`. The answer "
+        "has an ETag.",
         _NamespacesTableAnswer(),
         parameters=NamespacesTableSchema(),
         errors=(errors.NOT_ACTIVE,),
@@ -749,7 +855,7 @@ OPERATIONS = (
     Operation(
         "get",
         "/api/v1/report",
-        "Shows the report of the sync: what was synced, when, by whom, and what was verified. As HTML for browsers.",
+        "Shows the report of the sync: what was synced, when, by whom, and what was verified. Browsers get HTML.",
         ReportAnswer(),
         parameters=ReportSchema(),
         errors=(errors.INVALID_STATE, errors.NOT_ACTIVE, TOO_MANY_READERS),
@@ -758,7 +864,7 @@ OPERATIONS = (
     Operation(
         "get",
         "/livez",
-        "Answers with success as long as the process runs. For supervisors.",
+        "Answers with success as long as the process runs. Supervisors can use this request.",
         SuccessAnswer(),
         public=True,
     ),

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 from typing import Any
 
+from verifier.cluster.document_filters import DocumentFilters
 from verifier.cluster.filters import NamespaceFilter
 from verifier.cluster.namespace import Namespace
+from verifier.cluster.namespace_map import NamespaceMap, entries_of
 
 # The names of the two clusters in the process options and in requests.
 CLUSTERS = ("cluster0", "cluster1")
@@ -16,7 +19,7 @@ ANY_DATABASE = "."
 
 
 class WriteBlocking(Enum):
-    """On which clusters the sync blocks user writes: the destination from the start, the source from the commit on."""
+    """The clusters whose user writes are blocked: the destination from the start on, the source from the commit on."""
 
     SOURCE_AND_DESTINATION = "sourceAndDestination"
     DESTINATION_ONLY = "destinationOnly"
@@ -24,7 +27,10 @@ class WriteBlocking(Enum):
 
 
 class BuildIndexes(Enum):
-    """Which indexes the sync builds on the destination, and when. The indexes on `_id` are always built."""
+    """The indexes that the sync builds on the destination, and the time at which it builds them.
+
+    The indexes on `_id` are always built.
+    """
 
     BEFORE_DATA_COPY = "beforeDataCopy"
     AFTER_DATA_COPY = "afterDataCopy"
@@ -44,9 +50,9 @@ class BuildIndexes(Enum):
 
 
 class Repair(Enum):
-    """The option for the repair of differences that the verification finds before the commit.
+    """The reaction of a commit to differences that the verification finds.
 
-    AUTO: it repairs them and verifies again. NEVER: it fails with VerificationFailed.
+    AUTO: the commit repairs them and verifies again. NEVER: the commit fails with VerificationFailed.
     """
 
     AUTO = "auto"
@@ -54,9 +60,10 @@ class Repair(Enum):
 
 
 class EventSpool(Enum):
-    """When change events are saved on the destination until they are applied, so that the source's oplog may drop them.
+    """The time from which change events are saved on the destination before they are applied.
 
-    AUTO: once the oplog may become too short for the sync. ALWAYS: from the start of the sync on. NEVER: not at all.
+    Saved events can be applied after the source's oplog has dropped them. AUTO: once the oplog may become too short for
+    the sync. ALWAYS: from the start of the sync on. NEVER: not at all.
     """
 
     AUTO = "auto"
@@ -64,8 +71,41 @@ class EventSpool(Enum):
     NEVER = "never"
 
 
+class Presplit(Enum):
+    """The way in which a collection is divided among the shards of the destination before its documents are copied.
+
+    SAMPLE: by a sample of the source's documents. SOURCE: as on the source. NONE: the server decides.
+    """
+
+    SAMPLE = "sample"
+    SOURCE = "source"
+    NONE = "none"
+
+
+class RenamedOut(Enum):
+    """The reaction to the rename of a synced collection to a name that the filter excludes.
+
+    FAIL: the sync fails with RenamedOutOfFilter. DROP: the destination drops the collection.
+    """
+
+    FAIL = "fail"
+    DROP = "drop"
+
+
+class CopyReadPreference(Enum):
+    """The members of the source's replica set that the copy reads, as a mode of MongoDB's read preferences."""
+
+    PRIMARY = "primary"
+    PRIMARY_PREFERRED = "primaryPreferred"
+    SECONDARY = "secondary"
+    SECONDARY_PREFERRED = "secondaryPreferred"
+    NEAREST = "nearest"
+
+
 class OnConflict(Enum):
-    """The reaction if the destination has another definition of a user or role, which is never overwritten.
+    """The reaction to a user or role that has another definition on the destination.
+
+    That definition is never overwritten.
 
     FAIL: refuse the start and the commit. SKIP: keep the definition of the destination.
     """
@@ -84,7 +124,7 @@ class UsersAndRoles:
 
 @dataclass(frozen=True)
 class StartOptions:
-    """The options of a sync, with defaults filled in. `syncsvc.saved.stored` has their saved form."""
+    """The options of a sync, with defaults filled in. `syncsvc.saved.stored` defines how they are saved."""
 
     # Names of `CLUSTERS`.
     source: str
@@ -106,8 +146,17 @@ class StartOptions:
     # The IDs of the instances that share the sync, the coordinator first; empty if not in the request.
     instances: tuple[str, ...] = ()
     event_spool: EventSpool = EventSpool.AUTO
+    presplit: Presplit = Presplit.SAMPLE
+    renamed_out: RenamedOut = RenamedOut.FAIL
     # None if no users and roles are copied.
     users_and_roles: UsersAndRoles | None = None
+    copy_read_preference: CopyReadPreference = CopyReadPreference.PRIMARY
+    # Tag sets in the order in which they are tried; a member matches a set if it has all its tags. Empty: any member.
+    copy_read_preference_tags: tuple[dict[str, str], ...] = ()
+    # As in the request: which namespaces of the source get another name on the destination.
+    namespace_remap: tuple[dict[str, Any], ...] = ()
+    # The queries that select the documents to sync, by the name of the collection on the source.
+    document_filters: DocumentFilters = DocumentFilters()
 
     @property
     def blocks_source(self) -> bool:
@@ -120,7 +169,7 @@ class StartOptions:
         return self.write_blocking is not WriteBlocking.NONE
 
     def in_natural_order(self, namespace: Namespace) -> bool:
-        """Return whether `copy_in_natural_order` names the collection."""
+        """Return whether the collection is copied in natural order, because `copy_in_natural_order` selects it."""
         return any(
             each["database"] in (ANY_DATABASE, namespace.database)
             and namespace.collection in each.get("collections", [namespace.collection])
@@ -130,3 +179,8 @@ class StartOptions:
     @property
     def namespaces(self) -> NamespaceFilter:
         return NamespaceFilter(self.include_namespaces, self.exclude_namespaces)
+
+    @cached_property
+    def names(self) -> NamespaceMap:
+        """Return the map that converts namespaces between their names on the source and the destination."""
+        return NamespaceMap(dict(entries_of(self.namespace_remap)))

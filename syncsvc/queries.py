@@ -17,7 +17,7 @@ from verifier.runtime.recent import RecentCommand
 
 
 class Queries:
-    """The queries of one process, which is the instance `instance`.
+    """Answers the queries of one process. `instance` is the ID of this instance.
 
     `take` returns a snapshot of all that is known about the sync; `addresses` returns the addresses of the clusters, by
     name. `history_step` is the shortest time between two points of the charts, in seconds.
@@ -36,7 +36,7 @@ class Queries:
         self._history = History(history_step)
 
     def record(self, sync: Sync) -> None:
-        """Record the figures of this second for the charts."""
+        """Add the present figures of the sync to the history for the charts. Call this every second."""
         snapshot, now = sync.snapshot, time()
         self._history.record(sample_of(sync.record, snapshot, now, sync.now))
         if is_clean(snapshot.check):
@@ -47,18 +47,22 @@ class Queries:
     def progress(self) -> dict[str, Any]:
         """Return the document `progress` in the answer of `GET /api/v1/progress`.
 
-        A standby shows what the active daemon has saved in its lease.
+        On a standby, this is the progress that the active daemon has saved in its lease.
         """
         return self._progress_of(self._take())
 
     def own_progress(self) -> dict[str, Any]:
-        """Return the progress that this process knows itself."""
+        """Return the document `progress` of this process, even if it is a standby."""
         return self._own_progress_of(self._take())
 
     def overview(
         self, history: str, since: str | None, commands: tuple[RecentCommand, ...]
     ) -> dict[str, Any]:
-        """Return the overview, see `overview_report`. `history` and `since` are as in `History.points`."""
+        """Return the answer to `GET /api/v1/overview` except `success`, with the points of one chart series.
+
+        `history` is the series "15m", "6h" or "all". Only the points after the cursor `since` are included. `commands`
+        are the commands that the API has answered.
+        """
         sync, series = self._take(), self._history
         last_minute, lately = series.averages()
         points = series.points(history, since)
@@ -66,16 +70,17 @@ class Queries:
         return overview_report(sync, self._progress_of(sync), observed)
 
     def namespaces(self, database: str | None, after: str | None, limit: int) -> dict[str, Any]:
-        """Return a page of the progress of each collection, see `namespaces_report`.
+        """Return the answer to `GET /api/v1/namespaces`: one page of the list of collections with their progress.
 
-        Raises OperationError NotActive if this process is a standby.
+        The page has at most `limit` collections, of one database or of all, with names greater than `after`. Raises
+        OperationError NotActive if this process is a standby.
         """
         sync = self._take()
         refuse_on_standby(sync.standing)
         return namespaces_report(sync, database, after, limit)
 
     def namespaces_table(self, request: TableRequest) -> dict[str, Any]:
-        """Return a part of the table of collections, see `reports.namespaces.namespaces_table`.
+        """Return the requested rows of the table of collections, and the number of selected collections.
 
         Raises OperationError NotActive if this process is a standby.
         """

@@ -1,4 +1,4 @@
-"""Brings the sync to the state that the configuration declares, with the commands that an operator would send."""
+"""Brings the sync to the state that the configuration declares, by the commands that an operator would send."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Reconciler:
         }
 
     def run(self, stop: StopToken) -> None:
-        """Pursue the goal until stopped."""
+        """Send the commands that lead to the declared state, until stopped."""
         try:
             while True:
                 self._step()
@@ -66,10 +66,9 @@ class Reconciler:
             self._rest()
         elif self._is_another(sync):
             self._rest(
-                "The saved sync was started with other options than the configuration has (startFile), so desiredState "
-                "has no effect",
-                "Restore the options in startFile; or set desiredState to paused, restart the process, reset the "
-                "sync, and set desiredState back to begin a sync with the new options.",
+                "The options of the saved sync differ from those in startFile, so desiredState has no effect",
+                "Put the options of the saved sync back into startFile; or, to begin a sync with the new options, set "
+                "desiredState to paused, restart the process, reset the sync, and set desiredState back.",
             )
         elif (command := self._goal.next_command(sync.state, sync.can_commit)) is None:
             self._rest()
@@ -86,7 +85,7 @@ class Reconciler:
         state = self._goal.state.value
         if not self._audit.repeats(command.value):
             _log.info(
-                "Sending a command, because the configuration declares another state of the sync.",
+                "Sending a command, because the state of the sync is not the desiredState of the configuration.",
                 extra={"command": command.value, "desiredState": state},
             )
         try:
@@ -99,21 +98,24 @@ class Reconciler:
             self._show(
                 f"The configuration declares desiredState {state}, but the command {command.value} was refused with "
                 f"{error.kind.name}: {error.description.rstrip('.')}",
-                f"It is retried every {self._retry:.0f} s. {error.kind.remedy}",
+                f"The refused command is retried every {self._retry:.0f} s. {error.kind.remedy}",
             )
         else:
             self._show(None)
 
     def _rest(self, what: str | None = None, remedy: str = "") -> None:
-        """Report why no command is sent now; `what` is None if none is needed.
+        """Show in the progress why no command is sent now (`what`), and the `remedy`; nothing if `what` is None.
 
-        The audit log records the next command as a new one, not as a repetition.
+        The audit log will record the next command as a new one, not as a repetition.
         """
         self._audit.forget()
         self._show(what, remedy)
 
     def _show(self, what: str | None, remedy: str = "") -> None:
-        """Report, as a long wait, what keeps the sync from the declared state; end the report if `what` is None."""
+        """Show in the progress, as a long wait, why the sync is not in the declared state (`what`), and the `remedy`.
+
+        If `what` is None, only end the wait that is shown.
+        """
         if self._wait is not None:
             if self._wait.what == what:
                 return

@@ -32,7 +32,7 @@ class Action(Enum):
 
     @property
     def repairs(self) -> bool:
-        """Return whether this action repairs the difference."""
+        """Return whether this action repairs the difference; False for NONE, COUNT and KEEP."""
         return self not in (Action.NONE, Action.COUNT, Action.KEEP)
 
 
@@ -53,7 +53,7 @@ def action_of(mismatch: Mismatch, replaced: Container[Namespace] = ()) -> Action
     """Return the action that repairs a difference.
 
     `replaced` are the collections that users have dropped on the destination and created again: they are not repaired,
-    because they may hold data that somebody needs.
+    because they may hold data that users need.
     """
     if mismatch.namespace in replaced:
         return Action.KEEP
@@ -85,8 +85,14 @@ def _of_existence(mismatch: DefinitionMismatch) -> Action:
     return Action.DROP_VIEW if mismatch.detail == "a view" else Action.NONE
 
 
+def unchangeable(definition: CollectionSpec, names: Collection[str]) -> list[str]:
+    """Return the options among `names` that collMod cannot change in a collection of this definition."""
+    changeable = {*_CHANGEABLE, *(_CAPPED if definition.capped else ())}
+    return [name for name in names if name not in changeable]
+
+
 def option_change(definition: CollectionSpec, names: Collection[str]) -> Document:
-    """Return the fields of a collMod that gives these options of a collection the values of `definition`."""
+    """Return the fields of a collMod that sets the options `names` to their values in `definition`."""
     options = definition.options
     change = {name: options.get(name, _CHANGEABLE[name]) for name in names if name in _CHANGEABLE}
     for name in names:

@@ -1,4 +1,4 @@
-"""Pings both clusters every few seconds, keeps the journal of the sync, and logs the progress every half minute.
+"""Pings both clusters every few seconds, saves the journal of the sync, and logs the progress every half minute.
 
 Runs in one thread, from the time when the process knows its clusters until the process ends. No other thread waits for
 it.
@@ -30,7 +30,8 @@ _PATIENCE = 5.0
 class Reporter:
     """Pings the clusters and logs the progress of the sync.
 
-    `take` returns a snapshot of all that is known about the sync. `keep` is called after each ping, and saves it.
+    `take` returns a snapshot of all that is known about the sync. `keep` saves the journal; it is called after each
+    ping.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class Reporter:
         self._stop = stop
 
     def run(self) -> None:
-        """Ping the clusters and log the progress, each at its interval, until stopped. Raises `Cancelled`."""
+        """Ping the clusters and log the progress, each at its own interval. Raises `Cancelled` when stopped."""
         before = self._take()
         interval = self._tuning.report_interval
         due = monotonic() + interval

@@ -12,32 +12,39 @@ from typing import Any
 from syncsvc import errors
 from syncsvc.saved.run import Failure, RunRecord
 from syncsvc.state import Phase, State
-from verifier.cluster import cluster, connect
+from verifier.cluster import cluster, connect, connection_source
 from verifier.compare.errors import MISMATCHES_REPLACED
 from verifier.runtime import access, commands, httpd, schemas, sites, tls, webhook
 from verifier.runtime.errors import INTERNAL_ERROR, ErrorKind, OperationError
 
 
 class Resumption(Enum):
-    """The effect of a resume after a failure, by kind of error. The values are texts for the documentation.
+    """The ways in which a failed sync can be resumed, by kind of error. The values are texts for the documentation.
 
-    CONTINUED: the failure is shown, but not saved, and changes no write block. Therefore a restart continues the sync,
-    too.
-    RETRIED: the failure is saved, and production continues on the source. A resume retries from the saved position.
+    CONTINUED: the failure is shown but not saved, and changes no write block. A resume or a restart continues the sync.
+
+    RETRIED: the failure is saved, and users continue to work on the source. A resume retries from the saved position.
+
     RETRIED_UNLESS_LOST: like RETRIED, but a resume is refused if neither the event spool nor the source has the changes
-    since that position any more.
+    since the saved position any more.
+
     FINAL: a resume is refused, because the sync would fail at the same change event again.
+
     NEVER_FAILS: an error of this kind refuses a request or ends the process. No sync fails with it.
     """
 
-    CONTINUED = "Remove the cause; then ``/resume`` or a restart continues the sync in the state in which it failed."
-    RETRIED = "Remove the cause; then ``/resume`` continues from the saved position."
+    CONTINUED = (
+        "Remove the cause of the failure; then ``/resume`` or a restart continues the sync in the state in which the "
+        "sync failed."
+    )
+    RETRIED = "Remove the cause of the failure; then ``/resume`` continues from the saved position."
     RETRIED_UNLESS_LOST = (
-        "``/resume`` is refused, unless the event spool or the source still has the changes."
+        "``/resume`` continues from the saved position, but is refused if neither the event spool nor the source still "
+        "has the change events after this position."
     )
     FINAL = "``/resume`` is refused: the sync would fail at the same change event again."
     NEVER_FAILS = (
-        "These errors refuse a request or the start of the process. No sync fails with them."
+        "Such an error refuses a request or the start of the process. No sync fails with it."
     )
 
 
@@ -54,13 +61,19 @@ _KINDS: Mapping[Resumption, tuple[ErrorKind, ...]] = {
     ),
     Resumption.RETRIED: (
         errors.DESTINATION_NOT_EMPTY,
+        errors.DESTINATION_NAMESPACE_EXISTS,
         errors.UNSUPPORTED_COLLECTION,
+        errors.DOCUMENT_FILTER_NOT_APPLICABLE,
+        errors.DOCUMENT_FILTER_FAILED,
         errors.COLLECTION_NOT_SHARDABLE,
         errors.SHARD_KEY_INDEX_MISSING,
         errors.UNIQUE_INDEX_INCOMPATIBLE,
         errors.TTL_NOT_VERIFIABLE,
         errors.UNSUPPORTED_CHANGE,
         errors.RENAMED_OUT_OF_FILTER,
+        errors.NAMESPACE_COLLISION,
+        errors.NOT_RENAMABLE,
+        errors.SHARD_KEY_CHANGED,
         errors.DEFINITION_NOT_APPLICABLE,
         errors.DOCUMENT_NOT_COPIED,
         errors.DUPLICATE_IDS,
@@ -78,7 +91,6 @@ _KINDS: Mapping[Resumption, tuple[ErrorKind, ...]] = {
         errors.EVENT_SPOOL_DAMAGED,
     ),
     Resumption.FINAL: (
-        errors.SHARD_KEY_CHANGED,
         errors.RENAMED_ACROSS_DATABASES,
         errors.EVENT_TOO_LARGE,
     ),
@@ -99,10 +111,11 @@ _KINDS: Mapping[Resumption, tuple[ErrorKind, ...]] = {
         webhook.INVALID_WEBHOOK_SECRET,
         commands.COMMAND_IN_PROGRESS,
         connect.INVALID_URI,
+        connect.MISSING_PACKAGE,
+        connection_source.INVALID_CONNECTION_FILE,
         cluster.SAME_CLUSTER,
         MISMATCHES_REPLACED,
         errors.UNKNOWN_CLUSTER,
-        errors.NOT_SUPPORTED_YET,
         errors.INVALID_STATE,
         errors.CONTRADICTS_DESIRED_STATE,
         errors.NOT_ACTIVE,
@@ -111,16 +124,25 @@ _KINDS: Mapping[Resumption, tuple[ErrorKind, ...]] = {
         errors.CANNOT_COMMIT,
         errors.CANNOT_REPAIR,
         errors.METADATA_LEFT_OVER,
+        errors.OTHER_SYNC_ON_DESTINATION,
+        errors.WRITE_BLOCKING_WITH_EXISTING_DATA,
+        errors.REVERSIBLE_WITH_EXISTING_DATA,
         errors.SHARDING_REQUIRED,
+        errors.READ_PREFERENCE_NOT_APPLICABLE,
+        errors.NO_MEMBER_TO_COPY,
         errors.SHARDING_NOT_APPLICABLE,
+        errors.PRESPLIT_NOT_APPLICABLE,
         errors.INVALID_SHARDING_ENTRY,
         errors.UNKNOWN_INSTANCE,
         errors.INSTANCES_NOT_APPLICABLE,
         errors.DIFFERENT_START,
+        errors.INVALID_DOCUMENT_FILTER,
         errors.WRITE_BLOCKING_WITH_FILTER,
         errors.WRITE_BLOCKING_NEEDS_NEWER_SOURCE,
         errors.REVERSIBLE_NEEDS_WRITE_BLOCKING,
         errors.REVERSIBLE_WITH_FILTER,
+        errors.REMAP_WITH_USERS_AND_ROLES,
+        errors.REMAP_NEEDS_NEWER_SOURCE,
         errors.REVERSIBLE_WITHOUT_INDEXES,
         errors.REVERSIBLE_NEEDS_NEWER_SOURCE,
         errors.REVERSIBLE_NEEDS_EQUAL_VERSIONS,
@@ -144,16 +166,19 @@ _BY_NAME = {kind.name: kind for kind in RESUMPTIONS}
 
 
 def is_saved(kind: ErrorKind) -> bool:
-    """Return whether the failure of a sync with this kind of error is saved, so that a restart does not continue it."""
+    """Return whether a failure of the sync with this kind of error is saved in the run record.
+
+    After a saved failure, a restart of the process does not continue the sync.
+    """
     return RESUMPTIONS.get(kind) is not Resumption.CONTINUED
 
 
 def refuse_final(record: RunRecord, others: Collection[RunRecord]) -> None:
     """Raise OperationError FailureIsFinal if the failed sync of `record` cannot be resumed.
 
-    It cannot if it would fail at the same change event again, or if users may have changed the destination during the
-    cut-over. `others` are the records of the other instances. Lost change events are not checked here, see
-    `may_be_lost`.
+    The sync cannot be resumed if it would fail at the same change event again, or if users may have changed the
+    destination during the cut-over. `others` are the records of the other instances. Lost change events are not checked
+    here; see `may_be_lost`.
     """
     failure = record.failure
     assert failure is not None
@@ -175,7 +200,7 @@ def refuse_final(record: RunRecord, others: Collection[RunRecord]) -> None:
 def may_be_lost(failure: Failure) -> bool:
     """Return whether the kind of the failure means that change events after the saved position may be lost.
 
-    The caller must then check whether the event spool or the oplog still has them before it resumes the sync.
+    If True, the caller must check that the event spool or the oplog still has these events before it resumes the sync.
     """
     kind = _BY_NAME.get(failure.name)
     return kind is not None and RESUMPTIONS[kind] is Resumption.RETRIED_UNLESS_LOST
@@ -187,10 +212,11 @@ def is_damaged(record: RunRecord) -> bool:
 
 
 def resumed(record: RunRecord, others: Collection[RunRecord]) -> dict[str, Any]:
-    """Return the fields that change in an instance's record when it is resumed after a saved failure.
+    """Return the fields that change in an instance's record when the instance is resumed after a saved failure.
 
     `others` are the records of the other instances. If users may already write to the destination, the cut-over
-    continues. Otherwise a commit must be requested again, because users have returned to the source.
+    continues. Otherwise, an earlier commit is withdrawn and must be requested again, because users have returned to the
+    source.
 
     Raises OperationError InvalidState if another instance has not stopped yet.
     """
@@ -206,8 +232,8 @@ def withdrawn(phase: Phase) -> dict[str, Any]:
     """Return the fields that change in the record of an instance in `phase` when its commit is withdrawn.
 
     A commit is withdrawn if it failed, or if users wrote to the source during the cut-over. If the cut-over had begun,
-    the next phase turns the restored definitions into stand-ins again. Removing the commit time makes the verification
-    discard its verdict.
+    the next phase replaces the restored definitions by stand-in definitions again. Because the commit time is removed,
+    the verification discards its verdict.
     """
     return {
         "phase": Phase.WITHDRAWING if phase is Phase.CUTTING_OVER else phase,
@@ -219,14 +245,15 @@ def withdrawn(phase: Phase) -> dict[str, Any]:
 
 
 def needs_new_check(failure: Failure) -> bool:
-    """Return whether a sync with this failure begins a new check when it is resumed; otherwise, its check continues."""
+    """Return whether a resume after this failure begins a new check; otherwise, it continues the earlier check."""
     return failure.name == errors.VERIFICATION_INCOMPLETE.name
 
 
 def _was_open(record: RunRecord) -> bool:
-    """Return whether the cut-over may have unblocked the destination before it failed.
+    """Return whether a failed cut-over may have unblocked user writes to the destination before it failed.
 
-    False if the sync does not block writes to the destination: users then write to it only once `can_write` is true.
+    Return False if the sync does not block the destination: users then begin to write there only once `can_write` is
+    true.
     """
     # An earlier version did not record the check.
     is_open = CHECKED in record.steps or UNBLOCKED in record.steps
@@ -234,9 +261,9 @@ def _was_open(record: RunRecord) -> bool:
 
 
 def _is_cut_over(record: RunRecord, others: Collection[RunRecord]) -> bool:
-    """Return whether users may write to the destination, by the records of all instances.
+    """Return whether users may write to the destination, according to the records of all instances.
 
-    The record of a follower may not show it yet, so the records of the `others` count, too.
+    `others` are the records of the other instances. They count, too, because `record` may not show the cut-over yet.
     """
     return record.can_write or any(
         other.reversals > record.reversals
@@ -246,10 +273,11 @@ def _is_cut_over(record: RunRecord, others: Collection[RunRecord]) -> bool:
 
 
 def _next_attempt(record: RunRecord, others: Collection[RunRecord]) -> int:
-    """Return the number of the attempt that the resumed instance joins, or begins if it is the first to be resumed.
+    """Return the number of the next attempt to run the failed sync.
 
-    All instances must have failed before the first one is resumed. Otherwise, one of them could continue a commit that
-    the others have withdrawn.
+    The first instance that is resumed begins a new attempt, and the others join it. Raises OperationError InvalidState
+    unless all instances have failed before the first one is resumed. Otherwise, an instance could continue a commit
+    that the others have withdrawn.
     """
     ahead = [
         each for each in others if each.attempt > record.attempt and each.state is not State.FAILED

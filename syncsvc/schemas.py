@@ -12,15 +12,20 @@ from syncsvc.limits import zone_of
 from syncsvc.options import (
     CLUSTERS,
     BuildIndexes,
+    CopyReadPreference,
     EventSpool,
     OnConflict,
+    Presplit,
+    RenamedOut,
     Repair,
     StartOptions,
     UsersAndRoles,
     WriteBlocking,
 )
+from verifier.cluster.document_filter_schema import document_filters, filters_given
 from verifier.cluster.filter_schema import ONE_DATABASE, NamespaceFilterSchema
 from verifier.cluster.namespace import USER_COLLECTION_PATTERN, USER_DATABASE_PATTERN
+from verifier.cluster.remap_schema import remap_field
 from verifier.compare.schemas import DocumentMismatchesSchema
 from verifier.runtime.schemas import Boolean, Strict
 
@@ -38,9 +43,9 @@ class _WriteBlockingField(fields.Field[WriteBlocking]):
 
 
 class _ShardKeyElement(fields.Field[dict[str, Any]]):
-    """One field of a shard key: {"name": 1} or {"name": "hashed"}.
+    """A field for one element of a shard key: {"name": 1} or {"name": "hashed"}.
 
-    Also accepts a direction of -1, which is refused later, as InvalidShardingEntry, with the reason.
+    A direction of -1 is accepted here. A later check refuses it with the error InvalidShardingEntry and the reason.
     """
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> dict[str, Any]:
@@ -125,19 +130,21 @@ class _VerificationSchema(Strict):
         by_value=True,
         load_default=Repair.AUTO,
         metadata={
-            "description": "Whether the commit repairs the differences that it finds: auto, or never."
+            "description": "Whether the commit repairs the differences that it finds: auto (it does), or never."
         },
     )
 
 
 class _NaturalOrderSchema(Strict):
-    """One element of `copyInNaturalOrder`: a database, or "." for all, and optionally some of its collections."""
+    """One element of `copyInNaturalOrder`: a database ("." for all databases), and optionally some collections."""
 
-    database = _text("A database, or . for all.")
+    database = _text('A database, or "." for all databases.')
     collections = fields.List(
         _text("A collection."),
         validate=validate.Length(min=1),
-        metadata={"description": "Collections of the database; all if omitted."},
+        metadata={
+            "description": "The collections of the database to read in natural order; all if omitted."
+        },
     )
 
 
@@ -159,8 +166,8 @@ class _UsersAndRolesSchema(Strict):
         by_value=True,
         load_default=OnConflict.FAIL,
         metadata={
-            "description": "What to do if the destination has another definition of a user or role: fail refuses "
-            "the start and the commit, skip keeps the definition of the destination."
+            "description": "The reaction if the destination has another definition of a user or role: fail (the start "
+            "and the commit are refused), or skip (the destination keeps its definition)."
         },
     )
 
@@ -181,7 +188,7 @@ class StartSchema(Strict):
         by_value=True,
         load_default=BuildIndexes.BEFORE_DATA_COPY,
         metadata={
-            "description": "Which indexes the destination gets besides those on _id, and when."
+            "description": "Which indexes the sync builds on the destination, apart from the indexes on _id, and when."
         },
     )
     enableUserWriteBlocking = _WriteBlockingField(
@@ -208,7 +215,11 @@ class StartSchema(Strict):
             "description": "The collections to shard; only for a sync from a replica set to a sharded cluster."
         },
     )
-    preExistingDestinationData = _flag("Must be false: the destination must be empty.", False)
+    preExistingDestinationData = _flag(
+        "Whether the destination may hold data that does not belong to the sync. The sync does not touch such data. If "
+        "true, enableUserWriteBlocking must be none.",
+        False,
+    )
     copyInNaturalOrder = fields.List(
         fields.Nested(_NaturalOrderSchema),
         load_default=list,
@@ -235,8 +246,26 @@ class StartSchema(Strict):
         by_value=True,
         load_default=EventSpool.AUTO,
         metadata={
-            "description": "When change events are saved on the destination until they are applied: when the oplog of "
-            "the source may become too short, always, or never."
+            "description": "When change events are saved on the destination until they are applied: auto (when the "
+            "oplog of the source may become too short), always, or never."
+        },
+    )
+    presplit = fields.Enum(
+        Presplit,
+        by_value=True,
+        load_default=Presplit.SAMPLE,
+        metadata={
+            "description": "How collections of a sharded destination are divided among its shards before the copy: "
+            "sample (by a sample of the documents), source (as on the sharded source), or none (as the server decides)."
+        },
+    )
+    renamedOutOfFilter = fields.Enum(
+        RenamedOut,
+        by_value=True,
+        load_default=RenamedOut.FAIL,
+        metadata={
+            "description": "What happens when a synced collection is renamed to a name that the filter excludes: fail "
+            "(the sync fails), or drop (the collection is dropped on the destination)."
         },
     )
     usersAndRoles = fields.Nested(
@@ -244,6 +273,37 @@ class StartSchema(Strict):
         metadata={
             "description": "Which users and custom roles the commit copies; none if omitted."
         },
+    )
+    namespaceRemap = remap_field(
+        "The collections, views and databases of the source that have another name on the destination."
+    )
+    copyReadPreference = fields.Enum(
+        CopyReadPreference,
+        by_value=True,
+        load_default=CopyReadPreference.PRIMARY,
+        metadata={"description": "Which members of a replica-set source the copy reads from."},
+    )
+    copyReadPreferenceTags = fields.List(
+        fields.Dict(fields.String(), fields.String()),
+        load_default=list,
+        metadata={
+            "description": "Sets of tags, in order of preference: the copy reads the members that match the first set "
+            "that any suitable member matches. If empty, tags do not matter. Must be empty if copyReadPreference is "
+            "primary."
+        },
+    )
+
+    @validates_schema
+    def _refuse_tags_of_primary(self, data: Mapping[str, Any], **kwargs: Any) -> None:
+        primary = data["copyReadPreference"] is CopyReadPreference.PRIMARY
+        if primary and data["copyReadPreferenceTags"]:
+            raise ValidationError(
+                "Must be empty if copyReadPreference is primary.", "copyReadPreferenceTags"
+            )
+
+    documentFilter = document_filters(
+        "Queries that select the synced documents of single collections; collections without a query are synced "
+        "completely."
     )
 
     @post_load
@@ -265,7 +325,13 @@ class StartSchema(Strict):
             skip_disk_space_check=data["skipDiskSpaceCheck"],
             instances=tuple(data["instances"]),
             event_spool=data["eventSpool"],
+            renamed_out=data["renamedOutOfFilter"],
+            presplit=data["presplit"],
             users_and_roles=data.get("usersAndRoles"),
+            copy_read_preference=data["copyReadPreference"],
+            copy_read_preference_tags=tuple(data["copyReadPreferenceTags"]),
+            namespace_remap=tuple(data["namespaceRemap"]),
+            document_filters=filters_given(data["documentFilter"]),
         )
 
 
@@ -276,20 +342,22 @@ class ResetSchema(Strict):
         "The name of the sync's destination, to confirm that the data synced to it may be dropped.",
         enum=list(CLUSTERS),
     )
-    dryRun = _flag("Whether to only list what a reset would do, and change nothing.", False)
+    dryRun = _flag("Whether to only list the actions of the reset, and change nothing.", False)
 
 
 class RepairSchema(Strict):
     """The body of `POST /api/v1/repair`."""
 
-    dryRun = _flag("Whether to only list what would be repaired, and change nothing.", False)
+    dryRun = _flag(
+        "Whether to only list the differences that would be repaired, and change nothing.", False
+    )
 
 
 _UNLIMITED = "null removes the limit."
 
 
 class _Amount(fields.Integer):
-    """A whole number from 1 to `most`, or null; no string, boolean or fraction."""
+    """A field that accepts a whole number from 1 to `most`, or null, but no string, boolean or fraction."""
 
     def __init__(self, meaning: str, most: int = 1_000_000_000_000) -> None:
         allowed = validate.Range(min=1, max=most)
@@ -302,14 +370,16 @@ class _Amount(fields.Integer):
 
 
 class _RatesSchema(Strict):
-    copyBytesPerSecond = _Amount(f"How many bytes are copied per second, at most. {_UNLIMITED}")
+    copyBytesPerSecond = _Amount(f"The maximum number of bytes copied per second. {_UNLIMITED}")
     copyDocumentsPerSecond = _Amount(
-        f"How many documents are copied per second, at most. {_UNLIMITED}"
+        f"The maximum number of documents copied per second. {_UNLIMITED}"
     )
-    eventsPerSecond = _Amount(f"How many change events are applied per second. {_UNLIMITED}")
+    eventsPerSecond = _Amount(
+        f"The maximum number of change events applied per second. {_UNLIMITED}"
+    )
     threads = _Amount(
-        "How many threads of each instance read pages and write batches at the same time; the load level is another "
-        f"limit. {_UNLIMITED}",
+        "The maximum number of threads of each instance that read pages and write batches; the load level "
+        f"limits them, too. {_UNLIMITED}",
         most=1_000,
     )
 
@@ -317,7 +387,9 @@ class _RatesSchema(Strict):
 def _time_of_day(meaning: str) -> fields.String:
     return fields.String(
         required=True,
-        validate=validate.Regexp(r"([01][0-9]|2[0-3]):[0-5][0-9]\Z", error="Not a time as 06:30."),
+        validate=validate.Regexp(
+            r"([01][0-9]|2[0-3]):[0-5][0-9]\Z", error="Must be a time such as 06:30."
+        ),
         metadata={"pattern": "^([01][0-9]|2[0-3]):[0-5][0-9]$", "description": meaning},
     )
 
@@ -326,15 +398,19 @@ def _refuse_unknown_zone(name: str) -> None:
     try:
         zone_of(name)
     except (LookupError, ValueError, OSError) as error:
-        raise ValidationError("Not a known time zone, such as UTC or Europe/Berlin.") from error
+        raise ValidationError(
+            "This time zone is not known. UTC and Europe/Berlin are examples of known ones."
+        ) from error
 
 
 class _WindowSchema(Strict):
     class Meta(Strict.Meta):
         # "from" is a keyword of Python.
-        include = {"from": _time_of_day("When the window begins each day, as HH:MM.")}
+        include = {"from": _time_of_day("The time at which the window begins each day, as HH:MM.")}
 
-    to = _time_of_day("When the window ends, as HH:MM; the next day if that is before `from`.")
+    to = _time_of_day(
+        "The time at which the window ends, as HH:MM. If it is before `from`, the window ends on the next day."
+    )
     timezone = fields.String(
         load_default="UTC",
         validate=_refuse_unknown_zone,
@@ -344,8 +420,8 @@ class _WindowSchema(Strict):
         _RatesSchema,
         required=True,
         metadata={
-            "description": "The limits in the window, in place of those outside of it. "
-            "A limit that is missing here does not apply."
+            "description": "The limits during the window. They replace all limits that apply outside of it: a limit "
+            "that is missing here does not apply during the window."
         },
     )
 
@@ -360,16 +436,19 @@ class _AutoSchema(Strict):
         metadata={"description": "Whether the sync slows down while a cluster is overloaded."}
     )
     maxSourceLatencyMS = _Amount(
-        "The latency of a small read on the source above which it is overloaded; null if it is not checked."
+        "The latency of a small read, in ms, above which the source counts as overloaded; null disables this check."
     )
     maxDestinationLatencyMS = _Amount(
-        "The latency of a small read on the destination above which it is overloaded; null if it is not checked."
+        "The latency of a small read, in ms, above which the destination counts as overloaded; null disables this "
+        "check."
     )
     maxQueue = _Amount(
-        "How many operations may wait on the primary of either cluster; null if that is not checked."
+        "The number of operations waiting on the primary above which a cluster counts as overloaded; null disables "
+        "this check."
     )
     maxReplicationLagSeconds = _Amount(
-        "How far the secondaries of either cluster may lag behind, in seconds; null if that is not checked."
+        "The lag of the slowest secondary, in seconds, above which a cluster counts as overloaded; null disables this "
+        "check."
     )
 
 
@@ -381,16 +460,16 @@ class LimitsSchema(_RatesSchema):
         allow_none=True,
         validate=validate.Length(max=50),
         metadata={
-            "description": "Periods of the day with other limits; if they overlap, the first one counts. Replaces all "
-            "previous windows; null or an empty list removes them."
+            "description": "Periods of the day with their own limits; if periods overlap, the first one counts. The "
+            "list replaces all previous windows; null or an empty list removes all windows."
         },
     )
     auto = fields.Nested(
         _AutoSchema,
         allow_none=True,
         metadata={
-            "description": "When the sync slows down by itself. Missing fields keep their values; null restores the "
-            "defaults."
+            "description": "The conditions under which the sync slows down automatically. Missing fields keep their "
+            "values; null restores the defaults."
         },
     )
 
@@ -401,14 +480,15 @@ class MismatchesSchema(DocumentMismatchesSchema):
     repaired = fields.Boolean(
         load_default=False,
         metadata={
-            "description": "List the differences that were repaired or are being repaired, not those that are left."
+            "description": "Whether to list the differences that were or are being repaired; if false, list the "
+            "remaining differences."
         },
     )
 
     @validates_schema
     def _refuse_both(self, data: Mapping[str, Any], **kwargs: Any) -> None:
         if data.get("repaired") and "namespace" in data:
-            raise ValidationError("Must not be combined with repaired.", "namespace")
+            raise ValidationError("Must not be combined with the parameter repaired.", "namespace")
 
 
 class NamespacesSchema(Strict):
@@ -421,11 +501,12 @@ class NamespacesSchema(Strict):
     after = fields.String(
         validate=validate.Length(min=1),
         metadata={
-            "description": "Show only the collections after this one; send `next` of the previous page."
+            "description": "Show only the collections with names after this name: send the value of `next` in the "
+            "previous answer."
         },
     )
     limit = fields.Integer(
         load_default=1_000,
         validate=validate.Range(min=1, max=10_000),
-        metadata={"description": "The maximum number of collections."},
+        metadata={"description": "The maximum number of collections in the answer."},
     )

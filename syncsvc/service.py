@@ -1,8 +1,9 @@
 """The commands of the API, and the queries that read from the clusters. A `Runner` executes the sync itself.
 
-A command is checked, saved, made visible and answered, in this order, so that an answer never claims something that a
-crash would lose. `syncsvc.gate` holds the conditions that all commands share, and `syncsvc.queries` the queries that
-contact no cluster.
+A command is checked, saved, made visible and answered, in this order, so that a crash cannot lose an answered command.
+
+The conditions that all commands share are in `syncsvc.gate`. The queries that contact no cluster are in
+`syncsvc.queries`.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from syncsvc.figures.progress import Progress
 from syncsvc.gate import Gate
 from syncsvc.limiter import Limiter
 from syncsvc.limits import Document
+from syncsvc.metadata import METADATA_DATABASE, Metadata
 from syncsvc.mismatches import RepairPlan, mismatches, repair_plan, repaired
 from syncsvc.options import CLUSTERS, StartOptions
 from syncsvc.preflight.judgement import Judgement, judge
@@ -37,15 +39,17 @@ from syncsvc.queries import Queries
 from syncsvc.reporter import Reporter
 from syncsvc.reports.failure import failure_description
 from syncsvc.reports.limits import limits_report
-from syncsvc.reports.principals import principals_report
+from syncsvc.reports.principals import copied_report, principals_report
 from syncsvc.reports.report import Subject, report
 from syncsvc.reports.reset import reset_report
 from syncsvc.reports.standing import refuse_on_standby, silent_clusters, why_not_ready
 from syncsvc.reports.sync import Sync, Watcher
 from syncsvc.running.admission import can_commit, refuse_repair
 from syncsvc.running.beginning import begin, take_over
+from syncsvc.running.principals import not_requested
 from syncsvc.running.process import ProcessContext
 from syncsvc.running.runner import Runner
+from syncsvc.saved.find_run import find_run
 from syncsvc.saved.journal import Entry, Journal, Kind, Sender, Site
 from syncsvc.saved.lease import HOME
 from syncsvc.saved.limits import LimitsStore
@@ -57,7 +61,6 @@ from syncsvc.tuning import Tuning
 from verifier.cluster import failures
 from verifier.cluster.bounds import PATIENCE, answered_soon
 from verifier.cluster.cluster import Cluster
-from verifier.cluster.connect import Client
 from verifier.cluster.writer import ClusterWriter
 from verifier.compare.mismatch import StoredMismatch
 from verifier.runtime.errors import OperationError, Violation, raise_all
@@ -76,12 +79,11 @@ _JOURNAL_PATIENCE = 5.0
 
 
 class Service:
-    """The commands and queries of one sync at a time. `spawn` runs a function in a thread that the process owns.
+    """Runs the commands and queries of the API. There is at most one sync at a time.
 
-    `watchers` are called every second.
-
-    `gate` admits the commands, see `Gate.command` for its errors, and `queries` has the queries that contact no
-    cluster.
+    `spawn` runs a function in a thread that the process owns. `watchers` are called every second with a snapshot of the
+    sync. `gate` admits or refuses commands (see `Gate.command` for the errors). `queries` has the queries that contact
+    no cluster.
     """
 
     def __init__(
@@ -94,6 +96,7 @@ class Service:
         tuning: Tuning = Tuning(),
         goal: Goal | None = None,
         watchers: Sequence[Watcher] = (),
+        database: str = METADATA_DATABASE,
     ) -> None:
         self.instance = instance
         self._goal = goal
@@ -101,12 +104,15 @@ class Service:
         self.gate = Gate(lambda: self.state, tuning.startup_wait, goal)
         self._progress = Progress()
         pace = Pace()
-        self._process = ProcessContext({}, load, pace, tuning, self._progress, spawn, observe, stop)
+        self._process = ProcessContext(
+            {}, database, load, pace, tuning, self._progress, spawn, observe, stop
+        )
         self._limiter = Limiter(pace, self._progress, self.sync, self._saved_limits)
         self._dashboards = Dashboards(
             self._progress,
             lambda: self._process.clusters,
             self._unstopped_writer,
+            database,
             tuning.dashboard_interval,
         )
         self.queries = Queries(instance, self.sync, self._addresses, tuning.history_step)
@@ -122,7 +128,10 @@ class Service:
         return self._state if runner is None else runner.record.state
 
     def connect(self, clusters: Mapping[str, Cluster]) -> None:
-        """Use these clusters, and start the periodic reports. No command is accepted yet."""
+        """Use these clusters, and start the threads that report progress, manage limits and update dashboards.
+
+        No command is accepted yet.
+        """
         self.use(clusters)
         self._process.spawn(
             "reporter",
@@ -138,15 +147,22 @@ class Service:
         self._process.spawn("limits", partial(self._limiter.run, clusters, self._stop))
         self._process.spawn("dashboards", partial(self._dashboards.run, self._stop))
 
+    def find_run(self, clusters: Mapping[str, Cluster]) -> RunRecord | None:
+        """Return the saved run of this instance; None if no cluster has a saved run.
+
+        Raises OperationError if the run syncs other clusters or cannot be read, and the driver's errors.
+        """
+        return find_run(clusters, self.instance, self._process.database)
+
     def use(self, clusters: Mapping[str, Cluster]) -> None:
-        """Use these clusters from now on. There must be no run."""
+        """Use these source and destination clusters from now on. Call this only while this process has no run."""
         self._process = replace(self._process, clusters=clusters)
 
     def initialize(self, saved: RunRecord | None, term: TaskGroup | None = None) -> None:
         """Continue the run `saved`, unless it is None; then accept commands.
 
-        All threads of the run belong to `term`, or to the process if it is None. Raises OperationError Superseded if
-        another process took the run over, and the driver's errors.
+        All threads of the run belong to the task group `term`, or to the process if `term` is None. Raises
+        OperationError Superseded if another process took the run over, and the driver's errors.
         """
         if term is not None:
             self._process = replace(self._process, spawn=term.spawn, stop=term.stop)
@@ -156,7 +172,10 @@ class Service:
         self.gate.startup.end()
 
     def forget(self) -> None:
-        """Forget the run of a standby, whose threads must have ended. Afterwards, `initialize` may be called again."""
+        """Forget the run at the end of a term as the active daemon, when the threads of the run have ended.
+
+        After this, `initialize` may be called again.
+        """
         self._runner = None
         self._recovered = False
         self._become(State.INITIALIZING)
@@ -166,13 +185,13 @@ class Service:
         """Return whether another process has saved or taken over the run of this instance. Raises the driver's errors.
 
         Return False while this process is being initialized or runs a command. Also return False if no run is saved,
-        because that may be the end of a reset.
+        because a reset may just have ended.
         """
         runner = self._runner
         if self.state is State.INITIALIZING:
             return False
         with pymongo.timeout(_OWNER_PATIENCE):
-            owner = load_owner(self._process.clusters[HOME].client, self.instance)
+            owner = load_owner(self._process.metadata(HOME), self.instance)
         if self.gate.busy or self._runner is not runner or owner is None:
             return False
         return runner is None or runner.record.owner != owner
@@ -183,7 +202,7 @@ class Service:
         return silent_clusters(tuple(self._process.clusters), self._progress.snapshot)
 
     def why_not_ready(self) -> str | None:
-        """Return why this process cannot do its work now; None if it can. Contacts no cluster."""
+        """Return a sentence that says why this process is not ready; None if it is. Contacts no cluster."""
         return why_not_ready(
             self.gate.standing,
             self.state,
@@ -195,7 +214,8 @@ class Service:
     def start(self, options: StartOptions, sender: Sender) -> None:
         """Check the clusters and the options, save a new run, and begin it. Raises OperationError with all violations.
 
-        A no-op if this process continues a saved run that was started with the same options, see `_is_answered_again`.
+        This is a no-op if this process continues a saved run with the same options, unless the run is paused, failed,
+        being reset, or reversed.
         """
         with self.gate.command(Trigger.START), impatient(PATIENCE):
             self._refuse_other_home(options)
@@ -227,7 +247,7 @@ class Service:
     def preflight(self, options: StartOptions) -> Judgement:
         """Check a start with these options: return its violations, warnings and estimates. Changes nothing.
 
-        Raises OperationError InvalidState while the clusters are unknown, CommandInProgress during another preflight.
+        Raises OperationError: InvalidState while the clusters are unknown, CommandInProgress during another preflight.
         """
         self.gate.await_startup()
         self._refuse_other_home(options)
@@ -250,16 +270,16 @@ class Service:
             self._runner_for(Trigger.RESUME).resume(_command("resume", sender))
 
     def repair(self, sender: Sender) -> None:
-        """Request a repair of the differences that the verification has found, without waiting for it.
+        """Request a repair of the differences that the verification has found, without waiting for the repair.
 
-        A sync whose verification failed is RUNNING again. Raises OperationError.
+        If the sync failed because its verification failed, its state becomes RUNNING again. Raises OperationError.
         """
         # Without a bound on the whole: it may wait for the run to stop, and prepare an engine.
         with self.gate.command(Trigger.REPAIR), impatient(PATIENCE):
             self._runner_for(Trigger.REPAIR).repair(_command("repair", sender))
 
     def repair_plan(self) -> RepairPlan:
-        """Return what `repair` would do now. Changes nothing. Raises OperationError."""
+        """Return the plan of the repair that `repair` would request now. Changes nothing. Raises OperationError."""
         self.gate.await_startup()
         with self.gate.while_active(), impatient(PATIENCE):
             runner = self._runner_for(Trigger.REPAIR)
@@ -267,23 +287,31 @@ class Service:
             return repair_plan(*self._metadata(runner), runner.replaced(), self._stop)
 
     def users(self) -> dict[str, Any]:
-        """Return what a commit would do now with each user and role, as `principals_report` does. Changes nothing.
+        """Return the effect that a commit would have now on each user and role, in the form of `principals_report`.
 
-        Raises OperationError.
+        Changes nothing. Raises OperationError.
         """
         self.gate.await_startup()
         runner = self._runner
         with self.gate.while_active(), impatient(PATIENCE):
             found = None if runner is None else runner.principals.compare()
         if found is None:
-            raise OperationError(
-                errors.INVALID_STATE,
-                "This needs a sync that was started with usersAndRoles.copy true; there is none.",
-            )
+            raise not_requested()
         return principals_report(found)
 
+    def copy_users(self, sender: Sender) -> dict[str, Any]:
+        """Copy users and roles before the commit; return the numbers, in the form of `copied_report`.
+
+        Raises OperationError. The sync continues, even if the copy has failed.
+        """
+        # Without a bound on the whole, because there may be many users.
+        with self.gate.command(Trigger.COPY_PRINCIPALS), impatient(PATIENCE):
+            runner = self._runner_for(Trigger.COPY_PRINCIPALS)
+            runner.copy_principals(_command("copy users and roles", sender))
+            return copied_report(runner.record)
+
     def commit(self, sender: Sender) -> None:
-        """Request the cut-over of the sync, without waiting for it. Raises OperationError."""
+        """Request the cut-over of the sync, without waiting for its end. Raises OperationError."""
         with self.gate.command(Trigger.COMMIT), answered_soon():
             self._runner_for(Trigger.COMMIT).commit(_command("commit", sender))
 
@@ -294,7 +322,7 @@ class Service:
             self._runner_for(Trigger.REVERSE).reverse(_command("reverse", sender))
 
     def reset(self, confirm: str, sender: Sender) -> None:
-        """Reset the sync: save the state RESETTING, and let the run drop everything that it created on the destination.
+        """Reset the sync: save the state RESETTING, and then drop everything that the sync has created, in a thread.
 
         `confirm` must be the name of the sync's destination. Raises OperationError.
         """
@@ -302,7 +330,10 @@ class Service:
             self._confirmed(confirm).reset(_command("reset", sender))
 
     def list_reset(self, confirm: str) -> dict[str, Any]:
-        """Return what `reset` would drop and restore, as `reset_report` does. Raises OperationError as `reset` does."""
+        """Return the effects that `reset` would have, in the form of `reset_report`. Drops nothing.
+
+        `confirm` must be the name of the sync's destination. Raises OperationError.
+        """
         with self.gate.command(), impatient(PATIENCE):
             runner = self._confirmed(confirm)
             return reset_report(runner.record, runner.contents())
@@ -311,9 +342,9 @@ class Service:
         return {name: each.facts.address for name, each in self._process.clusters.items()}
 
     def _confirmed(self, confirm: str) -> Runner:
-        """Return the runner, if `confirm` is the name of its destination.
+        """Return the runner if `confirm` is the name of the sync's destination.
 
-        Raises OperationError InvalidRequest if it is not, and InvalidState if there is no sync.
+        Raises OperationError InvalidRequest if it is another name, and InvalidState if there is no sync.
         """
         runner = self._runner
         if runner is None:
@@ -334,9 +365,9 @@ class Service:
         return limits_report(limiter.limits, limiter.are_saved, self._progress.snapshot.throttling)
 
     def change_limits(self, changes: Document, sender: Sender) -> None:
-        """Change some of the limits, in the form of the API. Raises OperationError.
+        """Change the limits that `changes` names. `changes` has the form of the body of `PATCH /api/v1/limits`.
 
-        Also possible on a standby, and while another command runs.
+        A standby accepts this command, too, and so does a process that runs another command. Raises OperationError.
         """
         self.gate.startup.wait()
         if not self._process.clusters:
@@ -348,9 +379,9 @@ class Service:
             runner.note(_command(f"limits {json.dumps(changes)}", sender))
 
     def keep_journal(self) -> None:
-        """Save what this process has observed of its sync, for the report; called every few seconds.
+        """Save the new warnings and counts of this process in the journal, for the report.
 
-        An error has no effect, because this is repeated.
+        This is called every few seconds. Errors are ignored, because the next call saves the same warnings and counts.
         """
         runner = self._runner
         if runner is None:
@@ -367,9 +398,9 @@ class Service:
             runner.keep_journal()
 
     def report(self) -> dict[str, Any]:
-        """Return the report of the sync, see `reports.report`. It names the saved parts that cannot be read.
+        """Return the report of the sync, in the form of `reports.report`. It names saved data that cannot be read.
 
-        Raises OperationError InvalidState if there is no sync, and NotActive if this process is a standby.
+        Raises OperationError: InvalidState if there is no sync, NotActive if this process is a standby.
         """
         self.gate.await_startup()
         with self.gate.while_active():
@@ -394,7 +425,10 @@ class Service:
             )
 
     def _saved_limits(self) -> LimitsStore | None:
-        """Return the store of the limits; None while it is unknown which cluster keeps them, and during a reset."""
+        """Return the store of the limits.
+
+        Return None during a reset, and while it is unknown which cluster stores the limits.
+        """
         runner, standing = self._runner, self.gate.standing
         if self.state is State.RESETTING:
             return None
@@ -404,22 +438,22 @@ class Service:
 
     def _limits_at(self, name: str) -> LimitsStore:
         # A standby can change the limits, too.
-        return LimitsStore(self._process.clusters[name].client, self._unstopped_writer(name))
+        return LimitsStore(self._process.metadata(name), self._unstopped_writer(name))
 
     def _unstopped_writer(self, name: str) -> ClusterWriter:
-        """Return a writer to the cluster with that name, which the end of a term does not stop."""
+        """Return a writer to the cluster `name`. Only the end of the process stops its calls."""
         cluster = self._process.clusters[name]
         return ClusterWriter(cluster.client, cluster.facts.access_control, self._stop)
 
     def each_second(self, waits: tuple[LongWait, ...]) -> None:
-        """Publish the long waits of the process, and show the sync to all watchers."""
+        """Show the long waits of the process in the progress, and call all watchers with a snapshot of the sync."""
         self._progress.show_waits(waits)
         sync = self.sync()
         for watch in self._watchers:
             watch(sync)
 
     def sync(self) -> Sync:
-        """Return a snapshot of all that is known about the sync. Contacts no cluster."""
+        """Return a snapshot of everything that this process knows about the sync. Contacts no cluster."""
         runner, snapshot = self._runner, self._progress.snapshot
         if runner is None:
             return Sync(
@@ -446,7 +480,7 @@ class Service:
 
     @property
     def _shown_state(self) -> State:
-        """Return the state to show while this process has no run; on a standby, that of the active daemon."""
+        """Return the state to show while this process has no run; on a standby, the state of the active daemon."""
         standing = self.gate.standing
         if standing is None or not standing.is_standby or standing.lease is None:
             return self._state
@@ -462,12 +496,14 @@ class Service:
         repaired_ones: bool,
         namespace: str | None = None,
     ) -> Iterator[StoredMismatch]:
-        """Return the mismatches that the verification has found, see `syncsvc.mismatches`; none without a sync.
+        """Return an iterator over the mismatches that the verification has found; empty if there is no sync.
 
-        With `namespace`, return only those of this collection of the source. With `repaired_ones`, return those that
-        the sync has repaired, and ignore `least_seconds` and `namespace`.
+        Begin after the page token `after` (None: with the first mismatch), and return at most `limit` mismatches (None:
+        all). Leave out documents that have differed for less than `least_seconds`. With `namespace`, return only
+        mismatches of this collection of the source. With `repaired_ones`, return the repaired mismatches instead, and
+        ignore `least_seconds` and `namespace`.
 
-        Raises OperationError, both from this call and while the result is read.
+        Raises OperationError, both from this call and from the iterator.
         """
         refuse_on_standby(self.gate.standing)
         if self.state is State.INITIALIZING:
@@ -478,19 +514,19 @@ class Service:
         runner = self._runner
         if runner is None:
             return iter(())
-        client, writer = self._metadata(runner)
+        metadata, writer = self._metadata(runner)
         if repaired_ones:
-            return repaired(client, after, limit)
+            return repaired(metadata, after, limit)
         names = () if namespace is None else _names(namespace, runner.collections)
-        return mismatches(client, writer, after, limit, least_seconds, self._stop, names)
+        return mismatches(metadata, writer, after, limit, least_seconds, self._stop, names)
 
-    def _metadata(self, runner: Runner) -> tuple[Client, ClusterWriter]:
-        """Return the client of the cluster with the saved state, and a writer to it."""
+    def _metadata(self, runner: Runner) -> tuple[Metadata, ClusterWriter]:
+        """Return the metadata database of the run, and a writer to the cluster that holds it."""
         home = runner.record.options.destination
-        return self._process.clusters[home].client, self._process.writer(home)
+        return self._process.metadata(home), self._process.writer(home)
 
     def _refuse_other_home(self, options: StartOptions) -> None:
-        """Raise OperationError InvalidRequest if the process needs another destination, because of `--standby`."""
+        """Raise OperationError InvalidRequest on a daemon with `--standby` if the destination is not cluster `HOME`."""
         if self.gate.standing is not None and options.destination == CLUSTERS[0]:
             raise OperationError(
                 INVALID_REQUEST,
@@ -499,7 +535,7 @@ class Service:
             )
 
     def _recover(self, saved: RunRecord) -> bool:
-        """Take a saved run over and continue it. Return whether the run exists afterwards, see `take_over`."""
+        """Take over and continue a saved run; return False if it was deleted instead, as its start was invalid."""
         self._limiter.begin_at(self._limits_at(saved.options.destination))
         store = take_over(self._process, saved)
         if store is None:
@@ -509,7 +545,6 @@ class Service:
         return True
 
     def _become(self, state: State) -> None:
-        """Set the state while there is no run."""
         self._state = state
         self._progress.enter(state)
 
@@ -538,10 +573,10 @@ class Service:
         return self._runner
 
     def _is_answered_again(self, options: StartOptions) -> bool:
-        """Return whether to answer a start with success although this process already continues a saved run.
+        """Return whether a start with these options succeeds without an effect, because the sync already runs.
 
-        A script may send its start again after a restart. So return True if the options are those of the saved run, and
-        this run is not paused, failed, being reset, or reversed.
+        A script may send its start again after a restart of the process. So return True if this process continues a
+        saved run with the same options, unless the run is paused, failed, being reset, or reversed.
         """
         runner = self._runner
         if not self._recovered or runner is None:
@@ -562,22 +597,30 @@ class Service:
         process = self._process
         memory = process.tuning.memory_needed
         limit = process.tuning.spool_limit
-        return judge(options, self.instance, process.clusters, memory, limit, process.stop)
+        return judge(
+            options,
+            self.instance,
+            process.clusters,
+            process.database,
+            memory,
+            limit,
+            process.stop,
+        )
 
 
 def _command(name: str, sender: Sender) -> Entry:
-    """Return the entry of the journal for a command that is accepted now."""
+    """Return a journal entry for a command, with the present time."""
     return Entry(Kind.COMMAND, time(), name, sender)
 
 
 def _begun(clusters: Iterable[Cluster], start: Entry, now: float) -> Journal:
-    """Return the journal of a sync that begins at `now`."""
+    """Return the first journal of a sync that begins at `now` with the command `start`."""
     journal = Journal(tuple(Site.of(each.name, each.facts) for each in clusters), saved_at=now)
     running = Entry(Kind.STATE, now, State.RUNNING.value)
     return journal.with_process(this_process(now)).with_entries(start, running)
 
 
 def _names(namespace: str, collections: Iterable[CollectionRecord]) -> set[str]:
-    """Return the names under which mismatches of a collection are saved: its name, and the one of its buckets."""
+    """Return the names under which mismatches of a collection are saved: its name, and the name of its buckets."""
     stored = (each.source_storage for each in collections if str(each.source_name) == namespace)
     return {namespace, *map(str, stored)}

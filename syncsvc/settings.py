@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import ArgumentTypeError
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -10,8 +11,16 @@ from typing import Any
 
 from syncsvc import __version__
 from syncsvc.job import DEFAULT_JOB, read_job
+from syncsvc.metadata import (
+    LONGEST_SYNC_NAME,
+    METADATA_DATABASE,
+    SYNC_NAME_PATTERN,
+    metadata_database,
+)
 from syncsvc.options import CLUSTERS
 from syncsvc.tuning import EVENT_SPOOL_BYTES, THREAD_FACTORS
+from verifier.cluster import connection_source
+from verifier.cluster.connection_source import ConnectionSource
 from verifier.runtime import protection, webhook
 from verifier.runtime.logs import LEVELS
 from verifier.runtime.options import Form, Option, number, parse, refuse
@@ -27,16 +36,26 @@ DEFAULT_ID = "coordinator"
 
 
 class DesiredState(Enum):
-    """The state of the sync that the configuration declares. The process sends the commands that lead to it."""
+    """The declared state: the process sends the commands that bring the sync to this state (`--desiredState`)."""
 
     RUNNING = "running"
     PAUSED = "paused"
     COMMITTED = "committed"
 
 
+def _sync_name(text: str) -> str:
+    """Return `text`, the name of a sync. Raises ArgumentTypeError if the name is not allowed."""
+    if not SYNC_NAME_PATTERN.fullmatch(text):
+        raise ArgumentTypeError(
+            f"{text!r} is not a valid sync name: use 1 to {LONGEST_SYNC_NAME} characters of a to z, digits, dashes and "
+            "underscores"
+        )
+    return text
+
+
 TABLE = (
-    Option("cluster0", "connection string of one cluster", required=True, value="URI"),
-    Option("cluster1", "connection string of the other cluster", required=True, value="URI"),
+    *connection_source.options("cluster0", "one cluster"),
+    *connection_source.options("cluster1", "the other cluster"),
     Option("port", "port of the HTTP API", parse=number(0, 65535), default=27182, value="PORT"),
     Option("bindAddress", "address of the HTTP API", default="127.0.0.1", value="ADDRESS"),
     ALLOWED_HOSTS,
@@ -44,12 +63,12 @@ TABLE = (
     *webhook.OPTIONS,
     Option(
         "logPath",
-        "directory of the log file; without it, the log goes to standard output",
+        "directory of the log file; without this option, the log goes to standard output",
         value="DIR",
     ),
     Option(
         "verbosity",
-        "lowest level that is logged",
+        "lowest level of the log lines that are written",
         parse=str.upper,
         default="INFO",
         choices=LEVELS,
@@ -66,16 +85,25 @@ TABLE = (
     ),
     Option(
         "id",
-        "name of this instance. If several instances share a sharded source, each one needs the name of a different "
-        "shard; otherwise any name is allowed",
+        "name of this instance. If several instances share a sharded source, the name of each instance must be the "
+        "name of a different shard; otherwise any name is allowed",
         default=DEFAULT_ID,
         value="ID",
     ),
     Option(
         "standby",
-        "run as one of several daemons with the same clusters and id, on different hosts: one is active, and another "
-        "one takes over if it fails. All of them must have this flag. The destination of every sync must be cluster1",
+        "run as one of several daemons with the same clusters and id, on different hosts: one daemon is active, and "
+        "another one takes over if the active one fails. All these daemons must have this flag. The destination of "
+        "every sync must be cluster1",
         form=Form.FLAG,
+    ),
+    Option(
+        "syncName",
+        "name of this sync, if several syncs have the same destination: at most one of these syncs may have no "
+        "name, and each of them needs the start option preExistingDestinationData. "
+        f"1 to {LONGEST_SYNC_NAME} characters: a to z, digits, dashes, underscores",
+        parse=_sync_name,
+        value="NAME",
     ),
     Option(
         "eventSpoolMB",
@@ -87,14 +115,15 @@ TABLE = (
     Option(
         "desiredState",
         "the state to which this process brings the sync: running starts or resumes it, paused pauses it, committed "
-        "also commits it as soon as canCommit is true. Without it, only commands change the state",
+        "also commits it as soon as canCommit is true (WARNING: stop the writes to the source first). Without this "
+        "option, only commands change the state",
         choices=tuple(each.value for each in DesiredState),
         value="STATE",
     ),
     Option(
         "startFile",
-        "YAML or JSON file with the body of the start that desiredState sends; without it, the sync is started with "
-        "default options, from cluster0 to cluster1",
+        "YAML or JSON file with the body of the start request that desiredState sends; without this file, the sync is "
+        "started with default options, from cluster0 to cluster1",
         value="FILE",
     ),
     *(
@@ -113,7 +142,7 @@ class LoadLevel:
     lanes: int
 
     def over(self, round_trip: float) -> LoadLevel:
-        """Return the numbers of threads that do the same work over a link with this round-trip time, in seconds."""
+        """Return more threads for a longer round trip (in seconds), so that it does not reduce the speed."""
         factor = next(each for least, each in THREAD_FACTORS.items() if round_trip >= least)
         return LoadLevel(factor * self.readers, factor * self.writers, factor * self.lanes)
 
@@ -128,7 +157,7 @@ LOAD_LEVELS = {
 
 @dataclass(frozen=True)
 class Settings:
-    clusters: dict[str, str]
+    clusters: dict[str, ConnectionSource]
     port: int
     address: str
     allowed_hosts: tuple[str, ...]
@@ -136,6 +165,10 @@ class Settings:
     verbosity: str
     load_level: LoadLevel
     instance: str
+    # None for the sync without a name.
+    sync_name: str | None = None
+    # The name of the metadata database.
+    database: str = METADATA_DATABASE
     standby: bool = False
     event_spool_bytes: int = EVENT_SPOOL_BYTES
     protection: ProtectionOptions = ProtectionOptions()
@@ -147,12 +180,17 @@ class Settings:
     # The options by name, with their values as given, for the log; only the origin of the webhook.
     options: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
+    @property
+    def sources(self) -> list[ConnectionSource]:
+        """Return the source of each cluster's connection string: an option or a file."""
+        return [*self.clusters.values()]
+
 
 def read_settings(arguments: Sequence[str] | None = None) -> Settings:
     """Return the settings from command-line flags, environment variables and the configuration file.
 
-    `arguments` are the command-line arguments; None for those of this process. Raises SystemExit with status 2 if a
-    setting is invalid.
+    `arguments` are the command-line arguments; if None, those of this process are used. Raises SystemExit with status 2
+    if a setting is invalid.
     """
     values = parse(
         PROGRAM,
@@ -171,9 +209,11 @@ def read_settings(arguments: Sequence[str] | None = None) -> Settings:
 def _settings(values: Mapping[str, Any]) -> Settings:
     desired, start_file = values["desiredState"], values["startFile"]
     if start_file is not None and desired is None:
-        raise ValueError("--startFile has an effect only with --desiredState: set both or neither")
+        raise ValueError(
+            "--startFile has an effect only with --desiredState: set --desiredState, too, or remove --startFile"
+        )
     return Settings(
-        clusters={name: values[name] for name in CLUSTERS},
+        clusters={name: connection_source.required(values, name) for name in CLUSTERS},
         port=values["port"],
         address=values["bindAddress"],
         allowed_hosts=tuple(values["allowedHosts"]),
@@ -181,6 +221,8 @@ def _settings(values: Mapping[str, Any]) -> Settings:
         verbosity=values["verbosity"],
         load_level=LOAD_LEVELS[values["loadLevel"]],
         instance=values["id"],
+        sync_name=values["syncName"],
+        database=metadata_database(values["syncName"]),
         standby=values["standby"],
         event_spool_bytes=values["eventSpoolMB"] * 1_000_000,
         protection=protection.read_options(values),

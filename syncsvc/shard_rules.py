@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import cycle
 
 from bson.max_key import MaxKey
 from bson.min_key import MinKey
@@ -32,14 +33,19 @@ SPARE = "syncsvc.spare"
 _LONGEST_BOUND = 1024
 _NO_BOUNDS = frozenset({rawbson.ARRAY, rawbson.REGEX, rawbson.MIN_KEY, rawbson.MAX_KEY})
 
+# The maximum number of ranges of one collection that are taken from the source. Each costs a command.
+_MOST_CARRIED = 1000
+
 # A range of a shard key: its lower bound, which it includes, and its upper bound, which it does not.
 Range = tuple[Document, Document]
+# A range, and the shard of the destination that gets it.
+Placement = tuple[Range, str]
 
 
 def key_of(namespace: Namespace, sharding: Document | None) -> Document | None:
-    """Return the shard key that the option `sharding` requests for a collection; empty if it must stay unsharded.
+    """Return the shard key that the start option `sharding` requests for a collection.
 
-    Return None without the option.
+    Return an empty document if the collection must stay unsharded, and None if the option is not set.
     """
     if sharding is None:
         return None
@@ -51,7 +57,7 @@ def key_of(namespace: Namespace, sharding: Document | None) -> Document | None:
 
 
 def named(sharding: Document) -> list[Namespace]:
-    """Return the collections that the option `sharding` requests to shard, in the order of its entries."""
+    """Return the collections that the entries of the start option `sharding` name, in the order of the entries."""
     return [name for name, _ in _entries(sharding)]
 
 
@@ -62,12 +68,15 @@ def _entries(sharding: Document) -> Iterator[tuple[Namespace, list[Document]]]:
 
 
 def entry_violations(sharding: Document) -> Iterator[Violation]:
-    """Yield a violation for each error in the entries: an invalid key, a reserved name, or a repeated name."""
+    """Yield a violation for each error in the entries of the start option `sharding`.
+
+    Errors are an invalid key, a name that is not of a user collection, and a repeated name.
+    """
     amounts = Counter(named(sharding))
     for number, (name, fields) in enumerate(_entries(sharding)):
         reasons = list(_reasons_against_key(fields))
         if not is_user_namespace(name):
-            reasons.append("it is not a user collection")
+            reasons.append("the collection is not a user collection")
         if amounts[name] > 1:
             reasons.append("there are several entries for this collection")
         for reason in reasons:
@@ -75,7 +84,10 @@ def entry_violations(sharding: Document) -> Iterator[Violation]:
 
 
 def filter_violations(sharding: Document, left_out: Collection[Namespace]) -> Iterator[Violation]:
-    """Yield a violation for each entry whose collection is in `left_out`: the collections that the filter excludes."""
+    """Yield a violation for each entry of the start option `sharding` whose collection the filter excludes.
+
+    `left_out` are the collections that the filter excludes.
+    """
     for number, name in enumerate(named(sharding)):
         if name in left_out:
             yield _against_entry(number, name, "the filter excludes it")
@@ -89,23 +101,23 @@ def _reasons_against_key(fields: Sequence[Document]) -> Iterator[str]:
     pairs = [pair for each in fields for pair in each.items()]
     for name, amount in Counter(name for name, _ in pairs).items():
         if amount > 1:
-            yield f"its key contains {name} several times"
+            yield f"the shard key contains {name} several times"
         parts = name.split(".")
         if not all(parts):
-            yield f"the path {name} has an empty part"
+            yield f"the field path {name} has an empty part"
         if any(part.startswith("$") for part in parts):
-            yield f"the path {name} has a part that begins with $"
+            yield f"the field path {name} has a part that begins with $"
     for name, direction in pairs:
         if direction == -1:
-            yield f"the direction of {name} is -1, but servers shard in ascending order only"
+            yield f"the direction of the field {name} is -1, but the fields of a shard key must be ascending or hashed"
     if sum(direction == "hashed" for _, direction in pairs) > 1:
-        yield "its key has more than one hashed field"
+        yield "the shard key has more than one hashed field"
 
 
 def violations(definition: CollectionSpec) -> Iterator[Violation]:
     """Yield a violation for each reason why a collection cannot have its shard key; none if it has no shard key.
 
-    `definition` is the one that the collection must have on the destination, see `indexing.destined`.
+    `definition` is the definition that the collection must have on the destination; see `indexing.destined`.
     """
     if not definition.shard_key:
         return
@@ -126,7 +138,8 @@ def violations(definition: CollectionSpec) -> Iterator[Violation]:
 def _keeps_unique(index: Document, key: Document) -> bool:
     """Return whether servers accept a unique index on a collection with this shard key.
 
-    They do if the index begins with the fields of the key, so that each shard can check it alone, or with `_id`.
+    Servers accept the index if it begins with the fields of the shard key, so that each shard can check uniqueness
+    alone, or if it begins with `_id`.
     """
     fields = list(index["key"])
     return fields[0] == "_id" or fields[: len(key)] == list(key)
@@ -143,16 +156,16 @@ def index_violations(definition: CollectionSpec, sharding: Document) -> Iterator
     if not is_served(wanted, definition.indexes.values(), definition.collated):
         fields = ", ".join(f"{name}: {direction}" for name, direction in wanted["key"].items())
         yield SHARD_KEY_INDEX_MISSING, (
-            f"{definition.namespace} has no index that begins with {{{fields}}}, has simple collation, "
-            "and is neither hidden, nor sparse, nor partial."
+            f"{definition.namespace} has no index that supports the shard key. The index must begin with {{{fields}}}, "
+            "have simple collation, and must not be hidden, sparse or partial."
         )
 
 
 def is_served(shard_key: Document, indexes: Iterable[Document], collated: bool) -> bool:
     """Return whether a collection has an index that supports the shard key.
 
-    `indexes` are its indexes without the one on `_id`. That one counts, too, unless `collated`: it has the collation of
-    the collection, and a shard key needs the simple collation.
+    `indexes` are the indexes of the collection except the index on `_id`. That index supports a shard key on `_id`,
+    too, unless `collated`: it has the collation of the collection, but a shard key needs the simple collation.
     """
     # The index on `_id` has the collation of its collection.
     by_id = shard_key["key"] == {"_id": 1} and not collated
@@ -173,9 +186,10 @@ def serves(index: Document, shard_key: Document) -> bool:
 
 
 def support(definition: CollectionSpec) -> Document:
-    """Return the specification of a new index that supports the shard key, for a collection whose indexes do not.
+    """Return the specification of a new index that supports the shard key, for a collection without such an index.
 
-    Servers accept it beside the other indexes: its name is unused, and its key is not that of `_id` or a hidden index.
+    Servers accept the new index beside the other indexes: its name is unused, and its key differs from the keys of the
+    index on `_id` and of hidden indexes.
     """
     assert definition.shard_key is not None
     key = dict(definition.shard_key["key"])
@@ -193,14 +207,14 @@ def support(definition: CollectionSpec) -> Document:
 def spare(definition: CollectionSpec) -> Document:
     """Return the specification of a temporary index, named `SPARE`, that supports the shard key of the collection.
 
-    It replaces the real supporting index while that one is dropped and built again.
+    This index takes the place of the real supporting index while the real one is dropped and built again.
     """
     assert definition.shard_key is not None
     return {"v": 2, "key": {**definition.shard_key["key"], SPARE: 1}, "name": SPARE}
 
 
 def sampled_fields(shard_key: Document) -> list[str]:
-    """Return the fields of a shard key that `ranges` needs sampled: those before the hashed field, or all.
+    """Return the fields of a shard key whose values `ranges` needs: those before a hashed field, otherwise all fields.
 
     The list is empty if the first field is hashed: servers then choose the ranges themselves.
     """
@@ -215,7 +229,8 @@ def sampled_fields(shard_key: Document) -> list[str]:
 def ranges(shard_key: Document, sample: Sequence[bytes], count: int) -> list[Range]:
     """Divide all values of a shard key into up to `count` ranges with about the same number of documents each.
 
-    `sample` has BSON documents with the values of the `sampled_fields`, in this order, sorted as the server sorts.
+    `sample` has BSON documents with the values of the `sampled_fields`, in the order of the fields. They must be
+    in the sort order of the server.
     """
     lowest: Document = dict.fromkeys(shard_key["key"], MinKey())
     bounds = [lowest]
@@ -229,6 +244,30 @@ def ranges(shard_key: Document, sample: Sequence[bytes], count: int) -> list[Ran
             cuts.append(cut)
     bounds.append(dict.fromkeys(lowest, MaxKey()))
     return list(zip(bounds, bounds[1:]))
+
+
+def carried(chunks: Sequence[tuple[Range, str]], shards: Sequence[str]) -> list[Placement]:
+    """Return the ranges of the source's chunks, in order, each with its shard on the destination.
+
+    `chunks` are all chunks of a collection with their shards on the source, in the order of their ranges. `shards` are
+    the shards of the destination. If both clusters have the same number of shards, each shard of the destination gets
+    the ranges of one shard of the source; otherwise, the ranges are spread evenly. Neighbouring ranges on one shard are
+    joined. If there are too many ranges, neighbouring ranges on different shards are joined, too.
+    """
+    owners = sorted({owner for _, owner in chunks})
+    if len(owners) == len(shards):
+        places = dict(zip(owners, shards))
+        placed = [(each, places[owner]) for each, owner in chunks]
+    else:
+        placed = [(each, shard) for (each, _), shard in zip(chunks, cycle(shards))]
+    step = -(-len(placed) // _MOST_CARRIED)
+    joined: list[Placement] = []
+    for number, (each, shard) in enumerate(placed):
+        if joined and (joined[-1][1] == shard or number % step):
+            joined[-1] = (joined[-1][0][0], each[1]), joined[-1][1]
+        else:
+            joined.append((each, shard))
+    return joined
 
 
 def _can_bound(row: bytes) -> bool:

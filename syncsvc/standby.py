@@ -1,12 +1,13 @@
-"""The terms of a daemon with `--standby`: it waits for the lease, is active while it holds it, and waits again.
+"""Runs a daemon with `--standby`: it waits for the lease, is active while it holds the lease, and waits again.
 
-A term ends when another daemon has taken the lease, or when another process has begun or taken over the run of this
-instance. The engine is then stopped, and the process becomes a standby; it does not exit. If the process still holds
-the lease, it releases the lease. The next holder, perhaps this process again, then takes the run over.
+Each period of being active is a term. A term ends when another daemon has taken the lease, or when another process has
+begun or taken over the run of this instance. Then the engine is stopped, and the process becomes a standby; it does not
+exit. If the process still holds the lease, it releases the lease. The next holder, perhaps this process again, then
+takes over the run.
 
-A failed renewal does not end a term: if no other daemon has taken the lease meanwhile, this one continues when the
-destination answers again. If another daemon has taken the lease, the fence refuses the late writes of this one (see
-`syncsvc.saved.lease`).
+A failed renewal does not end a term: when the destination answers again, this daemon continues if no other daemon has
+taken the lease. If another daemon has taken the lease, the destination refuses late writes of this daemon (see
+`syncsvc.saved.fence`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from pymongo.errors import PyMongoError
 from syncsvc import errors
 from syncsvc.engine.run.points import Point
 from syncsvc.reports.standing import Role, Standing
-from syncsvc.saved.find_run import find_run
 from syncsvc.saved.lease import HOME, LeaseKeeper
 from syncsvc.saved.run import RunRecord
 from syncsvc.service import Service
@@ -47,13 +47,13 @@ _REPEATED = (
 # How long a daemon that has become active may take to continue the sync if a cluster does not answer, in seconds.
 _LONGEST_BEGINNING = 30.0
 _REMEDY = (
-    "The call is retried. Check that the servers of cluster1 run and have a primary, and that the user has the "
-    "documented roles. The sync itself continues as long as no other daemon takes the lease."
+    "The failed call is retried. Check that the servers of cluster1 run and have a primary, and that the user "
+    "has the documented roles. The sync itself continues as long as no other daemon takes the lease."
 )
 _ENDING = "This daemon stops being active, and waits until its calls to the clusters have returned"
 _END_REMEDY = (
-    "These calls end within three minutes. Meanwhile, another daemon can be active; then the destination refuses "
-    "the writes of this one."
+    "The calls to the clusters end within three minutes. Meanwhile, another daemon can be active; then the destination "
+    "refuses the writes of this daemon."
 )
 
 
@@ -79,7 +79,7 @@ class Standby:
         self._outage = _Outage()
 
     def run(self, stop: StopToken) -> None:
-        """Wait for the lease and run a term, again and again until stopped.
+        """Wait for the lease and run a term, again and again until `stop` is set.
 
         Raises OperationError if the process cannot continue a saved sync.
         """
@@ -94,7 +94,7 @@ class Standby:
             self._outage.end()
 
     def _await_lease(self, keeper: LeaseKeeper, stop: StopToken) -> None:
-        """Wait until this process holds the lease, and publish the newest lease meanwhile."""
+        """Wait until this process holds the lease. Show each lease that it reads in the answers of the API."""
         trusted_at = monotonic()
         while True:
             try:
@@ -146,7 +146,7 @@ class Standby:
                     return
                 # Retried: the source may fail over at the moment of the takeover.
                 clusters = read(self._present_clusters, term.stop)
-                saved = read(lambda: find_run(clusters, self._service.instance), term.stop)
+                saved = read(lambda: self._service.find_run(clusters), term.stop)
                 _refuse_other_home(saved)
                 self._service.use(clusters)
                 self._service.initialize(saved, term)
@@ -154,21 +154,21 @@ class Standby:
             if error.kind not in _REPEATED:
                 raise
             _log.warning(
-                "The saved sync cannot be continued now; this daemon releases the lease and waits for it again.",
+                "The saved sync cannot be continued now; this daemon releases the lease and waits for the lease again.",
                 extra={"error": str(error)},
             )
             self._service.gate.show_standing(Standing())
             term.stop.stop("not continued")
 
     def _present_clusters(self) -> dict[str, Cluster]:
-        """Return the clusters with their present facts: this process may have been a standby for a long time."""
+        """Return both clusters by name, with topology and version read again, as this process may have waited long."""
         return {name: refreshed(each) for name, each in self._clusters.items()}
 
     def _keep(self, keeper: LeaseKeeper, stop: StopToken) -> None:
         """Renew the lease every second; return when this process must no longer be active.
 
-        The pauses are counted from the beginning of a renewal, so that a lost call delays the next one as little as
-        possible: the lease survives two lost calls in a row.
+        The second is counted from the beginning of the previous renewal, so that a lost call hardly delays the next
+        renewal: the lease survives two lost calls in a row.
         """
         began = due = monotonic()
         while True:
@@ -184,7 +184,7 @@ class Standby:
                 self._outage.end()
                 if lease is None:
                     _log.warning(
-                        "Another daemon has taken the lease, so this one becomes a standby."
+                        "Another daemon has taken the lease, so this daemon becomes a standby."
                     )
                     return
                 stop.check()
@@ -196,8 +196,8 @@ class Standby:
                 return
             if self._cannot_begin(began):
                 _log.warning(
-                    "This daemon does not reach both clusters, so it releases the lease. Another daemon can become "
-                    "active; this one waits until it reaches both clusters."
+                    "This daemon cannot reach both clusters, so it releases the lease. Another daemon can become "
+                    "active; this daemon waits until it can reach both clusters."
                 )
                 return
 
@@ -209,7 +209,7 @@ class Standby:
     def _cannot_begin(self, began: float) -> bool:
         """Return whether this process did not continue the sync within 30 seconds, because a cluster does not answer.
 
-        `began` is when it became active, in seconds of the monotonic clock.
+        `began` is the time when this process became active, in seconds of the monotonic clock.
         """
         return (
             monotonic() - began > _LONGEST_BEGINNING
@@ -222,7 +222,7 @@ class Standby:
             keeper.release()
         except PyMongoError as error:
             _log.warning(
-                "The lease could not be released. A standby takes over when it expires.",
+                "The lease could not be released. A standby takes over when the lease expires.",
                 extra={"error": str(error)},
             )
 
@@ -237,18 +237,18 @@ def _refuse_other_home(saved: RunRecord | None) -> None:
 
 
 class _Outage:
-    """A registered wait while the lease cannot be read or renewed, which operators see as a warning in the progress."""
+    """A time in which the lease cannot be read or renewed. The progress shows a warning about it if it is long."""
 
     def __init__(self) -> None:
         self._wait: waits.Wait | None = None
 
     def note(self, error: PyMongoError) -> None:
-        """Begin the wait; a no-op if it has begun."""
+        """Log the error, and begin the outage; a no-op if the outage has already begun."""
         if self._wait is None:
             text = failures.text_of(error)
             _log.warning(
-                "The lease cannot be read or renewed. This is retried; if the lease expires, another daemon can take "
-                "it and become active.",
+                "The lease cannot be read or renewed. The call is retried; if the lease expires, another daemon can "
+                "take the lease and become active.",
                 extra={"error": text},
             )
             self._wait = waits.begin(f"The lease cannot be read or renewed: {text}", _REMEDY)

@@ -21,7 +21,7 @@ class State(Enum):
 
 
 class Trigger(Enum):
-    """The triggers of transitions: commands of the user, and events in the process and its engine."""
+    """The triggers of state transitions: commands of the user, and events in the process and its engine."""
 
     READY = "ready"
     START = "start"
@@ -32,6 +32,7 @@ class Trigger(Enum):
     REVERSE = "reverse"
     REVERSED = "reversed"
     REPAIR = "repair"
+    COPY_PRINCIPALS = "a copy of users and roles"
     FAIL = "fail"
     RESET = "reset"
     CLEARED = "cleared"
@@ -51,6 +52,7 @@ _NEXT: dict[tuple[State, Trigger], State] = {
     (State.RUNNING, Trigger.REPAIR): State.RUNNING,
     # Only after a failed verification.
     (State.FAILED, Trigger.REPAIR): State.RUNNING,
+    (State.RUNNING, Trigger.COPY_PRINCIPALS): State.RUNNING,
     (State.RUNNING, Trigger.COMMIT): State.COMMITTING,
     (State.RUNNING, Trigger.FAIL): State.FAILED,
     (State.COMMITTING, Trigger.FINISH): State.COMMITTED,
@@ -72,12 +74,14 @@ _NEXT: dict[tuple[State, Trigger], State] = {
 _ADVICE: dict[tuple[State, Trigger], str] = {
     (State.PAUSED, Trigger.REPAIR): "First resume the sync (POST /api/v1/resume).",
     (State.PAUSED, Trigger.COMMIT): "First resume the sync (POST /api/v1/resume).",
+    (State.PAUSED, Trigger.COPY_PRINCIPALS): "First resume the sync (POST /api/v1/resume).",
+    (State.COMMITTING, Trigger.COPY_PRINCIPALS): "Wait: the commit copies users and roles itself.",
     (State.COMMITTING, Trigger.REPAIR): (
-        "Wait: the commit compares both clusters, and repairs what differs unless verification.repair is never. If it "
-        "fails with VerificationFailed, send the command again."
+        "Wait: the commit compares both clusters, and repairs the differences unless verification.repair is never. "
+        "If the commit fails with VerificationFailed, request the repair again."
     ),
     (State.COMMITTED, Trigger.REPAIR): (
-        "The commit has compared both clusters. What differs now, users have changed since."
+        "A committed sync is not repaired: users may have changed the documents of both clusters since the commit."
     ),
 }
 
@@ -99,7 +103,7 @@ def next_state(state: State, trigger: Trigger) -> State:
 
 
 class Phase(Enum):
-    """The phases of a sync; the values are shown as `progress.info`."""
+    """The phases of a sync. The values are shown in the field `info` of the progress."""
 
     INITIALIZING = "initializing collections and indexes"
     COPYING = "collection copy"
@@ -113,10 +117,10 @@ class Phase(Enum):
 
     @property
     def copied(self) -> bool:
-        """Return whether all collections are copied. Also true while reversing: a reversed sync copies nothing."""
+        """Return whether the copy of all collections is complete; True in a reversed sync, which copies nothing."""
         return self not in (Phase.INITIALIZING, Phase.COPYING)
 
     @property
     def applied(self) -> bool:
-        """Return whether all change events up to the commit are applied and verified, so that no more are applied."""
+        """Return whether all change events up to the commit are applied and verified, so that none are left."""
         return self in (Phase.CUTTING_OVER, Phase.DONE)

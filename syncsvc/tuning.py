@@ -36,55 +36,70 @@ class Tuning:
     """
 
     page_bytes: int = size(
-        PAGE_BYTES, "One page of the copy, which one call reads and one command writes."
+        PAGE_BYTES, "Size of a page of the copy, which one call reads and one command writes."
     )
     reading_bytes: int = size(
-        32 * MB, "Pages that all readers request at once; the driver holds three copies of them."
+        32 * MB,
+        "Size of the pages that all readers request at once; the driver holds three copies of them.",
     )
     pages_bytes: int = size(
-        32 * MB, "All pages of the copy that wait for a writer or are being written."
+        32 * MB, "Size of all pages of the copy that wait for a writer or are being written."
     )
     sending_bytes: int = size(
-        24 * MB, "Documents that all threads send at once; the driver holds three copies of them."
+        24 * MB,
+        "Size of the documents that all threads send at once; the driver holds three copies of them.",
     )
-    partition_bytes: int = size(64 * MB, "Partition of a large collection, a range of its IDs.")
+    partition_bytes: int = size(
+        64 * MB, "Size of one partition of a large collection; a partition is a range of _id."
+    )
     copy_save_interval: float = seconds(1.0, "How often the resume point of a copy is saved.")
-    settle_interval: float = seconds(1.0, "How often the copied total of all instances is saved.")
-    portion_bytes: int = size(
-        1 * MB, "Events that are passed to a lane together, before the whole page is read."
+    settle_interval: float = seconds(
+        1.0, "How often the progress that all instances have made in the copy is saved."
     )
-    waiting_events_bytes: int = size(24 * MB, "All events that wait in the lanes.")
-    lane_batch_bytes: int = size(4 * MB, "Events that one lane applies in one batch.")
-    reread_bytes: int = size(16 * MB, "Documents that all lanes together reread at a time.")
-    spool_row_bytes: int = size(4 * MB, "Events in one row of the event spool, before compression.")
+    portion_bytes: int = size(
+        1 * MB,
+        "Size of the events that are passed to a lane together, before all events of a page are read.",
+    )
+    waiting_events_bytes: int = size(24 * MB, "Size of all events that wait in the lanes.")
+    lane_batch_bytes: int = size(4 * MB, "Size of the events that one lane applies in one batch.")
+    reread_bytes: int = size(
+        16 * MB, "Size of the documents that all lanes together reread from the source at a time."
+    )
+    spool_row_bytes: int = size(
+        4 * MB, "Size of the events in one row of the event spool, before compression."
+    )
     spool_interval: float = seconds(
-        30.0, "After how long a row of the event spool is saved even if it is not full."
+        30.0, "Time after which a row of the event spool is saved even if the row is not full."
     )
     pause_retry: float = seconds(
-        10.0, "How long a paused sync that cannot save events waits before the first retry."
+        10.0,
+        "How long a paused sync that cannot save events in the event spool waits before the first retry.",
     )
     # The option --eventSpoolMB.
     spool_limit: int = EVENT_SPOOL_BYTES
-    stream_wait_ms: int = number(200, "ms", "How long a getMore of an idle change stream waits.")
+    stream_wait_ms: int = number(200, "ms", "Longest wait of a getMore on an idle change stream.")
     position_interval: float = seconds(
         1.0, "How often the resume point of the change stream is saved."
     )
     note_interval: float = seconds(
-        4.0, "How often a no-op in the oplog advances the change stream of an idle source."
+        4.0,
+        "How often a no-op is appended to the source's oplog, so that the change stream of an idle source advances.",
     )
     verification_bytes: int = size(
-        64 * MB, "Range of a collection that one verification task compares."
+        64 * MB, "Size of the range of a collection that one verification task compares."
     )
     grace: float = seconds(
         3.0,
-        "How long remaining differences are rechecked at the end, because documents may expire late.",
+        "How long remaining differences are rechecked at the end of a verification, because documents may expire late.",
     )
     check: CheckTuning = CheckTuning()
     oplog_interval: float = seconds(10.0, "How often the oplog of the source is checked.")
     shard_key_interval: float = seconds(
         10.0, "How often the shard keys of the source are checked for changes."
     )
-    balancer_interval: float = seconds(10.0, "How often the balancers are checked.")
+    balancer_interval: float = seconds(
+        10.0, "How often the sync checks that the balancers are stopped."
+    )
     definition_interval: float = seconds(
         30.0, "How often, at most, the definitions of a source before 6.0 are checked for changes."
     )
@@ -92,15 +107,15 @@ class Tuning:
         1.0, "How often the saved records of the other instances are read."
     )
     most_silence: float = seconds(
-        10.0, "How long an instance may send no heartbeat before a warning."
+        10.0, "How long an instance may send no heartbeat before a warning is shown."
     )
     report_interval: float = seconds(30.0, "How often the log shows the progress of the sync.")
     dashboard_interval: float = seconds(
-        15.0, "How often the documents for dashboards of mongosync are written."
+        15.0, "How often the documents that dashboards for mongosync read are written."
     )
     ping_interval: float = seconds(5.0, "How often the clusters are pinged.")
     history_step: float = seconds(
-        5.0, "The distance of the points in the charts of the last 15 minutes."
+        5.0, "The interval between points in the charts of the last 15 minutes."
     )
     lease_seconds: float = seconds(
         6.0, "How long the lease of an active daemon (with --standby) is valid after a renewal."
@@ -108,15 +123,17 @@ class Tuning:
     lease_interval: float = seconds(1.0, "How often an active daemon renews its lease.")
     lease_poll: float = seconds(0.5, "How often a standby reads the lease.")
     desired_retry: float = seconds(
-        10.0, "After how long a refused command of the option --desiredState is sent again."
+        10.0, "How long --desiredState waits before it sends a refused command again."
     )
-    startup_wait: float = seconds(30.0, "How long a command waits for the startup of the process.")
+    startup_wait: float = seconds(
+        30.0, "How long a command waits until the startup of the process is complete."
+    )
 
     @property
     def memory_needed(self) -> int:
-        """Return how many bytes of memory the process may need, regardless of the number of threads.
+        """Return the number of bytes of memory that the process may need; the number of threads does not change it.
 
-        The estimate is for a copy during which change events are spooled, the phase that needs the most memory.
+        The estimate is for a copy during which change events are spooled, because that phase needs the most memory.
         """
         # A row that is almost full may get one more page of the change stream.
         of_spool = _SPOOL_COPIES * (self.spool_row_bytes + LARGEST_DOCUMENT)

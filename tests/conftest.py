@@ -1,4 +1,4 @@
-"""Fixtures for all tests: clusters that tests share, emptied before each test, and a daemon between them."""
+"""Fixtures for all tests: shared clusters, which are emptied before each test, and a daemon that syncs them."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _by_clusters(item: pytest.Item) -> tuple[bool, int, int]:
-    """Return a sort key by which tests with the same clusters run together, so that few servers run at the same time.
+    """Return a sort key that groups tests with the same clusters, so that few servers run at the same time.
 
-    Unit tests come last, because they are short: several test processes then end at about the same time.
+    Unit tests come last, because they are short: then all test processes end at about the same time.
     """
     callspec = getattr(item, "callspec", None)
     topology = None if callspec is None else callspec.params.get("pair")
@@ -68,13 +68,13 @@ def clusters() -> Iterator[Clusters]:
 
 @pytest.fixture(scope="session")
 def replica_sets(clusters: Clusters) -> Pair:
-    """Return the shared pair of replica sets, which is not emptied."""
+    """Return the shared pair of replica sets, without emptying them."""
     return clusters.pair()
 
 
 @pytest.fixture
 def pair(request: pytest.FixtureRequest, clusters: Clusters) -> Iterator[Pair]:
-    """Return the shared clusters, emptied. They are replica sets unless the test has a mark of `across`."""
+    """Empty and return the shared clusters: replica sets, or the topology that the mark `across` of the test names."""
     pair = clusters.pair(getattr(request, "param", Topology.REPLICA_SETS), _members(request.node))
     try:
         pair.empty()
@@ -87,7 +87,7 @@ def pair(request: pytest.FixtureRequest, clusters: Clusters) -> Iterator[Pair]:
 
 @pytest.fixture
 def daemon(request: pytest.FixtureRequest, pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
-    """Run a daemon between the shared clusters, after the calls of the marks `prepared` of the test."""
+    """Run a daemon between the shared clusters, prepared as the `prepared` marks of the test say."""
     process = pair.daemon(tmp_path)
     _prepare(request.node, process)
     try:
@@ -99,7 +99,7 @@ def daemon(request: pytest.FixtureRequest, pair: Pair, tmp_path: Path) -> Iterat
 
 @pytest.fixture
 def orderly(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
-    """Run a daemon with one reader and one writer, which saves the resume point of the copy after every page."""
+    """Run a daemon with one reader and one writer. The daemon saves the resume point of the copy after every page."""
     process = pair.daemon(tmp_path, "--loadLevel", "1")
     process.save_every_page()
     try:
@@ -111,7 +111,7 @@ def orderly(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
 
 @pytest.fixture
 def fleet(request: pytest.FixtureRequest, pair: Pair, tmp_path: Path) -> Iterator[Fleet]:
-    """Run two instances of the daemon that can share one sync, after the calls of the marks `prepared` of the test."""
+    """Run the daemons of a Fleet, which can share one sync, prepared as the `prepared` marks of the test say."""
     with running_fleet(pair, tmp_path, prepare=partial(_prepare, request.node)) as fleet:
         yield fleet
 
@@ -124,7 +124,7 @@ def _prepare(item: pytest.Item, process: Daemon) -> None:
 
 @pytest.fixture
 def checker(pair: Pair) -> Iterator[Checker]:
-    """Return a Checker of the pair of clusters."""
+    """Return a Checker, which compares the source and the destination of the pair."""
     source = open_cluster("source", pair.source.uri, "test")
     destination = open_cluster("destination", pair.destination.uri, "test")
     yield Checker((source, destination))

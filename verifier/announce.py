@@ -16,7 +16,10 @@ _log = logging.getLogger(__name__)
 
 
 def announce_progress(service: Service, interval: float, stop: StopToken) -> None:
-    """Log the progress every `interval` seconds while a check runs. Ends only when stopped, with `Cancelled`."""
+    """Log the progress every `interval` seconds while a check runs.
+
+    This never returns. Raises `Cancelled` when `stop` is stopped.
+    """
     while True:
         stop.sleep(interval)
         progress = service.progress()
@@ -37,14 +40,14 @@ def announce_progress(service: Service, interval: float, stop: StopToken) -> Non
 
 
 def announce_report(service: Service) -> None:
-    """Log the report of the check that has just ended, line by line, unless another check has begun."""
+    """Log the report of the last check, line by line, unless another check has already begun."""
     if service.progress().phase is Phase.IDLE:
         for line in filter(None, report_lines(service)):
             _log.info("%s", line)
 
 
 def wait_for_end(service: Service, stop: StopToken) -> CheckProgress:
-    """Wait until the check has ended, and return its final progress. Raises `Cancelled` when stopped."""
+    """Wait until the check has ended, and return its final progress. Raises `Cancelled` when `stop` is stopped."""
     while (progress := service.progress()).phase is not Phase.IDLE:
         stop.sleep(POLL)
     return progress
@@ -53,7 +56,7 @@ def wait_for_end(service: Service, stop: StopToken) -> CheckProgress:
 def report_lines(service: Service) -> list[str]:
     """Return the lines of the report of the check that has ended.
 
-    If its mismatches cannot be read, log a warning and leave them out.
+    If the mismatches cannot be read, log a warning and leave them out.
     """
     progress = service.progress()
     try:
@@ -61,7 +64,7 @@ def report_lines(service: Service) -> list[str]:
         definitions = [*service.definition_mismatches(None, SHOWN)]
     except (OperationError, PyMongoError) as error:
         _log.warning(
-            "The mismatches cannot be read, so the report shows only their numbers.",
+            "The mismatches cannot be read, so the report shows only the number of mismatches, and no list.",
             extra={"error": str(error)},
         )
         documents, definitions = [], []

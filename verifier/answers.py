@@ -1,4 +1,4 @@
-"""Builds the answers of the API from frozen values. Pure."""
+"""Builds the JSON answers of the API from the progress and the mismatches of a check. Pure functions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from verifier.runtime.waits import LongWait
 def progress_answer(progress: CheckProgress, waits: Sequence[LongWait] = ()) -> dict[str, Any]:
     """Return the field `progress` of the answer to `GET /api/v1/progress`, in which unknown values are None.
 
-    `warnings` is only present while this process has long waits.
+    `waits` are the long waits of this process. If there are none, the field `warnings` is left out.
     """
     verdict = progress.verdict
     source, destination = progress.source, progress.destination
@@ -55,7 +55,7 @@ def progress_answer(progress: CheckProgress, waits: Sequence[LongWait] = ()) -> 
 def summary_answer(
     progress: CheckProgress, definitions: Sequence[StoredMismatch]
 ) -> dict[str, Any]:
-    """Return the answer to `GET /api/v1/summary` without `success`.
+    """Return the answer to `GET /api/v1/summary`, without the field `success`.
 
     `definitions` are the first mismatches of definitions.
     """
@@ -128,7 +128,7 @@ def _timestamp(time: Timestamp | None) -> dict[str, Any] | None:
 
 
 def seconds_left(progress: CheckProgress) -> float | None:
-    """Return the estimated remaining seconds of generation 0 at the present rate; None if unknown, or if it is over."""
+    """Estimate the remaining seconds of generation 0 at the present rate; None if unknown, or after generation 0."""
     total, rate = progress.amounts.total_size, progress.size_per_second
     if progress.phase is not Phase.CHECK or total is None or not rate:
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from time import time
 from typing import Any, Protocol
 
@@ -10,6 +10,9 @@ from flask import Blueprint, Response, request
 
 from verifier.answers import progress_answer, summary_answer
 from verifier.cluster import extended, failures
+from verifier.cluster.document_filter_schema import filters_given
+from verifier.cluster.document_filters import DocumentFilters
+from verifier.cluster.namespace import Namespace
 from verifier.cluster.specification import Document
 from verifier.compare.check_progress import CheckProgress
 from verifier.compare.mismatch import StoredMismatch
@@ -33,9 +36,15 @@ _SUMMARIZED = 1_000
 
 
 class Service(Protocol):
-    """The methods of the service that the API calls. Each may raise OperationError."""
+    """The methods of the service that the API calls. Each method may raise OperationError."""
 
-    def check(self, document_filter: Document | None, command: SentCommand) -> None: ...
+    def check(
+        self,
+        document_filter: Document | None,
+        command: SentCommand,
+        remap: Sequence[Document] = (),
+        source_filters: DocumentFilters = DocumentFilters(),
+    ) -> None: ...
 
     def writes_off(self, command: SentCommand) -> None: ...
 
@@ -57,9 +66,9 @@ class Service(Protocol):
 
 
 def blueprint(service: Service, recent: RecentCommands) -> Blueprint:
-    """Return the blueprint with the endpoints below /api/v1 that call the service.
+    """Return the blueprint with the endpoints under /api/v1. The endpoints call `service`.
 
-    `recent` are the commands that they have answered.
+    `recent` holds the newest commands, which the overview shows.
     """
     api = Blueprint("api", __name__, url_prefix="/api/v1")
     _add_overview(api, service, recent)
@@ -69,7 +78,10 @@ def blueprint(service: Service, recent: RecentCommands) -> Blueprint:
     def check() -> dict[str, Any]:
         _no_parameters()
         given = load(CheckSchema(), json_body(extended.read))
-        service.check(given.get("filter") or None, _sent("check"))
+        source_filters = filters_given(given["documentFilter"])
+        service.check(
+            given.get("filter") or None, _sent("check"), given["namespaceRemap"], source_filters
+        )
         return SUCCESS
 
     @api.post("/writesOff")
@@ -115,7 +127,7 @@ def _add_mismatches(api: Blueprint, service: Service, readers: Readers) -> None:
 
 
 def _add_overview(api: Blueprint, service: Service, recent: RecentCommands) -> None:
-    """Add the endpoints that the page polls. Their answers contact no cluster."""
+    """Add to `api` the endpoints that the web page polls. These endpoints contact no cluster."""
 
     @api.get("/overview")
     def overview() -> Response:
@@ -130,12 +142,19 @@ def _add_overview(api: Blueprint, service: Service, recent: RecentCommands) -> N
 
 
 def _namespaces(given: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the namespaces that the parameters of a request for mismatches select; none for all namespaces."""
-    return (given["namespace"],) if "namespace" in given else ()
+    """Return the namespaces that a request for mismatches selects; empty if the request selects all namespaces.
+
+    `given` has the parameters of the request. The name of a time-series collection also selects its buckets, which hold
+    the documents.
+    """
+    if "namespace" not in given:
+        return ()
+    database, _, collection = given["namespace"].partition(".")
+    return (given["namespace"], str(Namespace(database, collection).buckets))
 
 
 def _sent(name: str) -> SentCommand:
-    """Return the command of the current request."""
+    """Return the record of the command `name` that the current request sends, with the time and the sender."""
     return SentCommand(name, time(), caller().name, request.remote_addr)
 
 

@@ -28,7 +28,8 @@ def create_app(
 ) -> Flask:
     """Return the Flask app. It refuses requests whose `Host` header is neither an IP address nor one of `hosts`.
 
-    With `tokens`, it also refuses requests without a token that allows them. The metrics include those of `webhook`.
+    With `tokens`, it also refuses requests without a token that allows them. With `webhook`, the metrics include the
+    metrics of the webhook.
     """
     app = Flask("verifier", static_folder=None)
     install_error_handlers(app)

@@ -1,6 +1,6 @@
 """The process of the verifier: reads the settings, connects, and continues a saved check.
 
-It then serves the API or, with --checkOnce, runs one check. The decisions are made in `service`.
+The process then serves the API or, with --checkOnce, runs one check. The module `service` makes the decisions.
 """
 
 from __future__ import annotations
@@ -16,13 +16,16 @@ from types import FrameType
 from verifier import __version__, errors
 from verifier.announce import announce_progress, announce_report, report_lines, wait_for_end
 from verifier.app import create_app
-from verifier.cluster.cluster import Cluster, open_cluster
+from verifier.cluster.cluster import Cluster
+from verifier.cluster.connection_source import ConnectionSource, files_of
+from verifier.cluster.renewal import Renewal
 from verifier.compare.check_progress import Outcome, Phase
 from verifier.compare.record import SentCommand
 from verifier.compare.tuning import CheckTuning
 from verifier.notices import Notifier
 from verifier.runtime import logs, process, waits
 from verifier.runtime.errors import OperationError
+from verifier.runtime.garbage import collect_rarely
 from verifier.runtime.httpd import HttpServer
 from verifier.runtime.malloc import keep_large_buffers
 from verifier.runtime.observer import Observer, ignore
@@ -49,12 +52,14 @@ def main(
     observe: Observer = ignore,
     tuning: CheckTuning = CheckTuning(),
 ) -> int:
-    """Run the process until a signal arrives or, with --checkOnce, its check ends; return its exit status.
+    """Run the process until a signal arrives or, with --checkOnce, until the check ends. Return the exit status.
 
-    Invalid options exit with status 2. Tests pass `observe` and `tuning`.
+    Invalid options exit with status 2. If `arguments` is None, the arguments of the command line are used. Only tests
+    pass `observe` and `tuning`.
     """
     settings = read_settings(arguments)
     keep_large_buffers()
+    collect_rarely()
     once = settings.check_once
     if once:
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -77,7 +82,8 @@ def _run(settings: Settings, observe: Observer, tuning: CheckTuning) -> int:
     stop = StopToken()
     status = 0
     alarm = process.exit_alarm()
-    with _opened(settings) as clusters, alarm, suppress(Cancelled), TaskGroup(
+    renewal = Renewal(f"{PROGRAM} {__version__}")
+    with _opened(settings, renewal) as clusters, alarm, suppress(Cancelled), TaskGroup(
         "main", stop
     ) as tasks:
 
@@ -95,6 +101,8 @@ def _run(settings: Settings, observe: Observer, tuning: CheckTuning) -> int:
         tasks.spawn("waits", waits.watch, watch, stop.sleep)
         if webhook is not None:
             tasks.spawn("webhook", webhook.run, stop)
+        if any(each.may_change for each in settings.sources):
+            tasks.spawn("credentials", renewal.run, stop)
         try:
             if settings.check_once:
                 status = _check_once(service, stop)
@@ -113,7 +121,7 @@ def _ignore_waits(shown: tuple[waits.LongWait, ...]) -> None:
 
 
 def _serve(service: Service, settings: Settings, webhook: Webhook | None, stop: StopToken) -> None:
-    protection = Protection(settings.protection, *secrets_of(webhook))
+    protection = Protection(settings.protection, *secrets_of(webhook), *files_of(settings.sources))
     # Bind first, so that an address in use is reported before any state is touched.
     names = own_names(settings.address, settings.allowed_hosts)
     app = create_app(service, names, protection.tokens, webhook)
@@ -136,7 +144,7 @@ def _check_once(service: Service, stop: StopToken) -> int:
 
 
 def _begin(service: Service) -> None:
-    """Begin a check, unless a saved check was resumed and runs already."""
+    """Begin a check, unless a resumed check is already running."""
     if service.progress().phase is Phase.IDLE:
         service.check(None, SentCommand("check", time()))
 
@@ -151,23 +159,23 @@ def _end_writes(service: Service) -> None:
 
 
 @contextmanager
-def _opened(settings: Settings) -> Iterator[tuple[Cluster, Cluster, Cluster]]:
+def _opened(settings: Settings, renewal: Renewal) -> Iterator[tuple[Cluster, Cluster, Cluster]]:
     """Open clients for the source, the destination and the metadata cluster; close them after the block.
 
-    The metadata cluster is the destination itself if both have the same connection string. Raises OperationError.
+    `renewal` opens each client, and later renews its credentials. The metadata cluster is the destination itself if
+    both have the same connection string. Raises OperationError.
     """
-    application = f"{PROGRAM} {__version__}"
     with ExitStack() as stack:
 
-        def opened(name: str, uri: str) -> Cluster:
-            cluster = open_cluster(name, uri, application)
+        def opened(each: ConnectionSource) -> Cluster:
+            cluster = renewal.open_cluster(each)
             stack.callback(cluster.client.close)
             return cluster
 
-        source = opened("source", settings.source)
-        destination = opened("destination", settings.destination)
+        source = opened(settings.source)
+        destination = opened(settings.destination)
         apart = settings.metadata != settings.destination
-        metadata = opened("metadata", settings.metadata) if apart else destination
+        metadata = opened(settings.metadata) if apart else destination
         yield source, destination, metadata
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from verifier.cluster import failures
 from verifier.cluster.cluster import SAME_CLUSTER, SERVER_FEATURE_MISSING, UNSUPPORTED_TOPOLOGY
-from verifier.cluster.connect import INVALID_URI
+from verifier.cluster.connect import INVALID_URI, MISSING_PACKAGE
+from verifier.cluster.connection_source import INVALID_CONNECTION_FILE
+from verifier.cluster.document_filters import DOCUMENT_FILTER_FAILED
+from verifier.cluster.namespace_map import NAMESPACE_COLLISION
 from verifier.compare.errors import (
     DEFINITION_CHANGED,
     INCOMPATIBLE_METADATA,
@@ -35,13 +38,13 @@ CHECK_IN_PROGRESS = ErrorKind(
     "CheckInProgress",
     409,
     "A check is already running; no new check was started, and the running one was not changed.",
-    "End it with POST /api/v1/writesOff and wait until phase is idle in GET /api/v1/progress.",
+    "End the running check with POST /api/v1/writesOff and wait until phase is idle in GET /api/v1/progress.",
 )
 NO_CHECK_RUNNING = ErrorKind(
     "NoCheckRunning",
     409,
     "writesOff ends a running check, but none is running; nothing was changed.",
-    "Start one with POST /api/v1/check.",
+    "Start a check with POST /api/v1/check.",
 )
 NO_CHECK = ErrorKind(
     "NoCheck",
@@ -65,7 +68,7 @@ UNSUPPORTED_VERSION = ErrorKind(
 
 # Errors of the shared packages, with their remedy for a check.
 _CONTINUES = "Nothing is lost: the check continues when the process is restarted."
-_BEGIN_AGAIN = "Then begin a new check, with --clean."
+_BEGIN_AGAIN = "Afterwards, begin a new check with --clean."
 CLUSTER_UNREACHABLE = failures.CLUSTER_UNREACHABLE.with_remedy(_CONTINUES)
 NOT_AUTHORIZED = failures.NOT_AUTHORIZED.with_remedy(_CONTINUES)
 UNEXPECTED_SERVER_ERROR = failures.UNEXPECTED_SERVER_ERROR.with_remedy(_CONTINUES)
@@ -83,7 +86,10 @@ ALL = (
     INVALID_TOKEN,
     ROLE_NOT_ALLOWED,
     INVALID_FILTER,
+    DOCUMENT_FILTER_FAILED,
     INVALID_URI,
+    MISSING_PACKAGE,
+    INVALID_CONNECTION_FILE,
     SAME_CLUSTER,
     CHECK_IN_PROGRESS,
     NO_CHECK,
@@ -96,6 +102,7 @@ ALL = (
     SERVER_FEATURE_MISSING,
     DEFINITION_CHANGED,
     NOTHING_TO_COMPARE,
+    NAMESPACE_COLLISION,
     OPLOG_WINDOW_EXCEEDED,
     EVENT_TOO_LARGE,
     CLUSTER_UNREACHABLE,

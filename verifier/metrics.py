@@ -1,4 +1,4 @@
-"""The metrics of a check at `GET /metrics`: a table over its progress. Pure."""
+"""The metrics of a check at `GET /metrics`: a table of functions that read its progress. Pure functions."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from verifier.runtime.webhook import metrics_of
 
 
 def _of_check(read: Callable[[CheckProgress], float | None]) -> Callable[[CheckProgress], Values]:
-    """Return a function for `Metric.read` that reads one value of a check; unknown before the first check."""
+    """Return a function for `Metric.read` that reads one value of a check. The value is None before the first check."""
     return single(lambda progress: None if progress.started is None else read(progress))
 
 
 def _of_amounts(read: Callable[[Amounts], float | None]) -> Callable[[CheckProgress], Values]:
     """Return a function for `Metric.read` that reads one of the amounts of generation 0.
 
-    The value is unknown until the tasks of that generation are planned.
+    The value is None until the tasks of generation 0 are planned.
     """
 
     def of(progress: CheckProgress) -> float | None:
@@ -29,7 +29,7 @@ def _of_amounts(read: Callable[[Amounts], float | None]) -> Callable[[CheckProgr
 
 
 def _lags(progress: CheckProgress) -> Values:
-    """Return the lag of the change stream of each cluster, in seconds; nothing unless a check runs."""
+    """Return the lag of the change stream of each cluster, in seconds; empty unless a check runs."""
     if progress.phase is Phase.IDLE:
         return {}
     return {(name,): changes.lag_seconds for name, changes in _changes(progress).items()}
@@ -62,7 +62,7 @@ def _error(progress: CheckProgress) -> Values:
 
 
 def _tasks(progress: CheckProgress) -> Values:
-    """Return the number of tasks of the generation by status; nothing before the generation is planned."""
+    """Return the number of tasks of the current generation by status; empty before they are planned."""
     tasks = progress.tasks
     if not tasks.total:
         return {}
@@ -169,14 +169,14 @@ TABLE: tuple[Metric[CheckProgress], ...] = (
     Metric(
         Kind.COUNTER,
         "verifier_rechecked_documents_total",
-        "Documents rechecked by all later generations.",
+        "Documents rechecked by all generations after the first one.",
         (),
         _of_check(lambda progress: progress.rechecked),
     ),
     Metric(
         Kind.GAUGE,
         "verifier_document_mismatches",
-        "Documents that differ, by the type that docMismatches shows.",
+        "Documents that differ, by the type of difference that docMismatches shows.",
         ("type",),
         _documents,
     ),
@@ -197,7 +197,7 @@ TABLE: tuple[Metric[CheckProgress], ...] = (
     Metric(
         Kind.GAUGE,
         "verifier_lag_seconds",
-        "How far the verifier is behind the change events of each cluster.",
+        "The delay of the verifier behind the change events of each cluster, in seconds.",
         ("cluster",),
         _lags,
     ),

@@ -1,4 +1,7 @@
-"""Tells a webhook what changes in a check: its phase, its verdict, and long waits of this process."""
+"""Posts the changes of a check to a webhook: its phase, its verdict, and the long waits of this process.
+
+A long wait (`verifier.runtime.waits`) is, for example, a call to a cluster that fails and is retried for a while.
+"""
 
 from __future__ import annotations
 
@@ -13,42 +16,51 @@ from verifier.runtime.webhook import Webhook
 
 
 class Notice(NamedTuple):
-    """A notice: its event and its fields."""
+    """One message to the webhook: its event, the time of the event in UNIX seconds, and its fields."""
 
     event: str
+    at: float
     fields: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Told:
-    """The progress of the check and the texts of the active long waits, as they were last sent to the webhook."""
+    """The last reported state: the progress of the check, and the texts of the active long waits.
+
+    The keys of `waits` are the descriptions of the waits (`LongWait.what`).
+    """
 
     progress: CheckProgress = CheckProgress()
     waits: Mapping[str, str] = field(default_factory=dict)
 
 
 def news(
-    told: Told, progress: CheckProgress, waits: tuple[LongWait, ...], began: float
+    told: Told, progress: CheckProgress, waits: tuple[LongWait, ...], now: float
 ) -> tuple[Told, list[Notice]]:
-    """Return a notice of each change since `told`, and the new `Told` after these notices are sent.
+    """Return the `Told` to pass to the next call, and the notices to send now: one for each change since `told`.
 
-    `began` is when the process began, in UNIX seconds: a check that had ended before is no news.
+    `now` is in UNIX seconds. If the check ended before this process began, its verdict is sent again, because the
+    earlier process may have been killed before it could deliver the verdict.
     """
     texts = {each.what: told.waits.get(each.what, each.text) for each in waits}
-    notices = [*_of_check(told.progress, progress, began), *_of_waits(told.waits, texts, progress)]
+    notices = [
+        *_of_check(told.progress, progress, now),
+        *_of_waits(told.waits, texts, progress, now),
+    ]
     return Told(progress, texts), notices
 
 
-def _of_check(before: CheckProgress, now: CheckProgress, began: float) -> Iterator[Notice]:
-    # A short check can begin and end between two looks.
-    ended = now.ended is not None and now.ended > began and now.ended != before.ended
-    if now.phase is before.phase and not ended:
+def _of_check(before: CheckProgress, after: CheckProgress, now: float) -> Iterator[Notice]:
+    # A short check can begin and end between two calls.
+    ended = after.ended if after.ended != before.ended else None
+    if after.phase is before.phase and ended is None:
         return
-    verdict = now.verdict
+    verdict = after.verdict
     yield Notice(
         "phase",
+        now if ended is None else ended,
         {
-            "phase": now.phase.value,
+            "phase": after.phase.value,
             "previousPhase": before.phase.value,
             "verdict": None if verdict is None else verdict.outcome.value,
             "reasons": [] if verdict is None else list(verdict.reasons),
@@ -59,13 +71,15 @@ def _of_check(before: CheckProgress, now: CheckProgress, began: float) -> Iterat
 
 
 def _of_waits(
-    before: Mapping[str, str], after: Mapping[str, str], now: CheckProgress
+    before: Mapping[str, str], after: Mapping[str, str], progress: CheckProgress, now: float
 ) -> Iterator[Notice]:
-    phase = {"phase": now.phase.value, "previousPhase": None}
+    phase = {"phase": progress.phase.value, "previousPhase": None}
     fields: dict[str, Any] = {**phase, "verdict": None, "reasons": [], "error": None}
     for event, ones, others in (("warningEnded", before, after), ("warningBegan", after, before)):
         for what in ones.keys() - others.keys():
-            yield Notice(event, {**fields, "warning": {"kind": "long wait", "text": ones[what]}})
+            yield Notice(
+                event, now, {**fields, "warning": {"kind": "long wait", "text": ones[what]}}
+            )
 
 
 class Notifier:
@@ -74,11 +88,10 @@ class Notifier:
     def __init__(self, webhook: Webhook, take: Callable[[], CheckProgress]) -> None:
         self._webhook = webhook
         self._take = take
-        self._began = time()
         self._told = Told()
 
     def watch(self, waits: tuple[LongWait, ...]) -> None:
-        """Post what has changed since the last call. `waits` are the long waits of the process."""
-        self._told, notices = news(self._told, self._take(), waits, self._began)
+        """Post a notice of each change since the last call. `waits` are the long waits of the process."""
+        self._told, notices = news(self._told, self._take(), waits, time())
         for each in notices:
-            self._webhook.post(each.event, time(), **each.fields)
+            self._webhook.post(each.event, each.at, **each.fields)

@@ -14,6 +14,7 @@ from verifier.cluster.failures import (
     OPLOG_WINDOW_EXCEEDED,
     UNEXPECTED_SERVER_ERROR,
 )
+from verifier.cluster.namespace_map import NAMESPACE_COLLISION
 from verifier.compare.check_progress import Outcome, Phase
 from verifier.compare.errors import (
     INCOMPATIBLE_METADATA,
@@ -66,6 +67,7 @@ _AT_CHECK = (
     errors.CHECK_IN_PROGRESS,
     COMMAND_IN_PROGRESS,
     SAME_CLUSTER,
+    NAMESPACE_COLLISION,
     UNSUPPORTED_TOPOLOGY,
     errors.UNSUPPORTED_VERSION,
     SERVER_FEATURE_MISSING,
@@ -75,8 +77,8 @@ _AT_CHECK = (
 
 
 class _Timestamp(Strict):
-    t = always(fields.Integer, "Seconds since 1970.")
-    i = always(fields.Integer, "The ordinal of the operation within the second.")
+    t = always(fields.Integer, "The time in seconds since 1970.")
+    i = always(fields.Integer, "The ordinal of the operation within the second `t`.")
 
 
 _ClusterTime = Strict.from_dict(
@@ -86,23 +88,24 @@ _ClusterTime = Strict.from_dict(
 
 
 class _Tasks(Strict):
-    """The tasks of this generation."""
+    """The numbers of tasks of the current generation, by status."""
 
-    totalTasks = always(fields.Integer, "Tasks of this generation.")
-    addedTasks = always(fields.Integer, "Tasks that have not begun.")
-    processingTasks = always(fields.Integer, "Tasks in progress.")
-    failedTasks = always(fields.Integer, "Tasks that found a difference.")
-    completedTasks = always(fields.Integer, "Tasks that found no difference.")
+    totalTasks = always(fields.Integer, "The number of all tasks of the current generation.")
+    addedTasks = always(fields.Integer, "The number of tasks that have not begun.")
+    processingTasks = always(fields.Integer, "The number of tasks in progress.")
+    failedTasks = always(fields.Integer, "The number of tasks that found a difference.")
+    completedTasks = always(fields.Integer, "The number of tasks that found no difference.")
     metadataMismatchTasks = always(
-        fields.Integer, "Failed tasks with a difference in a definition or a count."
+        fields.Integer, "The number of failed tasks with a difference in a definition or a count."
     )
     recheckTasks = always(
-        fields.Integer, "Failed tasks whose differences the next generation compares again."
+        fields.Integer,
+        "The number of failed tasks whose differences the next generation compares again.",
     )
 
 
 class _Amounts(Strict):
-    """The amounts that a generation has compared and must compare; totals are estimates."""
+    """The amounts that a generation has compared, and estimates of the total amounts to compare."""
 
     docsCompared = always(fields.Integer, "The number of documents compared.")
     totalDocs = nullable(fields.Integer, "The estimated number of documents to compare.")
@@ -112,7 +115,9 @@ class _Amounts(Strict):
     totalSrcBytes = nullable(
         fields.Integer, "The estimated size of the source's documents to compare, in bytes."
     )
-    totalNamespaces = always(fields.Integer, "The number of collections and views to compare.")
+    totalNamespaces = always(
+        fields.Integer, "The number of collections whose documents are compared; views have none."
+    )
 
 
 def _counts(meaning: str, **metadata: Any) -> Any:
@@ -122,31 +127,33 @@ def _counts(meaning: str, **metadata: Any) -> Any:
 
 
 class _Changes(Strict):
-    """The change events of one cluster."""
+    """The rate and the lag of the change events that are read from one cluster."""
 
-    eventsPerSecond = nullable(fields.Float, "Change events per second in the last minute.")
+    eventsPerSecond = nullable(
+        fields.Float, "The number of change events per second in the last minute."
+    )
     lagSecs = nullable(
         fields.Integer,
-        "How far the verifier is behind the change events of the cluster, in seconds.",
+        "The delay of the verifier behind the change events of the cluster, in seconds.",
     )
     eventCounts = _counts("The number of change events, by operation.")
 
 
 class _Progress(Strict):
-    """A check at one moment; unknown values are null."""
+    """The state and progress of a check at one moment. Unknown values are null."""
 
     phase = always(
         fields.Enum,
-        "`idle` without a running check, `check` in the first generation, `recheck` in later generations.",
+        "The phase: `idle` without a running check, `check` in the first generation, `recheck` in later generations.",
         Phase,
         by_value=True,
     )
     error = nullable(
         fields.String,
-        "The error that made the check incomplete: its name, what happened, and what to do.",
+        "The error that made the check incomplete: its name, its description and its remedy.",
     )
     verificationStatus = always(
-        fields.Nested, "The numbers of tasks of this generation, by status.", _Tasks
+        fields.Nested, "The numbers of tasks of the current generation, by status.", _Tasks
     )
     verdict = nullable(
         fields.Enum, "The result of the check; null before its end.", Outcome, by_value=True
@@ -156,13 +163,19 @@ class _Progress(Strict):
     generation = nullable(
         fields.Integer, "The number of the current generation; the first one is 0."
     )
-    generationStats = always(fields.Nested, "How much this generation has compared.", _Amounts)
+    generationStats = always(
+        fields.Nested,
+        "The numbers of documents, bytes and collections that the current generation compares.",
+        _Amounts,
+    )
     gen0Stats = nullable(
-        fields.Nested, "How much the first generation has compared; null before its end.", _Amounts
+        fields.Nested,
+        "The numbers of documents, bytes and collections that the first generation compared; null before its end.",
+        _Amounts,
     )
     recentRecheckSecs = always(
         fields.List,
-        "The durations of the last generations, in seconds.",
+        "The durations of the most recent generations after the first, in seconds.",
         fields.Float(allow_none=True),
     )
     totalRechecksDone = always(
@@ -178,16 +191,24 @@ class _Progress(Strict):
     srcChangeStats = always(fields.Nested, "The change events of the source.", _Changes)
     dstChangeStats = always(fields.Nested, "The change events of the destination.", _Changes)
     srcLastRecheckedTS = nullable(
-        fields.Nested, "All changes of the source up to this time were processed.", _ClusterTime
+        fields.Nested,
+        "The cluster time up to which all changes of the source were processed.",
+        _ClusterTime,
     )
     dstLastRecheckedTS = nullable(
         fields.Nested,
-        "All changes of the destination up to this time were processed.",
+        "The cluster time up to which all changes of the destination were processed.",
         _ClusterTime,
     )
-    notes = always(fields.List, "What the check did not compare, and why.", fields.String())
+    notes = always(
+        fields.List,
+        "Notes about the result, such as the data that the check did not compare, and the reasons.",
+        fields.String(),
+    )
     warnings = sometimes(
-        fields.List, "What the check has been waiting for, and what to do.", fields.String()
+        fields.List,
+        "The long waits of the process: the cause, the duration and the remedy of each.",
+        fields.String(),
     )
 
 
@@ -196,7 +217,7 @@ class _DocumentMismatches(Strict):
 
     total = always(fields.Integer, "The number of documents that differ.")
     byType = _counts(
-        "The number of documents that differ, by type.",
+        "The number of documents that differ, by the type of difference.",
         propertyNames={"enum": [each.value for each in Difference]},
     )
     byNamespace = _counts("The number of documents that differ, by namespace.")
@@ -207,11 +228,15 @@ class _ProgressAnswer(SuccessAnswer):
 
 
 class _Overview(OverviewFields):
-    progress = always(fields.Nested, "The document of GET /api/v1/progress.", _Progress)
+    progress = always(fields.Nested, "The answer to GET /api/v1/progress.", _Progress)
 
 
 class _OverviewAnswer(SuccessAnswer):
-    overview = always(fields.Nested, "Everything that an operator watches.", _Overview)
+    overview = always(
+        fields.Nested,
+        "The content of the verifier's web page: the progress, explanations and results.",
+        _Overview,
+    )
 
 
 class _SummaryAnswer(SuccessAnswer):
@@ -226,10 +251,14 @@ class _SummaryAnswer(SuccessAnswer):
     )
     recentRecheckSecs = always(
         fields.List,
-        "The durations of the last generations, in seconds.",
+        "The durations of the most recent generations after the first, in seconds.",
         fields.Float(allow_none=True),
     )
-    checkStats = always(fields.Nested, "How much the first generation has compared.", _Amounts)
+    checkStats = always(
+        fields.Nested,
+        "The numbers of documents, bytes and collections that the first generation compares.",
+        _Amounts,
+    )
     nsMismatches = always(
         fields.List,
         "The first differences of collections, views and indexes.",
@@ -238,13 +267,19 @@ class _SummaryAnswer(SuccessAnswer):
     nsMismatchesTotal = always(
         fields.Integer, "The number of differences of collections, views and indexes."
     )
-    docMismatches = always(fields.Nested, "How many documents differ.", _DocumentMismatches)
+    docMismatches = always(
+        fields.Nested, "The numbers of documents that differ.", _DocumentMismatches
+    )
     totalRechecksDone = always(
         fields.Integer, "The number of documents that later generations compared again."
     )
     srcChangeEvents = _counts("The number of change events of the source, by operation.")
     dstChangeEvents = _counts("The number of change events of the destination, by operation.")
-    notes = always(fields.List, "What the check did not compare, and why.", fields.String())
+    notes = always(
+        fields.List,
+        "Notes about the result, such as the data that the check did not compare, and the reasons.",
+        fields.String(),
+    )
 
 
 OPERATIONS = (
@@ -307,21 +342,23 @@ OPERATIONS = (
     Operation(
         "get",
         "/api/v1/overview",
-        "Shows everything that the page shows: the progress, explanations and results. The answer has an ETag.",
+        "Shows the overview that the web page at `/` displays: the progress, explanations in sentences, and results. "
+        "The answer has an ETag.",
         _OverviewAnswer(),
         parameters=EmptySchema(),
     ),
     Operation(
         "get",
         "/api/v1/overview/namespaces",
-        "Shows a part of the table of namespaces, sorted and filtered. The answer has an ETag.",
+        "Shows a part of the web page's table of namespaces, sorted and filtered. The answer has an ETag.",
         NamespacesTableAnswer(),
         parameters=NamespacesTableSchema(),
     ),
     Operation(
         "get",
         "/api/v1/report",
-        "Shows the report of the check: what was compared, when, by whom, and the result. As HTML for browsers.",
+        "Shows the report of the check: the compared data, the times, the senders of the commands, and the result. "
+        "Browsers get HTML.",
         ReportAnswer(),
         parameters=ReportSchema(),
         errors=(errors.NO_CHECK, TOO_MANY_READERS),

@@ -1,4 +1,4 @@
-"""The answers behind the verifier's page: what a check does, in words and figures, and its namespaces. Pure."""
+"""Computes the API answers that the verifier's page shows: the state of a check, and its namespaces. Pure functions."""
 
 from __future__ import annotations
 
@@ -45,7 +45,16 @@ def overview_answer(
     }
 
 
+def compared_nothing(progress: CheckProgress) -> bool:
+    """Return whether a check has passed without comparing any document."""
+    passed = progress.verdict is not None and progress.verdict.outcome is Outcome.PASSED
+    amounts = progress.first or progress.amounts
+    return passed and not amounts.documents and not progress.rechecked
+
+
 def summary(progress: CheckProgress) -> str:
+    if compared_nothing(progress):
+        return "The check has passed, but there was no document to compare."
     if progress.verdict is not None:
         return _VERDICTS[progress.verdict.outcome]
     if progress.phase is Phase.IDLE:
@@ -54,11 +63,16 @@ def summary(progress: CheckProgress) -> str:
         return "The check compares all documents for the first time."
     if progress.writes_off:
         return "The check compares the last changes."
-    return "The check compares the documents that change, until you end it."
+    return "The check compares the documents that change, until you end the check."
 
 
 def _next(progress: CheckProgress) -> dict[str, Any] | None:
-    """Return the next step; None if there is nothing to do but wait."""
+    """Return the operator's next step (`text` and `command`); None if the operator only has to wait."""
+    if compared_nothing(progress):
+        return {
+            "text": "Make sure that the clusters and filters are the right ones.",
+            "command": None,
+        }
     if progress.verdict is not None:
         return {"text": _AFTER[progress.verdict.outcome], "command": None}
     if progress.phase is Phase.IDLE:
@@ -85,9 +99,10 @@ class SortKey(Enum):
 
 @dataclass(frozen=True)
 class TableRequest:
-    """Which rows of the table are requested: at most `limit` after the first `offset` of the selected namespaces.
+    """A request for rows of the table of namespaces: skip `offset` selected rows, then return at most `limit`.
 
-    Selected are those whose name contains `search`, regardless of case; with `different`, only those with mismatches.
+    A namespace is selected if its name contains `search`, regardless of case. With `different`, it must also have
+    mismatches.
     """
 
     search: str = ""
@@ -99,8 +114,8 @@ class TableRequest:
 
 
 def namespaces_answer(progress: CheckProgress, request: TableRequest) -> dict[str, Any]:
-    """Return the requested rows, and `total`, the number of selected namespaces."""
-    counts, search = progress.mismatches.namespaces, request.search.casefold()
+    """Return the requested rows of the table of namespaces, and `total`, the number of selected namespaces."""
+    counts, search = progress.mismatches.by_owner, request.search.casefold()
     names = sorted({*progress.namespaces, *counts}, key=str)
     chosen = [
         (name, progress.namespaces.get(name, NamespaceProgress()), counts.get(name, 0))

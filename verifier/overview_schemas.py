@@ -38,24 +38,32 @@ class NamespacesTableSchema(TablePart):
 
 class _Step(Strict):
     text = always(fields.String, "What to do next.")
-    command = nullable(fields.String, "The command to send; null if there is none.")
+    command = nullable(
+        fields.String, "The command of this step; null if the step needs no command."
+    )
 
 
 class OverviewFields(Strict):
     """The fields of an overview, except `progress`."""
 
-    summary = always(fields.String, "What the check does now, in a sentence.")
-    next = nullable(fields.Nested, "The next step; null if there is nothing to do but wait.", _Step)
-    commands = always(fields.List, "The commands that are possible now.", fields.String())
+    summary = always(fields.String, "The current state of the check, as a sentence.")
+    next = nullable(
+        fields.Nested, "The operator's next step; null if the operator only has to wait.", _Step
+    )
+    commands = always(
+        fields.List, "The commands that the process would accept now.", fields.String()
+    )
     started = nullable(fields.Float, "When the check began, in UNIX seconds.")
     ended = nullable(fields.Float, "When the check ended, in UNIX seconds.")
     secondsLeft = nullable(
         fields.Float, "The estimated time until all documents are compared once, in seconds."
     )
-    namespaces = always(fields.Integer, "The number of namespaces whose comparison is known.")
+    namespaces = always(
+        fields.Integer, "The number of rows of the table in GET /api/v1/overview/namespaces."
+    )
     differentDocuments = always(fields.Integer, "The number of documents that differ.")
     differentDefinitions = always(
-        fields.Integer, "The number of differences in definitions and counts."
+        fields.Integer, "The number of differences in definitions and in numbers of documents."
     )
     recentCommands = always(
         fields.List,
@@ -79,4 +87,4 @@ class NamespacesTableAnswer(SuccessAnswer):
     """A part of the table of namespaces."""
 
     namespaces = always(fields.List, "The requested rows.", fields.Nested(_NamespaceRow))
-    total = always(fields.Integer, "The number of namespaces that fit the request, on all pages.")
+    total = always(fields.Integer, "The number of namespaces that match the request, on all pages.")

@@ -1,4 +1,4 @@
-"""The preconditions that two clusters must meet for a check. Without side effects; each call returns all violations."""
+"""The preconditions of a check for its two clusters. Without side effects; each call returns all violations."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def _missing_privileges(role: str, facts: ClusterFacts) -> Iterator[Violation]:
         return
     if facts.is_sharded and facts.identity is None:
         yield NOT_AUTHORIZED, (
-            f"The user of the {role} cannot read the config database, where shard keys are stored; "
-            "the built-in role clusterMonitor can."
+            f"The user of the {role} cannot read the config database, where shard keys are stored; the built-in role "
+            "clusterMonitor allows reading it."
         )
     missing = [*facts.lacks(*_ON_CLUSTER), *facts.lacks_everywhere(*_ON_COLLECTIONS)]
     if missing:
         yield NOT_AUTHORIZED, (
-            f"The user of the {role} lacks the privileges [{', '.join(missing)}], which it needs on all databases; "
+            f"The user of the {role} lacks the privileges [{', '.join(missing)}], which are needed on all databases; "
             "the built-in role readAnyDatabase has them."
         )

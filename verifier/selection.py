@@ -40,8 +40,8 @@ class _Filters(Strict):
 def read_scope(options: Mapping[str, Any]) -> Scope:
     """Return the scope that the options (values by name) select, without the database of the verifier's own state.
 
-    Raises ValueError. Its text lists the violations: the options are validated in several steps, and the first step
-    that finds any ends the validation.
+    Raises ValueError if options are invalid. Its text lists the violations that the first failing step of the
+    validation finds; later steps are skipped.
     """
     own = options["metaDBName"]
     _raise([*_contradictions(options), *_bad_database(own)])
@@ -66,9 +66,9 @@ def _raise(violations: list[str]) -> None:
 
 
 def _contradictions(options: Mapping[str, Any]) -> Iterator[str]:
-    """Yield an error if not exactly one option selects what to verify.
+    """Yield an error unless exactly one option selects what to verify.
 
-    Also yield an error for each option that cannot be combined with the selecting one.
+    Also yield an error for each option that cannot be combined with the selecting option.
     """
     ways = [f"--{name}" for name in _WAYS if options[name] not in (None, False, [])]
     if not ways:
@@ -76,7 +76,10 @@ def _contradictions(options: Mapping[str, Any]) -> Iterator[str]:
     if len(ways) > 1:
         yield f"{' and '.join(ways)} cannot be combined: use only one of them"
     if options["excludeNamespaces"] is not None and ways == ["--srcNamespace"]:
-        yield "--excludeNamespaces cannot be combined with --srcNamespace: use --verifyAll or --includeNamespaces"
+        yield (
+            "--excludeNamespaces cannot be combined with --srcNamespace: replace --srcNamespace by --verifyAll or "
+            "--includeNamespaces"
+        )
     if options["dstNamespace"] and not options["srcNamespace"]:
         yield "--dstNamespace requires --srcNamespace with the names on the source, in the same order"
 
@@ -96,7 +99,10 @@ def _json(name: str, text: str | None) -> Any:
 
 
 def _names(texts: list[str]) -> list[Namespace]:
-    """Parse names. The name of a database alone gets an empty collection. Raises ValueError for a name like `shop.`."""
+    """Parse names of databases and collections. Raise ValueError for a name like `shop.`.
+
+    For a database, return a Namespace whose collection is empty.
+    """
     for text in texts:
         if text.endswith(".") and text.count(".") == 1:
             raise ValueError(f"{text} is neither database.collection nor a database")
@@ -131,15 +137,16 @@ def _mispaired(sources: list[Namespace], destinations: list[Namespace]) -> Itera
 def _collisions(pairs: list[NamespacePair]) -> Iterator[str]:
     """Yield an error for every two pairs of names that contradict each other.
 
-    They do if they overlap on the destination, or if the destination of a renamed pair is the source of the other pair.
+    Two pairs contradict each other if their names on the destination overlap, or if the destination name of a renamed
+    pair is the source name of the other pair.
     """
     for (number, one), (later, other) in permutations(enumerate(pairs), 2):
         if number < later and _overlap(one.destination, other.destination):
             yield f"{_shown(one.source)} and {_shown(other.source)} have the same name on the destination"
         elif one.source != one.destination and _overlap(one.destination, other.source):
             yield (
-                f"{_shown(one.source)} cannot be paired with {_shown(one.destination)}, "
-                f"because {_shown(other.source)} is also in --srcNamespace"
+                f"{_shown(one.source)} cannot be paired with {_shown(one.destination)}, because the latter "
+                f"name overlaps with {_shown(other.source)} in --srcNamespace"
             )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from time import time
 from typing import Any
@@ -19,13 +19,21 @@ from pymongo.errors import OperationFailure, PyMongoError
 from verifier import __version__, errors, rules
 from verifier.cluster import failures
 from verifier.cluster.bounds import PATIENCE, answered_soon
-from verifier.cluster.cluster import Cluster, refreshed
-from verifier.cluster.filters import bad_patterns
+from verifier.cluster.cluster import Cluster, filter_evaluator, refreshed
+from verifier.cluster.document_filters import DocumentFilters, bad_queries
+from verifier.cluster.filters import Selection, bad_patterns
+from verifier.cluster.namespace_map import (
+    NAMESPACE_COLLISION,
+    collision,
+    contradictions,
+    entries_of,
+)
+from verifier.cluster.specification import Document
 from verifier.cluster.writer import ClusterWriter
 from verifier.compare.check import Check, begin
 from verifier.compare.check_progress import CheckProgress, Phase
 from verifier.compare.errors import INVALID_FILTER, METADATA_BLOCKED, OTHER_CHECK_SAVED, SUPERSEDED
-from verifier.compare.listing import Listing
+from verifier.compare.listing import Listing, names_on
 from verifier.compare.mismatch import StoredMismatch
 from verifier.compare.points import Point
 from verifier.compare.record import CheckProcess, CheckRecord, Request, SentCommand
@@ -71,9 +79,9 @@ _PASSING = frozenset(
 
 
 class Service:
-    """The service: runs one check at a time, and saves its state on the cluster `metadata`.
+    """The verifier's service: runs one check at a time, and saves its state on the cluster `metadata`.
 
-    `spawn` runs a function in a thread that the process owns, which gets the given name.
+    `spawn(name, function)` runs a function in a thread of the process.
     """
 
     def __init__(
@@ -100,10 +108,10 @@ class Service:
         self._check: Check | None = None
 
     def recover(self) -> None:
-        """Continue the saved check if there is one, or load its result if it has ended; with --clean, drop it first.
+        """Continue the saved check, or load its result if it has ended. With --clean, drop the saved check instead.
 
-        The result of a check with other options is not loaded. Raises OperationError: OtherCheckSaved if the saved
-        check is of other clusters, or is not finished and has other options.
+        The result of a check with other options is not loaded. Raises OperationError OtherCheckSaved if the saved check
+        compares other clusters, or if it is not finished and has other options.
         """
         with failures.named_errors(), impatient(_STARTUP_PATIENCE):
             if self._settings.clean:
@@ -118,11 +126,18 @@ class Service:
             elif self._matches_options(record):
                 self._check = self._recalled_check()
 
-    def check(self, document_filter: dict[str, Any] | None, command: SentCommand) -> None:
+    def check(
+        self,
+        document_filter: dict[str, Any] | None,
+        command: SentCommand,
+        remap: Sequence[Document] = (),
+        source_filters: DocumentFilters = DocumentFilters(),
+    ) -> None:
         """Save a new check of the documents that match the filter (None: all), and run it in another thread.
 
-        `command` is saved with the check. Raises OperationError, for example if a check is running or a
-        cluster is unfit for a check.
+        `command` is saved with the check. `remap` is the list of renamed namespaces from the request. `source_filters`
+        selects, for single collections, the documents that the destination must have. Raises OperationError, for
+        example if a check is running or a cluster does not meet the preconditions of a check.
         """
         with self._commands.one(), failures.named_errors(), impatient(PATIENCE):
             if self._is_running():
@@ -130,7 +145,7 @@ class Service:
                     errors.CHECK_IN_PROGRESS,
                     "A check is already running, so no new one was started.",
                 )
-            request = self._request(document_filter)
+            request = _remapped(self._request(document_filter, source_filters), remap)
             self._refuse_unfit(request)
             begin(
                 *(self._source, self._destination, request, self._store, self._stop),
@@ -141,7 +156,7 @@ class Service:
             self._observe(Point.BEGUN, "")
 
     def writes_off(self, command: SentCommand) -> None:
-        """Save that users no longer write to either cluster, so that the running check compares what is left and ends.
+        """Save that users no longer write to either cluster: the running check compares the last changes and ends.
 
         Raises OperationError, for example if no check is running or this command was already sent to the check.
         """
@@ -161,18 +176,19 @@ class Service:
         return CheckProgress() if self._check is None else self._check.figures.progress()
 
     def report(self) -> dict[str, Any]:
-        """Return the report of the newest check, see `reports.report`. Mismatches that cannot be read are named.
+        """Return the report of the newest check (`reports.report`). If mismatches cannot be read, the report says so.
 
-        Raises OperationError NoCheck.
+        Raises OperationError NoCheck if there is no check.
         """
         check = self._check
         if check is None:
             raise OperationError(errors.NO_CHECK, "There is no check to report on.")
-        mismatches, unread = self._first_mismatches()
+        progress = check.figures.progress()
+        mismatches, unread = self._first_mismatches() if progress.mismatches.are_some else ((), ())
         return report(
             Subject(
                 self._store.record,
-                check.figures.progress(),
+                progress,
                 (self._source.facts, self._destination.facts),
                 mismatches,
                 unread,
@@ -182,7 +198,7 @@ class Service:
         )
 
     def _first_mismatches(self) -> tuple[tuple[StoredMismatch, ...], tuple[str, ...]]:
-        """Return the first mismatches, and a sentence if they cannot be read."""
+        """Return the first mismatches and (); if they cannot be read, () and a sentence that says so."""
         try:
             with failures.named_errors(), answered_soon():
                 definitions = [*self.definition_mismatches(None, MOST_LISTED)]
@@ -190,7 +206,8 @@ class Service:
                 return (*definitions, *self.document_mismatches(None, left, 0.0)), ()
         except (OperationError, PyMongoError) as error:
             return (), (
-                f"Which documents and definitions differ, because this cannot be read: {error}",
+                "The documents and definitions that differ are unknown, because the saved mismatches cannot be read. "
+                f"{error}",
             )
 
     def document_mismatches(
@@ -200,9 +217,13 @@ class Service:
         least_seconds: float,
         namespaces: Collection[str] = (),
     ) -> Iterator[StoredMismatch]:
-        """Return the documents that differ, as `CheckStore.document_mismatches` yields them; none without a check.
+        """Return an iterator over the documents that differ; empty if there is no check.
 
-        They are read during the iteration, which raises OperationError and the driver's errors. The call itself raises
+        Begin after the page token `after` (None: at the first mismatch), and return at most `limit` (None: all). Skip
+        documents that have differed for less than `least_seconds`. If `namespaces` is not empty, return only their
+        mismatches.
+
+        The iteration reads the saved state, and raises OperationError and the driver's errors. The call itself raises
         OperationError for an invalid page token.
         """
         _refuse_unless_page_token(after)
@@ -213,9 +234,10 @@ class Service:
     def definition_mismatches(
         self, after: str | None, limit: int | None, namespaces: Collection[str] = ()
     ) -> Iterator[StoredMismatch]:
-        """Return the definitions and counts that differ, as `CheckStore.definition_mismatches` yields them.
+        """Return an iterator over the definitions and counts that differ; empty if there is no check.
 
-        Return nothing without a check. Raises as `document_mismatches` does, also during the iteration.
+        Begin after the page token `after` (None: at the first mismatch), and return at most `limit` (None: all). If
+        `namespaces` is not empty, return only their mismatches. The errors are those of `document_mismatches`.
         """
         _refuse_unless_page_token(after)
         if self._check is None:
@@ -225,24 +247,33 @@ class Service:
     def _is_running(self) -> bool:
         return self._check is not None and self._check.figures.progress().phase is not Phase.IDLE
 
-    def _request(self, document_filter: dict[str, Any] | None) -> Request:
+    def _request(
+        self,
+        document_filter: dict[str, Any] | None = None,
+        source_filters: DocumentFilters = DocumentFilters(),
+    ) -> Request:
         raw = bson.encode(document_filter) if document_filter else None
-        return Request(self._settings.scope, self._settings.mode, raw)
+        return Request(
+            self._settings.scope, self._settings.mode, raw, source_filters=source_filters
+        )
 
     def _matches_options(self, record: CheckRecord) -> bool:
         """Return whether the saved check was started with the options of this process.
 
-        Its document filter is ignored, because that comes from the request and not from an option.
+        Queries for documents are ignored. Renamed namespaces are ignored, too, if they come from the command.
         """
-        own = self._request(None)
-        return replace(record.request, document_filter=None) == own
+        saved = replace(record.request, document_filter=None, source_filters=DocumentFilters())
+        if saved.remapped:
+            saved = replace(saved, scope=replace(saved.scope, renamed={}), remapped=False)
+        return saved == self._request()
 
     def _refuse_others(self, record: CheckRecord) -> None:
         identities = (self._source.identity, self._destination.identity)
         if record.identities != identities:
             raise OperationError(
                 OTHER_CHECK_SAVED,
-                f"The saved check compares {' and '.join(record.identities)}, not {' and '.join(identities)}.",
+                f"The saved check compares the clusters {' and '.join(record.identities)}, not the clusters "
+                f"{' and '.join(identities)}.",
             )
         if record.ended is None and not self._matches_options(record):
             raise OperationError(
@@ -251,9 +282,9 @@ class Service:
             )
 
     def _refuse_unfit(self, request: Request) -> None:
-        """Raise OperationError if a cluster or the request is unfit for a check.
+        """Raise OperationError if the clusters or the request do not meet the preconditions of a check.
 
-        Asks both clusters again, because the facts from the start of the process may be out of date.
+        Reads the facts about both clusters again, because those from the start of the process may be out of date.
         """
         self._source, self._destination = refreshed(self._source), refreshed(self._destination)
         facts = self._source.facts, self._destination.facts
@@ -261,9 +292,25 @@ class Service:
         bad = bad_patterns(self._destination.client, request.scope.namespaces, self._stop)
         if bad:
             raise OperationError(INVALID_REQUEST, f"{'; '.join(bad)}.")
+        if request.remapped:
+            self._refuse_collisions(request)
         if request.document_filter is not None:
             for cluster in (self._source, self._destination):
                 _refuse_filter(cluster, bson.decode(request.document_filter))
+        for name, reason in bad_queries(self._source.client, request.source_filters, self._stop):
+            raise OperationError(
+                INVALID_FILTER, f"The source refused the filter of {name}: {reason}."
+            )
+
+    def _refuse_collisions(self, request: Request) -> None:
+        """Raise OperationError if two selected namespaces of the source would have the same name on the destination."""
+        names = request.scope.names
+        listed = names_on(self._source.client, self._stop)
+        taken = [each for each in listed if names.is_taken(each)]
+        evaluator = filter_evaluator(self._source, self._destination)
+        selection = Selection(request.scope.namespaces, evaluator.client, self._stop)
+        found = (collision(each, names) for each in sorted(selection.of(taken)))
+        raise_all((NAMESPACE_COLLISION, each) for each in found if each is not None)
 
     def _new_check(self) -> Check:
         settings = self._settings
@@ -280,7 +327,7 @@ class Service:
         return Check(subject, sides, self._store, settings.grace_seconds, self._observe, self._stop)
 
     def _recalled_check(self) -> Check:
-        """Return the saved check, ready to run, with its saved figures loaded. Raises the driver's errors."""
+        """Return the saved check with its saved figures loaded; it does not run yet. Raises the driver's errors."""
         check = self._new_check()
         check.figures.recall()
         return check
@@ -290,7 +337,7 @@ class Service:
         self._spawn("check", self._run_check)
 
     def _run_check(self) -> None:
-        """Run the check as the outermost frame of its thread. An error ends the check with the verdict `incomplete`.
+        """Run the check; the main function of its thread. An error ends the check with the verdict `incomplete`.
 
         Only `Cancelled` is raised; the check then continues after a restart.
         """
@@ -311,10 +358,10 @@ class Service:
             self._give_up(check, kind, description)
 
     def _give_up(self, check: Check, kind: ErrorKind, description: str) -> None:
-        """End a check as incomplete: show that verdict, and save it unless a restart may remove the cause.
+        """End a check with the verdict `incomplete`. Save the verdict unless a restart may remove its cause.
 
-        The verdict is shown before it is saved, because the save may fail for the same reason. A failure to save it is
-        only logged.
+        The progress shows the verdict before it is saved, because the save may fail for the same reason. If the save
+        fails, only log it.
         """
         verdict = incomplete(kind, description)
         check.figures.given_up = verdict
@@ -328,6 +375,21 @@ class Service:
                 "answers: the check then continues.",
                 extra={"error": str(error)},
             )
+
+
+def _remapped(request: Request, remap: Sequence[Document]) -> Request:
+    """Return the request with the renamed namespaces of a command. Raises OperationError if they are contradictory."""
+    if not remap:
+        return request
+    if request.scope.renamed:
+        raise OperationError(
+            INVALID_REQUEST,
+            "namespaceRemap: The field must not be combined with the option --dstNamespace.",
+        )
+    entries = entries_of(remap)
+    raise_all((NAMESPACE_COLLISION, each) for each in contradictions(entries))
+    scope = replace(request.scope, renamed=dict(entries))
+    return replace(request, scope=scope, remapped=True)
 
 
 def _this_process() -> CheckProcess:

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from verifier import __version__
+from verifier.cluster import connection_source
+from verifier.cluster.connection_source import ConnectionSource
 from verifier.compare.documents import Mode
 from verifier.compare.scope import Scope
 from verifier.runtime import protection, webhook
@@ -25,18 +27,10 @@ PREFIX = "SYNCSVC_VERIFIER"
 _METHODS = {**{mode.value: mode for mode in Mode}, "ignoreOrder": Mode.IGNORE_FIELD_ORDER}
 
 TABLE = (
-    Option("srcURI", "connection string of the source", required=True, value="URI"),
-    Option(
-        "destURI",
-        "connection string of the destination",
-        required=True,
-        value="URI",
-        aliases=("dstURI",),
-    ),
-    Option(
-        "metaURI",
-        "connection string of the cluster that stores the state of the check; without it, the destination",
-        value="URI",
+    *connection_source.options("srcURI", "the source"),
+    *connection_source.options("destURI", "the destination", aliases=("dstURI",)),
+    *connection_source.options(
+        "metaURI", "the cluster that stores the state of the check (by default, the destination)"
     ),
     Option("verifyAll", "check all user databases", form=Form.FLAG),
     Option(
@@ -60,8 +54,8 @@ TABLE = (
     ),
     Option(
         "dstNamespace",
-        "names that the collections or databases of srcNamespace have on the destination, in the same order; "
-        "without it, the same names",
+        "names that the collections or databases of srcNamespace have on the destination, in the same order; by "
+        "default, the names are the same",
         value="NAME",
         form=Form.LIST,
     ),
@@ -93,14 +87,18 @@ TABLE = (
         10,
         value="NUMBER",
     ),
-    Option("start", "start a check immediately, without an HTTP request", form=Form.FLAG),
+    Option(
+        "start", "start a check when the process starts, without an HTTP request", form=Form.FLAG
+    ),
     Option(
         "checkOnce",
         "run one check without the HTTP API while no application writes to either cluster, print the report, and "
         "exit with status 0 (passed), 1 (failed) or 2 (incomplete)",
         form=Form.FLAG,
     ),
-    Option("clean", "first drop the saved state of earlier checks", form=Form.FLAG),
+    Option(
+        "clean", "drop the saved state of earlier checks when the process starts", form=Form.FLAG
+    ),
     Option(
         "metaDBName",
         "database that stores the state of the check; its name must begin with __mdb_internal",
@@ -114,7 +112,7 @@ TABLE = (
     *webhook.OPTIONS,
     Option(
         "logPath",
-        "directory of the log file; without it, the log goes to standard output, with checkOnce to standard error",
+        "directory of the log file; by default, the log goes to standard output, with checkOnce to standard error",
         value="DIR",
     ),
     Option(
@@ -129,14 +127,17 @@ TABLE = (
 )
 
 
+_URIS = ("srcURI", "destURI", "metaURI")
+
+
 @dataclass(frozen=True)
 class Settings:
     """The settings of the verifier process."""
 
-    # Connection strings. The cluster `metadata` stores the state of the check.
-    source: str
-    destination: str
-    metadata: str
+    # The cluster `metadata` stores the state of the check.
+    source: ConnectionSource
+    destination: ConnectionSource
+    metadata: ConnectionSource
     # The database that stores the state of the check.
     metadata_database: str
     scope: Scope
@@ -159,6 +160,11 @@ class Settings:
     protection: ProtectionOptions = ProtectionOptions()
     webhook: WebhookOptions | None = None
 
+    @property
+    def sources(self) -> list[ConnectionSource]:
+        """Return the sources of the connection strings of all clusters (options or files), without duplicates."""
+        return [*dict.fromkeys((self.source, self.destination, self.metadata))]
+
 
 def read_settings(arguments: Sequence[str] | None = None) -> Settings:
     """Return the settings from flags, environment and configuration file. Exit with status 2 if they are invalid."""
@@ -177,11 +183,12 @@ def read_settings(arguments: Sequence[str] | None = None) -> Settings:
 
 
 def _settings(values: Mapping[str, Any]) -> Settings:
-    destination = _uri(values["destURI"])
+    given = {**values, **{name: _uri(values[name]) for name in _URIS}}
+    destination = connection_source.required(given, "destURI", "destination")
     return Settings(
-        source=_uri(values["srcURI"]),
+        source=connection_source.required(given, "srcURI", "source"),
         destination=destination,
-        metadata=_uri(values["metaURI"]) if values["metaURI"] else destination,
+        metadata=connection_source.read_option(given, "metaURI", "metadata") or destination,
         metadata_database=values["metaDBName"],
         scope=read_scope(values),
         mode=_METHODS[values["docCompareMethod"]],
@@ -209,6 +216,6 @@ def _webhook(values: Mapping[str, Any]) -> WebhookOptions | None:
     return webhook.read_options(values)
 
 
-def _uri(text: str) -> str:
+def _uri(text: str | None) -> str | None:
     """Return the text as a connection string, with the scheme `mongodb://` if it has none."""
-    return text if "://" in text else f"mongodb://{text}"
+    return text if not text or "://" in text else f"mongodb://{text}"

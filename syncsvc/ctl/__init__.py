@@ -1,15 +1,15 @@
 """`syncctl`, the operator's tool: a client of the HTTP API, local or remote.
 
-It imports nothing of the services, so it shows only what any other client of the API could.
+It imports only `syncsvc.job` from the services, so it can show only data that every client of the API gets.
 
 - `cli` is the entry point. The commands are in `of_sync`, `lists`, `cutover`, `examining` and `of_verifier`.
 - `tool` has the options that all commands share, prints answers, and turns errors into exit statuses (`exits`).
-  `options` are the kinds of options that several commands have.
+  `options` defines the options that several commands have.
 - `client` sends the requests. `job` reads the body of a request from a file.
 - `advice` says why a commit is not possible, and what to do next. `pace` computes rates from successive answers.
 - `facts` selects what an operator watches of a sync or a check. `views` renders facts and other answers as tables.
   `limits` builds the request of `syncctl limit` and renders its answer. `text` formats sizes, durations and names.
-- `watching` follows a sync or a check until a condition holds; `following` does so for a sync.
+- `watching` polls a daemon and shows its progress until a condition holds; `following` prepares that for a sync.
 - `doctor` examines a daemon and its clusters. `archive` collects the files of `syncctl diagnose`, and `redaction`
   removes the secrets from them.
 """

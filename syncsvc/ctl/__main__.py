@@ -1,4 +1,4 @@
-"""`python -m syncsvc.ctl` is `syncctl`."""
+"""Lets `python -m syncsvc.ctl` run the `syncctl` command."""
 
 from syncsvc.ctl.cli import main
 

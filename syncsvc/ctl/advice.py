@@ -1,4 +1,4 @@
-"""Says why a commit is not possible, and what an operator does next. Pure functions of the progress of a sync."""
+"""Says why a commit is not possible, and what the operator should do next. Pure functions of a sync's progress."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COMPARED = "stream hashing"
 _EARLIER_PHASES = {
     "initializing collections and indexes": "The copy has not begun.",
     "building indexes": "Indexes are being built.",
-    "withdrawing the commit": "An earlier commit is being withdrawn.",
+    "withdrawing the commit": "The sync is still undoing the steps of an earlier commit.",
 }
 
 
@@ -26,15 +26,20 @@ def destination_name(progress: Document) -> str | None:
 
 
 def obstacles(progress: Document, max_lag: float | None = None) -> list[str]:
-    """Return why a commit is not possible now, or not with at most `max_lag` seconds of lag; empty if it is."""
+    """Return the reasons why a commit is not possible now; an empty list if it is possible.
+
+    With `max_lag`, a lag that is unknown or exceeds `max_lag` seconds is such a reason, too.
+    """
     if not progress["canCommit"]:
         return [*_why_not(progress)] or [
-            "The daemon is still checking whether both clusters are close enough. If this lasts, a warning in the "
-            "status, or another instance of the sync, shows why a commit is not possible."
+            "The daemon is still checking whether both clusters are close enough for a commit. If the check "
+            "does not end, look for the cause in the warnings of the status, and at the other instances of the sync."
         ]
     lag = progress.get("lagTimeSeconds")
     if max_lag is not None and (lag is None or lag > max_lag):
-        return [f"The destination is {duration(lag)} behind; --max-lag allows {duration(max_lag)}."]
+        return [
+            f"The destination is {duration(lag)} behind the source; --max-lag allows {duration(max_lag)}."
+        ]
     return []
 
 
@@ -46,7 +51,7 @@ def _why_not(progress: Document) -> Iterator[str]:
         yield from _behind(progress)
     elif info == "collection copy":
         copied, total = copy_of(progress)
-        yield f"The copy is not complete: {percent(share(copied, total))} of {size(total)}."
+        yield f"The copy is not complete: {percent(share(copied, total))} of {size(total)} are copied."
     else:
         yield _EARLIER_PHASES.get(str(info), f"The phase is {info}.")
 
@@ -59,7 +64,7 @@ def _behind(progress: Document) -> Iterator[str]:
     elif lag is None:
         yield "The lag is not known yet."
     elif lag > MAX_LAG_SECONDS:
-        yield f"The destination is {duration(lag)} behind; at most {MAX_LAG_SECONDS} s are allowed."
+        yield f"The destination is {duration(lag)} behind the source; a commit allows at most {MAX_LAG_SECONDS} s."
     verification = progress.get("verification")
     if verification is None:
         return
@@ -68,7 +73,7 @@ def _behind(progress: Document) -> Iterator[str]:
         yield "Verification has not begun."
     elif phases != {COMPARED}:
         compared, total = compared_of(verification)
-        yield f"Verification is not complete: {count(compared)} of {count(total)} documents."
+        yield f"Verification is not complete: {count(compared)} of {count(total)} documents are compared."
     for name, side in verification.items():
         behind = side["lagTimeSeconds"]
         if behind is not None and behind > MAX_LAG_SECONDS:
@@ -76,31 +81,36 @@ def _behind(progress: Document) -> Iterator[str]:
 
 
 def copy_of(progress: Document) -> tuple[int, int | None]:
-    """Return the copied bytes and the bytes to copy."""
+    """Return the number of bytes copied so far, and the total number of bytes to copy (None if unknown)."""
     copy = progress.get("collectionCopy") or {}
     return copy.get("estimatedCopiedBytes") or 0, copy.get("estimatedTotalBytes")
 
 
 def compared_of(verification: Document) -> tuple[int, int | None]:
-    """Return the compared documents and the documents to compare."""
+    """Return the number of documents compared so far, and the total number to compare (None if unknown)."""
     side = verification["destination"]
     return side["hashedDocumentCount"], side["estimatedDocumentCount"]
 
 
 def next_step(progress: Document, syncctl: str) -> str:
-    """Return what the operator should do next. `syncctl` is the beginning of the commands in it, see `Tool.name`."""
+    """Return a sentence that tells the operator what to do next.
+
+    `syncctl` is the program name with its connection options; the commands in the sentence begin with it.
+    """
     if progress.get("role") == "standby":
-        return "nothing here: this daemon is a standby. Send commands to the active daemon."
+        return (
+            "nothing on this daemon, because it is a standby. Send commands to the active daemon."
+        )
     steps: dict[str, Any] = {
-        "INITIALIZING": f"wait. If this lasts, look for the cause: {syncctl} doctor",
+        "INITIALIZING": f"wait for the end of the initialization. If it does not end: {syncctl} doctor",
         "IDLE": f"examine both clusters: {syncctl} preflight; then start the sync: {syncctl} start",
         "RUNNING": _while_running(progress, syncctl),
-        "PAUSED": f"continue the sync: {syncctl} resume. Keep the daemon running until then.",
+        "PAUSED": f"keep the daemon running; to continue the sync: {syncctl} resume",
         "COMMITTING": _while_committing(progress, syncctl),
         "COMMITTED": f"point the applications to the destination, and keep the report: {syncctl} report. Then "
         "clean up (docs/howto/clean-up).",
         "REVERSING": f"wait until a commit is possible: {syncctl} watch --until canCommit",
-        "RESETTING": f"wait until everything is dropped: {syncctl} watch --until idle",
+        "RESETTING": f"wait until the reset is complete: {syncctl} watch --until idle",
         "FAILED": _after_failure(progress, syncctl),
     }
     return str(steps.get(progress["state"], f"see {syncctl} status --json."))
@@ -114,17 +124,17 @@ def _while_running(progress: Document, syncctl: str) -> str:
 
 def _while_committing(progress: Document, syncctl: str) -> str:
     if progress["canWrite"]:
-        return f"point the applications to the destination, then wait for the end: {syncctl} watch"
+        return f"point the applications to the destination, then wait until the commit is complete: {syncctl} watch"
     return f"wait until applications may write: {syncctl} watch --until canWrite"
 
 
 def _after_failure(progress: Document, syncctl: str) -> str:
     if progress.get("error") == "Superseded":
-        return "stop this process: the sync continues in another one."
+        return "stop this daemon: the sync continues in another process."
     if progress["canWrite"]:
         where = "leave the applications on the destination; the source lacks their writes."
     else:
         where = "let the applications return to the source."
     if progress.get("error") == "VerificationFailed":
         return f"{where} Then look at the differences: {syncctl} mismatches; {syncctl} repair --dry-run"
-    return f"{where} Remove the cause, then: {syncctl} resume"
+    return f"{where} Remove the cause of the failure, then: {syncctl} resume"

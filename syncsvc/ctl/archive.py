@@ -1,4 +1,4 @@
-"""Collects what is needed to find the cause of a problem, without secrets: `syncctl diagnose`."""
+"""Collects the files that help to find the cause of a problem, without secrets, for `syncctl diagnose`."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ _ANSWERS = (
 
 
 def collected(api: Client, job: Document, logs: Sequence[Path]) -> Iterator[tuple[str, str]]:
-    """Yield the name and the redacted text of each file. If a request fails, the text is its error.
+    """Yield the name and the redacted text of each file of the archive; the text of a failed request is its error.
 
-    `job` is the body of the preflight. Raises ClientError if the daemon does not answer and there are no logs.
+    The files are answers of the daemon, and the end of each log file of `logs`. `job` is the body of the preflight
+    request. Raises ClientError if a log cannot be read, or if the daemon does not answer and `logs` is empty.
     """
     requests: dict[str, Callable[[], str]] = {
         **{name: partial(_answer, api, path) for name, path in _ANSWERS},
@@ -56,16 +57,16 @@ def _answer(api: Client, path: str) -> str:
 
 
 def log_files(paths: Sequence[Path]) -> list[Path]:
-    """Return the log files that the paths name; of a directory, its *.log files."""
+    """Return the given paths, with each directory replaced by the *.log files in it."""
     return [
         file for path in paths for file in (sorted(path.glob("*.log")) if path.is_dir() else [path])
     ]
 
 
 def write(files: Iterator[tuple[str, str]], target: Path) -> list[str]:
-    """Write an archive that only its owner can read, and return the names in it.
+    """Write files, each given by name and text, to the archive `target`, and return their names.
 
-    Raises ClientError if the file `target` exists or cannot be written.
+    Only the owner can read the archive. Raises ClientError if `target` exists or cannot be created.
     """
     # The first request is sent before the file is made, so that no empty archive is left if the daemon is down.
     held = [*files]
@@ -80,7 +81,7 @@ def write(files: Iterator[tuple[str, str]], target: Path) -> list[str]:
 
 
 def new_file(target: Path) -> BinaryIO:
-    """Create a file that only its owner can read, and open it. Raises ClientError, also if it exists."""
+    """Create and open a file that only its owner can read. Raises ClientError if it exists or cannot be created."""
     try:
         descriptor = os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     except OSError as error:
@@ -101,5 +102,6 @@ def _end_of(log: Path) -> str:
         raise ClientError(
             Exit.USAGE,
             "FileNotRead",
-            f"the log {log} cannot be read: {error.strerror}. Run the command as a user who may read it, or omit it.",
+            f"the log {log} cannot be read: {error.strerror}. Run the command as a user who may read the log, or omit "
+            "--log.",
         ) from error

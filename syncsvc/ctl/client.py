@@ -24,7 +24,10 @@ _CONNECT, _QUERY, _COMMAND = 5.0, 30.0, 300.0
 
 
 class ClientError(Exception):
-    """A request failed, or was not sent. `answer` is what `--json` prints."""
+    """Raised if a request failed or was not sent.
+
+    `status` is the exit status of `syncctl`, and `answer` the JSON text that `--json` prints.
+    """
 
     def __init__(self, status: Exit, error: str, description: str, answer: str = "") -> None:
         super().__init__(f"{error}: {description}")
@@ -37,7 +40,7 @@ class ClientError(Exception):
 
 @dataclass(frozen=True)
 class Answer:
-    """The text of an answer, unchanged, and the JSON object in it."""
+    """An HTTP answer: its unchanged text, the JSON object in this text, and the headers."""
 
     text: str
     body: Document
@@ -46,9 +49,9 @@ class Answer:
 
 @dataclass(frozen=True)
 class Client:
-    """Calls the daemon at `url`, such as http://localhost:27182.
+    """Sends requests to the daemon at `url`, such as http://localhost:27182.
 
-    Messages name `service`, the program that should run there, and `option`, the option of `syncctl` that sets the URL.
+    Error messages name `service`, the program that should run there, and `option`, the option that sets the URL.
     Ignores the proxies and the .netrc of the environment, and follows no redirect: a token must not reach another host.
     """
 
@@ -59,19 +62,22 @@ class Client:
     option: str = "--url"
 
     def get(self, path: str, **parameters: str | int | float | bool) -> Answer:
-        """Return the answer to a GET; `path` is relative to /api/v1, or absolute. Raises ClientError."""
+        """Send a GET request with `parameters` as its query string, and return the answer. Raises ClientError.
+
+        `path` begins with /, or is relative to /api/v1.
+        """
         return self._ask("GET", path, params=parameters)
 
     def post(self, path: str, body: Document | None = None) -> Answer:
-        """Send a command, and return its answer. Raises ClientError."""
+        """Send a POST request, with an empty object if `body` is None, and return the answer. Raises ClientError."""
         return self._ask("POST", path, json=body or {})
 
     def patch(self, path: str, body: Document) -> Answer:
-        """Change settings, and return the answer. Raises ClientError."""
+        """Send a PATCH request, and return the answer. Raises ClientError."""
         return self._ask("PATCH", path, json=body)
 
     def text(self, path: str, **parameters: str) -> str:
-        """Return the answer to a GET that is not JSON. Raises ClientError."""
+        """Send a GET request whose answer need not be JSON, and return its text. Raises ClientError."""
         with self._named_errors():
             got = self._send("GET", path, params=parameters)
             if not _is_success(got):
@@ -79,11 +85,14 @@ class Client:
         return _decoded(got)
 
     def progress(self) -> Document:
-        """Return the progress of the sync. Raises ClientError, also if a verifier answers."""
+        """Return the progress of the sync. Raises ClientError if that fails, or if a verifier answers at the URL."""
         return progress_of(self.get("progress"), "state", f"{self.url} is not a sync service")
 
     def lines(self, path: str, **parameters: str | int | float | bool) -> Iterator[Answer]:
-        """Yield the lines of an answer, each a JSON object. Raises ClientError, also at a line that is an error."""
+        """Send a GET request and yield the lines of its answer, which are JSON objects.
+
+        Raises ClientError if the request fails, or if a line holds an error.
+        """
         with self._named_errors(), self._stream(path, parameters) as got:
             if not _is_success(got):
                 _refuse(self.url, got)
@@ -124,8 +133,8 @@ class Client:
             raise ClientError(
                 Exit.UNREACHABLE,
                 "TLSFailed",
-                f"no secure connection to {self.url}: {_cause(error)}. If the daemon's certificate is signed by "
-                "an authority of your own, give the file with the certificate of that authority with --ca-file.",
+                f"no secure connection to {self.url}: {_cause(error)}. If your own certificate authority has signed "
+                "the daemon's certificate, name the file with the authority's certificate with --ca-file.",
             ) from error
         except requests.exceptions.ReadTimeout as error:
             raise ClientError(
@@ -154,7 +163,11 @@ class Client:
 
 
 def progress_of(answer: Answer, field: str, otherwise: str) -> Document:
-    """Return the object `progress` of an answer. Raises ClientError if it lacks the field: another program answers."""
+    """Return the object `progress` of an answer.
+
+    Raises ClientError with the text `otherwise` if this object or its field `field` is missing: then, another program
+    has answered.
+    """
     progress = answer.body.get("progress")
     if not isinstance(progress, dict) or field not in progress:
         raise ClientError(
@@ -166,19 +179,29 @@ def progress_of(answer: Answer, field: str, otherwise: str) -> Document:
 
 
 def checked_url(text: str) -> str:
-    """Return the address of a daemon without a trailing slash; a missing scheme is http. Raises ValueError."""
+    """Return the URL of a daemon without a trailing slash; add `http://` if the scheme is missing.
+
+    Raises ValueError if the URL is invalid or holds credentials.
+    """
     url = text if "://" in text else f"http://{text}"
     parts = urlsplit(url)
     _ = parts.port  # raises ValueError
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-        raise ValueError("must be like http://localhost:27182 or https://host.example:27182")
+        raise ValueError(
+            "the address must be like http://localhost:27182 or https://host.example:27182"
+        )
     if parts.username is not None or parts.password is not None:
-        raise ValueError("must not hold credentials; put a token into a file and use --token-file")
+        raise ValueError(
+            "the address must not hold credentials; put a token into a file and use --token-file"
+        )
     return url.rstrip("/")
 
 
 def _token(file: Path, url: str) -> str:
-    """Return the token in a file. Raises ClientError if there is none, or if it would be sent without encryption."""
+    """Return the token in a file.
+
+    Raises ClientError if the file holds no token, or if the token would go to another host without encryption.
+    """
     parts = urlsplit(url)
     if parts.scheme == "http" and not _is_loopback(parts.hostname or ""):
         raise ClientError(
@@ -217,13 +240,13 @@ def _cause(error: BaseException) -> str:
 
 
 def _inner(error: BaseException) -> BaseException | None:
-    """Return the error that this one wraps, as requests and urllib3 wrap theirs."""
+    """Return the exception that `error`, an exception of requests or urllib3, wraps; None if it wraps none."""
     wrapped = (getattr(error, "reason", None), *error.args)
     return next((each for each in wrapped if isinstance(each, BaseException)), None)
 
 
 def _is_success(got: requests.Response) -> bool:
-    """Return whether the daemon accepted the request. A redirect is a failure: a daemon never sends one."""
+    """Return whether the daemon accepted the request. A redirect counts as a failure: a daemon never sends one."""
     return 200 <= got.status_code < 300
 
 
@@ -232,7 +255,7 @@ def _decoded(got: requests.Response) -> str:
 
 
 def _refuse(url: str, got: requests.Response) -> NoReturn:
-    """Raise the error of an answer as a ClientError."""
+    """Raise a ClientError for an answer with an error status; `url` is the daemon's URL."""
     text = _decoded(got)
     body = _parsed(url, text)
     error = str(body.get("error", f"status {got.status_code}"))
@@ -259,15 +282,18 @@ def _parsed(url: str, text: str) -> dict[str, Any]:
 
 
 def unreadable(url: str, error: Exception) -> ClientError:
-    """Return the error for an answer with missing fields or unexpected values, on which the code raised `error`."""
+    """Return the ClientError for an answer whose fields are missing or have unexpected values.
+
+    `error` is the exception that reading the answer has raised.
+    """
     steps = extract_tb(error.__traceback__)
     place = f"{Path(steps[-1].filename).name}:{steps[-1].lineno}" if steps else "unknown"
     return ClientError(
         Exit.UNREACHABLE,
         "UnexpectedAnswer",
-        f"the answer of {url} cannot be read ({type(error).__name__}: {error}; {place}). It comes from another "
-        "program, or from a version that this syncctl does not know. Check the address, and compare the versions: "
-        "syncctl --version, syncsvc --version.",
+        f"the answer of {url} cannot be read ({type(error).__name__}: {error}; {place}). The answer comes from "
+        "another program, or from a version that this syncctl does not know. Check the address, and compare the "
+        "versions: syncctl --version, syncsvc --version.",
     )
 
 
@@ -275,5 +301,6 @@ def _unexpected(url: str) -> ClientError:
     return ClientError(
         Exit.UNREACHABLE,
         "UnexpectedAnswer",
-        f"{url} answers, but not as syncsvc or syncsvc-verifier do. Check the address, and a proxy in between.",
+        f"{url} does not answer like syncsvc or syncsvc-verifier. Check the address, and any proxy between syncctl and "
+        "the daemon.",
     )

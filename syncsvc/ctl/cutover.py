@@ -1,4 +1,4 @@
-"""The command that commits a sync."""
+"""The command `syncctl commit`, which commits a sync."""
 
 from __future__ import annotations
 
@@ -17,8 +17,12 @@ from syncsvc.ctl.watching import INTERVAL, Watch
 
 
 @click.command(cls=Command)
-@options.flag("--wait", "Wait until a commit is possible, then until the sync is COMMITTED.")
-@options.seconds("--max-lag", "Commit only while the destination is at most this far behind.")
+@options.flag(
+    "--wait", "Wait until a commit is possible, commit, then wait until the sync is COMMITTED."
+)
+@options.seconds(
+    "--max-lag", "Commit only while the destination is at most this time behind the source."
+)
 @options.DRY_RUN
 @options.flag("--yes", "Do not ask for a confirmation.")
 @options.TIMEOUT
@@ -28,46 +32,64 @@ def commit(
 ) -> None:
     """Commit the sync: cut over to the destination.
 
-    Stop the applications that write to the source first. Asks for the name of the destination as a confirmation, at the
-    moment of the commit.
+    Stop the applications that write to the source first. Just before it sends the commit, the command asks for the name
+    of the destination as a confirmation.
     """
     answer = tool.api.get("progress")
     progress = read_progress(tool, answer)
     if dry_run:
         _judge_commit(tool, answer, progress, max_lag)
         return
-    watching = watch_sync(tool, timeout)
+    watching = watch_sync(tool, timeout, answered=True)
     if wait and progress["state"] == "COMMITTING":
         _await_end(tool, watching)
         return
     if wait:
-        progress = _await_commit(tool, watching, progress, max_lag)
+        progress = _await_commit(watching, progress, max_lag)
+    _refuse_unless_possible(progress, max_lag)
+    if not yes:
+        _confirm_commit(tool, progress)
+        # The lag may have grown while the question was open.
+        progress = tool.api.progress()
+    if wait:
+        _send_until_accepted(tool, watching, progress, max_lag)
+        _await_end(tool, watching)
+        return
+    _refuse_unless_possible(progress, max_lag)
+    answer = tool.api.post("commit")
+    step = f"wait until applications may write: {tool.name} watch --until canWrite"
+    tool.show(answer, "The commit has begun.", tool.next(step))
+
+
+def _refuse_unless_possible(progress: Document, max_lag: float | None) -> None:
     if missing := obstacles(progress, max_lag):
         status = Exit.NOT_YET if progress["state"] == "RUNNING" else Exit.FAILED
         raise ClientError(status, "CannotCommit", " ".join(missing))
-    if not yes:
-        _confirm_commit(tool, progress)
-    if not wait:
-        answer = tool.api.post("commit")
-        step = f"wait until applications may write: {tool.name} watch --until canWrite"
-        tool.show(answer, "The commit has begun.", tool.next(step))
-        return
-    _send_until_accepted(tool, watching, max_lag)
-    _await_end(tool, watching)
 
 
-def _send_until_accepted(tool: Tool, watching: Watch, max_lag: float | None) -> None:
-    """Send the commit. If the daemon has withdrawn canCommit meanwhile, wait until it is true again."""
+def _send_until_accepted(
+    tool: Tool, watching: Watch, progress: Document, max_lag: float | None
+) -> None:
+    """Wait until a commit is possible, send it, and retry until the daemon has accepted it.
+
+    After a lost answer, the progress is read before a retry, because it shows whether the commit has arrived.
+    `progress` is the last progress read, and `max_lag` the largest permitted lag in seconds (None: no limit). Raises
+    ClientError if waiting cannot make a commit possible.
+    """
     pause = Event()
     while True:
+        progress = _await_commit(watching, progress, max_lag)
+        if progress["state"] in ("COMMITTING", "COMMITTED"):
+            return
+        _refuse_unless_possible(progress, max_lag)
         try:
             tool.api.post("commit")
             return
         except ClientError as error:
-            if error.error != "CannotCommit":
+            if error.error != "CannotCommit" and error.status is not Exit.UNREACHABLE:
                 raise
         pause.wait(INTERVAL)
-        _await_commit(tool, watching, tool.api.progress(), max_lag)
+        progress = watching.until(lambda _: True)
 
 
 def _judge_commit(tool: Tool, answer: Answer, progress: Document, max_lag: float | None) -> None:
@@ -86,14 +108,11 @@ def _judge_commit(tool: Tool, answer: Answer, progress: Document, max_lag: float
 _LEADS_TO_A_COMMIT = ("INITIALIZING", "RUNNING", "REVERSING")
 
 
-def _await_commit(
-    tool: Tool, watching: Watch, progress: Document, max_lag: float | None
-) -> Document:
-    if progress["state"] in _LEADS_TO_A_COMMIT and not obstacles(progress, max_lag):
-        return progress
-    return watching.until(
-        lambda now: now["state"] not in _LEADS_TO_A_COMMIT or not obstacles(now, max_lag)
-    )
+def _await_commit(watching: Watch, progress: Document, max_lag: float | None) -> Document:
+    def is_decided(now: Document) -> bool:
+        return now["state"] not in _LEADS_TO_A_COMMIT or not obstacles(now, max_lag)
+
+    return progress if is_decided(progress) else watching.until(is_decided)
 
 
 def _confirm_commit(tool: Tool, progress: Document) -> None:
@@ -102,16 +121,24 @@ def _confirm_commit(tool: Tool, progress: Document) -> None:
         tool,
         destination_name(progress) or "",
         "--yes",
-        f"This commits the sync from {mapping['Source']} to {mapping['Destination']}.",
-        "WARNING: later writes to the source are not synced. Stop the applications that write to it first.",
+        f"This command commits the sync from {mapping['Source']} to {mapping['Destination']}.",
+        "WARNING: later writes to the source are not synced. First stop the applications that write to the source.",
     )
+
+
+# The states of a sync whose commit was accepted. A restarted daemon is INITIALIZING first.
+_LEADS_TO_THE_END = ("INITIALIZING", "RUNNING", "COMMITTING")
 
 
 def _await_end(tool: Tool, watching: Watch) -> None:
-    progress = watching.until(
-        lambda now: now["canWrite"] or now["state"] not in ("COMMITTING", "RUNNING")
-    )
+    progress = watching.until(lambda now: now["canWrite"] or _has_ended(now))
     if progress["canWrite"] and progress["state"] == "COMMITTING" and not tool.json:
         tool.say(Text("Applications may write to the destination now.", "bold green"))
-    progress = watching.until(lambda now: now["state"] not in ("COMMITTING", "RUNNING"))
+    progress = watching.until(_has_ended)
     end_watch(tool, progress, progress["state"] == "COMMITTED", "committed")
+
+
+def _has_ended(progress: Document) -> bool:
+    # A daemon from which a standby takes over has failed for a moment, before it becomes a standby itself.
+    is_replaced = "role" in progress and progress.get("error") == "Superseded"
+    return progress["state"] not in _LEADS_TO_THE_END and not is_replaced

@@ -1,4 +1,4 @@
-"""Examines a daemon and its clusters: `syncctl doctor`."""
+"""The checks of `syncctl doctor`, which examines a daemon and its clusters."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class Check:
 
 
 def examine(api: Client, job: Document) -> Iterator[Check]:
-    """Examine the API, then the clusters as the daemon sees them. `job` is the body of the start to check.
+    """Check the daemon's API, then the clusters as the daemon sees them, and yield the results.
 
-    Raises ClientError if the daemon does not answer.
+    `job` is the body of the start request that the preflight checks. Raises ClientError if the daemon does not answer.
     """
     began = monotonic()
     progress = api.progress()
@@ -56,7 +56,7 @@ def _version_and_clock(api: Client) -> Iterator[Check]:
     if theirs == ours:
         yield Check("version", OK, f"Daemon and syncctl have version {ours}.")
     else:
-        text = f"The daemon has version {theirs}, syncctl {ours}: the daemon may not know some of the commands."
+        text = f"The daemon has version {theirs}, syncctl {ours}. The daemon may not know all commands of this syncctl."
         yield Check("version", WARNING, text)
     yield _clock(answer)
 
@@ -65,15 +65,19 @@ def _clock(answer: Answer) -> Check:
     try:
         theirs = parsedate_to_datetime(answer.headers.get("Date", ""))
     except ValueError:
-        return Check("clock", SKIPPED, "The daemon does not send its time.")
+        return Check(
+            "clock",
+            SKIPPED,
+            "The answer of the daemon has no valid Date header, so the clocks were not compared.",
+        )
     apart = abs(datetime.now(UTC).timestamp() - theirs.timestamp())
     if apart <= _CLOCK_SECONDS:
         return Check("clock", OK, "The clocks of this machine and of the daemon's host agree.")
     return Check(
         "clock",
         WARNING,
-        f"The clocks of this machine and of the daemon's host are {duration(apart)} apart. A sync does not depend on "
-        "it, but logs are hard to compare: check NTP.",
+        f"The clocks of this machine and of the daemon's host are {duration(apart)} apart. The sync does not depend on "
+        "these clocks, but logs are hard to compare: check NTP.",
     )
 
 
@@ -90,17 +94,17 @@ def _standing(progress: Document) -> Iterator[Check]:
     if progress.get("role") == "standby":
         lease = progress.get("lease")
         where = f"{lease['host']}, {lease['address']}" if lease else "not known"
-        yield Check("role", OK, f"This daemon is a standby. The active one is {where}.")
+        yield Check("role", OK, f"This daemon is a standby. The active daemon is {where}.")
 
 
 def _ping(cluster: str, ping: Document) -> Check:
-    """Judge the last ping: `pingLatencyMs` is -1 if it failed, and absent before the first one."""
+    """Judge the last ping of a cluster. `pingLatencyMs` is -1 if the ping failed, and absent before the first ping."""
     milliseconds = ping.get("pingLatencyMs")
     if milliseconds is None:
-        return Check(cluster, WARNING, "The cluster was not pinged yet.")
+        return Check(cluster, WARNING, "The cluster has not been pinged yet.")
     if milliseconds < 0:
-        return Check(cluster, PROBLEM, "The last ping was not answered.")
-    text = f"The last ping took {milliseconds} ms."
+        return Check(cluster, PROBLEM, "The cluster did not answer the last ping.")
+    text = f"The cluster answered the last ping in {milliseconds} ms."
     return Check(cluster, WARNING if milliseconds > _SLOW_PING_MS else OK, text)
 
 
@@ -113,10 +117,15 @@ def _state(progress: Document) -> Check:
 
 
 def _preflight(api: Client, progress: Document, job: Document) -> Iterator[Check]:
-    """Check privileges, versions, oplog, disk and memory with a preflight; not on a standby, and not after a start."""
+    """Check privileges, versions, oplog, disk and memory with a preflight, unless the sync has started.
+
+    A standby skips the preflight, too. `job` is the body of the preflight request.
+    """
     if progress["state"] != "IDLE" or progress.get("role") == "standby":
         yield Check(
-            "preflight", SKIPPED, "Checked only before a start (state IDLE), on the active daemon."
+            "preflight",
+            SKIPPED,
+            "The preflight runs only before a start (state IDLE), on the active daemon.",
         )
         return
     try:
@@ -139,8 +148,8 @@ def _preflight(api: Client, progress: Document, job: Document) -> Iterator[Check
 def _oplog(estimates: Document) -> Check:
     window, copy = estimates["oplogWindowSeconds"], estimates["copySeconds"]
     if window is None:
-        text = "It is unknown for how long the source keeps its changes: see the warnings of the preflight."
+        text = "It is unknown for how long the oplog of the source keeps changes: see the warnings of the preflight."
         return Check("oplog", SKIPPED, text)
-    text = f"The source keeps its changes for {duration(window)}; the copy takes about {duration(copy)}."
+    text = f"The oplog of the source keeps changes for {duration(window)}; the copy takes about {duration(copy)}."
     short = copy is not None and window < copy
     return Check("oplog", WARNING if short else OK, text)

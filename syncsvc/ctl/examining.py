@@ -1,4 +1,4 @@
-"""The commands that look for the cause of a problem."""
+"""The commands `doctor`, `report` and `diagnose` of `syncctl`, which help to find the cause of a problem."""
 
 from __future__ import annotations
 
@@ -32,7 +32,11 @@ def examine(tool: Tool, file: Path | None) -> None:
         tool.write(json.dumps({"success": not bad, "checks": [asdict(each) for each in checks]}))
     else:
         tool.say(grid((each.name, _judged(each)) for each in checks))
-        step = "correct the problems, then examine again." if bad else f"{tool.name} status"
+        step = (
+            "correct the reported problems, then run syncctl doctor again."
+            if bad
+            else f"{tool.name} status"
+        )
         tool.say(tool.next(step))
     if bad:
         tool.end(Exit.FAILED)
@@ -56,9 +60,9 @@ def _judged(check: doctor.Check) -> Text:
 def report(tool: Tool, output: Path | None) -> None:
     """Write the report of the sync as an HTML file, for a manager or an auditor.
 
-    It says what was synced, when, by whom and by which versions, how it was verified, and what went wrong. It names
-    hosts, collections, and the _ids of documents that differ. With --json, prints the JSON instead, or writes it to
-    FILE.
+    The report says what was synced, when, by whom and by which versions, how it was verified, and what went wrong. It
+    names hosts, collections, and the _ids of documents that differ. With --json, prints the JSON instead, or writes it
+    to FILE.
     """
     write_report(tool, tool.api, output, "syncsvc-report")
 
@@ -78,8 +82,9 @@ def report(tool: Tool, output: Path | None) -> None:
 def diagnose(tool: Tool, output: Path | None, logs: Sequence[Path], file: Path | None) -> None:
     """Write an archive that helps to find the cause of a problem, without secrets.
 
-    It holds the progress, the collections, the metrics, a preflight, and the end of the log files. Credentials, tokens
-    and private keys are removed; the names of hosts and collections, and the _ids in the log, are not.
+    The archive (--output) holds the progress, the collections, the metrics, a preflight with the start options of
+    --file, the report, and the end of the log files that --log names. Credentials, tokens and private keys are
+    removed. The names of hosts and collections, and the _ids of documents that differ or are logged, are kept.
     """
     target = output or Path(f"syncsvc-diagnose-{now()}.tar.gz")
     names = archive.write(
@@ -88,6 +93,6 @@ def diagnose(tool: Tool, output: Path | None, logs: Sequence[Path], file: Path |
     if tool.json:
         tool.write(json.dumps({"success": True, "file": str(target), "contents": names}))
         return
-    missing = "" if logs else " Add the log: --log /var/log/syncsvc"
-    step = f"look into it before you pass it on: tar -tzf {target}.{missing}"
+    missing = "" if logs else "add the log to the archive with --log /var/log/syncsvc; "
+    step = f"{missing}review the archive before you pass it on: tar -tzf {target}"
     tool.say(f"Wrote {target} with {', '.join(names)}.", tool.next(step))

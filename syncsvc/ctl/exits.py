@@ -6,11 +6,11 @@ from enum import IntEnum
 
 
 class Exit(IntEnum):
-    """An exit status; `meaning` is the text of the documentation."""
+    """An exit status of `syncctl`; `meaning` is its description in the documentation."""
 
     meaning: str
 
-    OK = 0, "The command was accepted, or the condition holds."
+    OK = 0, "The daemon accepted the command, or the condition that the command checks holds."
     FAILED = (
         1,
         "The daemon refused the command, a start would be refused, the sync or the check has failed, or a "

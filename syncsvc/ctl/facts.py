@@ -1,4 +1,4 @@
-"""The facts about a sync or a check that an operator watches, one per line. Pure."""
+"""Selects the facts about a sync or a check that `syncctl` shows, each on one line. Pure functions."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _UNKNOWN_OPLOG = "not checked yet"
 
 @dataclass(frozen=True)
 class Fact:
-    """A label and a text; with a `fraction` between 0 and 1, a progress bar is shown before the text.
+    """A label and a text to show; with a `fraction` between 0 and 1, a progress bar is shown before the text.
 
-    `one_line` leaves out a fact that is only a detail.
+    A fact with `is_detail` is left out where all facts are shown in one line.
     """
 
     label: str
@@ -37,7 +37,7 @@ class Fact:
 
 
 def one_line(facts: Iterable[Fact]) -> str:
-    """Return the facts as one line for logs, without details and completed progress."""
+    """Return the facts as one line for logs. Details, and facts whose `fraction` is 1, are left out."""
     first, *others = [fact for fact in facts if not fact.is_detail and fact.fraction != 1]
     return "; ".join([first.text, *map(_brief, others)])
 
@@ -48,7 +48,7 @@ def _brief(fact: Fact) -> str:
 
 
 def sync_facts(progress: Document, pace: Pace) -> list[Fact]:
-    """Return the facts about a sync; `pace` adds rates, if it has samples."""
+    """Return the facts about a sync. `pace` provides the rates; a rate that is unknown is left out."""
     state, info, stage = progress["state"], progress.get("info"), progress.get("ceaStage")
     phase = [each for each in (info, stage) if each and state != "COMMITTED"]
     facts = [Fact("state", ", ".join([state, *phase]), style=_STYLES.get(state, "bold"))]
@@ -67,7 +67,7 @@ def sync_facts(progress: Document, pace: Pace) -> list[Fact]:
 
 
 def _amounts(progress: Document, pace: Pace) -> Iterator[Fact]:
-    """Yield facts about the copy, indexes, change events, the verification and the oplog, as far as they exist."""
+    """Yield the facts about the copy, indexes, change events, verification and oplog; omit those that do not apply."""
     copied, total = copy_of(progress)
     if total is not None and progress["info"] != _NOTHING_LISTED:
         yield Fact("copy", _copy_text(copied, total, pace), share(copied, total))
@@ -83,22 +83,25 @@ def _amounts(progress: Document, pace: Pace) -> Iterator[Fact]:
         state = ", in progress" if repairs["inProgress"] else ""
         yield Fact("repaired", f"{documents} documents, {definitions} definitions{state}")
     if principals := progress.get("usersAndRoles"):
-        yield Fact("users and roles", _principals(principals), is_detail=not principals["copied"])
+        yield Fact(
+            "users and roles", principals_text(principals), is_detail=not principals["copied"]
+        )
     yield from _oplog(progress)
 
 
-def _principals(principals: Document) -> str:
+def principals_text(principals: Document) -> str:
+    """Return a text with the numbers of users and roles that were copied; `principals` is a part of the progress."""
     if not principals["copied"]:
-        return "are copied at the commit"
+        return "the commit copies the users and roles"
     users, roles, equal = (count(principals[name]) for name in ("users", "roles", "equal"))
-    kept = f", {count(principals['kept'])} kept as they were" if principals["kept"] else ""
-    return f"{users} users and {roles} roles copied, {equal} equal{kept}"
+    kept = f", {count(principals['kept'])} kept as defined there" if principals["kept"] else ""
+    return f"{users} users and {roles} roles copied, {equal} already equal on the destination{kept}"
 
 
 def _oplog(progress: Document) -> Iterator[Fact]:
     left = progress.get("estimatedOplogTimeRemaining", _UNKNOWN_OPLOG)
     if left != _UNKNOWN_OPLOG and not progress["canWrite"]:
-        text = f"the source keeps the changes that the sync needs for {left}"
+        text = f"the oplog of the source will keep the needed changes for {left}"
         urgent = left == "less than 15 minutes"
         yield Fact("oplog", text, style=_WARNING if urgent else "", is_detail=not urgent)
     if spool := progress.get("eventSpool"):
@@ -129,7 +132,7 @@ def _changes_text(progress: Document, pace: Pace) -> str:
 def _verification(verification: Document, pace: Pace) -> Fact:
     compared, total = compared_of(verification)
     if verification["destination"]["phase"] == "not started":
-        text = "begins when the copy and its changes are applied"
+        text = "the verification begins when the changes made during the copy are applied"
         return Fact("verification", text, is_detail=True)
     text = f"{count(compared)} of {count(total)} documents compared"
     rate, left = pace.rate("compared"), pace.seconds_left("compared", total)
@@ -139,14 +142,18 @@ def _verification(verification: Document, pace: Pace) -> Fact:
 
 
 def _promises(progress: Document) -> Iterator[Fact]:
-    """Yield whether a commit is possible, and whether applications may write to the destination."""
+    """Yield the facts that say whether a commit is possible, and whether applications may write to the destination."""
     if progress["state"] == "RUNNING":
         missing = obstacles(progress)
         text = " ".join(["not possible yet.", *missing]) if missing else "possible"
         yield Fact("commit", text, style="" if missing else "green", is_detail=bool(missing))
     if progress["state"] in ("COMMITTING", "COMMITTED", "FAILED"):
         may = progress["canWrite"]
-        text = "applications may write to it" if may else "applications must not write to it"
+        text = (
+            "applications may write to the destination"
+            if may
+            else "applications must not write to the destination"
+        )
         yield Fact("destination", text, style="green" if may else "")
 
 
@@ -158,35 +165,57 @@ def _standing(progress: Document) -> Iterator[Fact]:
 
 
 def check_facts(progress: Document, pace: Pace) -> list[Fact]:
-    """Return the facts about a check by the verifier."""
+    """Return the facts about a check by the verifier. `pace` provides the rates; a rate that is unknown is left out."""
     facts = [Fact("phase", str(progress["phase"]), style="bold")]
     if progress["verdict"]:
         style = "bold green" if progress["verdict"] == "passed" else "bold red"
         facts.append(Fact("verdict", progress["verdict"].upper(), style=style))
-        facts += [Fact("reason", each) for each in progress["verdictReasons"]]
     if progress["error"]:
+        # It contains the reasons of the verdict.
         facts.append(Fact("error", progress["error"], style="red"))
+    else:
+        facts += [Fact("reason", each) for each in progress["verdictReasons"]]
     if progress["generation"] is not None:
         facts += _generation(progress, pace)
     facts += [Fact("note", each) for each in progress["notes"]]
     return facts + [Fact("WARNING", each, style=_WARNING) for each in progress.get("warnings", ())]
 
 
-def _generation(progress: Document, pace: Pace) -> Iterator[Fact]:
-    first = progress["gen0Stats"] or progress["generationStats"]
-    compared, total = first["docsCompared"], first["totalDocs"]
+def _comparison(progress: Document, pace: Pace) -> Fact:
+    """Return the fact that shows how far the first comparison of all documents is."""
+    if complete := progress["gen0Stats"]:
+        # The total is an estimate, and unknown if there are only views.
+        return Fact("compared", f"{count(complete['docsCompared'])} documents", 1.0)
+    compared, total = (progress["generationStats"][name] for name in ("docsCompared", "totalDocs"))
+    if total is None:
+        return Fact("compared", f"{count(compared)} documents; the total is not known")
     text = f"{count(compared)} of {count(total)} documents"
     rate, left = pace.rate("compared"), pace.seconds_left("compared", total)
-    if rate is not None and total is not None and compared < total:
+    if rate is not None and compared < total:
         text += f", {count(rate)}/s, {duration(left)} left"
-    yield Fact("compared", text, share(compared, total))
+    return Fact("compared", text, share(compared, total))
+
+
+def _generation(progress: Document, pace: Pace) -> Iterator[Fact]:
+    first = progress["gen0Stats"] or progress["generationStats"]
+    yield _comparison(progress, pace)
     rechecked = count(progress["totalRechecksDone"])
     yield Fact("generation", f"{progress['generation']}; {rechecked} documents compared again")
     tasks = progress["verificationStatus"]
     done, failed = count(tasks["completedTasks"]), count(tasks["failedTasks"])
-    namespaces = count(first["totalNamespaces"])
-    text = f"{done} of {count(tasks['totalTasks'])} equal, {failed} with differences, in {namespaces} namespaces"
+    collections = count(first["totalNamespaces"])
+    text = (
+        f"{done} of {count(tasks['totalTasks'])} comparisons found no differences, {failed} found differences, in "
+        f"{collections} collections"
+    )
     yield Fact("tasks", text)
     if progress["phase"] != "idle":
         off = progress["writesOff"]
-        yield Fact("writes", "off" if off else "on; the check continues until you send writes-off")
+        yield Fact(
+            "writes",
+            (
+                "off"
+                if off
+                else "on; the check continues until you stop all writes and send writes-off"
+            ),
+        )

@@ -12,11 +12,11 @@ from syncsvc.ctl.tool import Tool
 from syncsvc.ctl.watching import Subject, Watch
 
 
-def watch_sync(tool: Tool, timeout: float | None = None) -> Watch:
+def watch_sync(tool: Tool, timeout: float | None = None, answered: bool = False) -> Watch:
     subject = Subject(
         tool.api, lambda answer: read_progress(tool, answer), sync_facts, _step, _counters
     )
-    return Watch(tool, subject, timeout)
+    return Watch(tool, subject, timeout, answered)
 
 
 def read_progress(tool: Tool, answer: Answer) -> Document:
@@ -33,7 +33,11 @@ def _counters(progress: Document) -> dict[str, int]:
 
 
 def _step(progress: Document) -> tuple[Any, ...]:
-    """Return a value that changes with the state, the phase, the number of warnings, and every ten percent."""
+    """Return a value that changes at each step of a sync, so that a new line is printed.
+
+    A step is a change of the state, the phase, canCommit, canWrite, the role or the number of warnings, or another 10 %
+    copied or compared.
+    """
     names = ("state", "info", "ceaStage", "canCommit", "canWrite", "role")
     copied, total = copy_of(progress)
     verification = progress.get("verification")
@@ -51,7 +55,9 @@ def end_watch(tool: Tool, progress: Document, holds: bool, condition: str) -> No
         if progress.get("error"):
             tool.say(f"{progress['error']}: {progress['errorDescription']}")
         elif not holds:
-            tool.say(f"The sync is {progress['state']}, so this will not become true: {condition}.")
+            tool.say(
+                f"The sync is {progress['state']}, so this condition will not become true: {condition}."
+            )
         tool.say(tool.next(next_step(progress, tool.name)))
     if not holds:
         tool.end(Exit.FAILED)

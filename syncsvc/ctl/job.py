@@ -11,12 +11,15 @@ from syncsvc.ctl.exits import Exit
 
 
 def start_job(file: Path | None) -> dict[str, Any]:
-    """Return the body of a start from a file; without a file, the body that starts a sync with default options."""
+    """Return the body of a start request from a file; if `file` is None, the body with default options.
+
+    Raises ClientError if the file cannot be used.
+    """
     return job.DEFAULT_JOB if file is None else read_job(file)
 
 
 def read_job(file: Path) -> dict[str, Any]:
-    """Return the object in the file. Raises ClientError with the line or the field that is wrong."""
+    """Return the object in a YAML or JSON file. Raises ClientError, which names the wrong line or field."""
     try:
         return job.read_job(file)
     except ValueError as error:

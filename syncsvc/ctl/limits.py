@@ -1,4 +1,4 @@
-"""Builds the request of `syncctl limit`, and renders the answer. Pure."""
+"""Builds the request of `syncctl limit`, and renders the answer. Pure functions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ _FIELDS: dict[str, tuple[str, Callable[[str], int], Callable[[float], str]]] = {
 
 
 def change_of(given: Mapping[str, str | None]) -> dict[str, int | None]:
-    """Return the body that sets the given limits; `none` lifts a limit. Raises click.BadParameter."""
+    """Return the body of the request that changes limits. Raises click.BadParameter if a value is invalid.
+
+    `given` maps the name of an option to its value: None leaves a limit unchanged, and the text `none` lifts it.
+    """
     return {
         _FIELDS[name][0]: _value(name, text) for name, text in given.items() if text is not None
     }
@@ -34,25 +37,52 @@ def _value(name: str, text: str) -> int | None:
         return None
     try:
         return _FIELDS[name][1](text)
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         option = f"--{name.replace('_', '-')}"
+        wanted = "a size, such as 20MB," if _FIELDS[name][1] is bytes_from else "a number"
         raise click.BadParameter(
-            f"{text!r} is neither a number nor none.", param_hint=option
+            f"{text!r} is neither {wanted} nor none.", param_hint=option
         ) from error
 
 
 def limits_view(answer: Document) -> RenderableType:
-    """Render the limits, those that are in effect now, and what throttles the sync."""
-    rows: list[Row] = [(name, _shown(name, value)) for name, value in answer["limits"].items()]
+    """Render the set limits, the limits that are in effect now, and the reason why the sync is throttled, if it is."""
+    limits = dict(answer["limits"])
+    windows, auto = limits.pop("windows", ()), limits.pop("auto", {})
+    rows: list[Row] = [(name, _shown(name, value)) for name, value in limits.items()]
+    rows += [("window", _window(each)) for each in windows]
+    rows.append(("auto", _auto(auto)))
     rows += [
         (f"{name} now", _shown(name, value))
         for name, value in answer.get("effective", {}).items()
         if value != answer["limits"].get(name)
     ]
+    if not answer.get("saved", True):
+        rows.append(
+            (
+                "saved",
+                "not yet: this daemon keeps the limits in its memory until it can save the limits",
+            )
+        )
     if throttled := answer.get("throttledBy"):
-        text = f"{throttled['what']}: {throttled['reason']}, since {throttled['since']}"
-        rows.append(("throttled by", text))
+        what, reason = throttled["what"], throttled["reason"].rstrip(".")
+        text = reason if reason.startswith(what) else f"{what}: {reason}"
+        rows.append(("throttled by", f"{text}, since {throttled['since']}"))
     return grid(rows)
+
+
+def _window(window: Document) -> str:
+    """Return a line such as `22:00 to 06:00 Europe/Berlin: threads 2`."""
+    when = f"{window['from']} to {window['to']} {window['timezone']}"
+    limits = [f"{name} {_shown(name, value)}" for name, value in window["limits"].items() if value]
+    return f"{when}: {', '.join(limits) or 'no limits'}"
+
+
+def _auto(auto: Document) -> str:
+    if not auto.get("enabled"):
+        return "off"
+    checked = [f"{name} {value:,}" for name, value in auto.items() if name != "enabled" and value]
+    return ", ".join(["on", *checked])
 
 
 def _shown(name: str, value: Any) -> str:

@@ -1,4 +1,4 @@
-"""The commands that list collections and differences."""
+"""The commands of `syncctl` that list collections, users and differences."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import click
 
 from syncsvc.ctl import options
 from syncsvc.ctl.client import Answer, Document
+from syncsvc.ctl.facts import principals_text
 from syncsvc.ctl.tool import Command, Tool, pass_tool
 from syncsvc.ctl.views import mismatches_view, namespaces_view, users_view
 
@@ -31,14 +32,14 @@ _SORTS = {
     metavar="ORDER",
     default="name",
     show_default=True,
-    help="Sort by name, size, left (the most bytes left to copy first), changes or mismatches.",
+    help="Sort the collections by name, size, left (the most bytes left to copy first), changes or mismatches.",
 )
 @options.number("--limit", 50, "Show at most this many collections.")
 @pass_tool
 def namespaces(tool: Tool, database: str | None, phase: str | None, sort: str, limit: int) -> None:
     """Show the progress of each collection.
 
-    With --json, prints the pages of the API, one per line, with all collections.
+    With --json, prints the answers of the API, one page of collections per line, without sorting or limit.
     """
     found: list[Document] = []
     after: dict[str, str] = {}
@@ -52,7 +53,9 @@ def namespaces(tool: Tool, database: str | None, phase: str | None, sort: str, l
         if following is None:
             break
         if following == after.get("after") or not answer.body["namespaces"]:
-            raise ValueError(f"the page after {following!r} repeats itself or is empty")
+            raise ValueError(
+                f"the list of collections repeats itself, or has an empty page, at {following!r}"
+            )
         after = {"after": following}
     if tool.json:
         return
@@ -67,13 +70,19 @@ def namespaces(tool: Tool, database: str | None, phase: str | None, sort: str, l
 
 
 @click.command(cls=Command)
+@options.flag("--copy", "Copy the users and roles now, before the commit.")
 @pass_tool
-def users(tool: Tool) -> None:
-    """Show which users and roles a commit would copy.
+def users(tool: Tool, copy: bool) -> None:
+    """Show which users and roles a commit would copy, or copy them now.
 
-    Only for a sync that was started with usersAndRoles.copy true. The results conflict, missing and surplus prevent the
-    commit.
+    Only for a sync that was started with usersAndRoles.copy true. A user or role with the result conflict, missing or
+    surplus prevents the copy and the commit. After a copy, the commit copies only what has changed since.
     """
+    if copy:
+        answer = tool.api.post("users")
+        copied = f"Users and roles: {principals_text(answer.body['usersAndRoles'])}."
+        tool.show(answer, copied, tool.next(f"{tool.name} users"))
+        return
     answer = tool.api.get("users")
     found = answer.body["usersAndRoles"]
     tool.show(
@@ -88,15 +97,16 @@ def users(tool: Tool) -> None:
 @options.text(
     "--after",
     "PLACE",
-    "Show the differences after this one. PLACE is its field `place` in the output of --json.",
+    "Show only the differences after a given one. PLACE is the field `place` of that difference in the output of "
+    "--json.",
 )
-@options.seconds("--min-duration", "Omit documents that have differed for less time.")
-@options.flag("--repaired", "Show the differences that were repaired, not those that are left.")
+@options.seconds("--min-duration", "Omit documents that have differed for less than this time.")
+@options.flag("--repaired", "Show the repaired differences, not the remaining differences.")
 @pass_tool
 def mismatches(
     tool: Tool, limit: int, after: str | None, min_duration: float | None, repaired: bool
 ) -> None:
-    """List the differences that the verification found.
+    """List the differences that the verification has found and that remain; with --repaired, the repaired ones.
 
     While the sync runs, a difference may be a change that is not applied yet.
     """
@@ -111,7 +121,10 @@ def mismatches(
 
 
 def show_mismatches(tool: Tool, lines: Iterable[Answer], limit: int, step: str) -> None:
-    """Print at most `limit` of the lines, and whether there are more. `step` is the next step for the operator."""
+    """Print at most `limit` of the mismatches in `lines`, and say whether there are more.
+
+    `step` is the next step to suggest to the operator.
+    """
     found = [*islice(lines, limit + 1)]
     shown = found[:limit]
     if tool.json:

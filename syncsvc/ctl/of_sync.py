@@ -1,4 +1,4 @@
-"""The commands that show, start and change a sync."""
+"""The commands of `syncctl` that show, start and change a sync."""
 
 from __future__ import annotations
 
@@ -53,15 +53,15 @@ _IN_VAIN = {
     "--until",
     type=click.Choice([*_CONDITIONS]),
     metavar="CONDITION",
-    help="End when a commit is possible (canCommit), when applications may write to the destination (canWrite), when "
-    "the sync is COMMITTED (committed, the default), or when it is IDLE after a reset (idle).",
+    help="Stop watching when a commit is possible (canCommit), when applications may write to the destination "
+    "(canWrite), when the sync is COMMITTED (committed, the default), or when it is IDLE after a reset (idle).",
 )
 @options.TIMEOUT
 @pass_tool
 def watch(tool: Tool, until: str | None, timeout: float | None) -> None:
     """Follow the sync until it is committed or has failed.
 
-    At a terminal, a live display; otherwise one line for each step. Continues while the daemon is being restarted.
+    Shows a live display at a terminal, otherwise one line for each step. Continues while the daemon is being restarted.
     """
     condition = until or "committed"
     # Without --until, wait for a start, too.
@@ -81,7 +81,7 @@ def preflight(tool: Tool, file: Path | None) -> None:
     refused = answer.body["violations"]
     option = f" -f {file}" if file else ""
     step = (
-        f"correct this, then check again: {tool.name} preflight{option}"
+        f"correct the reported problems, then check again: {tool.name} preflight{option}"
         if refused
         else f"start the sync: {tool.name} start{option}"
     )
@@ -103,9 +103,9 @@ def start(tool: Tool, file: Path | None) -> None:
 @click.command(cls=Command)
 @pass_tool
 def pause(tool: Tool) -> None:
-    """Pause the sync. Keep the daemon running meanwhile."""
+    """Pause the sync. Keep the daemon running while the sync is paused."""
     answer = tool.api.post("pause")
-    step = f"keep the daemon running; to continue: {tool.name} resume"
+    step = f"keep the daemon running; to continue the sync: {tool.name} resume"
     tool.show(answer, "The sync is paused.", tool.next(step))
 
 
@@ -119,15 +119,25 @@ def resume(tool: Tool) -> None:
 
 @click.command(cls=Command)
 @options.text(
-    "--copy-bytes", "SIZE", "Most bytes to copy per second, such as 20MB; none: no limit."
+    "--copy-bytes",
+    "SIZE",
+    "Maximum bytes to copy per second, such as 20MB, or `none` for no limit.",
 )
-@options.text("--copy-documents", "NUMBER", "Most documents to copy per second; none: no limit.")
-@options.text("--events", "NUMBER", "Most change events to apply per second; none: no limit.")
-@options.text("--threads", "NUMBER", "Most threads that read and write at once; none: no limit.")
-@options.file("YAML or JSON file with the limits to change, such as windows or auto.")
+@options.text(
+    "--copy-documents", "NUMBER", "Maximum documents to copy per second, or `none` for no limit."
+)
+@options.text(
+    "--events", "NUMBER", "Maximum change events to apply per second, or `none` for no limit."
+)
+@options.text(
+    "--threads", "NUMBER", "Maximum threads that read and write at once, or `none` for no limit."
+)
+@options.file(
+    "YAML or JSON file with the limits to change. Only a file can change windows and auto."
+)
 @pass_tool
 def limit(tool: Tool, /, file: Path | None, **given: str | None) -> None:
-    """Show the limits of the sync, or change those that are named."""
+    """Show the limits of the sync, or change those that are given as options."""
     change = {**(read_job(file) if file else {}), **change_of(given)}
     try:
         answer = tool.api.patch("limits", change) if change else tool.api.get("limits")
@@ -140,7 +150,11 @@ def limit(tool: Tool, /, file: Path | None, **given: str | None) -> None:
             "this version of the daemon has no limits that can be changed. Update the daemon, or restart it with "
             "another --loadLevel: the sync continues where it was.",
         ) from error
-    tool.show(answer, limits_view(answer.body), tool.next(f"see the effect: {tool.name} watch"))
+    tool.show(
+        answer,
+        limits_view(answer.body),
+        tool.next(f"see the effect of the limits: {tool.name} watch"),
+    )
 
 
 @click.command(cls=Command)
@@ -172,11 +186,11 @@ def reverse(tool: Tool) -> None:
     "--confirm",
     "name",
     metavar="NAME",
-    help="The name of the destination, such as cluster1. Without this option, the command asks for it.",
+    help="The name of the destination, such as cluster1. Without this option, the command asks for the name.",
 )
 @pass_tool
 def reset(tool: Tool, dry_run: bool, name: str | None) -> None:
-    """Give the sync up: drop what it created on the destination.
+    """Give the sync up: drop everything that the sync created on the destination.
 
     WARNING: deletes the data that the sync has written to the destination.
     """
@@ -190,9 +204,9 @@ def reset(tool: Tool, dry_run: bool, name: str | None) -> None:
         return
     if name is None:
         where = progress["directionMapping"]["Destination"]
-        question = f"WARNING: this deletes the data that the sync has written to {where}."
+        question = f"WARNING: the reset deletes the data that the sync has written to {where}."
         confirm(tool, expected, f"--confirm {quote(expected)}", question)
         name = expected
     answer = tool.api.post("reset", {"confirm": name})
-    step = f"wait until everything is dropped: {tool.name} watch --until idle"
+    step = f"wait until the reset is complete: {tool.name} watch --until idle"
     tool.show(answer, "The reset has begun.", tool.next(step))

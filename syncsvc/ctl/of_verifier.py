@@ -1,4 +1,4 @@
-"""The commands of `syncctl verifier`."""
+"""The commands of `syncctl verifier`, which operate the separate verifier."""
 
 from __future__ import annotations
 
@@ -33,16 +33,29 @@ def _next(progress: Document, syncctl: str) -> str:
     if progress["phase"] != "idle" and not progress["writesOff"]:
         return f"stop all writes to both clusters, then: {syncctl} verifier writes-off --wait"
     if progress["phase"] != "idle":
-        return f"wait for the end: {syncctl} verifier watch"
+        return f"wait until the check ends: {syncctl} verifier watch"
     if progress["generation"] is None:
         return f"start a check: {syncctl} verifier check"
+    if progress["verdict"] == "passed" and not _documents(progress):
+        return "make sure that these are the right clusters and filters: there was no document to compare."
     if progress["verdict"] == "passed":
-        return "nothing: what was compared is equal."
+        return "nothing to do: everything that was compared is equal."
+    if progress["verdict"] == "incomplete":
+        return f"remove the reported cause, then check again: {syncctl} verifier check"
     return f"look at the differences: {syncctl} verifier mismatches"
 
 
+def _documents(progress: Document) -> int:
+    """Return the number of comparisons of documents so far: the first comparisons plus the rechecks."""
+    compared: int = (progress["gen0Stats"] or progress["generationStats"])["docsCompared"]
+    return compared + int(progress["totalRechecksDone"])
+
+
 def _judge(tool: Tool, progress: Document) -> None:
-    """End with FAILED or NOT_YET by the verdict of the check; return if the check has passed."""
+    """End the command with the exit status of the verdict: FAILED, or NOT_YET if there is no verdict yet.
+
+    Only return if the check has passed.
+    """
     if progress["verdict"] in ("failed", "incomplete"):
         tool.end(Exit.FAILED)
     if progress["verdict"] is None:
@@ -52,7 +65,7 @@ def _judge(tool: Tool, progress: Document) -> None:
 @verifier.command()
 @pass_tool
 def status(tool: Tool) -> None:
-    """Show the state of the check. The exit status is 0 while it runs, and if it has passed."""
+    """Show the state of the check. The exit status is 0 while the check runs, and if the check has passed."""
     answer = tool.verifier.get("progress")
     progress = _read(tool, answer)
     tool.show(
@@ -64,13 +77,13 @@ def status(tool: Tool) -> None:
 
 @verifier.command()
 @options.file(
-    "YAML or JSON file with the body of the check, such as filter: {owner: 7}. Default: compare everything."
+    "YAML or JSON file with the options of the check, such as filter: {owner: 7}. Default: compare everything."
 )
 @pass_tool
 def check(tool: Tool, file: Path | None) -> None:
     """Start a check."""
     answer = tool.verifier.post("check", read_job(file) if file else None)
-    step = f"follow it: {tool.name} verifier watch"
+    step = f"follow the check: {tool.name} verifier watch"
     tool.show(answer, "The check has started.", tool.next(step))
 
 
@@ -82,7 +95,7 @@ def writes_off(tool: Tool, wait: bool, timeout: float | None) -> None:
     """Tell the check that no application writes to either cluster, so that it can end."""
     answer = tool.verifier.post("writesOff")
     if wait:
-        _follow(tool, timeout)
+        _follow(tool, timeout, answered=True)
         return
     tool.show(answer, "The check will end.", tool.next(f"{tool.name} verifier watch"))
 
@@ -95,11 +108,11 @@ def watch(tool: Tool, timeout: float | None) -> None:
     _follow(tool, timeout)
 
 
-def _follow(tool: Tool, timeout: float | None) -> None:
+def _follow(tool: Tool, timeout: float | None, answered: bool = False) -> None:
     subject = Subject(
         tool.verifier, lambda answer: _read(tool, answer), check_facts, _step, _counters
     )
-    progress = Watch(tool, subject, timeout).until(lambda now: now["phase"] == "idle")
+    progress = Watch(tool, subject, timeout, answered).until(lambda now: now["phase"] == "idle")
     if not tool.json:
         tool.say(tool.next(_next(progress, tool.name)))
     _judge(tool, progress)
@@ -125,20 +138,20 @@ def summary(tool: Tool) -> None:
     found = answer.body
     documents = found["docMismatches"]
     lines = [
-        f"verdict: {found['verdict'] or 'not yet'}",
+        f"verdict: {found['verdict'] or 'none yet'}",
         *found["verdictReasons"],
         f"{count(found['checkStats']['docsCompared'])} documents compared, {count(documents['total'])} differ.",
         f"Differences in collections, views and indexes: {count(found['nsMismatchesTotal'])}.",
         *found["notes"],
     ]
-    step = "status" if found["verdict"] in (None, "passed") else "mismatches"
+    step = "mismatches" if found["verdict"] == "failed" else "status"
     tool.show(answer, *lines, tool.next(f"{tool.name} verifier {step}"))
     _judge(tool, found)
 
 
 @verifier.command()
 @options.number("--limit", 100, "Show at most this many differences.")
-@options.seconds("--min-duration", "Omit documents that have differed for less time.")
+@options.seconds("--min-duration", "Omit documents that have differed for less than this time.")
 @pass_tool
 def mismatches(tool: Tool, limit: int, min_duration: float | None) -> None:
     """List the differences: first definitions, then documents."""
@@ -148,7 +161,7 @@ def mismatches(tool: Tool, limit: int, min_duration: float | None) -> None:
         api.lines("nsMismatches", limit=limit + 1),
         api.lines("docMismatches", limit=limit + 1, **given),
     )
-    step = "correct them on the destination, then check again."
+    step = "correct the differences on the destination, then check again."
     show_mismatches(tool, lines, limit, step)
 
 
@@ -158,7 +171,7 @@ def mismatches(tool: Tool, limit: int, min_duration: float | None) -> None:
 def report(tool: Tool, output: Path | None) -> None:
     """Write the report of the check as an HTML file, for a manager or an auditor.
 
-    It says what was compared, when, by whom and by which versions, and what differs. It names hosts, collections, and
-    the _ids of documents that differ. With --json, prints the JSON instead, or writes it to FILE.
+    The report says what was compared, when, by whom and by which versions, and what differs. It names hosts,
+    collections, and the _ids of documents that differ. With --json, prints the JSON instead, or writes it to FILE.
     """
     write_report(tool, tool.verifier, output, "syncsvc-verifier-report")

@@ -1,8 +1,12 @@
-"""Options that several commands have. Each sets its metavar, because the default of click differs between versions."""
+"""Options that several commands of `syncctl` have.
+
+Each option sets its metavar, because the default of click differs between versions.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -14,21 +18,31 @@ FILE = click.Path(path_type=Path)
 
 
 def file(text: str) -> Decorator:
-    """Return the option -f, a file with the body of a request."""
+    """Return a decorator that adds the option -f, a file with the body of a request. `text` is its help."""
     return click.option("-f", "--file", "file", type=FILE, metavar="FILE", help=text)
 
 
 def output(text: str) -> Decorator:
-    """Return the option -o, a file to write."""
+    """Return a decorator that adds the option -o, a file to write. `text` is its help."""
     return click.option("-o", "--output", type=FILE, metavar="FILE", help=text)
 
 
+class _Seconds(click.FloatRange):
+    """The type of an option that takes a number of seconds. Refuses NaN, for which every comparison is false."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        if isnan(number):
+            self.fail(f"{value!r} is not a number of seconds.", param, ctx)
+        return number
+
+
 def seconds(name: str, text: str) -> Decorator:
-    return click.option(name, type=click.FloatRange(min=0), metavar="SECONDS", help=text)
+    return click.option(name, type=_Seconds(min=0), metavar="SECONDS", help=text)
 
 
 def number(name: str, default: int, text: str) -> Decorator:
-    """Return an option that takes a positive number."""
+    """Return a decorator that adds an option with a positive whole number. `text` is its help."""
     kind = click.IntRange(min=1)
     return click.option(
         name, type=kind, metavar="NUMBER", default=default, show_default=True, help=text
@@ -44,7 +58,7 @@ def flag(name: str, meaning: str) -> Decorator:
 
 
 JOB = file(
-    "YAML or JSON file with the options of the start. Default: cluster0 to cluster1, with default options."
+    "YAML or JSON file with the start options. Default: a sync from cluster0 to cluster1, with default options."
 )
-TIMEOUT = seconds("--timeout", "Give up after this time, with status 4.")
-DRY_RUN = flag("--dry-run", "Only say what would happen. Changes nothing.")
+TIMEOUT = seconds("--timeout", "Stop waiting after this time, with exit status 4.")
+DRY_RUN = flag("--dry-run", "Only show the effect of the command, without changing anything.")

@@ -1,4 +1,4 @@
-"""Rates of a sync or a check, computed from successive answers of its daemon."""
+"""Computes rates of a sync or a check, such as bytes per second, from successive answers of its daemon."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ _SHORTEST = 2.0
 
 @dataclass
 class Pace:
-    """The samples of the last half minute: the time (monotonic, in seconds) and the counters at that time."""
+    """Computes rates from samples of counters, taken during the last 30 seconds."""
 
     _samples: deque[tuple[float, Mapping[str, int]]] = field(default_factory=deque)
 
     def add(self, now: float, counters: Mapping[str, int]) -> None:
-        """Add a sample. Forget the earlier ones if a counter fell: the daemon was restarted."""
+        """Add a sample: the values of the counters at the time `now` (monotonic clock, in seconds).
+
+        If a counter has fallen, the daemon was restarted: then all earlier samples are dropped.
+        """
         if self._samples and any(self._samples[-1][1].get(k, 0) > v for k, v in counters.items()):
             self._samples.clear()
         self._samples.append((now, counters))
@@ -27,7 +30,7 @@ class Pace:
             self._samples.popleft()
 
     def rate(self, counter: str) -> float | None:
-        """Return how much the counter grows per second; None while it is unknown or does not grow."""
+        """Return the growth of a counter per second; None if it is unknown or the counter does not grow."""
         if not self._samples:
             return None
         (began, first), (ended, last) = self._samples[0], self._samples[-1]
@@ -35,7 +38,7 @@ class Pace:
         return grown / (ended - began) if ended - began >= _SHORTEST and grown > 0 else None
 
     def seconds_left(self, counter: str, total: int | None) -> float | None:
-        """Return in how many seconds the counter reaches the total at its present rate; None if that is unknown."""
+        """Return the seconds until a counter reaches `total` at its present rate; None if rate or total is unknown."""
         rate = self.rate(counter)
         if rate is None or total is None:
             return None

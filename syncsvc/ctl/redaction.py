@@ -1,4 +1,4 @@
-"""Removes secrets from texts that an operator passes on. Pure.
+"""Removes secrets from texts that an operator passes on. Pure functions.
 
 The patterns are generous: it is better to lose a harmless word than to pass on a secret. Repetitions before a keyword
 are bounded, so that the time grows only with the length of the text.
@@ -22,7 +22,7 @@ _PARAMETER = re.compile(
 )
 
 _NAME = (
-    r"(?:password|passwd|pwd|passphrase|secret|(?:access|api|private)[_-]?key|tokenfile"
+    r"(?:password|passwd|pwd|passphrase|secret|(?:access|api|private|server|stored)[_-]?key|tokenfile"
     r"|(?:access|api|auth|bearer|id|refresh|security|session)[_-]?token|(?<![a-z_])token)[\w-]{0,40}"
 )
 _QUOTE = r"\\?[\"']?"
@@ -46,12 +46,22 @@ _OPTION = re.compile(
 # A line of a token file. A token has at least 16 characters. In JSON, the letter n can be the end of a line break.
 _TOKEN = re.compile(r"((?:\b|(?<=\\n))(?:reader|operator)\s{1,99})[\w.~+/-]{16,}=*", re.I)
 
+# An environment variable. Not in lower case, because a resume_token is no secret.
+_VARIABLE = re.compile(r"(\b[A-Z][A-Z0-9_]{0,40}_TOKEN=[\"']?)[^\s\"']+")
+# The path of a webhook's URL.
+_WEBHOOK = re.compile(
+    rf"(webhook{_QUOTE}[:=\s]\s{{0,9}}{_QUOTE}https?://[^/\s\"'\\]{{1,255}}/)[^\s\"'\\]+", re.I
+)
+
 # The first group of each is kept.
-_PATTERNS = (_KEY, _PARAMETER, _SCHEME, _DIGEST, _HEADER, _LINE, _FIELD, _OPTION, _TOKEN)
+_PATTERNS = (
+    *(_KEY, _PARAMETER, _SCHEME, _DIGEST, _HEADER, _LINE, _FIELD, _OPTION, _TOKEN),
+    *(_VARIABLE, _WEBHOOK),
+)
 
 
 def redacted(text: str) -> str:
-    """Return the text without the credentials of connection strings, passwords, tokens and private keys."""
+    """Return the text with `(redacted)` in place of passwords, tokens, private keys and other credentials."""
     text = _AUTHORITY.sub(lambda found: found[1] + _without_user(found[2]), text)
     for pattern in _PATTERNS:
         text = pattern.sub(rf"\1{_REDACTED}", text)
@@ -59,6 +69,6 @@ def redacted(text: str) -> str:
 
 
 def _without_user(address: str) -> str:
-    """Return the part of a connection string after `://` without the user and the password."""
+    """Return `address`, the part of a connection string after `://`, with user and password redacted."""
     _, at, hosts = address.rpartition("@")
     return f"{_REDACTED}@{hosts}" if at else address

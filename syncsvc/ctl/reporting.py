@@ -1,4 +1,4 @@
-"""Writes the report of a service to a file."""
+"""Writes the report of a sync or a check to a file."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from syncsvc.ctl.tool import Tool
 
 
 def write_report(tool: Tool, api: Client, output: Path | None, name: str) -> None:
-    """Write the report of a service as HTML to `output`, or to a new file whose name begins with `name`.
+    """Request the report from the daemon of `api`, and write it as HTML to the new file `output`.
 
-    With --json, write the JSON to `output`, or print it.
+    If `output` is None, the file gets a name that begins with `name`. With --json, write the JSON to `output` instead,
+    or print it if `output` is None. Raises ClientError.
     """
     if tool.json:
         answer = api.get("report").text
@@ -25,12 +26,12 @@ def write_report(tool: Tool, api: Client, output: Path | None, name: str) -> Non
     html = api.text("report", format="html")
     target = output or Path(f"{name}-{now()}.html")
     _save(target, html)
-    step = "open it in a browser; to send it as a PDF, print it there."
+    step = "open the report in a browser; to get a PDF, print the report in the browser."
     tool.say(f"Wrote {target}.", tool.next(step))
 
 
 def now() -> str:
-    """Return the present time in UTC, for the name of a file."""
+    """Return the present time in UTC as a part of a file name, such as `20260131T235959Z`."""
     return datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
 
 

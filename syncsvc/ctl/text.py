@@ -1,4 +1,4 @@
-"""Texts for people: sizes, durations, and safe versions of names that come from a cluster. Pure."""
+"""Formats sizes and durations for people, and escapes names that come from a cluster. Pure functions."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ _JSON_ESCAPES = _Escapes(
 
 
 def printable(text: str) -> str:
-    """Return the text on one line, with escapes for control and formatting characters.
+    """Return the text on one line, with escapes for line breaks, control and formatting characters.
 
-    So the name of a collection can neither control the terminal nor look like another line of the output.
+    Thus the name of a collection can neither control the terminal nor look like another line of the output.
     """
     return text.translate(_ESCAPES)
 
 
 def printable_lines(text: str) -> str:
-    """Return the text as `printable` does, but keep its lines; all except the first one are indented."""
+    """Return the text with control characters escaped, but keep its lines; all except the first one are indented."""
     return "\n  ".join(map(printable, text.split("\n")))
 
 
 def printable_json(text: str) -> str:
-    """Return JSON with the same values, in which no character controls the terminal."""
+    """Return the JSON `text` with the same values, but with terminal control characters escaped."""
     return text.translate(_JSON_ESCAPES)
 
 
@@ -61,7 +61,7 @@ def count(number: float | None) -> str:
 
 
 def size(number: float | None) -> str:
-    """Return a number of bytes in decimal units, as in `1.2 GB`."""
+    """Return a number of bytes in decimal units, such as `1.2 GB`; `unknown` for None."""
     if number is None:
         return UNKNOWN
     for unit in _UNITS:
@@ -72,7 +72,7 @@ def size(number: float | None) -> str:
 
 
 def bytes_from(text: str) -> int:
-    """Return the number of bytes in a text such as `20MB`. Raises ValueError."""
+    """Return the number of bytes that a text such as `20MB` means. Raises ValueError for an invalid text."""
     number = text.strip().rstrip("BKMGTbkmgt ")
     factor = _FACTORS.get(text.strip()[len(number) :].strip().upper())
     if factor is None:
@@ -81,7 +81,7 @@ def bytes_from(text: str) -> int:
 
 
 def duration(seconds: float | None) -> str:
-    """Return a duration in its two largest units, as in `2 h 5 min`."""
+    """Return a duration in its two largest units, such as `2 h 5 min`; `unknown` for None."""
     if seconds is None:
         return UNKNOWN
     left = max(0, round(seconds))
@@ -94,12 +94,12 @@ def duration(seconds: float | None) -> str:
 
 
 def share(part: float, whole: float | None) -> float | None:
-    """Return `part` as a share of `whole` between 0 and 1; None if the whole is unknown."""
+    """Return `part` divided by `whole`, at most 1; None if `whole` is unknown, and 1 if it is 0."""
     if whole is None:
         return None
     return min(1.0, part / whole) if whole else 1.0
 
 
 def percent(fraction: float | None) -> str:
-    """Return a share in percent, rounded down: 100 % means all."""
+    """Return a fraction between 0 and 1 as a percentage, rounded down; `unknown` for None."""
     return UNKNOWN if fraction is None else f"{int(100 * fraction)} %"

@@ -1,4 +1,4 @@
-"""Functions for all commands of `syncctl`: the connection options, the form of the output, and the exit status."""
+"""The common part of all `syncctl` commands: connection options, output, confirmation and exit status."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _BAR_WIDTH = 30
 
 @dataclass
 class Tool:
-    """The settings of one call of `syncctl`, and its output."""
+    """The settings of one call of `syncctl`, and methods that print its output."""
 
     url: str | None = None
     verifier_url: str | None = None
@@ -41,12 +41,12 @@ class Tool:
 
     @cached_property
     def api(self) -> Client:
-        """Return the client of the sync service."""
+        """Return the client that sends requests to the sync service."""
         return Client(self.url or SYNC_URL, self.token_file, self.ca_file)
 
     @cached_property
     def verifier(self) -> Client:
-        """Return the client of the verifier."""
+        """Return the client that sends requests to the verifier."""
         url = self.verifier_url or VERIFIER_URL
         return Client(url, self.token_file, self.ca_file, "syncsvc-verifier", "--verifier-url")
 
@@ -64,18 +64,21 @@ class Tool:
         return " ".join(["syncctl", *self.given])
 
     def show(self, answer: Answer, *parts: RenderableType | None) -> None:
-        """Print the answer with --json, else print these parts."""
+        """With --json, print the answer; otherwise print `parts`, which present the answer to people."""
         if self.json:
             self.write(answer.text)
         else:
             self.say(*parts)
 
     def write(self, text: str) -> None:
-        """Print JSON as it is, except that no character controls the terminal."""
+        """Print the JSON `text` unchanged, except that terminal control characters are escaped."""
         click.echo(printable_json(text.rstrip("\n")))
 
     def say(self, *parts: RenderableType | None) -> None:
-        """Print these parts. If the output is not a terminal, remove the trailing spaces of tables."""
+        """Print the given texts and tables, each on lines of its own; skip None and empty texts.
+
+        If the output is not a terminal, the trailing spaces of tables are removed.
+        """
         shown = [Text(printable(each)) if isinstance(each, str) else each for each in parts if each]
         if self.console.is_terminal:
             self.console.print(*shown, sep="\n")
@@ -86,16 +89,16 @@ class Tool:
         click.echo("\n".join(line.rstrip() for line in lines))
 
     def facts(self, facts: list[Fact]) -> RenderableType:
-        """Render facts for the output: with progress bars if it is a terminal."""
+        """Render the facts as rows, with progress bars if the output is a terminal."""
         bar_width = min(_BAR_WIDTH, self.console.width // 4) if self.console.is_terminal else 0
         return facts_view(facts, bar_width)
 
     def next(self, step: str) -> Text:
-        """Return the line that tells the operator the next step."""
+        """Return the output line `Next: ...`, which tells the operator the next step."""
         return Text.assemble(("Next: ", "bold cyan"), printable(step))
 
     def fail(self, error: ClientError) -> NoReturn:
-        """Print the error of a request, and end with its exit status."""
+        """Print `error`, and end the program with the exit status of `error`."""
         if self.json:
             self.write(error.answer)
         else:
@@ -104,9 +107,9 @@ class Tool:
         self.end(error.status)
 
     def unexpected(self, error: Exception) -> ClientError | None:
-        """Return the error for an answer of a daemon that caused `error`; None if no daemon was called.
+        """Return a ClientError which says that the answer of a daemon cannot be read, because reading raised `error`.
 
-        In the latter case, `error` is a bug of this program.
+        Return None if no daemon was called: then `error` is a bug of `syncctl`.
         """
         called = [name for name in ("api", "verifier") if name in vars(self)]
         if not called:
@@ -126,7 +129,7 @@ pass_tool = click.make_pass_decorator(Tool, ensure=True)
 
 
 def _remember(context: click.Context, option: click.Parameter, value: Any) -> None:
-    """Store the value of an option in the Tool; the option of a command overrides that of `syncctl`."""
+    """Store the value of an option in the Tool. An option after the command overrides the same option before it."""
     tool = context.ensure_object(Tool)
     if value is None or value is False:
         return
@@ -164,14 +167,14 @@ _SHARED: tuple[tuple[str, Any, str, str], ...] = (
         "--ca-file",
         _FILE,
         "SYNCCTL_CA_FILE",
-        "File with the certificates of the authorities that sign the daemon's certificate; those of the system "
-        "by default.",
+        "File with the certificates of the authorities (CA) that signed the daemon's certificate. Default: the "
+        "authorities that the system trusts.",
     ),
 )
 
 
 def connection_options(hidden: bool) -> list[click.Parameter]:
-    """Return the connection options. Hidden ones are not in the help, and have no environment variables."""
+    """Return the connection options. If `hidden`, the help omits them, and no environment variable sets them."""
     return [
         click.Option(
             [name],
@@ -192,7 +195,7 @@ def _json_option() -> click.Parameter:
     return click.Option(
         ["--json"],
         is_flag=True,
-        help="Print the JSON of the API.",
+        help="Print the answer of the API as JSON.",
         expose_value=False,
         callback=_remember,
     )
@@ -210,7 +213,7 @@ _ODD_ANSWER = (
 
 
 class Command(click.Command):
-    """A command that calls a daemon. It accepts the connection options, too, and turns errors into exit statuses."""
+    """A command that calls a daemon. It also accepts the connection options, and turns errors into exit statuses."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -241,19 +244,22 @@ class Group(click.Group):
 
 
 def confirm(tool: Tool, expected: str, option: str, *question: str) -> None:
-    """Ask the operator to type the name `expected`. Raises ClientError for another text, and without a terminal.
+    """Ask the operator to type the name `expected`, and return if the operator has done so.
 
-    `option` is the option that skips the question. `question` holds the lines to print before it.
+    Raises ClientError if the operator types another text, or if there is no terminal. `option` is the option that skips
+    this question. `question` holds the lines to print before the prompt.
     """
     if not sys.stdin.isatty():
         raise ClientError(
             Exit.USAGE,
             "NotConfirmed",
-            f"there is no terminal to confirm at. Add {option} in a script.",
+            f"the command needs a confirmation, but there is no terminal to type it at. In a script, add {option}.",
         )
     if not expected.strip() or printable(expected) != expected:
         # Enter alone would confirm an empty name, and a name with control characters cannot be typed.
-        raise ValueError(f"the name of the destination is {expected!r}")
+        raise ValueError(
+            f"the name of the destination, {expected!r}, cannot be typed as a confirmation"
+        )
     for line in question:
         tool.errors.print(printable(line))
     try:
@@ -263,7 +269,11 @@ def confirm(tool: Tool, expected: str, option: str, *question: str) -> None:
     except click.Abort:
         typed = ""
     if typed.strip() != expected:
-        raise ClientError(Exit.FAILED, "NotConfirmed", "nothing was sent, and nothing changed.")
+        raise ClientError(
+            Exit.FAILED,
+            "NotConfirmed",
+            "the command was not confirmed, so nothing was sent, and nothing changed.",
+        )
 
 
 def listed(lines: Iterable[str], mark: str = "- ") -> list[str]:

@@ -22,12 +22,12 @@ Row = tuple[str, RenderableType]
 
 
 def plain(text: object, style: str = "") -> Text:
-    """Return a text that cannot control the terminal, and that is never cut off."""
+    """Return a text with control characters escaped; where it is too long for its column, it is wrapped."""
     return Text(printable(str(text)), style, overflow="fold")
 
 
 def grid(rows: Iterable[Row]) -> Table:
-    """Return rows of a label and a value, without lines."""
+    """Return a table without borders, with a label and a value in each row."""
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True, style="bold")
     table.add_column(overflow="fold")
@@ -37,7 +37,7 @@ def grid(rows: Iterable[Row]) -> Table:
 
 
 def table(heads: Mapping[str, bool], rows: Iterable[Sequence[object]]) -> Table:
-    """Return a table; `heads` maps each title to whether its column holds numbers."""
+    """Return a table with these rows. `heads` maps column titles to True for columns of numbers."""
     shown = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
     for title, is_number in heads.items():
         justify: JustifyMethod = "right" if is_number else "left"
@@ -48,7 +48,7 @@ def table(heads: Mapping[str, bool], rows: Iterable[Sequence[object]]) -> Table:
 
 
 def facts_view(facts: Iterable[Fact], bar_width: int) -> RenderableType:
-    """Render facts as rows with progress bars of that width; if it is 0, show percentages instead of bars."""
+    """Render facts as rows with progress bars of `bar_width` characters; if it is 0, with percentages only."""
     return grid((fact.label, _fact(fact, bar_width)) for fact in facts)
 
 
@@ -88,7 +88,11 @@ def preflight_view(answer: Document) -> RenderableType:
 
 def _planned(principals: Document) -> str:
     users, roles = count(principals["users"]), count(principals["roles"])
-    others = {"equal": "equal", "kept": "kept as on the destination", "conflicts": "prevent it"}
+    others = {
+        "equal": "equal",
+        "kept": "different on the destination, left unchanged there",
+        "conflicts": "prevent the commit",
+    }
     rest = [
         f"{count(principals[name])} {text}" for name, text in others.items() if principals[name]
     ]
@@ -96,13 +100,13 @@ def _planned(principals: Document) -> str:
 
 
 def _estimates(found: Document) -> list[Row]:
-    """Return rows for the known estimates."""
+    """Return rows with the estimates of a preflight; an estimate that is None is shown as `unknown`."""
     texts = {
         "to sync": (
             "{namespaces} collections and views, {documents} documents, {bytes}, {indexes} indexes"
         ),
         "copy": "about {copySeconds}",
-        "oplog": "the source keeps a change for {oplogWindowSeconds}",
+        "oplog": "the oplog of the source keeps a change for {oplogWindowSeconds}",
         "disk": "{diskNeededBytes} needed, {diskFreeBytes} free on the destination",
         "memory": "{memoryNeededBytes} needed, {memoryAvailableBytes} available",
     }
@@ -117,10 +121,16 @@ def _estimate(name: str, value: float | None) -> str:
 
 
 def namespaces_view(found: Sequence[Document], width: int) -> RenderableType:
-    """Render the progress of collections; if `width` is too small, show only the most important columns."""
+    """Render the progress of collections as a table; if `width` (in characters) is small, omit some columns."""
     columns = _COLUMNS if width >= _WIDE else {name: _COLUMNS[name] for name in _NARROW_COLUMNS}
     heads = {title: title not in ("namespace", "phase") for title in columns}
     return table(heads, ([show(each) for show in columns.values()] for each in found))
+
+
+def _names(each: Document) -> str:
+    """Return the name on the source, followed by the name on the destination if the two differ."""
+    there = each.get("destinationNamespace")
+    return str(each["namespace"]) if there is None else f"{each['namespace']} -> {there}"
 
 
 def _copied(each: Document) -> str:
@@ -143,7 +153,7 @@ def _indexes(each: Document) -> str:
 
 
 _COLUMNS: Mapping[str, Callable[[Document], str]] = {
-    "namespace": lambda each: str(each["namespace"]),
+    "namespace": _names,
     "phase": lambda each: str(each["phase"]),
     "copied": _copied,
     "documents": lambda each: count(each["estimatedTotalDocuments"]),
@@ -160,12 +170,15 @@ _NARROW_COLUMNS = ("namespace", "copied", "size", "compared", "mismatches")
 
 
 def mismatches_view(lines: Iterable[Document], shown_id: Any) -> RenderableType:
-    """Render the lines of mismatches; `shown_id` returns the text of an _id."""
+    """Render mismatches as a table. `lines` are mismatches as the API returns them.
+
+    `shown_id` is a function that returns the text to show for an _id.
+    """
     heads = {"type": False, "namespace": False, "what": False, "detail": False, "for": True}
     rows = (
         (
             each["type"],
-            each["namespace"],
+            _names(each),
             _subject(each, shown_id),
             each["detail"] if "aspect" in each else _fields(each["fields"]),
             duration(each["durationSecs"]),
@@ -188,24 +201,27 @@ def _fields(found: Sequence[Document]) -> str:
 def repairs_view(answer: Document) -> RenderableType:
     heads = {"difference": False, "repair": False}
     rows = ((each["difference"], each["action"]) for each in answer["repairs"])
-    total = f"{count(answer['documents'])} documents and {count(answer['definitions'])} definitions or counts differ."
+    total = (
+        f"{count(answer['documents'])} documents and {count(answer['definitions'])} definitions or document counts "
+        "differ."
+    )
     return Group(*([table(heads, rows)] if answer["repairs"] else []), plain(total))
 
 
 def users_view(found: Sequence[Document]) -> RenderableType:
-    """Render what a commit would do with each user and role."""
+    """Render a table of the users and roles, with the result that a commit would have for each."""
     heads = {"type": False, "name": False, "database": False, "result": False, "detail": False}
     return table(heads, ([each[title] for title in heads] for each in found))
 
 
 def reset_view(answer: Document) -> RenderableType:
-    """Render what a reset would do."""
+    """Render the changes that a reset would make, as the dry run of a reset has listed them in `answer`."""
     titles = {
         "collections": "drops the collections",
         "views": "drops the views",
         "usersAndRoles": "drops the users and roles",
-        "kept": "keeps what the sync did not create",
-        "unblocked": "unblocks the users of",
+        "kept": "keeps (not created by the sync)",
+        "unblocked": "unblocks user writes on",
         "balancersStarted": "starts the balancer of",
     }
     return grid((titles[name], _enumerated(answer[name])) for name in titles if name in answer)

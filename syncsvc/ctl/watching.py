@@ -24,14 +24,15 @@ from syncsvc.ctl.views import plain
 
 # Seconds between two requests.
 INTERVAL = 1.0
-_FOOTER = "Ctrl-C ends this display only."
+_FOOTER = "Ctrl-C ends only this display."
 
 
 @dataclass(frozen=True)
 class Subject:
-    """The daemon to watch, and functions that take figures from its progress.
+    """The daemon to watch, and functions that read its answers.
 
-    `step` returns a value whose change is worth a new line. `counters` are the figures that have rates.
+    `read` returns the progress in an answer, and `facts` the facts to show. A new line is printed when the value of
+    `step` changes. `counters` returns the counters whose rates are shown.
     """
 
     api: Client
@@ -43,28 +44,32 @@ class Subject:
 
 @dataclass
 class Watch:
-    """Polls the daemon, and shows its answers. It continues while the daemon is being restarted."""
+    """Polls a daemon, and shows its answers. Continues while the daemon is being restarted.
+
+    `timeout` limits all calls of `until` together, in seconds; None means no limit. `answered` is True if the daemon
+    has already answered this command: then a missing answer is retried, and is not an error.
+    """
 
     tool: Tool
     subject: Subject
     timeout: float | None = None
+    answered: bool = False
+    _began: float = field(default_factory=monotonic)
     _pace: Pace = field(default_factory=Pace)
     _silent_since: float | None = None
     _step: Any = None
     _live: Live | None = None
 
     def until(self, holds: Callable[[Document], bool]) -> Document:
-        """Return the first progress for which the condition holds.
+        """Poll the daemon until `holds(progress)` is true, and return that progress.
 
-        Raises ClientError if the first request fails, and with status NOT_YET after `timeout` seconds.
+        Raises ClientError if the daemon has never answered, and with status NOT_YET after `timeout` seconds.
         """
-        deadline = None if self.timeout is None else monotonic() + self.timeout
         pause = Event()
         with self._display():
-            progress = self._look(first=True)
+            progress = self._look()
             while progress is None or not holds(progress):
-                left = INTERVAL if deadline is None else min(INTERVAL, deadline - monotonic())
-                if left <= 0:
+                if (left := self._pause()) <= 0:
                     raise ClientError(
                         Exit.NOT_YET,
                         "TimedOut",
@@ -72,7 +77,7 @@ class Watch:
                         "has ended: the daemon continues.",
                     )
                 pause.wait(left)
-                progress = self._look(first=False)
+                progress = self._look()
             if self._live is not None:
                 self._live.update(self._view(progress), refresh=True)
         return progress
@@ -86,16 +91,23 @@ class Watch:
             yield
         self._live = None
 
-    def _look(self, first: bool) -> Document | None:
-        """Request the progress, and show it; None if the daemon does not answer."""
+    def _pause(self) -> float:
+        """Return the time until the next request, in seconds; zero or less once the timeout is over."""
+        if self.timeout is None:
+            return INTERVAL
+        return min(INTERVAL, self._began + self.timeout - monotonic())
+
+    def _look(self) -> Document | None:
+        """Request the progress, show it and return it; return None if a daemon that answered before does not answer."""
         try:
             answer = self.subject.api.get("progress")
             progress = self.subject.read(answer)
         except ClientError as error:
-            if first or error.status is not Exit.UNREACHABLE:
+            if not self.answered or error.status is not Exit.UNREACHABLE:
                 raise
             self._show_silence(error)
             return None
+        self.answered = True
         self._pace.add(monotonic(), self.subject.counters(progress))
         self._show(answer, progress)
         return progress
@@ -121,10 +133,12 @@ class Watch:
             self._silent_since = monotonic()
         seconds = monotonic() - self._silent_since
         if self._live is not None:
-            text = f"No answer for {duration(seconds)}, retrying: {error.description}"
+            text = (
+                f"No answer from the daemon for {duration(seconds)}, retrying: {error.description}"
+            )
             self._live.update(plain(text, "yellow"), refresh=True)
         elif begins and not self.tool.json:
-            self.tool.say(f"{_now()}  No answer, retrying: {error.description}")
+            self.tool.say(f"{_now()}  No answer from the daemon, retrying: {error.description}")
         self._step = None
 
 

@@ -8,7 +8,8 @@ two phases that read the source.
 
 Modules: `phases` runs the phases of one instance. `coordinator` implements them for the instance that also does all
 work needed only once, and `follower` for every other instance. `verification` runs alongside change event application,
-`repairer` repairs the differences that it finds, `commit_end` extends a commit, `oplog_watch` runs while the source is
-read, and `pause` while the sync is paused. `cutover` runs the steps of a commit, `reversal` reverses a committed sync,
-`principals` copies users and roles, and `reset` drops everything that a sync has created.
+`repairer` repairs the differences that the verification finds, and `commit_end` delays the end of a commit while users
+still write. `oplog_watch` runs while the source is read, and `pause` while the sync is paused. `cutover` runs the steps
+of a commit, `reversal` reverses a committed sync, `principals` copies users and roles, and `reset` drops everything
+that a sync has created.
 """

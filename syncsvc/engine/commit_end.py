@@ -1,7 +1,7 @@
-"""Moves the commit time to a later one before the verdict, if users still write or differences were repaired.
+"""Postpones the commit time, up to which a commit applies changes, if users still write or a repair was needed.
 
-A repair reads documents again, which may contain writes after the old commit time. If the commit did not apply all
-other writes up to that moment, too, the destination would hold only a part of them, and no check would detect that.
+A repair reads documents again, which may contain writes after the old commit time. If the commit did not also apply all
+other writes up to the repair, the destination would hold only a part of them, and no check would detect that.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from verifier.compare.feed import Feed
 from verifier.runtime.tasks import StopToken, wait_until
 from verifier.runtime.waits import waiting
 
-_APPLYING = "lagTimeSeconds in GET /api/v1/progress shows the lag. If it does not fall, see the other warnings."
+_APPLYING = "lagTimeSeconds in GET /api/v1/progress shows the lag. If the lag does not fall, see the other warnings."
 
 
 class CommitEnd:
     """Decides whether a commit ends with a verdict now, or continues up to a later commit time.
 
-    `feed` provides the cluster time of the newest change of the source that was read.
+    `feed` provides the cluster times of the newest changes that were read from the source.
     """
 
     def __init__(
@@ -40,10 +40,11 @@ class CommitEnd:
         self._stop = stop
 
     def later(self, differs: bool) -> Timestamp | None:
-        """Return a later commit time, after applying all changes up to it; None if the commit can end.
+        """Postpone the commit if users still write to the source, or if differences must be repaired.
 
-        `differs` is whether the verification has found differences: they are repaired, if the start options allow it.
-        As long as users write to the source, each call returns a later time.
+        Return the new commit time once all changes up to that time are applied; None if the commit can end now. As long
+        as users write to the source, each call returns a later time. `differs` is True if the verification has found
+        differences; these are repaired if the start options allow that.
         """
         if written := self._written():
             # Applied before differences are repaired: a document whose events are still on the way may differ.
@@ -58,7 +59,7 @@ class CommitEnd:
         return time
 
     def _written(self) -> list[Namespace]:
-        """Return some collections to which users have written on the source after the commit time, and before now.
+        """Return some collections to which users have written on the source since the commit time.
 
         Deletes in collections whose documents can expire do not count: a source that deletes expired documents all the
         time would never let a commit end, and the destination's TTL monitor deletes them after the commit.
@@ -70,7 +71,7 @@ class CommitEnd:
         return [name for name in newest if time is not None and newest[name] > time]
 
     def _read_until_now(self) -> None:
-        """Wait until the change events of all writes to the source before this call are read."""
+        """Wait until this instance has read the change events of all writes to the source before this call."""
         now = append_note(self._context.source_client, self._stop)
         append_note(self._context.source_client, self._stop)
 
@@ -84,11 +85,12 @@ class CommitEnd:
         self._context.progress.warn(
             WarningKind.SOURCE_WRITTEN,
             "Applications still write to the source although the commit was requested, for example to "
-            f"{some_of(written)}. The commit applies these writes and waits until they end: stop the applications.",
+            f"{some_of(written)}. The commit applies these writes and waits until no more follow: stop the "
+            "applications.",
         )
 
     def _postpone(self) -> Timestamp:
-        """Save a new commit time, wait until all instances have applied all changes up to it, and return it."""
+        """Save a new commit time, and return it once all instances have applied all changes up to that time."""
         run, source = self._context.run, self._context.source_client
         time = append_note(source, self._stop)
         run.update(commit_time=time)

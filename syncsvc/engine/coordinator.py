@@ -8,7 +8,7 @@ from time import monotonic
 
 from bson.timestamp import Timestamp
 
-from syncsvc.created import refuse_foreign
+from syncsvc.created import refuse_foreign, temporary_prefix
 from syncsvc.engine.copying.copy import copy_all, end_copy
 from syncsvc.engine.copying.partitioned import plan_copy, settle
 from syncsvc.engine.cutover import Cutover, SourceWritten
@@ -19,7 +19,7 @@ from syncsvc.engine.events.application import Application
 from syncsvc.engine.events.definition_watch import DefinitionWatch
 from syncsvc.engine.events.rekeying import ShardKeys, ShardKeyWatch
 from syncsvc.engine.phases import Phases
-from syncsvc.engine.reversal import weaken_definitions
+from syncsvc.engine.reversal import replace_views, weaken_definitions
 from syncsvc.engine.run.balancers import watch_balancers
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
@@ -45,17 +45,18 @@ _LAG_HOLDS = 15.0
 
 
 class Coordinator(Phases):
-    """The phases of the coordinator, which does all one-time work of a run and its own share of the rest."""
+    """Runs the phases of the coordinator, which does the one-time work of a run and its share of all other work."""
 
     def __init__(self, context: RunContext, stop: StopToken) -> None:
         self._definitions = DefinitionWatch(context)
+        self._shard_keys = ShardKeyWatch(context)
         self._continues_copy = context.run.record.phase is Phase.COPYING
         super().__init__(context, stop)
 
     def _read(self, stop: StopToken) -> None:
         with TaskGroup("reading", stop) as reading:
             self._hold_clusters(reading.stop)
-            reading.spawn("shard-keys", ShardKeyWatch(self._context).run, reading.stop)
+            reading.spawn("shard-keys", self._shard_keys.run, reading.stop)
             reading.spawn("balancers", self._watch_balancers, reading.stop)
             reading.spawn("definitions", self._definitions.run, reading.stop)
             super()._read(reading.stop)
@@ -71,6 +72,7 @@ class Coordinator(Phases):
         context.checks.forget()
         context.repairs.forget()
         context.progress.set(check=None)
+        replace_views(context, stop)
         weaken_definitions(context, stop)
         context.observe(Point.REVERSED, "")
         # In one update: the state REVERSING belongs to the phase REVERSING, and to no other.
@@ -85,7 +87,8 @@ class Coordinator(Phases):
             context.destination_block.set()
         # The record may have been saved long after its checks, and a failure of the listing lifts the block.
         views = context.views.load()
-        refuse_foreign(context.destination_client, context.registry, views, stop)
+        temporary = temporary_prefix(context.run.record)
+        refuse_foreign(context.destination_client, context.registry, views, stop, temporary)
         self._keep_balancers_still(stop)
         # The start of the change stream is saved before anything is read, so that every later write arrives as an
         # event, no matter what the listing and the copy see. If it were taken later, writes in between would be lost.
@@ -103,7 +106,7 @@ class Coordinator(Phases):
         """Block user writes on the destination, if the options say so, and stop the balancers.
 
         Needed at every start of the engine, because a failure of the sync may have lifted the block and started the
-        balancers again. Does nothing if the saved phase is not one of `_HOLDING`.
+        balancers again. Does nothing before the copy, and after change event application.
         """
         record = self._context.run.record
         if record.phase in _HOLDING:
@@ -143,17 +146,30 @@ class Coordinator(Phases):
         return Phase.APPLYING
 
     def _withdraw(self, stop: StopToken) -> Phase:
-        """Turn all definitions into stand-ins again after a cut-over that failed or was withdrawn."""
+        """Relax all definitions on the destination again after a cut-over that failed or was withdrawn.
+
+        Collections then have their stand-in definitions again: no unique indexes, and no expiration of documents.
+        Return the next phase, change event application.
+        """
         weaken_definitions(self._context, stop)
         return Phase.APPLYING
 
     def _apply(self, stop: StopToken) -> Phase:
         with TaskGroup("apply", stop) as group:
             verification = Verification(self._context, group)
-            application = Application(self._context, self._spooler, verification.feed, group)
+            application = Application(
+                self._context,
+                self._spooler,
+                verification.feed,
+                group,
+                lambda: self._shard_keys.resharded,
+                lambda: self._definitions.listing,
+            )
             self._oplog.follow(application.held_after)
             self._wait_for_commit(application, verification, group.stop)
             self._block_source()
+            self._shard_keys.wait_until_copied(group.stop)
+            self._definitions.wait_until_applied(application.wait_until_past, group.stop)
             verification.finish_repair()  # it reads the source, so the commit time must be later
             commit_time = self._commit_time(group.stop)
             application.wait_until_past(commit_time)
@@ -162,6 +178,7 @@ class Coordinator(Phases):
             self._context.registry.reload(group.stop)
             self._done("drained")
             self._definitions.check(group.stop)
+            self._shard_keys.check(group.stop)
             reconcile_views(self._context, group.stop)
             ShardKeys(self._context, group.stop).reconcile()
             restore_indexes(self._context, group.stop)
@@ -169,6 +186,9 @@ class Coordinator(Phases):
             # the verified events again.
             application.save_position()
             verification.finish(commit_time)
+            if self._context.run.record.commit_time != commit_time:
+                # It was postponed, because users have written meanwhile. They may have changed definitions, too.
+                self._definitions.check(group.stop)
             self._done("verified")
             application.save_position()
             self._oplog.let_go()
@@ -183,7 +203,7 @@ class Coordinator(Phases):
             Cutover(self._context, stop).run()
         except SourceWritten as error:
             _log.info(
-                "Users have written to the source during the cut-over, or this cannot be excluded. The sync applies "
+                "Users have written to the source during the cut-over, or may have done so. The sync applies "
                 "their writes, and then repeats the commit by itself.",
                 extra={"namespaces": some_of(error.namespaces)},
             )
@@ -214,7 +234,11 @@ class Coordinator(Phases):
                 verification.begin()
             verification.repair_if_asked()
             verification.show()
-            ready = verification.is_ready(MOST_LAG) and self._definitions.unchanged
+            ready = (
+                verification.is_ready(MOST_LAG)
+                and self._definitions.unchanged
+                and not self._shard_keys.resharded
+            )
             self._publish_caught_up(caught_up and ready)
             stop.sleep(POLL)
         self._done("commit saved")
@@ -260,14 +284,14 @@ class Coordinator(Phases):
 
 
 def is_committing(other: RunRecord) -> bool:
-    """Return whether an instance has received the commit command."""
+    """Return whether the instance with the run record `other` has received the commit command."""
     return other.state is State.COMMITTING
 
 
 def is_past(time: Timestamp) -> Callable[[RunRecord], bool]:
     """Return a predicate that tells whether an instance has applied all its events up to a cluster time of the source.
 
-    It compares `time` with the saved position of the instance.
+    The predicate compares `time` with the saved position of the instance.
     """
     return lambda other: other.position is not None and other.position.time > time
 

@@ -1,10 +1,11 @@
-"""The cut-over: small steps in a fixed order; each is idempotent, and is recorded when it is done.
+"""The cut-over, which runs small steps in a fixed order. Each step is idempotent, and is recorded when done.
 
-A restart continues with the first step that is not recorded. Until the commit, the destination holds unique indexes
-without their uniqueness. The first step makes them refuse new duplicates; then the source is checked, and the
-destination is unblocked and reported as writable. The steps that no user has to wait for follow: the indexes become
-unique, which can take long, and finally documents begin to expire. Uniqueness comes first, because a MongoDB 6.0
-secondary can crash while users move a unique value from one document to another and the index is not unique yet.
+A restart continues with the first step that is not recorded. Until the commit, the unique indexes of the
+destination accept duplicates. The first step makes them refuse new duplicates; then the source is checked for new
+writes of users, and the destination is unblocked and reported as writable. The steps that no user has to wait for
+follow: the indexes become unique, which can take long, and finally documents begin to expire. Uniqueness comes before
+expiration, because a MongoDB 6.0 secondary can crash while users move a unique value from one document to another and
+the index is not unique yet.
 
 If users have written to the source before the destination is unblocked, or may have, `Cutover.run` raises
 SourceWritten: the coordinator then undoes the completed steps, applies these writes, and repeats the commit. The check
@@ -21,6 +22,7 @@ from typing import Any
 from syncsvc.created import replaced
 from syncsvc.engine.definitions.catalog import Catalog, known_uuids
 from syncsvc.engine.definitions.confirmation import confirmed_together
+from syncsvc.engine.definitions.shared_catalog import catalog_of
 from syncsvc.engine.principals import PrincipalCopy
 from syncsvc.engine.reversal import prepare_reversal, written_since
 from syncsvc.engine.run.context import RunContext
@@ -45,9 +47,9 @@ _PRINCIPALS_COPIED = "users and roles copied"
 
 
 class SourceWritten(Exception):
-    """Users have, or may have, written to the source before the destination was unblocked.
+    """Raised if users have, or may have, written to the source before the destination was unblocked.
 
-    `namespaces` are some of the collections to which they have written.
+    `namespaces` are some of the collections to which users have written; empty if these are unknown.
     """
 
     def __init__(self, namespaces: Collection[Namespace] = ()) -> None:
@@ -86,10 +88,10 @@ class Cutover:
                 self.context.observe(Point.STEP_DONE, name)
 
     def _forget_reads(self) -> None:
-        """Let a restart repeat the steps that read the source, unless users can already write to the destination.
+        """Mark the steps that read the source as not done, unless users can already write to the destination.
 
-        These steps check the source, and copy its users and roles. They may have been long before the restart, and the
-        source may have changed since.
+        These steps check the source, and copy its users and roles. If they have run before a restart, the source may
+        have changed since.
         """
         run, block = self.context.run, self.context.destination_block
         record = run.record
@@ -103,10 +105,10 @@ class Cutover:
         run.update(steps=steps, principals=None)
 
     def _prepare(self) -> None:
-        """Run `Catalog.prepare` for all collections as fast as possible, because users cannot write until it is done.
+        """Restore the definitions of all collections, except uniqueness and expiration (`Catalog.prepare`).
 
-        On a replica set, the majority confirms all commands together: waiting for it after each command would take
-        several times as long as the command itself.
+        Users cannot write until this is done. So on a replica set, the majority confirms all commands together: waiting
+        for it after each command would take several times as long as the command itself.
         """
         threads = self.context.definition_threads
         if self.context.destination_facts.is_sharded:
@@ -119,18 +121,18 @@ class Cutover:
         )
 
     def _principal_steps(self) -> list[Step]:
-        """Return the step that copies users and roles; none if the start options do not ask for it.
+        """Return the step that copies users and roles; an empty list if the start options do not ask for that.
 
-        It runs before users may write, so that applications can log in on the destination as soon as they may.
+        The step runs before users may write, so that applications can then log in on the destination at once.
         """
         if self.context.run.record.options.users_and_roles is None:
             return []
         return [(_PRINCIPALS_COPIED, PrincipalCopy(self.context, self.stop).run)]
 
     def _reversal_steps(self) -> list[Step]:
-        """Return the steps that prepare a reversal; none if the sync is not reversible.
+        """Return the steps that prepare a reversal; an empty list if the sync is not reversible.
 
-        They run after the definitions are prepared, and before users may write.
+        The steps run after the definitions are prepared, and before users may write.
         """
         if not self.context.run.record.options.reversible:
             return []
@@ -154,8 +156,9 @@ class Cutover:
 
         Such a write was not verified. Even if it is older than the saved position of this instance, another instance
         may not have applied it. Deletes in collections whose documents can expire do not count. Also raise
-        SourceWritten if the oplog no longer reaches back to the commit time: events since then may come from the event
-        spool, so their loss does not prevent another commit. Do nothing if the sync blocks user writes on the source.
+        SourceWritten if the oplog no longer reaches back to the commit time, so that this check is not possible: the
+        commit can still be repeated, because the event spool may hold the lost events. Do nothing if the sync blocks
+        user writes on the source.
         """
         context = self.context
         record = context.run.record
@@ -163,8 +166,7 @@ class Cutover:
             return
         assert record.commit_time is not None
         source = Cluster(record.source, context.source_client, context.source_facts)
-        definitions = [each.definition for each in context.registry]
-        expiring = {each.namespace for each in definitions if each.expires}
+        expiring = {each.source_name for each in context.registry if each.definition.expires}
         since = position_after(record.commit_time)
         try:
             for names in written_since(source, since, self.stop, expiring):
@@ -190,7 +192,8 @@ class Cutover:
 
     def _restore_expiration(self) -> None:
         context = self.context
-        theirs = read(lambda: replaced(context.destination_client, context.registry), self.stop)
+        found = read(lambda: replaced(context.destination_client, context.registry), self.stop)
+        theirs = {each.definition.namespace for each in found}
         self._change_all(Catalog.restore_expiration, context.definition_threads, left_out=theirs)
 
     def _convert(self) -> None:
@@ -205,12 +208,12 @@ class Cutover:
         write_concern: Mapping[str, Any] = MAJORITY,
         left_out: Collection[Namespace] = (),
     ) -> None:
-        """Run `change`, a method of Catalog, for each collection that is not `left_out`, in `threads` threads."""
+        """Call `change`, a method of Catalog, for each collection except those in `left_out`, in `threads` threads."""
         context = self.context
         uuids = known_uuids(context, self.stop)
 
         def run(record: CollectionRecord, stop: StopToken) -> None:
-            change(Catalog(context, stop, uuids, write_concern), record.definition)
+            change(catalog_of(context, stop, uuids, write_concern), record.definition)
 
         records = [each for each in context.registry if each.definition.namespace not in left_out]
         for_each("cut-over", records, run, threads, self.stop)

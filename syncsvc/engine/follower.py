@@ -20,7 +20,7 @@ from verifier.runtime.tasks import SLOW_POLL, StopToken, TaskGroup, wait_until
 
 
 class Follower(Phases):
-    """The phases of a follower, which waits wherever the coordinator has to act first."""
+    """Runs the phases of a follower, which waits wherever the coordinator has to act first."""
 
     def _read(self, stop: StopToken) -> None:
         run = self._context.run
@@ -109,9 +109,9 @@ class Follower(Phases):
         return Phase.DONE
 
     def _wait(self, holds: Callable[[RunRecord], bool], stop: StopToken) -> RunRecord:
-        """Return the coordinator's saved record once `holds(record)` is true.
+        """Wait until `holds(record)` is true for the coordinator's saved record, and return this record.
 
-        Also return it if it shows that a reversal has begun.
+        Also return the record once it shows that a reversal has begun.
         """
         reversals = self._context.run.record.reversals
         return self._context.instances.wait_for_coordinator(
@@ -127,10 +127,10 @@ def _any(other: RunRecord) -> bool:
 
 
 def _is_applying(other: RunRecord) -> bool:
-    """Return whether an instance has reached change event application."""
+    """Return whether the instance with the record `other` has reached or finished change event application."""
     return other.phase is Phase.APPLYING or other.phase.applied
 
 
 def _is_withdrawn(other: RunRecord) -> bool:
-    """Return whether the coordinator has withdrawn its cut-over, which had already begun."""
+    """Return whether `other`, the coordinator's record, shows that the coordinator has withdrawn its cut-over."""
     return other.phase in (Phase.WITHDRAWING, Phase.APPLYING)

@@ -37,7 +37,7 @@ _READING = (
     *(Phase.WITHDRAWING, Phase.APPLYING),
 )
 _ENLARGE = (
-    "If it drops entries before the sync has read them, the sync fails: enlarge the oplog on each member "
+    "If the oplog drops entries before the sync reads them, the sync fails: enlarge the oplog on each member "
     "(replSetResizeOplog), or write less to the source."
 )
 
@@ -45,7 +45,7 @@ _ENLARGE = (
 class OplogWatch:
     """Watches the source's oplog for one run, in a thread alongside the phases that read the source.
 
-    The oplogs of a sharded source cannot be read, so only the age of the needed entries is known there.
+    The oplogs of a sharded source cannot be read, so for such a source, only the age of the needed entries is known.
     """
 
     def __init__(self, context: RunContext, spooler: Spooler) -> None:
@@ -57,7 +57,7 @@ class OplogWatch:
         self.has_looked = False
 
     def follow(self, held_after: Callable[[], Timestamp | None]) -> None:
-        """Use `held_after` instead of the saved position from now on, to find out which oplog entries are still needed.
+        """From now on, call `held_after`, instead of using the saved position, to find out which entries are needed.
 
         While the reader of the change stream is blocked, for example because all lanes are full, `held_after` returns
         the cluster time of the source from which the reader must continue. While it is not blocked, `held_after`
@@ -66,16 +66,16 @@ class OplogWatch:
         self._held_after = held_after
 
     def let_go(self) -> None:
-        """Stop failing the sync if the oplog drops entries.
+        """From now on, do not fail the sync if the oplog drops entries.
 
         Call this when all events up to the commit are applied.
         """
         self._held_after = _nothing
 
     def run(self, stop: StopToken) -> None:
-        """Watch until stopped, or until the phases that read are over; then end the warnings and the estimate.
+        """Watch the oplog until stopped, or until the sync no longer reads the source; then end the warnings.
 
-        Raises OperationError OplogWindowExceeded, and leaves the warnings active in this case.
+        Raises OperationError OplogWindowExceeded if needed entries are lost; the warnings stay active in this case.
         """
         try:
             self._keep_looking(stop)
@@ -111,7 +111,7 @@ class OplogWatch:
         self._spooler.judge(assumed_left(age), self._rest_seconds(age, None))
 
     def _rest_seconds(self, age: float, copy_left: float | None) -> float | None:
-        """Return for how many seconds the sync still needs the oplog entry after its saved position; None if unknown.
+        """Return for how many more seconds the sync needs the oplog entry after its saved position; None if unknown.
 
         `age` is the present age of that entry, and `copy_left` the time until the copy ends, in seconds. Assumes that
         applying the waiting events takes as long as writing them did. The end of a pause is unknown.
@@ -135,7 +135,7 @@ class OplogWatch:
             progress.set(oplog_seconds_left=None)
             progress.warn(
                 WarningKind.OPLOG_UNKNOWN,
-                "The oplog of the source cannot be read, so there is no warning before it becomes too short. "
+                "The oplog of the source cannot be read, so there is no warning before the oplog becomes too short. "
                 f"Grant the role clusterMonitor to the user of the source. {failures.text_of(error)}.",
             )
             return None
@@ -153,7 +153,7 @@ class OplogWatch:
             # Other threads end only when their calls return, which may take long. Until then, this warning shows the
             # failure.
             self._warn_short(
-                oplog, "it has dropped entries that this sync still needs, so the sync fails."
+                oplog, "the oplog has dropped entries that this sync needs, so the sync fails."
             )
             raise OperationError(
                 failures.OPLOG_WINDOW_EXCEEDED,
@@ -164,7 +164,8 @@ class OplogWatch:
     def _needed(self) -> Timestamp | None:
         """Return the cluster time of the source after which oplog entries are needed.
 
-        Return None while the change stream is being read: its next read fails if entries are lost.
+        Return None while the change stream is being read, because its next read fails if entries are lost, and once
+        no more entries are needed.
         """
         if self._spooler.is_active:
             return None
@@ -183,8 +184,8 @@ class OplogWatch:
     def _spooled(self) -> Timestamp | None:
         """Return the cluster time of the source up to which events are in the spool; None if the spool is empty.
 
-        Call this before reading a position. Rows of the spool are deleted after a position behind them is saved, so a
-        position that was read before could appear to need oplog entries.
+        Call this before reading the saved position. Rows of the spool are deleted once a position after them is saved,
+        so an older position would seem to need oplog entries.
         """
         end = self._context.spool.end
         return None if end is None else end.time
@@ -206,7 +207,7 @@ class OplogWatch:
         self._warn(oplog, left, copy_left)
 
     def _copied(self) -> int:
-        """Return how many bytes all instances have copied; the progress counts only those of this instance."""
+        """Return the number of bytes that all instances have copied; the progress shows only this instance's copy."""
         return sum(each.copied for each in self._context.registry)
 
     def _warn(self, oplog: Oplog, left: float | None, copy_left: float | None) -> None:
@@ -218,7 +219,7 @@ class OplogWatch:
         text = None
         if oplog_window.is_lost(oplog, self._saved()):
             text = (
-                "it has dropped entries that this sync would need after a restart or a pause. Do not restart the "
+                "the oplog has dropped entries that a restarted or paused sync would need. Do not restart the "
                 "process or pause the sync until this warning ends."
             )
         elif left is not None and not self._spooler.is_active:
@@ -236,7 +237,10 @@ class OplogWatch:
         )
 
     def _forget(self) -> None:
-        """End the warnings of this watch, and mark its estimate as unknown: a paused sync may not be watched."""
+        """End the warnings about the oplog, and mark the estimate of its remaining time as unknown.
+
+        Otherwise, outdated warnings would be shown, because in some pauses the oplog is not watched.
+        """
         progress = self._context.progress
         progress.set(oplog_seconds_left=None)
         for kind in (WarningKind.OPLOG_UNKNOWN, WarningKind.OPLOG_SHORT):
@@ -253,7 +257,7 @@ def _classify(error: BaseException) -> Temporary | None:
 
 
 def _nothing() -> None:
-    """Return None: a `held_after` for when no oplog entries are needed any more."""
+    """Return None: the value of `held_after` when the sync needs no more oplog entries."""
 
 
 def _shown(time: Timestamp) -> str:

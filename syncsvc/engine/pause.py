@@ -1,6 +1,6 @@
-"""Spools the change events of a paused sync, once the oplog of the source may become too short for the pause.
+"""Spools the change events of a paused sync once the oplog of the source may become too short for the pause.
 
-Until then, a pause writes nothing.
+Before that, a paused sync writes nothing.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ def spool_while_paused(
     needed: threading.Event,
     stop: StopToken,
 ) -> None:
-    """Watch the oplog of the source, and spool its change events as soon as they are needed, until stopped.
+    """Watch the oplog of the source; once the oplog may become too short, spool the change events, until stopped.
 
     `stopped` is the context of the paused engine, used only for reading. `prepare` returns the context of a new engine,
-    whose writes the clusters accept. `needed` is set once events must be spooled; if an earlier call has set it, this
-    one spools at once. Returns immediately if the sync needs no more events or its start option
+    whose writes the clusters accept. This function sets `needed` once events must be spooled; if `needed` is already
+    set, spooling begins at once. Returns immediately if the sync needs no more events, or if its start option
     `eventSpool` is `never`. Raises OperationError, the driver's errors, and `Cancelled`.
     """
     record = stopped.run.record

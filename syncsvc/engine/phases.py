@@ -1,4 +1,4 @@
-"""The phases that every instance of a run goes through, beginning with the saved one.
+"""Runs the phases that every instance of a run goes through, beginning with the saved phase.
 
 Each phase can be entered again: recovery means to run from the saved phase on.
 """
@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 class Phases(ABC):
-    """Runs the phases from the saved one to the end, in the thread that calls `run`.
+    """Runs the phases of one instance, from the saved phase to the last, in the thread that calls `run`.
 
     Abstract: one method per phase, which runs the phase and returns the next one.
     """
@@ -46,7 +46,7 @@ class Phases(ABC):
     def run(self) -> None:
         """Run the remaining phases, and return when the cut-over is complete.
 
-        Raises the error that the run fails with, and `Cancelled` when stopped.
+        Raises the error with which the sync fails, and `Cancelled` when stopped.
         """
         if self._context.run.record.state is State.COMMITTING:
             self._commit_requested.set()
@@ -60,7 +60,7 @@ class Phases(ABC):
             group.stop.stop("done")
 
     def _read(self, stop: StopToken) -> None:
-        """Run the phases that read the source, up to change event application; a no-op if they are over."""
+        """Run the phases that read the source, up to change event application; a no-op if these phases are over."""
         record = self._context.run.record
         if record.position is not None and not record.phase.applied:
             self._spooler.load(record.position)
@@ -114,16 +114,16 @@ class Phases(ABC):
             self._show_copied()
 
     def _proceed(self, following: Phase, **changes: Any) -> None:
-        """Save the next phase and these changes of the run record; a no-op if the phase has saved them already."""
+        """Save the next phase in the run record, with the fields `changes`; a no-op if the phase is already saved."""
         # Threads that the phase cancelled may have left writes in flight.
         self._context.destination_writer.settle()
         if self._context.run.record.phase is not following:
             self._context.run.update(phase=following, **changes)
 
     def _keep_owning(self, stop: StopToken) -> None:
-        """Save the run record twice a second until stopped. Raises OperationError Superseded if the run was taken over.
+        """Save the run record twice a second until stopped; each save is also a heartbeat for the other instances.
 
-        Each save also serves as a heartbeat for the other instances.
+        Raises OperationError Superseded if another process has taken over the run.
         """
         while True:
             stop.sleep(HEARTBEAT_INTERVAL)
@@ -142,9 +142,9 @@ class Phases(ABC):
         return [each for each in self._context.partitions if each.instance == run.instance]
 
     def _show_copied(self) -> None:
-        """Publish the saved progress of the copy: the total size for all instances, and what this instance has copied.
+        """Publish the saved progress of the copy: the total size, and the bytes and documents this instance has copied.
 
-        Resets the lag: 0 once all events are applied, otherwise unknown. Called at the beginning of each phase.
+        Also resets the lag: to 0 if all events are applied, otherwise to unknown. Called when a phase begins.
         """
         records = list(self._context.registry)
         own = self._own_copies(records)

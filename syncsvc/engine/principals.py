@@ -1,4 +1,4 @@
-"""Copies users and roles to the destination at the commit, and drops them in a reset.
+"""Copies users and roles (principals) to the destination at the commit or on request, and drops them in a reset.
 
 Only servers can write `admin.system.users`. So the documents are saved in temporary collections, from which the server
 adds them (`_mergeAuthzCollections`, as for `mongorestore`). The server silently leaves existing users and roles
@@ -8,8 +8,9 @@ unchanged. WARNING: the temporary collections hold credentials, so they must be 
 from __future__ import annotations
 
 import logging
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from bson.raw_bson import RawBSONDocument
@@ -23,13 +24,16 @@ from syncsvc.principals.comparison import (
     Comparison,
     Identity,
     Kind,
+    Listing,
     Principal,
     compare,
     in_order_of_removal,
+    outdated,
     violations,
 )
-from syncsvc.principals.listing import DATABASE, listing
+from syncsvc.principals.listing import DATABASE, listing, read_again
 from syncsvc.saved.batches import batches
+from syncsvc.saved.journal import Entry
 from verifier.cluster import failures
 from verifier.cluster.note import append_note
 from verifier.cluster.reading import read
@@ -38,8 +42,9 @@ from verifier.runtime.tasks import StopToken
 
 _log = logging.getLogger(__name__)
 
-# The temporary collections, in the database of the users: on a sharded cluster, this is on the config servers, too.
-TEMPORARY = {Kind.USER: "syncsvc_temp_users", Kind.ROLE: "syncsvc_temp_roles"}
+# The names of the temporary collections begin with these prefixes. The collections are in the database of the users: on
+# a sharded cluster, this is on the config servers, too.
+TEMPORARY = {Kind.USER: "syncsvc_temp_users_", Kind.ROLE: "syncsvc_temp_roles_"}
 _DROP = {Kind.USER: "dropUser", Kind.ROLE: "dropRole"}
 # UserNotFound and RoleNotFound.
 _GONE = (11, 31)
@@ -47,7 +52,7 @@ _SHOWN = 10
 
 
 class PrincipalCopy:
-    """Copies the users and roles that the start options select, in the cut-over, and drops them again in a reset."""
+    """Copies the users and roles that the start options select (`run`), and drops them again (`remove`)."""
 
     def __init__(self, context: RunContext, stop: StopToken) -> None:
         self._context = context
@@ -55,55 +60,96 @@ class PrincipalCopy:
         self._client = context.destination_client
         self._created = context.principals
         self._stop = stop
+        # Other syncs with the same destination have other names, because they must not drop these collections.
+        fence = context.run.record.fence.hex
+        self._temporary = {kind: f"{prefix}{fence}" for kind, prefix in TEMPORARY.items()}
 
-    def run(self) -> None:
-        """Copy the principals, and check that the destination has them.
+    def run(self, command: Entry | None = None) -> None:
+        """Copy the selected users and roles, and check that the destination has them.
 
-        Can be repeated until users may write to the destination: it first drops the principals that an earlier attempt
-        has created, because the source may have changed since. Raises OperationError before anything is copied if there
-        are `syncsvc.principals.comparison.violations`, and UserOrRoleNotCopied if the check fails.
+        Can be repeated until users may write to the destination. Users and roles that an earlier copy has created are
+        dropped and created again if they differ from the source, or if they have or inherit a role that differs. The
+        others are left as they are, so that clients that have logged in as these users stay logged in. A `command` is
+        added to the journal once nothing prevents the copy, even if the copy then fails.
+
+        Raises OperationError: before anything is changed if some users or roles cannot be copied, and
+        UserOrRoleNotCopied if the check fails.
         """
-        self.remove()
-        comparison = self._compare()
+        self.drop_temporary()
+        source, destination = self._listings()
+        created = self._created.on(destination)
+        comparison = self._compare(source, destination.without(created))
         raise_all(violations(comparison))
-        if comparison.copied:
-            # Saved first, so that a reset finds them even if this process is killed.
-            self._created.add(comparison.copied)
-            self._context.observe(Point.PRINCIPALS_SAVED, "")
-            self._confirm(comparison.copied, self._add(comparison.copied))
+        # The counts of an earlier copy are wrong as soon as this one changes something.
+        self._context.run.update(command, principals=None)
+        self._replace(created, comparison.copied)
         counts = comparison.counts
         _log.info("Users and roles were copied.", extra=asdict(counts))
         self._context.run.update(principals=counts)
 
     def remove(self) -> None:
-        """Drop the temporary collections, and the principals that the sync created and that were not changed since."""
-        self._drop_temporary()
-        found = self._created.on(read(lambda: listing(self._client), self._stop))
-        for each in in_order_of_removal(found):
-            self._stop.check()
-            self._drop(each)
-            self._context.observe(Point.PRINCIPAL_DROPPED, str(each.identity))
+        """Drop the temporary collections, and the users and roles that the sync created and no user changed since."""
+        self.drop_temporary()
+        self._remove(self._created.on(read(lambda: listing(self._client), self._stop)))
         self._created.forget()
 
-    def _compare(self) -> Comparison:
-        options = self._context.run.record.options.users_and_roles
-        assert options is not None
+    def drop_temporary(self) -> None:
+        """Drop the temporary collections of this sync, if they exist.
+
+        Only the copy itself may call this while it runs: the server adds users and roles from these collections.
+        """
+        for name in self._temporary.values():
+            self._run_unless(failures.DROPPED, DATABASE, {"drop": name})
+
+    def _listings(self) -> tuple[Listing, Listing]:
+        """Return the current users and roles of the source and of the destination."""
         # The source is read after this note, so a former primary that missed the newest changes cannot answer.
         now = append_note(self._context.source_client, self._stop)
         source = read(lambda: listing(self._context.source_client, now), self._stop)
-        destination = read(lambda: listing(self._client), self._stop)
+        return source, read(lambda: listing(self._client), self._stop)
+
+    def _compare(self, source: Listing, destination: Listing) -> Comparison:
+        options = self._context.run.record.options.users_and_roles
+        assert options is not None
         return compare(options, source, destination)
 
+    def _remove(self, principals: Iterable[Principal]) -> None:
+        """Drop those of these principals that users have not changed since they were listed."""
+        # Dropping a role would take it from the changed principals that have it.
+        kept_roles: set[Identity] = set()
+        for each in in_order_of_removal(principals):
+            self._stop.check()
+            found = read(partial(read_again, self._client, each), self._stop)
+            if found is not None and (
+                each.identity in kept_roles or found.fingerprint != each.fingerprint
+            ):
+                kept_roles |= found.roles
+                continue
+            self._drop(each)
+            self._context.observe(Point.PRINCIPAL_DROPPED, str(each.identity))
+
+    def _replace(self, created: Collection[Principal], wanted: Collection[Principal]) -> None:
+        """Replace the principals `created` on the destination by those in `wanted`, without touching equal ones."""
+        dropped = {each.identity: each for each in outdated(created, wanted)}
+        self._remove(dropped.values())
+        kept = {each.identity: each for each in created if each.identity not in dropped}
+        self._created.forget(kept.values())
+        if missing := [each for each in wanted if each.identity not in kept]:
+            # Saved first, so that a reset finds them even if this process is killed.
+            self._created.add(missing)
+            self._context.observe(Point.PRINCIPALS_SAVED, "")
+            self._confirm(wanted, self._add(missing))
+
     def _add(self, principals: Iterable[Principal]) -> Timestamp:
-        """Create the principals on the destination. Return the cluster time at which they exist."""
+        """Create the principals on the destination, and return a cluster time at which all of them exist."""
         try:
-            for kind, name in TEMPORARY.items():
+            for kind, name in self._temporary.items():
                 self._save(name, [each for each in principals if each.kind is kind])
             self._context.observe(Point.PRINCIPALS_STAGED, "")
             time = self._merge()
             self._context.observe(Point.PRINCIPALS_ADDED, "")
         finally:
-            self._drop_temporary()
+            self.drop_temporary()
         return time
 
     def _save(self, collection: str, principals: Iterable[Principal]) -> None:
@@ -114,13 +160,15 @@ class PrincipalCopy:
             reply = self._writer.run(DATABASE, {"update": collection, "updates": batch})
             if reply.get("writeErrors"):
                 codes = sorted({each["code"] for each in reply["writeErrors"]})
-                raise RuntimeError(f"the server refused to save users or roles: codes {codes}")
+                raise RuntimeError(
+                    f"the server refused to save users or roles, with these error codes: {codes}"
+                )
 
     def _merge(self) -> Timestamp:
         command: dict[str, Any] = {
             "_mergeAuthzCollections": 1,
-            "tempUsersCollection": f"{DATABASE}.{TEMPORARY[Kind.USER]}",
-            "tempRolesCollection": f"{DATABASE}.{TEMPORARY[Kind.ROLE]}",
+            "tempUsersCollection": f"{DATABASE}.{self._temporary[Kind.USER]}",
+            "tempRolesCollection": f"{DATABASE}.{self._temporary[Kind.ROLE]}",
             # Of all databases.
             "db": "",
             # Whether to drop all other users and roles.
@@ -130,18 +178,18 @@ class PrincipalCopy:
         return time
 
     def _confirm(self, principals: Iterable[Principal], time: Timestamp) -> None:
-        """Raise OperationError UserOrRoleNotCopied unless the destination has exactly these principals."""
+        """Raise OperationError UserOrRoleNotCopied unless the destination has exactly these principals.
+
+        The destination's principals are read as of the cluster time `time` or later.
+        """
         found = _fingerprints(read(lambda: listing(self._client, time), self._stop).principals)
         wanted = _fingerprints(principals)
         if missing := [str(each) for each in sorted(wanted) if found.get(each) != wanted[each]]:
             raise OperationError(
                 USER_OR_ROLE_NOT_COPIED,
-                f"Missing or different on the destination ({len(missing)}): {', '.join(missing[:_SHOWN])}.",
+                f"Users and roles that are missing or different on the destination ({len(missing)}): "
+                f"{', '.join(missing[:_SHOWN])}.",
             )
-
-    def _drop_temporary(self) -> None:
-        for name in TEMPORARY.values():
-            self._run_unless(failures.DROPPED, DATABASE, {"drop": name})
 
     def _drop(self, principal: Principal) -> None:
         identity = principal.identity
@@ -150,7 +198,7 @@ class PrincipalCopy:
     def _run_unless(
         self, codes: Container[int | None], database: str, command: dict[str, Any]
     ) -> None:
-        """Run a command; do nothing if the server refuses it with one of these codes."""
+        """Run a command, and ignore a refusal by the server with one of these error codes."""
         try:
             self._writer.run(database, command)
         except OperationFailure as error:

@@ -1,9 +1,9 @@
-"""Repairs the differences that the verification has found, in numbered rounds, as the coordinator.
+"""Repairs the differences that the verification has found, in numbered rounds that the coordinator starts.
 
 A round is saved in three steps: the list of its differences, its number in the run record, and its completion. In each
 instance, the thread that reads the change events applies the round (`syncsvc.engine.events.repair_work`): documents are
 read again through the lanes, so their writes stay in order with those of the events. A killed process repeats the step
-that it was in. That is safe: a repair sets documents to their present state on the source, and definitions to the saved
+that it was in. This is safe: a repair sets documents to their present state on the source, and definitions to the saved
 ones; later events are applied after it.
 """
 
@@ -13,7 +13,7 @@ import logging
 from collections.abc import Iterator
 from typing import Any
 
-from syncsvc.created import replaced
+from syncsvc.created import mismatch_names, replaced
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
 from syncsvc.options import Repair
@@ -31,13 +31,13 @@ _log = logging.getLogger(__name__)
 # How many rounds one commit may run: the first one creates missing collections, whose documents the second one writes.
 _MOST_IN_COMMIT = 2
 _APPLYING = (
-    "A repair takes longer if many documents differ or the lag is high. If it does not end, see the other "
+    "A repair takes longer if many documents differ or the lag is high. If the repair does not end, see the other "
     "warnings."
 )
 
 
 class Repairer:
-    """Runs rounds of repairs. One thread at a time may call it."""
+    """Runs rounds of repairs. Only one thread at a time may call its methods."""
 
     def __init__(self, context: RunContext, stop: StopToken) -> None:
         self._context = context
@@ -46,9 +46,9 @@ class Repairer:
         self._created_in: int | None = None
 
     def repair_in_commit(self) -> bool:
-        """Repair the differences that are left after all changes are applied, and return whether any was repaired.
+        """Repair the differences that are left after all changes are applied; return whether a repair was run.
 
-        Return False if the start options forbid it, the commit has already repaired twice, or no difference can be
+        Return False if the start options forbid repairs, the commit has already repaired twice, or no difference can be
         repaired. A repair removes the saved commit time, because a document that is read again may hold later writes.
         """
         record = self._context.run.record
@@ -61,7 +61,10 @@ class Repairer:
         return True
 
     def finish_round(self) -> None:
-        """Wait until all instances have applied the newest round, and save its completion; no-op if already saved."""
+        """Wait until all instances have applied the newest round of repairs, and save that the round is complete.
+
+        A no-op if that is already saved.
+        """
         run = self._context.run
         number = run.record.repair
         if run.record.repair_done >= number:
@@ -104,7 +107,7 @@ class Repairer:
         self._created_in = self._context.checks.record.generation if again else None
 
     def _run_round(self, number: int, **begun: Any) -> None:
-        """Run round `number`, whose list of differences is saved already.
+        """Run the round of repairs `number`, whose list of differences is already saved.
 
         The fields `begun` of the run record are saved together with the number of the round.
         """
@@ -116,9 +119,9 @@ class Repairer:
         context.observe(Point.REPAIR_DONE, str(number))
 
     def _list(self) -> tuple[int, set[Action]]:
-        """Save the differences known now as the list of the next round; return its number, and the actions needed.
+        """Save the differences known now as the list of the next round; return the round's number and its actions.
 
-        If the check replaces its generation while the mismatches are read, add those of the newest generation, too.
+        If the check replaces its saved differences while they are read, the new differences are added, too.
         """
         self.finish_round()
         number = self._context.run.record.repair + 1
@@ -133,9 +136,10 @@ class Repairer:
             self._stop.check()
 
     def _known(self, actions: set[Action]) -> Iterator[StoredMismatch]:
-        """Yield the known differences that can be repaired, and add the actions that repair them to `actions`."""
+        """Yield the known differences that can be repaired, and add the actions that repair these to `actions`."""
         context, checks = self._context, self._context.checks
-        foreign = read(lambda: replaced(context.destination_client, context.registry), self._stop)
+        theirs = read(lambda: replaced(context.destination_client, context.registry), self._stop)
+        foreign = mismatch_names(theirs, context.names)
         if foreign:
             _log.warning(
                 "Collections are not repaired, because users dropped them on the destination and created them again. "

@@ -1,4 +1,4 @@
-"""Resets a sync: drops everything it created on the destination; restores user write blocks and balancers.
+"""Resets a sync: drops everything that it created on the destination, and restores write blocks and balancers.
 
 Every step is idempotent, and the run records are dropped last. Until then they have the state RESETTING, so a reset
 that was killed continues when its process is restarted.
@@ -12,14 +12,15 @@ from __future__ import annotations
 from bson.binary import Binary
 from pymongo.errors import OperationFailure
 
-from syncsvc.created import Found, contents
+from syncsvc.created import Found
+from syncsvc.engine.definitions.created import created
 from syncsvc.engine.definitions.shard_setup import Sharding
 from syncsvc.engine.principals import PrincipalCopy
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
 from syncsvc.saved.fence import FENCES
 from syncsvc.saved.lease import LEASES
-from syncsvc.saved.run import METADATA_DATABASE, RUNS, drop_metadata, saved_instances
+from syncsvc.saved.run import RUNS, drop_metadata, saved_instances
 from syncsvc.state import Phase
 from verifier.cluster import failures
 from verifier.cluster.inventory import list_raw
@@ -30,7 +31,7 @@ from verifier.runtime.waits import waiting
 
 
 class Reset:
-    """The reset of one instance. The state RESETTING must be saved, and the instance must have stopped all its work."""
+    """Runs the reset of one instance, which must have saved the state RESETTING and stopped all other work before."""
 
     def __init__(self, context: RunContext, stop: StopToken) -> None:
         self._context = context
@@ -55,7 +56,7 @@ class Reset:
     def _wait_for_coordinator(self) -> None:
         with waiting(
             "The reset of this instance waits for the coordinator",
-            "Check that the coordinator runs, and send POST /api/v1/reset to it.",
+            "Check that the coordinator runs, and send POST /api/v1/reset to the coordinator.",
         ):
             wait_until(self._is_cleared, self._stop, SLOW_POLL)
         # If the coordinator was never started, nothing was created, and only the record of this instance is left.
@@ -63,7 +64,7 @@ class Reset:
 
     def _is_cleared(self) -> bool:
         run = self._context.run.record
-        saved = read(lambda: saved_instances(self._client), self._stop)
+        saved = read(lambda: saved_instances(self._context.metadata), self._stop)
         return not {run.instance, run.coordinator} <= {*saved}
 
     def _clear(self) -> None:
@@ -86,7 +87,7 @@ class Reset:
     def _drop_created(self) -> None:
         context, views = self._context, self._context.views.load()
         # Repeated, because users may rename a collection before it is dropped.
-        while found := contents(self._client, context.registry, views, self._stop).created:
+        while found := created(context, views, self._stop):
             # Views first: they read collections.
             for each in sorted(found, key=lambda each: each.kind is not Kind.VIEW):
                 self._stop.check()
@@ -102,8 +103,8 @@ class Reset:
         if found.kind is Kind.COLLECTION and found.uuid is not None:
             command["collectionUUID"] = Binary(found.uuid, 4)
         else:
-            # Servers do not accept the UUID of a time-series collection, so the name may be that of a successor's by
-            # now: find out first whether this process still owns the run.
+            # Servers do not accept the UUID of a time-series collection, so the name may already belong to a
+            # collection of a successor: find out first whether this process still owns the run.
             self._context.run.update()
         try:
             self._writer.run(found.namespace.database, command)
@@ -112,10 +113,11 @@ class Reset:
                 raise
 
     def _drop_metadata(self) -> None:
-        rows = read(lambda: list_raw(self._client, METADATA_DATABASE), self._stop)
+        database = self._context.metadata.name
+        rows = read(lambda: list_raw(self._client, database), self._stop)
         uuids = {row["name"]: row["info"]["uuid"] for row in rows}
         # The leases belong to the daemons, not to the sync. The fences come last: all earlier writes need them.
         for name in sorted(uuids.keys() - {RUNS, LEASES}, key=lambda name: (name == FENCES, name)):
-            drop_metadata(self._writer, name, uuids[name])
+            drop_metadata(self._writer, database, name, uuids[name])
             self._context.observe(Point.METADATA_DROPPED, name)
         self._context.run.drop_all(uuids[RUNS])

@@ -1,9 +1,10 @@
 """Reverses a committed sync: the former destination becomes the source.
 
 The commit prepares the reversal while users write to neither cluster and both hold the same data. So nothing is copied:
-the new destination has the same collections as the new source, under the same names, and every later change arrives as
-a change event, including the changes made by the rest of the commit. Only the definitions of the new destination are
-not stand-ins yet: they are weakened in place, so that no index is built again.
+the new destination has the same collections as the new source, under the same names (apart from the renames of
+`namespaceRemap`, which now apply in the other direction), and every later change arrives as a change event, including
+the changes made by the rest of the commit. Only the definitions of the new destination are not stand-ins yet: they are
+weakened in place, so that no index is built again.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from syncsvc.engine.definitions.catalog import Catalog
+from syncsvc.engine.definitions.shared_catalog import catalog_of
 from syncsvc.engine.definitions.standin import prepared
 from syncsvc.engine.events.ddl import OF_NO_CONSEQUENCE
 from syncsvc.engine.run.context import RunContext
@@ -34,7 +35,7 @@ from verifier.cluster.times import Position
 from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import StopToken
 
-# The list of repairs belongs to the other direction. Its rounds are numbered on.
+# The list of repairs belongs to the other direction. The numbers of the rounds continue.
 _NO_REPAIRS = {
     "commit_repairs": 0,
     "repair_requests": 0,
@@ -45,10 +46,10 @@ _NO_REPAIRS = {
 
 
 def prepare_reversal(context: RunContext, stop: StopToken) -> Position:
-    """Save the registry of the reversed sync, and return its starting position in the destination's change stream.
+    """Save the registry for a later reversal, and return the position at which the reversed sync would start.
 
-    The caller must save that position. May be repeated as long as users do not write: a repeated call replaces the
-    saved registry.
+    The position belongs to the destination's change stream, and the caller must save it. The call may be repeated as
+    long as users do not write: it replaces the saved registry.
     """
     stream = ChangeStream(context.destination_client, context.destination_facts)
     start = read(lambda: start_position(stream), stop)
@@ -61,20 +62,24 @@ def prepare_reversal(context: RunContext, stop: StopToken) -> Position:
 def mirrored(
     records: Iterable[CollectionRecord], uuids: Mapping[Namespace, bytes]
 ) -> Iterator[CollectionRecord]:
-    """Yield the records for the reversed sync: with the definitions and UUIDs of the destination's collections.
+    """Convert the collection records of a sync to those of its reversal, with the destination's definitions and UUIDs.
 
-    `uuids` are the UUIDs on the destination by name; a collection without one is left out. The definitions are those
-    after the first step of the cut-over (`standin.prepared`). The later steps let documents expire, make indexes unique
-    and build deferred indexes; these changes arrive as change events.
+    The two names of each collection change places. No collection has a temporary name, because all events are applied.
+    `uuids` maps names on the destination to UUIDs; a record whose name is missing there is left out. The definitions
+    are those after the first step of the cut-over (`standin.prepared`). The later steps let documents expire, make
+    indexes unique and build deferred indexes; these changes arrive as change events.
     """
     for record in records:
         uuid = uuids.get(record.definition.namespace)
         if uuid is not None:
-            definition = replace(prepared(record.definition), uuid=uuid)
+            definition = replace(
+                prepared(record.definition), namespace=record.source_name, uuid=uuid
+            )
             # A repair must recognize a collection that users create again on the new destination.
             yield replace(
                 record,
                 definition=definition,
+                source_name=record.definition.namespace,
                 # Both clusters have the same shard keys, or neither is sharded.
                 source_key=definition.shard_key or None,
                 destination_uuid=record.uuid,
@@ -105,7 +110,8 @@ def coordinator_reversal(record: RunRecord, reverse_start: Position) -> dict[str
 def follower_reversal(record: RunRecord) -> dict[str, Any]:
     """Return the new values of the fields, except `state`, that a reversal changes in a follower's record.
 
-    The follower gets its start from the coordinator.
+    A follower is an instance that is not the coordinator. `start` and `position` become None, until the follower copies
+    the coordinator's start position.
     """
     return {
         "phase": Phase.REVERSING,
@@ -121,12 +127,12 @@ def follower_reversal(record: RunRecord) -> dict[str, Any]:
 
 
 def weaken_definitions(context: RunContext, stop: StopToken) -> None:
-    """Turn the definitions of the destination's collections into stand-ins, and give them the indexes of the registry.
+    """Give the destination's collections stand-in definitions, and the indexes that the registry lists for them.
 
-    Views and collections that are not in the registry are left as they are. May be repeated before any event is
-    applied.
+    Views, and collections that are not in the registry, are left unchanged. The call may be repeated before any event
+    is applied.
     """
-    catalog = Catalog(context, stop)
+    catalog = catalog_of(context, stop)
     found = read(lambda: list(list_collections(context.destination_client)), stop)
     for definition in found:
         stop.check()
@@ -139,6 +145,17 @@ def weaken_definitions(context: RunContext, stop: StopToken) -> None:
         context.observe(Point.COLLECTION_WEAKENED, str(definition.namespace))
 
 
+def replace_views(context: RunContext, stop: StopToken) -> None:
+    """Save the destination's views as those of the sync, instead of the views of the former destination.
+
+    The names saved by the former sync are names on the new source. All views of the destination belong to the sync,
+    because a reversible sync shares the destination with no other data. The call may be repeated before any event is
+    applied.
+    """
+    client = context.destination_client
+    context.views.replace_all(read(lambda: list(list_collections(client, kind=Kind.VIEW)), stop))
+
+
 def refuse_lost(source: Cluster, reverse_start: Position, stop: StopToken) -> None:
     """Raise OperationError OplogWindowExceeded if the new source no longer has all events after `reverse_start`."""
     next(ChangeReader(ChangeStream(source.client, source.facts), reverse_start, stop).pages())
@@ -147,8 +164,8 @@ def refuse_lost(source: Cluster, reverse_start: Position, stop: StopToken) -> No
 def refuse_written(old_source: Cluster, since: Position, stop: StopToken) -> None:
     """Raise OperationError OldSourceWritten if users changed anything on the old source after the commit.
 
-    `since` is the position in the old source's change stream at which the commit ended. Later writes exist on one side
-    only, and the reversed sync would overwrite them.
+    `since` is the position in the old source's change stream at which the commit ended. Later writes exist only on the
+    old source, and the reversed sync would overwrite them.
     """
     for written in written_since(old_source, since, stop):
         raise OperationError(
@@ -160,9 +177,10 @@ def refuse_written(old_source: Cluster, since: Position, stop: StopToken) -> Non
 def written_since(
     cluster: Cluster, since: Position, stop: StopToken, expiring: Container[Namespace] = ()
 ) -> Iterator[set[Namespace]]:
-    """Yield the collections and views that users changed after `since` and before now, one page of events at a time.
+    """Yield the collections and views that users changed between `since` and now, one set for each page of events.
 
-    Deletes in the collections `expiring` are left out, because the cluster's TTL monitor may have caused them.
+    `since` is a position in the cluster's change stream. Deletes in the collections `expiring` are ignored, because the
+    cluster's TTL monitor may have caused them.
     """
     now = append_note(cluster.client, stop)
     stream = ChangeStream(cluster.client, cluster.facts, keys_only=True)
@@ -194,7 +212,10 @@ def _names(event: KeyEvent | DefinitionEvent) -> frozenset[Namespace]:
 
 
 def _is_of_servers(event: KeyEvent | DefinitionEvent, migrations: Migrations) -> bool:
-    """Return whether the servers caused the event, not a user: the balancer moves documents after a commit, too."""
+    """Return whether the servers caused the event, and not a user: for example, a chunk migration of the balancer.
+
+    `migrations` recognizes the DDL events of chunk migrations.
+    """
     if isinstance(event, KeyEvent):
         return False
     return event.operation in OF_NO_CONSEQUENCE or migrations.caused(event)

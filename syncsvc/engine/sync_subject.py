@@ -1,18 +1,22 @@
 """The subject of a sync's verification: the namespaces to compare, and their expected definitions.
 
-The whole destination is compared with the state that it must have according to the source and the start options.
+The whole destination is compared with the state that it must have according to the source and the start options. If
+the option `preExistingDestinationData` allows other data there, only the source's namespaces and those that the sync
+has created are compared.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from bson.timestamp import Timestamp
 
 from syncsvc.engine.commit_end import CommitEnd
+from syncsvc.engine.definitions.created import created
 from syncsvc.engine.definitions.standin import stand_in
 from syncsvc.engine.run.context import RunContext
-from syncsvc.indexing import destined
+from syncsvc.indexing import destined, is_renamable
 from syncsvc.state import State
 from verifier.cluster.filters import NamespaceFilter
 from verifier.cluster.namespace import Namespace, is_user_namespace
@@ -29,7 +33,7 @@ _MOST_LAG = 10
 
 @dataclass(frozen=True)
 class SyncSubject:
-    """The `Subject` of the check that verifies a sync before the cut-over."""
+    """The `Subject` of a sync's verification: it determines what is compared, and when, until the cut-over."""
 
     context: RunContext
     commit_end: CommitEnd
@@ -38,21 +42,36 @@ class SyncSubject:
     def pairs(self) -> set[NamespacePair]:
         """Return the namespaces to compare: those of the source that the filter selects, and all of the destination.
 
-        Each namespace is paired with the same name on the other cluster. The destination was empty at the start, so
-        every namespace that only the destination has is a mismatch.
+        Each namespace is paired with its name on the other cluster. With `preExistingDestinationData`, only those
+        namespaces of the destination are included that the sync has created.
         """
         context = self.context
         selected = context.selection.of(names_on(context.source_client, self.stop))
-        names = {*selected, *names_on(context.destination_client, self.stop)}
-        return {NamespacePair(each, each) for each in names}
+        names = {*selected, *map(context.names.to_source, self._on_destination())}
+        return {NamespacePair(each, context.names.to_destination(each)) for each in names}
+
+    def _on_destination(self) -> Iterable[Namespace]:
+        context = self.context
+        if not self._is_shared:
+            return names_on(context.destination_client, self.stop)
+        return [each.namespace for each in created(context, context.views.load(), self.stop)]
+
+    @property
+    def _is_shared(self) -> bool:
+        return self.context.run.record.options.pre_existing_destination_data
 
     def expected(self, source: CollectionSpec) -> CollectionSpec | None:
-        """Return the stand-in definition that the destination must have for `source` until the commit.
+        """Return the definition that a collection or view must have on the destination until the commit.
 
-        Return None if the filter excludes `source`, because the destination must not have it then.
+        `source` is its definition on the source. Until the commit, some options are relaxed, for example uniqueness.
+        Return None if the destination must not have the collection or view: the filter excludes it, or the renames of
+        `namespaceRemap` prevent its sync. In the second case, the change event that created or renamed it fails the
+        sync, unless the source has dropped or renamed it again.
         """
         context = self.context
         if not context.selection.selects(source.namespace):
+            return None
+        if not is_renamable(source, context.target):
             return None
         record = None if source.uuid is None else context.registry.get(source.uuid)
         wanted = destined(source, context.target)
@@ -64,7 +83,13 @@ class SyncSubject:
         return stand_in(wanted)
 
     def watched(self, side: Side) -> Watched:
-        return Watched(without_reserved(NamespaceFilter()), _defined)
+        watched = Watched(without_reserved(NamespaceFilter()), self._defined)
+        if side is Side.DESTINATION and self._is_shared:
+            return replace(watched, defined=self._own, is_fixed=False)
+        return watched
+
+    def _own(self, name: Namespace) -> Namespace | None:
+        return None if self.context.registry.at(name) is None else self._defined(name)
 
     def is_settled(self) -> bool:
         """Return whether to compare changed documents now: True while the lag is at most ten seconds.
@@ -78,9 +103,12 @@ class SyncSubject:
         return lag is not None and lag <= _MOST_LAG
 
     def later_end(self, differs: bool) -> Timestamp | None:
-        """Return a later commit time if users still write to the source or differences were repaired, else None."""
+        """Return a later commit time if users still write to the source, or if differences were repaired; else None.
+
+        `differs` is whether the verification has found differences. If the start options allow it, this method repairs
+        them.
+        """
         return self.commit_end.later(differs)
 
-
-def _defined(name: Namespace) -> Namespace | None:
-    return name if is_user_namespace(name) else None
+    def _defined(self, name: Namespace) -> Namespace | None:
+        return self.context.names.to_source(name) if is_user_namespace(name) else None

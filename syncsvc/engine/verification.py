@@ -1,10 +1,10 @@
-"""Verifies a sync while it runs: a check of `verifier.compare` alongside change event application.
+"""Verifies a sync while it runs: performs a check of `verifier.compare` while change events are applied.
 
 The check begins when the destination has caught up for the first time; before that, everything would differ. From then
-on it is notified of every change event of the source before that event counts as applied (see `verifier.compare.feed`).
-It reads the change events of the destination itself, because users may write to the destination directly. So all data
-is compared once, and changed data again. When a commit is requested, only the last changes remain to be compared. A
-restarted process continues the check.
+on, the check is notified of every change event of the source before that event counts as applied (see
+`verifier.compare.feed`). The check reads the change events of the destination itself, because users may write to the
+destination directly. So all data is compared once, and changed data again. When a commit is requested, only the last
+changes remain to be compared. A restarted process continues the check.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import POLL, TaskGroup
 from verifier.runtime.waits import waiting
 
-_VERIFYING = "verification in GET /api/v1/progress shows the progress. If it does not change, see the other warnings."
+_VERIFYING = (
+    "The field verification of GET /api/v1/progress shows the progress of the verification. If the verification makes "
+    "no progress, see the other warnings."
+)
 
 # Failures that say nothing about the data. The sync fails with the same error, and can be resumed.
 _OF_SYNC = (
@@ -54,8 +57,8 @@ _OF_SYNC = (
 class Verification:
     """Runs the check of one sync in a thread of the task group; does nothing if verification is disabled.
 
-    Continues the saved check, if there is one. A saved check must not miss a change event, so create this object before
-    reading any. The reader of the change events passes them to `feed`.
+    Continues the saved check, if there is one. Create this object before any change events are read, because a saved
+    check must not miss any. The reader of the change events passes them to `feed`.
     """
 
     def __init__(self, context: RunContext, group: TaskGroup) -> None:
@@ -72,46 +75,48 @@ class Verification:
             self._recall()
 
     def begin(self) -> None:
-        """Start a check in its own thread; a no-op if there is one. The destination must have caught up before.
+        """Start a check in its own thread; a no-op if a check exists, or if verification is disabled.
 
-        Raises the driver's errors.
+        Call this only after the destination has caught up. Raises the driver's errors.
         """
         if self._enabled and self._check is None:
             sides, store = self._sides(), self._context.checks
             position = self._context.run.record.position
-            begin(sides.source, sides.destination, Request(), store, self._stop, position)
+            request = Request(source_filters=self._context.run.record.options.document_filters)
+            begin(sides.source, sides.destination, request, store, self._stop, position)
             self._launch(self._new_check())
 
     def is_ready(self, most_lag: int) -> bool:
-        """Return whether a commit could be verified soon; True without verification, False before the check begins.
+        """Return whether a commit can be verified soon; True without verification, False before the check begins.
 
-        The check must have a verdict, or have completed its first pass and lag at most `most_lag` seconds behind the
-        change events of either cluster.
+        The check must have completed its first pass. It must also have a verdict, or lag at most `most_lag` seconds
+        behind the change events of both clusters.
         """
         if not self._enabled:
             return True
         return self._check is not None and is_ready(self._check.figures.progress(), most_lag)
 
     def show(self) -> None:
-        """Publish the progress of the check; a no-op before it begins."""
+        """Copy the progress of the check into the progress of the sync; a no-op before the check begins."""
         if self._check is not None:
             self._context.progress.set(check=self._check.figures.progress())
 
     def repair_if_asked(self) -> None:
-        """Run the repair that a user has requested, once the check has begun; a no-op if there is none."""
+        """Run the repair that a user has requested; a no-op if none is requested, or if the check has not begun."""
         if self._check is not None:
             self._repairer.repair_on_demand()
 
     def finish_repair(self) -> None:
-        """Wait until a repair that an earlier process has begun is complete; a no-op if there is none."""
+        """Wait until all instances have completed the repair that an earlier process began, if there is one."""
         self._repairer.finish_round()
 
     def finish(self, written_until: Timestamp) -> None:
-        """Notify the check that users no longer write to either cluster, and return once it has passed.
+        """Notify the check that users no longer write to either cluster, and wait until the check has passed.
 
         Before the call, all changes up to `written_until`, a cluster time of the source, must be applied, and the
-        position saved. If users write after that time, this waits until their writes are applied and compared, too. If
-        verification is disabled, nothing is compared. Raises OperationError VerificationFailed, VerificationIncomplete.
+        position saved. If users write after that time, this method waits until their writes are applied and compared,
+        too. If verification is disabled, nothing is compared. Raises OperationError VerificationFailed or
+        VerificationIncomplete if the check does not pass.
         """
         if not self._enabled:
             while self._commit_end.later(differs=False) is not None:
@@ -136,9 +141,9 @@ class Verification:
     def _recall(self) -> None:
         """Continue the saved check, or use its verdict if the verdict still applies; a no-op without a saved check.
 
-        If the commit was withdrawn, the saved verdict and the saved end of the writes are discarded. If the commit has
-        no verdict yet, only the end is discarded, because the earlier process may have repaired differences or moved
-        the commit time after it saved the end. The check then continues without an end until `finish` is called.
+        The check saves its verdict, and the times at which user writes ended. If the commit was withdrawn, both are
+        discarded. If the commit has no verdict yet, these times are discarded, because the earlier process may have
+        repaired differences or moved the commit time since. The check then follows changes until `finish` is called.
         """
         store = self._context.checks
         try:
@@ -180,8 +185,8 @@ class Verification:
         """
         self._context.progress.warn(
             WarningKind.CHECK_REPEATED,
-            "The verification started again, because the oplog of the destination was too short for it. "
-            f"Enlarge it on each member (replSetResizeOplog). {error.description}",
+            "The verification started again, because the oplog of the destination was too short. "
+            f"Enlarge this oplog on each member (replSetResizeOplog). {error.description}",
         )
         # The abandoned check stays saved until the next one replaces it: `finish`, in another thread, may still tell it
         # that writes are off.
@@ -214,7 +219,7 @@ class Verification:
 def is_ready(progress: CheckProgress, most_lag: int) -> bool:
     """Return whether a check has completed its first pass, and has a verdict or lags at most `most_lag` seconds.
 
-    The lag is that behind the change events of each cluster; an unknown lag counts as too long.
+    The lag is measured against the change events of both clusters; neither lag may be longer or unknown.
     """
     lags = (progress.source.lag_seconds, progress.destination.lag_seconds)
     in_time = all(lag is not None and lag <= most_lag for lag in lags)
@@ -222,7 +227,7 @@ def is_ready(progress: CheckProgress, most_lag: int) -> bool:
 
 
 def verified(check: CheckRecord) -> Verified:
-    """Return what the journal keeps of a check that has passed, because a reversal deletes the check."""
+    """Return the summary of a passed check that the journal keeps. A reversal deletes the check itself."""
     first = check.first or Amounts()
     return Verified(
         check.started,
@@ -245,10 +250,10 @@ def refusal(verdict: Verdict) -> OperationError | None:
 
 
 def incompletion(error: BaseException) -> BaseException:
-    """Return the error with which the sync fails if `error` ended its check.
+    """Return the error with which the sync fails after `error` has ended its check.
 
-    An OperationError becomes VerificationIncomplete, unless it says nothing about the data (such as an unreachable
-    cluster): such an error and all other exceptions keep their kind.
+    An OperationError becomes VerificationIncomplete, except VerificationFailed and errors that say nothing about the
+    data, such as ClusterUnreachable. These errors, and exceptions of other classes, keep their names.
     """
     if not isinstance(error, OperationError):
         return error

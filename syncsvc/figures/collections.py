@@ -1,4 +1,4 @@
-"""The figures of each collection in this process. They are kept in memory only: after a restart, they are 0 again."""
+"""Counts the work of this process on each collection. The figures are kept only in memory: a restart sets them to 0."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LEAST_SPAN = 1.0
 
 @dataclass(frozen=True)
 class CollectionFigures:
-    """The figures of one collection in this process."""
+    """The work of this process on one collection: change events applied, documents copied, and index builds."""
 
     # How many change events of the collection were applied.
     events: int = 0
@@ -28,7 +28,7 @@ class CollectionFigures:
     indexed: bool = False
 
     def documents_per_second(self, now: float) -> float | None:
-        """Return the average rate of the copy in this process; None if this process has not copied the collection.
+        """Return the average number of documents copied per second; None if this process has not copied the collection.
 
         `now` is in seconds of the monotonic clock.
         """
@@ -57,13 +57,13 @@ class Collections:
             return dict(self._figures)
 
     def reading(self, uuid: bytes) -> None:
-        """Note that the copy of a collection begins or resumes now: set its copied amounts to 0."""
+        """Note that this process begins or resumes the copy of a collection now, and set the copied amounts to 0."""
         with self._lock:
             now = self._figures.get(uuid, _NOTHING)
             self._figures[uuid] = replace(now, began=monotonic(), documents=0, size=0)
 
     def copied(self, uuid: bytes, documents: int, size: int) -> None:
-        """Add to the numbers of documents and bytes copied of a collection."""
+        """Add `documents` and `size`, in bytes, to the amounts copied of a collection."""
         with self._lock:
             now = self._figures.get(uuid, _NOTHING)
             self._figures[uuid] = replace(
@@ -82,7 +82,7 @@ class Collections:
         self._set(uuid, indexing=True, indexed=False)
 
     def indexed(self, uuid: bytes) -> None:
-        """Note that the indexes of a collection are built, or withheld."""
+        """Note that the indexes of a collection are built, or left out because one of them refuses a document."""
         self._set(uuid, indexing=False, indexed=True)
 
     def _set(self, uuid: bytes, **fields: bool) -> None:

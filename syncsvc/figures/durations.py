@@ -55,15 +55,15 @@ class Stopwatch:
 
     @contextmanager
     def timing(self, operation: Operation) -> Iterator[None]:
-        """Time the block as one call. A call that raises is not counted."""
+        """Time the block as one call. If the block raises an exception, the call is not counted."""
         began = perf_counter()
         yield
         self.note(operation, perf_counter() - began)
 
     def take(self) -> Mapping[Operation, Durations]:
-        """Return the statistics since the last call of this method, and reset them.
+        """Return the statistics since the last call of this method, by operation, and reset them.
 
-        An operation that was not called since then is absent.
+        An operation without calls since then is absent.
         """
         with self._lock:
             noted, self._noted = self._noted, {}
@@ -71,7 +71,7 @@ class Stopwatch:
 
 
 def timed(items: Iterable[T]) -> Iterator[tuple[T, float]]:
-    """Yield each item with the seconds that the iterator took to return it."""
+    """Yield each item of `items`, with the seconds that the iterator took to return the item."""
     began = perf_counter()
     for item in items:
         yield item, perf_counter() - began

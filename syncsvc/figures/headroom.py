@@ -1,6 +1,6 @@
-"""Judges the headroom: for how long the source's oplog still holds the changes that the sync needs. Pure.
+"""Judges the headroom: the time until the source's oplog drops changes that the sync needs. Pure functions.
 
-Warnings, the page and the limits of change events use the same thresholds.
+The warnings, the web page and the rate limit of change events use the same thresholds.
 """
 
 from __future__ import annotations
@@ -17,19 +17,23 @@ AMPLE = 2 * SHORT
 
 
 def is_short(left: float, was_short: bool = False) -> bool:
-    """Return whether a headroom of `left` seconds is short; `was_short` is the previous result."""
+    """Return whether a headroom of `left` seconds is short.
+
+    `was_short` is the previous result. If it is True, the limit is higher, so that the result does not flap.
+    """
     return left < (SAFE_AGAIN if was_short else SHORT)
 
 
 def danger(
     left: float | None, lag: float | None, spool: SpoolFigures | None, endangered: bool
 ) -> str | None:
-    """Return why change events must not be slowed down; None if they may be.
+    """Return the reason why change events must be applied without a rate limit now, as text; None if there is none.
 
-    The danger is that the oplog drops events that are not applied yet or, while events are spooled, that the event
-    spool gets full. `left` is in how many seconds the oplog drops events that the sync needs, and `lag` the lag in
-    seconds; None if unknown. `endangered` is whether the last call found a danger, which then ends only with some
-    room to spare.
+    The reason is the danger that the oplog drops events that are not applied yet or, while events are spooled, that the
+    event spool gets full. `left` is the time until the oplog drops events that the sync needs, and `lag` the lag, both
+    in seconds; None if unknown. `endangered` is whether the previous call found a danger. A danger ends at a safer
+    threshold than the one at which it begins, so that the result does not flap. `spool` has the figures of the event
+    spool; None if it is not used.
     """
     if spool is not None and spool.active:
         if spool.size < (ROOMY if endangered else FILLING) * spool.limit:

@@ -42,8 +42,8 @@ COLUMNS = ("time", *_RATES, *_PEAKS)
 class Sample(NamedTuple):
     """The figures at one moment. `time` is in UNIX seconds, `at` is the same moment of the monotonic clock.
 
-    `counts` are the totals behind the rates, `levels` the other values; both in the order of COLUMNS. None means
-    unknown.
+    `counts` are the totals from which rates are computed, `levels` the other values; both in the order of COLUMNS. None
+    means unknown.
     """
 
     time: float
@@ -54,9 +54,9 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True)
 class Points:
-    """A part of a series. If `restart` is true, it replaces what the caller has; otherwise, it continues it.
+    """Points of a series. If `restart` is true, they replace the points of earlier answers; else, they are appended.
 
-    `step` is the distance of its points in seconds; `cursor` stands for its end.
+    `step` is the interval between the points, in seconds. `cursor` identifies the last point.
     """
 
     rows: tuple[Row, ...]
@@ -66,7 +66,11 @@ class Points:
 
 
 class _Series:
-    """Points at a distance of `step` seconds: the newest `most`, or all of them, thinned when there are more."""
+    """Points of a chart at intervals of `step` seconds; at most `most` of them are kept.
+
+    When there are more, the oldest one is dropped. If `thinned`, every two points are merged instead, and `step`
+    doubles.
+    """
 
     def __init__(self, step: float, most: int, thinned: bool = False) -> None:
         self.step = step
@@ -79,7 +83,10 @@ class _Series:
         self._added = 0
 
     def add(self, row: Row, at: float) -> None:
-        """Add the values of the time up to `at`, a time of the monotonic clock."""
+        """Add a measurement made at `at`, a time of the monotonic clock.
+
+        The measurements of each interval are combined into one point.
+        """
         if not self._waiting:
             self._since = self._since or at
         self._waiting.append(row)
@@ -99,7 +106,10 @@ class _Series:
         self.step *= 2
 
     def points(self, identity: str, since: str | None) -> Points:
-        """Return the points after the cursor `since`; all points if that cursor is not of this series."""
+        """Return the points after the cursor `since`; all points if it is None, or not a cursor of this series.
+
+        `identity` is the random ID with which the cursors of this process begin.
+        """
         prefix = f"{identity}.{self.step:g}."
         cursor = f"{prefix}{self._added}"
         known = _number(since, prefix)
@@ -120,10 +130,10 @@ def _number(cursor: str | None, prefix: str) -> int | None:
 
 
 class History:
-    """The series of one process. One thread records; any thread reads.
+    """The chart series of one process. Only one thread may record samples; any thread may read points.
 
     `last_clean` is when the verification last had compared everything and found no difference, in UNIX seconds; None if
-    that has not happened in this process.
+    that has not happened in this process. `step` is the interval between the points of the first series, in seconds.
     """
 
     RANGES = ("15m", "6h", "all")
@@ -146,7 +156,7 @@ class History:
         )
 
     def record(self, sample: Sample) -> None:
-        """Add a sample. The first one only begins the history, because it has no rates."""
+        """Add a sample. The first sample adds no point, because a rate needs two samples."""
         before, self._before = self._before, sample
         if before is None or sample.at <= before.at:
             return
@@ -156,12 +166,15 @@ class History:
                 series.add(row, sample.at)
 
     def points(self, name: str, since: str | None = None) -> Points:
-        """Return the points of the series with that name (see RANGES) after the cursor `since`."""
+        """Return the points of the series `name` ("15m", "6h" or "all") after the cursor `since`; None: all points."""
         with self._lock:
             return self._series[name].points(self._identity, since)
 
     def averages(self) -> tuple[Row, Row]:
-        """Return the averages of the last minute and of the last 15 minutes; empty rows without any points."""
+        """Return the average figures of the last minute, and those of the last 15 minutes.
+
+        Both are empty before the first point is recorded.
+        """
         rows = self.points(self.RANGES[0]).rows
         if not rows:
             return (), ()
@@ -170,7 +183,10 @@ class History:
 
 
 def rates(before: Sample, after: Sample) -> tuple[Value, ...]:
-    """Return the rates between two samples. A total that has shrunk began again at 0, so its rate is unknown."""
+    """Return the rates between two samples, per second, in the order of their `counts`; None for an unknown rate.
+
+    If a total has shrunk, its rate is unknown, because it was set to 0 in between.
+    """
     elapsed = after.at - before.at
     return tuple(
         (
@@ -183,7 +199,7 @@ def rates(before: Sample, after: Sample) -> tuple[Value, ...]:
 
 
 def merged(rows: Sequence[Row]) -> Row:
-    """Return one row for several: the time of the last one, the average rates, the highest of the other values."""
+    """Combine rows into one row: the time of the last row, the average rates, and the maxima of the other values."""
     if len(rows) == 1:
         return rows[0]
     columns = list(zip(*rows, strict=True))

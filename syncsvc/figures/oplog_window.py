@@ -1,4 +1,4 @@
-"""Estimates for how long the source's oplog still holds the entries that a sync needs.
+"""Estimates how much longer the source's oplog holds the entries that a sync needs.
 
 A full oplog drops its oldest entries in large pieces, so the time of its oldest entry cannot be extrapolated. This
 module counts bytes instead: how much can be written before the needed entry is dropped, and how fast the source writes.
@@ -38,7 +38,7 @@ class Look:
 
 
 def is_lost(oplog: Oplog, needed: Timestamp) -> bool:
-    """Return whether a change stream can no longer resume after `needed`, because the oplog has dropped later entries.
+    """Return whether the oplog has dropped entries after the time `needed`, so that no change stream can resume there.
 
     If the oldest entry is exactly the one at `needed`, the stream can still resume.
     """
@@ -46,7 +46,7 @@ def is_lost(oplog: Oplog, needed: Timestamp) -> bool:
 
 
 def seconds_left(looks: Sequence[Look], needed: Timestamp) -> float | None:
-    """Return for how many seconds the oplog keeps the entries after `needed` at the current write rate.
+    """Return for how many more seconds the oplog keeps the entries after the time `needed`, at the current write rate.
 
     `looks` are the observations of the last minutes, oldest first. Return infinity if nothing is written, and None if
     the rate is unknown.
@@ -88,7 +88,11 @@ def _bytes_a_second(looks: Sequence[Look]) -> float | None:
 
 
 def copy_seconds_left(looks: Sequence[Look], total: int | None) -> float | None:
-    """Estimate the remaining seconds of a copy of `total` bytes; None if that is unknown or no copy is running."""
+    """Return the estimated remaining seconds of the copy; None if they are unknown, or if no copy is running.
+
+    `looks` are the observations of the last minutes, oldest first. `total` is the size of all data to copy, in bytes;
+    None if unknown.
+    """
     seen = [(look.at, look.copied) for look in looks if look.copied is not None]
     if total is None or not seen:
         return None
@@ -102,14 +106,14 @@ def warning(left: float, copy_left: float | None, warned: bool) -> str | None:
     """Return why the oplog is too short for the sync, as the last part of a warning; None if it is long enough.
 
     `left` is the time until the oplog drops entries that the sync needs, and `copy_left` the remaining time of the copy
-    (None if unknown), in seconds. `warned` is whether the warning is already active: then it ends only above a higher
-    limit than the one below which it begins, so that it does not flap.
+    (None if unknown), in seconds. `warned` is whether the warning is already active. An active warning ends at a higher
+    limit than the one at which it begins, so that it does not flap.
     """
     if is_short(left, warned):
-        return f"at the current write rate, in {in_words(left)} it begins to drop entries that this sync needs."
+        return f"at the current write rate, in {in_words(left)} the oplog begins to drop entries that this sync needs."
     if copy_left is not None and copy_left > left:
         return (
-            f"at the current write rate, in {in_words(left)} it begins to drop entries that this sync needs, which is "
-            f"before the copy ends (in {in_words(copy_left)})."
+            f"at the current write rate, in {in_words(left)} the oplog begins to drop entries that this sync needs, "
+            f"which is before the copy ends (in {in_words(copy_left)})."
         )
     return None

@@ -1,4 +1,4 @@
-"""Decides whether the clusters are overloaded, and computes the rate to which an overload slows a sync down. Pure.
+"""Decides whether the clusters are overloaded, and computes the rate to which an overload slows a sync down.
 
 The rate follows the rule "additive increase, multiplicative decrease", as TCP does (RFC 5681, section 3.1). D. Chiu and
 R. Jain, "Analysis of the increase and decrease algorithms for congestion avoidance in computer networks" (1989), show
@@ -20,7 +20,7 @@ from syncsvc.source.cluster_load import Load
 _COUNTED = 3
 # From this share of a threshold on, the rate is not raised.
 _NEAR = 0.8
-# A decrease multiplies the rate by this factor; its effect is awaited for so many seconds before the next one.
+# A decrease multiplies the rate by this factor. The next one follows after this many seconds, when its effect shows.
 _DECREASE = 0.7
 _EFFECT_AFTER = 3.0
 # An increase adds this share of the unlimited rate per second.
@@ -31,7 +31,7 @@ _LEAST = 0.01
 
 
 def typical(loads: Sequence[Load]) -> Load:
-    """Return the median of each value over the newest measurements."""
+    """Return the median of each value over the last three of the `loads`; a value that is always unknown is None."""
     newest = loads[-_COUNTED:]
     values = {
         name: [value for each in newest if (value := getattr(each, name)) is not None]
@@ -49,9 +49,10 @@ class Pressure(Enum):
 
 
 def pressure(loads: Mapping[str, Load], auto: Auto) -> tuple[Pressure, str]:
-    """Compare the loads of the `source` and the `destination` with the thresholds.
+    """Compare the loads, which are keyed by "source" and "destination", with the thresholds of `auto`.
 
-    Return the pressure, and why: the value that exceeds its threshold most. Unknown values have no effect.
+    Return the pressure, and a text about the value that is highest relative to its threshold. Unknown values are
+    ignored; if all are unknown, the pressure is LOW, and the text is empty.
     """
     worst, why = max(_ratios(loads, auto), default=(0.0, ""))
     if worst > 1:
@@ -88,9 +89,10 @@ def _ratios(loads: Mapping[str, Load], auto: Auto) -> Iterator[tuple[float, str]
 
 @dataclass(frozen=True)
 class Ceiling:
-    """The highest rate that an overloaded cluster allows, per second; None if it allows any rate.
+    """The automatic limit of a rate while a cluster is overloaded. `rate` is the limit per second; None means no limit.
 
-    `unlimited` is the rate before the first decrease, and `decreased_at` the time of the last decrease.
+    `unlimited` estimates the rate without a limit: the highest rate of the work at any decrease so far; 0 before the
+    first decrease. `decreased_at` is the time of the last decrease, in seconds of the monotonic clock.
     """
 
     rate: float | None = None
@@ -99,10 +101,13 @@ class Ceiling:
 
 
 def adjusted(ceiling: Ceiling, found: Pressure, flow: float, now: float) -> Ceiling:
-    """Return the next ceiling, one second later. `flow` is the present rate of the work, `now` a monotonic time."""
+    """Return the ceiling for the next second: a lower one if the pressure `found` is HIGH, a higher one if it is LOW.
+
+    `flow` is the present rate of the work, per second. `now` is the present time of the monotonic clock, in seconds.
+    """
     if found is Pressure.HIGH and now - ceiling.decreased_at >= _EFFECT_AFTER and flow > 0:
         unlimited = max(ceiling.unlimited, flow)
-        # A cluster that stands still for a moment makes the flow small; the rate is not halved more than once for it.
+        # If a cluster stalls for a moment, the flow is small: do not reduce the rate to less than half because of that.
         rate = flow if ceiling.rate is None else max(ceiling.rate / 2, min(ceiling.rate, flow))
         return Ceiling(max(unlimited * _LEAST, 1.0, rate * _DECREASE), unlimited, now)
     if found is Pressure.LOW and ceiling.rate is not None:

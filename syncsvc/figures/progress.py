@@ -53,7 +53,7 @@ class Ping:
 
 @dataclass(frozen=True)
 class SpoolFigures:
-    """The event spool at one moment."""
+    """The figures of the event spool at one moment."""
 
     # Whether events are being added now.
     active: bool
@@ -70,8 +70,9 @@ class SpoolFigures:
 class OtherInstance:
     """Another instance of the sync, as its saved record shows it.
 
-    `applied_until` is the source time up to which it has applied all events, in UNIX seconds; None if it has not begun.
-    `heard_at` is when this process last saw a new heartbeat of it (monotonic clock).
+    `applied_until` is the cluster time of the source up to which the instance has applied all events, in UNIX seconds;
+    None if it has not begun. `heard_at` is when this process last saw a new heartbeat of the instance, in seconds of
+    the monotonic clock.
     """
 
     name: str
@@ -83,7 +84,7 @@ class OtherInstance:
 
 @dataclass(frozen=True)
 class StateChange:
-    """A state that this process has entered, or found at its start. `number` counts them, from 1.
+    """A state that this process has entered, or found at its start. `number` counts these states, from 1.
 
     `at` is in UNIX seconds. `error` and `description` are those of the failure; None unless the state is FAILED.
     """
@@ -164,7 +165,7 @@ class Progress:
             self._snapshot = replace(self._snapshot, **values)  # type: ignore[arg-type] # checked by replace
 
     def set_lag(self, seconds: int) -> None:
-        """Set the present lag, in seconds, and keep the lags of the last minutes."""
+        """Set the present lag to `seconds`, and add it to the lags of the last minutes."""
         newest = Lag(seconds, monotonic())
         with self._lock:
             lags = with_newest(self._snapshot.lags, newest)
@@ -194,7 +195,7 @@ class Progress:
     def clear(self) -> None:
         """Forget the figures and warnings of a sync that is over.
 
-        Keep the long waits, the pings and the states, which belong to the process.
+        Keep the long waits of threads, the pings, the throttling and the states: they belong to the process.
         """
         self.collections = Collections()
         with self._lock:
@@ -205,14 +206,17 @@ class Progress:
             )
 
     def add(self, **amounts: int) -> None:
-        """Add to counters of the snapshot: the name of each argument is that of a field, its value is added to it."""
+        """Add to counters of the snapshot: each argument names a field, and its value is added to this field."""
         with self._lock:
             now = self._snapshot
             sums = {name: getattr(now, name) + amount for name, amount in amounts.items()}
             self._snapshot = replace(now, **sums)
 
     def enter(self, state: State, error: str | None = None, description: str | None = None) -> None:
-        """Add a state; a no-op if it is the newest one already."""
+        """Append the state to the states of this process; a no-op if it is the same as the last one.
+
+        If the state is FAILED, `error` is the name of the failure, and `description` its text.
+        """
         with self._lock:
             known = self._snapshot.states
             if known and known[-1].state is state:
@@ -222,7 +226,10 @@ class Progress:
             self._snapshot = replace(self._snapshot, states=(*known, newest)[-_MOST_STATES:])
 
     def warn(self, kind: WarningKind, text: str) -> None:
-        """Begin a warning and log it, or replace the text of an active one; it lasts until `end_warning`."""
+        """Begin a warning and log it, or replace the text of the active warning of this kind.
+
+        The warning lasts until `end_warning` is called.
+        """
         with self._lock:
             warnings = self._snapshot.warnings
             begins = kind not in warnings
@@ -230,12 +237,12 @@ class Progress:
             self._snapshot = replace(self._snapshot, warnings={**warnings, kind: text})
         if begins:
             _log.warning(
-                "The progress shows a new warning; its text says what to do.",
+                "The progress shows a new warning; the text of the warning says what to do.",
                 extra={"warning": kind.value, "text": text},
             )
 
     def end_warning(self, kind: WarningKind) -> None:
-        """End a warning and log that; a no-op if it is not active."""
+        """End the active warning of this kind, and log its end; a no-op if no such warning is active."""
         with self._lock:
             left = dict(self._snapshot.warnings)
             ends = left.pop(kind, None) is not None
@@ -244,21 +251,22 @@ class Progress:
             _log.info("A warning in the progress has ended.", extra={"warning": kind.value})
 
     def show_waits(self, waits: tuple[LongWait, ...]) -> None:
-        """Publish the long waits of the process."""
+        """Replace the long waits in the snapshot: the waits of threads that have lasted for 15 seconds or more."""
         with self._lock:
             self._begun.update({each.what: each.text for each in waits})
             self._snapshot = replace(self._snapshot, waits=waits)
 
     @property
     def begun(self) -> Mapping[str, str]:
-        """Return the texts of the warnings and long waits since the last `forget_begun`, by their names.
+        """Return the texts of the warnings and long waits that have begun and are not saved yet, by name.
 
-        They include those that have ended meanwhile, which the snapshot no longer shows.
+        Unlike the snapshot, the result includes ended warnings and waits. The caller saves them, and then calls
+        `forget_begun`.
         """
         with self._lock:
             return dict(self._begun)
 
     def forget_begun(self, saved: Mapping[str, str]) -> None:
-        """Forget the warnings of an earlier `begun`, which are saved now."""
+        """Forget the warnings and waits that an earlier call of `begun` returned, because they are saved now."""
         with self._lock:
             self._begun = {name: text for name, text in self._begun.items() if name not in saved}

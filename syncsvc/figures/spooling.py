@@ -22,17 +22,17 @@ FILLING, ROOMY = 0.8, 0.7
 def is_needed(left: float, rest: float | None) -> bool:
     """Return whether change events must be spooled now.
 
-    `left` is the number of seconds until the oplog begins to drop events that the sync needs. `rest` is for how many
-    more seconds the sync needs the oldest of these events (None if unknown).
+    `left` is the number of seconds until the oplog begins to drop events that the sync needs. `rest` is the number of
+    seconds for which the sync still needs the oldest of these events (None if unknown).
 
-    This decides only when spooling begins, not when it ends: otherwise, fluctuating estimates would start and stop it
-    again and again.
+    This function decides only when spooling begins, not when it ends. Otherwise, fluctuating estimates would start and
+    stop the spooling again and again.
     """
     return left < (_RESERVE if rest is None else _MARGIN * rest)
 
 
 def assumed_left(age: float) -> float:
-    """Return for how many more seconds an unreadable oplog is assumed to keep the oldest entry that a sync needs.
+    """Return how many more seconds an unreadable oplog is assumed to keep the oldest entry that a sync needs.
 
     `age` is the present age of that entry, in seconds.
     """
@@ -40,9 +40,10 @@ def assumed_left(age: float) -> float:
 
 
 def warning(size: int, limit: int, speed: float, warned: bool) -> str | None:
-    """Return the text of a warning if the spool fills up; None if it has enough room.
+    """Return the text of a warning if the event spool fills up; None if the spool has enough room.
 
-    `size` and `limit` are in bytes, `speed` is in bytes per second; `warned` is whether the warning is active.
+    `size` and `limit` are in bytes. `speed` is the growth of the spool, in bytes per second. `warned` is whether the
+    warning is already active.
     """
     if size < (ROOMY if warned else FILLING) * limit:
         return None
@@ -53,7 +54,7 @@ def warning(size: int, limit: int, speed: float, warned: bool) -> str | None:
             "is room for them, the sync fails: enlarge the oplog on each member (replSetResizeOplog), or restart the "
             "process with a larger --eventSpoolMB."
         )
-    when = f" It will be full in {in_words((limit - size) / speed)}." if speed > 0 else ""
+    when = f" The spool will be full in {in_words((limit - size) / speed)}." if speed > 0 else ""
     return (
         f"The event spool has little room left ({held}).{when} Restart the process with a larger --eventSpoolMB, if "
         "the disk of the destination has room."

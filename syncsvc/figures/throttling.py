@@ -1,4 +1,4 @@
-"""The figures of the limits: what is in force, and what slows the sync down. Pure."""
+"""The figures of the speed limits: which limits are in force, and which limit slows the sync down. Pure functions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from syncsvc.source.cluster_load import Load
 
 @dataclass(frozen=True)
 class Throttled:
-    """The limit that slows the sync down, why it applies, and since when it does (UTC)."""
+    """The limit that slows the sync down, the reason for this limit, and when the slowdown began (UTC)."""
 
     limit: Limit
     reason: str
@@ -24,9 +24,9 @@ class Throttled:
 class Throttling:
     """The limits of this process at one moment.
 
-    `effective` are the rates that it obeys. `throttled` is None while no work waits for them. `waited` is for how many
-    seconds each limit has held up threads, in total. `loads` are those of `source` and `destination`, while they are
-    measured.
+    `effective` has the limits that the process obeys. `throttled` is None while no work waits for a limit. `waited` is
+    the total time for which each limit has delayed threads, in seconds. `loads` has the measured loads of "source" and
+    "destination"; it is empty while the loads are not measured.
     """
 
     effective: Rates = field(default_factory=dict)
@@ -40,7 +40,7 @@ _LASTS = 3.0
 
 
 class Waits:
-    """Concludes from the total waits of each limit which one slows the sync down, and since when."""
+    """Determines which limit slows the sync down, and since when, from the times that threads wait for each limit."""
 
     def __init__(self) -> None:
         self._before: Mapping[Limit, float] = {}
@@ -55,9 +55,10 @@ class Waits:
         at: float,
         now: datetime,
     ) -> Throttled | None:
-        """Return what slows the sync down; call this once a second.
+        """Return the limit that slows the sync down; None if no limit does. Call this once a second.
 
-        `reasons` are the limits in force and why they apply, `at` a monotonic time, and `now` the same moment in UTC.
+        `waited` is the total time for which each limit has delayed threads, in seconds. `reasons` are the limits in
+        force, each with the reason for it. `at` is the present time of the monotonic clock, and `now` the same in UTC.
         """
         for limit, seconds in waited.items():
             if seconds > self._before.get(limit, 0.0):

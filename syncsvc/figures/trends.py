@@ -1,10 +1,13 @@
-"""Forecasts from the lags of the last two minutes, and durations in words. Pure functions."""
+"""Forecasts when the lag will be 0, from the lags of the last two minutes, and writes durations in words.
+
+Pure functions.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-# The maximum age of a sample, the minimum distance of kept samples, and the minimum span for a forecast, in seconds.
+# The maximum age of a sample, the minimum interval between samples, and the minimum span for a forecast, in seconds.
 _COUNTS_FOR = 120.0
 _APART = 2.0
 _LEAST_SPAN = 10.0
@@ -33,7 +36,7 @@ def with_newest(lags: tuple[Lag, ...], newest: Lag) -> tuple[Lag, ...]:
 
 
 def seconds_to_catch_up(lags: tuple[Lag, ...]) -> int | None:
-    """Forecast in how many seconds the lag will be 0; None if it does not fall, or was not observed for long enough."""
+    """Return the forecast seconds until the lag is 0; None if it does not fall, or was not observed for long enough."""
     if not lags:
         return None
     first, last = lags[0], lags[-1]
@@ -44,7 +47,10 @@ def seconds_to_catch_up(lags: tuple[Lag, ...]) -> int | None:
 
 
 def in_words(seconds: float) -> str:
-    """Return a duration in words, rounded down to minutes or hours: a forecast is not more precise."""
+    """Return a duration in words, rounded down to minutes or hours, because a forecast is not more precise.
+
+    The shortest result is "less than 15 minutes", the longest "more than 72 hours".
+    """
     if seconds < SHORTEST_FORECAST:
         return "less than 15 minutes"
     if seconds > _LONGEST_FORECAST:

@@ -10,5 +10,5 @@ import verifier.page
 
 
 def blueprint() -> Blueprint:
-    """Return the blueprint that serves the page."""
+    """Return the Flask blueprint that serves the page and its scripts."""
     return verifier.page.blueprint(Path(__file__).parent / "static")

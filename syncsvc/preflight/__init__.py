@@ -1,1 +1,1 @@
-"""The checks before a sync begins: whether the start options fit the two clusters."""
+"""The checks before a sync begins: they find out whether the start options fit the two clusters."""

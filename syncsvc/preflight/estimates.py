@@ -111,7 +111,7 @@ def resource_violations(
 
 
 def _spool_shortage(options: StartOptions, estimates: Estimates, spool_limit: int) -> str | None:
-    """Return a text if the destination's disk has room for the data, but not also for a full event spool.
+    """Return a text if the destination's disk has room for the data alone, but not for the data and a full event spool.
 
     Return None if it has room for both, if that is unknown, if the spool is disabled, or if the disk is too small even
     for the data. `spool_limit` is in bytes.
@@ -139,7 +139,7 @@ def _shown(size: int | None) -> str:
 def warnings(
     options: StartOptions, found: Findings, estimates: Estimates, spool_limit: int = 0
 ) -> Iterator[str]:
-    """Yield warnings of problems that may occur during the sync, each with what to do before the start.
+    """Yield warnings of problems that may occur during the sync. Each says what to do before the start.
 
     Warnings never prevent a start. `spool_limit` is the size limit of the event spools of all instances together, in
     bytes.
@@ -159,12 +159,7 @@ def warnings(
             "clusterMonitor, and request a preflight again."
         )
     if not found.source.reports_ddl:
-        yield (
-            f"The source runs MongoDB {found.source.dotted_version}; servers before 6.0 do not report every DDL event. "
-            "Until the commit, do not create, drop, rename or modify collections and indexes on the source: such a "
-            "change fails the sync, or prevents the commit until it is undone. Document writes and changes of views "
-            "are synced."
-        )
+        yield f"The source runs MongoDB {found.source.dotted_version}; {_unreported(options)}"
     if found.principals is not None:
         yield from comparison.warnings(found.principals, _synced_databases(options, found))
     yield from _id_warnings(found)
@@ -174,6 +169,23 @@ def warnings(
             "seconds for the source's own periodic no-op. To avoid this, grant the user the built-in role "
             f"{NOTING.role}."
         )
+
+
+def _unreported(options: StartOptions) -> str:
+    """Return the end of a warning for a source before MongoDB 6.0: which DDL operations to avoid, and why."""
+    known = "servers before 6.0 do not report every DDL event."
+    if options.instances:
+        return (
+            f"{known} Several instances cannot apply the unreported events: until the commit, do not create, drop, "
+            "rename or modify collections and indexes on the source. Such a change fails the sync, or prevents the "
+            "commit until it is undone. Document writes and changes of views are synced."
+        )
+    return (
+        f"{known} The sync finds the unreported changes by comparing definitions, and applies them a little later. A "
+        "collection that is created, renamed or replaced is copied again as a whole, and other changes are applied "
+        "after the copy. Do not create time-series collections before the commit, and stop DDL operations before you "
+        "request the commit."
+    )
 
 
 def _synced_databases(options: StartOptions, found: Findings) -> set[str] | None:
@@ -195,8 +207,9 @@ def _id_warnings(found: Findings) -> Iterator[str]:
     if names:
         yield (
             f"Servers keep _id unique only within each shard, so {some_of(names)} may hold several documents with the "
-            "same _id. A replica set cannot hold them, so the sync fails with DuplicateIds when it reads one. If your "
-            "applications choose the values of _id, look for duplicates before the start (aggregate with allowDiskUse "
+            "same _id. A replica set cannot hold such documents, so the sync fails with DuplicateIds when it reads "
+            "them. If your applications choose the values of _id, look for duplicates before the start (aggregate with "
+            "allowDiskUse "
             'true): [{$group: {_id: "$_id", n: {$sum: 1}}}, {$match: {n: {$gt: 1}}}].'
         )
 
@@ -208,20 +221,20 @@ def _oplog_warnings(options: StartOptions, found: Findings, estimates: Estimates
     if found.source.is_sharded:
         yield (
             "The oplogs of the source's shards cannot be read through mongos, so it is unknown whether they are long "
-            "enough. If a shard drops entries before the sync has read them, the sync fails: check before the start "
+            "enough. If a shard drops entries before the sync has read them, the sync fails. Check before the start "
             "(rs.printReplicationInfo()) that each shard keeps at least two hours of changes; if eventSpool is never, "
-            "it must keep all changes that are made during the copy."
+            "each shard must keep all changes that are made during the copy."
         )
     elif found.oplog is None:
         yield (
-            "The user of the source may not read its oplog, so it is unknown whether the oplog is long enough. If it "
-            "drops entries before the sync has read them, the sync fails: grant the user the built-in role "
+            "The user of the source may not read its oplog, so it is unknown whether the oplog is long enough. If "
+            "the oplog drops entries before the sync has read them, the sync fails: grant the user the built-in role "
             "clusterMonitor, and request a preflight again."
         )
     elif not spooled and window is not None and copy is not None and window < copy:
         yield (
             f"The copy may take {in_words(copy)}, but the oplog of the source ({_shown(found.oplog.limit)}) keeps "
-            f"entries for {in_words(window)} at its average write rate. If it drops entries before the sync has read "
-            "them, the sync fails: leave eventSpool at auto, or enlarge the oplog on each member (replSetResizeOplog) "
-            "before the start."
+            f"entries for {in_words(window)} at its average write rate. If the oplog drops entries before the sync has "
+            "read them, the sync fails: leave eventSpool at auto, or enlarge the oplog on each member "
+            "(replSetResizeOplog) before the start."
         )

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from syncsvc.existing import Taken
+from syncsvc.metadata import METADATA_DATABASE
 from syncsvc.principals.comparison import Comparison
+from syncsvc.saved.other_syncs import OtherSync
 from syncsvc.saved.run import RunRecord
 from syncsvc.source.oplog import Oplog
 from verifier.cluster.facts import ClusterFacts
@@ -15,9 +18,9 @@ from verifier.cluster.specification import CollectionSpec
 
 @dataclass(frozen=True)
 class Metadata:
-    """A database with a reserved name, for example the metadata of a sync, and the names of its collections.
+    """A database with a reserved name, such as the metadata database of a sync, and the names of its collections.
 
-    `instances` are the IDs of the syncsvc instances whose runs it holds; empty if it holds none.
+    `instances` are the IDs of the syncsvc instances whose run records the database holds; empty if it holds none.
     """
 
     database: str
@@ -42,16 +45,26 @@ class Findings:
 
     source: ClusterFacts
     destination: ClusterFacts
+    # The name of this sync's metadata database.
+    database: str = METADATA_DATABASE
     # The server's errors for invalid regular expressions in the filter.
     bad_patterns: tuple[str, ...] = ()
+    # The queries of document filters that the source refuses: the collection of each, and the server's error.
+    bad_queries: tuple[tuple[Namespace, str], ...] = ()
     # The user databases on the destination that hold a collection or view.
     occupied: tuple[str, ...] = ()
+    # The names that the sync needs, but that the destination already has; only if it may hold other data.
+    taken: Taken = Taken()
+    # The other syncs that have the same destination.
+    others: tuple[OtherSync, ...] = ()
     # The databases on the destination with a reserved name.
     metadata: tuple[Metadata, ...] = ()
     # The collections and views of the source that will be synced.
     contents: tuple[Measured, ...] | None = None
     # The collections in the start option `sharding` that the filter excludes.
     left_out: frozenset[Namespace] = frozenset()
+    # Whether a member of the source is suitable for the start option `copyReadPreference`.
+    readable: bool = True
     # The free bytes on the disk of the destination's primary.
     disk_free: int | None = None
     # The oplog of the source.

@@ -12,7 +12,7 @@ from syncsvc.options import StartOptions
 from syncsvc.preflight.findings import Findings
 from syncsvc.preflight.rules import emptiness_violations
 from syncsvc.saved.peers import described, differences
-from syncsvc.saved.run import METADATA_DATABASE, RunRecord
+from syncsvc.saved.run import RunRecord
 from syncsvc.settings import DEFAULT_ID
 from syncsvc.state import State
 from verifier.runtime.errors import Violation
@@ -21,7 +21,8 @@ from verifier.runtime.errors import Violation
 def instances_of(options: StartOptions, instance: str, found: Findings) -> tuple[str, ...]:
     """Return the IDs of all instances that run the sync, the coordinator first; empty if there is only one.
 
-    From a sharded cluster, they are the names of its shards; from a replica set, the start option `instances`.
+    `instance` is the ID of this instance. For a sharded source, the IDs are the names of its shards; for a replica set,
+    they are those in the start option `instances`.
     """
     source = found.source
     if source.is_sharded:
@@ -34,11 +35,11 @@ def instances_of(options: StartOptions, instance: str, found: Findings) -> tuple
 def begun_by_others(
     instance: str, instances: tuple[str, ...], found: Findings
 ) -> tuple[RunRecord, ...]:
-    """Return the saved run records of the other instances whose run this instance can join.
+    """Return the saved run records of the other instances that have begun the sync which this instance starts.
 
-    Return an empty tuple if there is no such run. `instances` are the IDs of all instances. Runs that were started with
-    other IDs, but include the ID of this instance, are also returned: the start is then refused, and the error names
-    the difference.
+    Return an empty tuple if none has begun it. `instance` is the ID of this instance, `instances` are the IDs of all
+    instances. The records are also returned if the others were started with a different list of IDs that includes this
+    instance. In this case, the start is refused later, with an error that names the difference.
     """
     names = {each.instance for each in found.runs}
     together = {*instances, *(name for each in found.runs for name in each.instances)}
@@ -59,12 +60,13 @@ def instance_violations(
         return
     if instance not in requested:
         yield errors.UNKNOWN_INSTANCE, (
-            f"The id of this instance is {instance}, but instances contains {', '.join(requested)}."
+            f"The id of this instance is {instance}, but the option instances contains {', '.join(requested)}."
         )
     needed = instances_of(options, instance, found) or (instance,)
     if found.source.is_sharded and {*requested} != {*needed}:
         yield errors.INSTANCES_NOT_APPLICABLE, (
-            f"instances contains {', '.join(requested)}, but for this sharded source it must be {', '.join(needed)}."
+            f"The option instances contains {', '.join(requested)}, but for this sharded source it must be "
+            f"{', '.join(needed)}."
         )
 
 
@@ -83,17 +85,17 @@ def join_violations(
     for each in others:
         if each.identities != identities:
             yield errors.METADATA_LEFT_OVER, (
-                f"The database {METADATA_DATABASE} holds the metadata of the instance {each.instance}, which syncs "
+                f"The database {found.database} holds the metadata of the instance {each.instance}, which syncs "
                 f"{' to '.join(each.identities)}."
             )
         if each.state not in (State.RUNNING, State.PAUSED):
             yield errors.METADATA_LEFT_OVER, (
-                f"The database {METADATA_DATABASE} holds the sync of the instance {each.instance}, which is in state "
+                f"The database {found.database} holds the sync of the instance {each.instance}, which is in state "
                 f"{each.state.value}, so this instance cannot join it."
             )
     if not any(each.coordinates for each in others):
         # The coordinator has not been started yet, so the destination cannot hold any data of this sync.
-        yield from emptiness_violations(found.occupied, ())
+        yield from emptiness_violations(options, found)
     different = differences(options, instances, others)
     if different:
         yield errors.DIFFERENT_START, described(different)

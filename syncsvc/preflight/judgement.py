@@ -1,4 +1,4 @@
-"""Judges whether a sync may begin. A start obeys this judgement, and a preflight reports it."""
+"""Judges whether a sync may begin. A start obeys the judgement, and a preflight only reports it."""
 
 from __future__ import annotations
 
@@ -46,21 +46,23 @@ def judge(
     options: StartOptions,
     instance: str,
     clusters: Mapping[str, Cluster],
+    database: str,
     memory_needed: int,
     spool_limit: int,
     stop: StopToken,
 ) -> Judgement:
-    """Query both clusters and judge a start of this instance. Changes nothing.
+    """Query both clusters, and judge whether the instance `instance` may start a sync. Changes nothing.
 
-    `memory_needed` and `spool_limit`, the size limit of the event spool, are in bytes. An error of a cluster becomes a
-    violation. Raises `Cancelled`.
+    `database` is the name of the metadata database. `memory_needed` and `spool_limit`, the size limit of the event
+    spool, are in bytes. An error of a cluster becomes a violation. Raises `Cancelled` when stopped.
     """
     nameless = tuple(name_violations(options, clusters))
     if nameless:
         return Judgement((*nameless, *option_violations(options)))
     try:
         with failures.named_errors():
-            found = ask(options, clusters[options.source], clusters[options.destination], stop)
+            source, destination = clusters[options.source], clusters[options.destination]
+            found = ask(options, source, destination, database, stop)
     except OperationError as error:
         # Report the option violations too: they are known without an answer from the clusters.
         return Judgement((*option_violations(options), (error.kind, error.description)))
@@ -70,7 +72,7 @@ def judge(
 def judgement_of(
     options: StartOptions, instance: str, found: Findings, memory_needed: int, spool_limit: int
 ) -> Judgement:
-    """Judge a start with these options by the facts in `found`.
+    """Judge, by the facts in `found`, whether the instance `instance` may start a sync with these options.
 
     An instance that joins others finds a destination that is no longer empty, so the checks that the first instance
     passed are not repeated. `memory_needed` and `spool_limit`, the size limit of one event spool, are in bytes.

@@ -1,4 +1,4 @@
-"""The memory this process may still allocate, limited by the machine and by its control groups."""
+"""Determines how much memory this process may still allocate: the machine and its control groups limit it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _left(mount: Path, path: str, limit: str, usage: str, prefix: str) -> Iterat
 
 
 def _upwards(mount: Path, path: str) -> Iterator[Path]:
-    """Yield the folder of a control group and its parents. A container may see only the mount point itself."""
+    """Yield the folders of a control group and of its parents. In a container, only the mount point may be visible."""
     parts = [part for part in path.split("/") if part]
     if ".." in parts:
         parts = []

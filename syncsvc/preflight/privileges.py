@@ -152,7 +152,7 @@ SHARDING = (
         on_config=(("databases", ("find",)), ("tags", ("find",))),
     ),
     Need(
-        "place ranges of shard keys by zones",
+        "assign ranges of shard keys to zones",
         "clusterManager",
         on_config=(("shards", ("find", "update")), ("tags", ("find", "update", "remove"))),
         instead="enableSharding",
@@ -164,7 +164,7 @@ REFINING = Need("refine shard keys", "clusterManager", (), ("refineCollectionSha
 def needs_of_source(
     options: StartOptions, time_series: bool, sharded: bool = False
 ) -> tuple[Need, ...]:
-    """Return the privileges that the source's user needs. If the sync is reversible, these include those for writing.
+    """Return the privileges that the user of the source needs; for a reversible sync, also those for writing.
 
     `time_series` is whether there may be time-series collections, `sharded` is whether the source is a sharded cluster.
     """
@@ -181,9 +181,10 @@ def needs_of_source(
 def needs_of_destination(
     options: StartOptions, time_series: bool, sharded: bool = False
 ) -> tuple[Need, ...]:
-    """Return the privileges that the destination's user needs; the arguments are those of `needs_of_source`.
+    """Return the privileges that the user of the destination needs.
 
-    Verification and a reversal read the change events of the destination.
+    They include reading change events if the sync is verified or reversible. `time_series` is whether there may be
+    time-series collections, `sharded` is whether the destination is a sharded cluster.
     """
     streamed = options.verification or options.reversible
     return (
@@ -211,7 +212,7 @@ def _to_shard(options: StartOptions, blocks: bool) -> tuple[Need, ...]:
 
 
 def _to_copy_principals(options: StartOptions) -> tuple[Need, ...]:
-    """Return the privileges to read users and roles, and those to write them; none if none are copied."""
+    """Return the privileges to read users and roles, and those to write them; none if the sync does not copy them."""
     return () if options.users_and_roles is None else (READING_PRINCIPALS, WRITING_PRINCIPALS)
 
 
@@ -222,9 +223,10 @@ def _to_write(time_series: bool) -> tuple[Need, ...]:
 def privilege_violations(
     options: StartOptions, source: ClusterFacts, destination: ClusterFacts, time_series: bool
 ) -> Iterator[Violation]:
-    """Yield a violation for each `Need` that a user lacks, and for each replica set whose ID cannot be read.
+    """Yield a violation for each `Need` that the user of a cluster lacks.
 
-    `time_series` is whether there may be time-series collections. Without access control, no privilege is lacking.
+    Also yield one for each replica set whose ID the user may not read. `time_series` is whether there may be
+    time-series collections. Without access control, no privilege is lacking.
     """
     for side, facts, needs in (
         ("source", source, needs_of_source),

@@ -6,23 +6,36 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TypeVar
 
-from pymongo.errors import OperationFailure
+from pymongo.errors import OperationFailure, ServerSelectionTimeoutError
 
 from syncsvc import shard_rules
+from syncsvc.existing import Taken, taken
+from syncsvc.metadata import Metadata as MetadataDatabase
 from syncsvc.options import StartOptions
 from syncsvc.preflight import memory
 from syncsvc.preflight.findings import Findings, Measured, Metadata
 from syncsvc.principals.comparison import Comparison
 from syncsvc.principals.listing import compare_clusters
-from syncsvc.saved.run import METADATA_DATABASE, RunRecord, load_runs, saved_instances
+from syncsvc.saved.other_syncs import other_syncs
+from syncsvc.saved.run import RunRecord, load_runs, saved_instances
 from syncsvc.source.oplog import read_oplog
+from syncsvc.source.read_preference import read_preference
+from syncsvc.source.selected_size import selected_size
 from verifier.cluster import failures
 from verifier.cluster.cluster import Cluster, filter_evaluator
 from verifier.cluster.connect import Client
+from verifier.cluster.document_filters import DocumentFilters, bad_queries, judging
 from verifier.cluster.facts import gather
 from verifier.cluster.features import DOCUMENTS
 from verifier.cluster.filters import Selection, bad_patterns
-from verifier.cluster.inventory import Size, extent, list_collections, list_raw, measure
+from verifier.cluster.inventory import (
+    Size,
+    extent,
+    list_collections,
+    list_names,
+    list_raw,
+    measure,
+)
 from verifier.cluster.namespace import RESERVED_PREFIXES, Namespace, is_user_database
 from verifier.cluster.specification import CollectionSpec, Kind
 from verifier.runtime.errors import OperationError
@@ -38,33 +51,74 @@ _LEAST_FILE = 4096
 _INDEX_ENTRY = 32
 
 
-def ask(options: StartOptions, source: Cluster, destination: Cluster, stop: StopToken) -> Findings:
-    """Gather the current facts about both clusters before a sync. Raises the driver's errors, and `Cancelled`."""
+def ask(
+    options: StartOptions, source: Cluster, destination: Cluster, database: str, stop: StopToken
+) -> Findings:
+    """Query both clusters for the facts that decide whether a sync with these options may start.
+
+    `database` is the name of the metadata database. Raises the driver's errors, and `Cancelled` when stopped.
+    """
     source, destination = _refreshed(source), _refreshed(destination)
     evaluator = filter_evaluator(source, destination)
     able = evaluator.facts.offers(DOCUMENTS)
     bad = tuple(bad_patterns(evaluator.client, options.namespaces, stop)) if able else ()
+    refused = _if_allowed(
+        lambda: tuple(bad_queries(source.client, options.document_filters, stop)), stop
+    )
     contents, left_out = None, frozenset[Namespace]()
     if able and not bad:
         selection = Selection(options.namespaces, evaluator.client, stop)
         if options.sharding is not None:
             sharded = frozenset(shard_rules.named(options.sharding))
             left_out = sharded - selection.of(sharded)
-        contents = _if_allowed(lambda: tuple(_contents(source.client, selection, stop)), stop)
+        filters = DocumentFilters() if refused else options.document_filters
+        contents = _if_allowed(
+            lambda: tuple(_contents(source.client, selection, filters, stop)), stop
+        )
+    needed = [options.names.to_destination(each.definition.namespace) for each in contents or ()]
+    shared = options.pre_existing_destination_data
     return Findings(
         source=source.facts,
         destination=destination.facts,
+        database=database,
         bad_patterns=bad,
+        bad_queries=refused or (),
         occupied=_if_allowed(lambda: tuple(_occupied(destination.client)), stop) or (),
-        metadata=_if_allowed(lambda: tuple(_metadata(destination.client)), stop) or (),
+        taken=(
+            _if_allowed(lambda: _taken(destination.client, needed), stop) or Taken()
+            if shared
+            else Taken()
+        ),
+        others=_if_allowed(lambda: tuple(other_syncs(destination.client, database)), stop) or (),
+        metadata=_if_allowed(lambda: tuple(_metadata(destination.client, database)), stop) or (),
         contents=contents,
         left_out=left_out,
+        readable=_is_readable(options, source.client, stop),
         disk_free=_if_allowed(lambda: free_disk(destination.client), stop),
         oplog=_if_allowed(lambda: read_oplog(source.client), stop),
         memory_available=memory.available_memory(),
         principals=_if_allowed(lambda: _principals(options, source, destination, stop), stop),
-        runs=_runs(destination, stop),
+        runs=_runs(destination.client[database], stop),
     )
+
+
+def _is_readable(options: StartOptions, client: Client, stop: StopToken) -> bool:
+    """Return whether the source has a member that the copy may read.
+
+    If there is none, this takes as long as the server selection timeout.
+    """
+    try:
+        preference = read_preference(
+            options.copy_read_preference.value, options.copy_read_preference_tags
+        )
+        retry(
+            lambda: client.admin.command("ping", read_preference=preference),
+            failures.only_lost_cursor,
+            stop,
+        )
+        return True
+    except ServerSelectionTimeoutError:
+        return False
 
 
 def _principals(
@@ -76,14 +130,14 @@ def _principals(
     return compare_clusters(copied, source.client, destination.client, stop)
 
 
-def _runs(cluster: Cluster, stop: StopToken) -> tuple[RunRecord, ...]:
+def _runs(metadata: MetadataDatabase, stop: StopToken) -> tuple[RunRecord, ...]:
     """Return the run records on the destination.
 
-    Return none if the user may not read them, or if one has an unsupported format; its database still counts as
-    left-over metadata.
+    Return an empty tuple if the user may not read them, or if one of them has an unsupported format. In the second
+    case, `Findings.metadata` still contains the database with the records.
     """
     try:
-        return _if_allowed(lambda: tuple(load_runs(cluster.client)), stop) or ()
+        return _if_allowed(lambda: tuple(load_runs(metadata)), stop) or ()
     except OperationError:
         return ()
 
@@ -96,7 +150,7 @@ def _refreshed(cluster: Cluster) -> Cluster:
 def _if_allowed(question: Callable[[], T], stop: StopToken) -> T | None:
     """Return the result of `question`; None if the user lacks a privilege, or the server lacks a command.
 
-    The start rules report both. Retries the question if a cursor is lost. Other transient errors are raised, because
+    The start rules report both cases. Retries the question if a cursor is lost. Raises other transient errors, because
     the user waits for the answer.
     """
     try:
@@ -108,13 +162,19 @@ def _if_allowed(question: Callable[[], T], stop: StopToken) -> T | None:
         raise
 
 
-def _contents(client: Client, selection: Selection, stop: StopToken) -> Iterator[Measured]:
+def _contents(
+    client: Client, selection: Selection, filters: DocumentFilters, stop: StopToken
+) -> Iterator[Measured]:
     for definition in list_collections(client, selection):
         stop.check()
         if definition.kind is Kind.VIEW:
             yield Measured(definition)
         else:
-            yield Measured(definition, _size(client, definition))
+            query = filters.of(definition.namespace)
+            whole = _size(client, definition)
+            with judging(filters, definition.namespace):
+                size = selected_size(client, definition.storage, query, whole, stop)
+            yield Measured(definition, size)
 
 
 def _size(client: Client, definition: CollectionSpec) -> Size:
@@ -143,11 +203,15 @@ def _occupied(client: Client) -> Iterator[str]:
             yield name
 
 
-def _metadata(client: Client) -> Iterator[Metadata]:
+def _taken(client: Client, needed: list[Namespace]) -> Taken:
+    return taken(list_names(client), needed)
+
+
+def _metadata(client: Client, own: str) -> Iterator[Metadata]:
     for name in sorted(client.list_database_names()):
         if name.startswith(RESERVED_PREFIXES):
             collections = frozenset(str(row["name"]) for row in list_raw(client, name))
-            instances = saved_instances(client) if name == METADATA_DATABASE else ()
+            instances = saved_instances(client[name]) if name == own else ()
             yield Metadata(name, collections, instances)
 
 

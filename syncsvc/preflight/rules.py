@@ -1,23 +1,26 @@
 """The rules of `POST /api/v1/start`: option combinations and cluster requirements.
 
-Pure functions that yield violations. A violation only says what was found. Its error kind, in `errors`, adds what that
-means and what to do.
+Pure functions that yield violations. A violation only says what was found. The kind of its error, in `errors`, adds the
+meaning and the remedy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 from syncsvc import errors, shard_rules
+from syncsvc.existing import taken_violations
 from syncsvc.indexing import Target, definition_violations
-from syncsvc.options import BuildIndexes, StartOptions
+from syncsvc.options import BuildIndexes, CopyReadPreference, Presplit, StartOptions
 from syncsvc.preflight.findings import Findings, Metadata
 from syncsvc.preflight.privileges import privilege_violations
 from syncsvc.principals import comparison
+from syncsvc.saved.other_syncs import sharing_violations
 from syncsvc.saved.run import RUNS
 from verifier.cluster.cluster import SAME_CLUSTER, lacking, unfit
 from verifier.cluster.facts import ClusterFacts, Topology
 from verifier.cluster.features import BLOCK_WRITES, MERGE_PRINCIPALS, Side
+from verifier.cluster.namespace_map import contradictions, entries_of, reverse_contradictions
 from verifier.cluster.specification import Kind
 from verifier.runtime.errors import Violation
 from verifier.runtime.schemas import INVALID_REQUEST
@@ -47,7 +50,7 @@ def name_violations(options: StartOptions, clusters: Mapping[str, object]) -> It
     names = " and ".join(clusters)
     for role, name in (("source", options.source), ("destination", options.destination)):
         if name not in clusters:
-            yield errors.UNKNOWN_CLUSTER, f"{role} is {name}, but the clusters are {names}."
+            yield errors.UNKNOWN_CLUSTER, f"{role} is {name}, but the clusters are named {names}."
     if options.source == options.destination:
         yield SAME_CLUSTER, f"source and destination are both {options.source}."
 
@@ -56,24 +59,76 @@ def option_violations(options: StartOptions) -> Iterator[Violation]:
     """Yield a violation for each unsupported option value, and for options that conflict. Needs no cluster."""
     filtered = bool(options.include_namespaces or options.exclude_namespaces)
     if options.pre_existing_destination_data:
-        yield errors.NOT_SUPPORTED_YET, "preExistingDestinationData is true, but must be false."
+        yield from _sharing_option_violations(options)
     if options.blocks_source and filtered:
         yield errors.WRITE_BLOCKING_WITH_FILTER, (
             f"enableUserWriteBlocking is sourceAndDestination, but {_FILTERED}."
         )
+    if options.blocks_source and options.document_filters:
+        yield errors.WRITE_BLOCKING_WITH_FILTER, (
+            "enableUserWriteBlocking is sourceAndDestination, but the request contains documentFilter."
+        )
+    yield from _order_violations(options)
     if options.sharding is not None:
         yield from shard_rules.entry_violations(options.sharding)
-    if not options.reversible:
-        return
+    yield from _remap_violations(options)
+    if options.reversible:
+        yield from _reverse_violations(options, filtered)
+
+
+def _order_violations(options: StartOptions) -> Iterator[Violation]:
+    """Yield a violation for each document filter of a collection that would be copied in natural order.
+
+    In natural order, the source can take longer than the timeout of a call to find the next matching document.
+    """
+    for name in options.document_filters.queries:
+        if options.in_natural_order(name):
+            yield errors.INVALID_DOCUMENT_FILTER, (
+                f"documentFilter and copyInNaturalOrder both select {name}, but a filtered collection cannot be copied "
+                "in natural order."
+            )
+
+
+def _reverse_violations(options: StartOptions, filtered: bool) -> Iterator[Violation]:
     if not options.blocks_source:
         yield errors.REVERSIBLE_NEEDS_WRITE_BLOCKING, (
             f"reversible is true, but enableUserWriteBlocking is {options.write_blocking.value}."
         )
     if filtered:
         yield errors.REVERSIBLE_WITH_FILTER, f"reversible is true, but {_FILTERED}."
+    if options.document_filters:
+        yield errors.REVERSIBLE_WITH_FILTER, (
+            "reversible is true, but the request contains documentFilter."
+        )
     if options.build_indexes is BuildIndexes.NEVER or not options.build_indexes.hashed:
         yield errors.REVERSIBLE_WITHOUT_INDEXES, (
             f"reversible is true, but buildIndexes is {options.build_indexes.value}."
+        )
+
+
+def _remap_violations(options: StartOptions) -> Iterator[Violation]:
+    if not options.namespace_remap:
+        return
+    for contradiction in contradictions(entries_of(options.namespace_remap)):
+        yield errors.NAMESPACE_COLLISION, contradiction
+    if options.reversible:
+        for contradiction in reverse_contradictions(entries_of(options.namespace_remap)):
+            yield errors.NAMESPACE_COLLISION, contradiction
+    if options.users_and_roles is not None:
+        yield errors.REMAP_WITH_USERS_AND_ROLES, (
+            "usersAndRoles.copy is true, but the request contains namespaceRemap."
+        )
+
+
+def _sharing_option_violations(options: StartOptions) -> Iterator[Violation]:
+    shared = "preExistingDestinationData is true"
+    if options.blocks_destination:
+        yield errors.WRITE_BLOCKING_WITH_EXISTING_DATA, (
+            f"{shared}, but enableUserWriteBlocking is {options.write_blocking.value}."
+        )
+    if options.reversible:
+        yield errors.REVERSIBLE_WITH_EXISTING_DATA, (
+            f"{shared}, but reversible is true; these two options exclude each other."
         )
 
 
@@ -82,24 +137,47 @@ def cluster_violations(options: StartOptions, found: Findings) -> Iterator[Viola
     source, destination = found.source, found.destination
     for reason in found.bad_patterns:
         yield INVALID_REQUEST, f"{reason}."
+    yield from _document_filter_violations(options, found)
     yield from _topology_violations(options, source, destination)
     yield from _sharding_violations(options, found)
+    yield from _read_preference_violations(options, found)
     yield from _version_violations(options, source, destination)
     yield from _feature_violations(options, destination)
     if source.identity is not None and source.identity == destination.identity:
         yield SAME_CLUSTER, f"Both connection strings lead to the same {source.topology.value}."
     else:
-        yield from emptiness_violations(found.occupied, found.metadata)
+        yield from emptiness_violations(options, found)
+        yield from metadata_violations(found.metadata)
+        yield from sharing_violations(options, found.others)
     definitions = [each.definition for each in found.contents or ()]
     # If the contents could not be read, assume that there are time-series collections.
     time_series = found.contents is None or any(
         each.kind is Kind.TIME_SERIES for each in definitions
     )
     yield from privilege_violations(options, source, destination, time_series)
-    target = Target(options, destination.is_sharded)
+    target = Target(options, destination.is_sharded, options.names)
     yield from definition_violations(target, source, definitions)
     if found.principals is not None:
         yield from comparison.violations(found.principals)
+
+
+def _document_filter_violations(options: StartOptions, found: Findings) -> Iterator[Violation]:
+    """Yield the violations of the start option `documentFilter` that depend on the source.
+
+    These are the queries that the source refuses, and the names of collections that are not synced.
+    """
+    for name, reason in found.bad_queries:
+        yield errors.INVALID_DOCUMENT_FILTER, (
+            f"The source refused the document filter of {name}: {reason}."
+        )
+    if found.contents is not None:
+        synced = {each.definition.namespace for each in found.contents}
+        for name in options.document_filters.queries:
+            if name not in synced:
+                yield errors.INVALID_DOCUMENT_FILTER, (
+                    f"documentFilter names {name}, but that collection does not exist on the source, or "
+                    "includeNamespaces or excludeNamespaces exclude it."
+                )
 
 
 def _topology_violations(
@@ -109,20 +187,56 @@ def _topology_violations(
     sides = f"The source is a {source.topology.value}, the destination is a {destination.topology.value}"
     if (source.topology, destination.topology) == to_sharded:
         if options.sharding is None:
-            yield errors.SHARDING_REQUIRED, f"{sides}, but the request does not contain sharding."
+            yield errors.SHARDING_REQUIRED, f"{sides}, but the request does not contain the option sharding."
     elif options.sharding is not None:
-        yield errors.SHARDING_NOT_APPLICABLE, f"{sides}, but the request contains sharding."
+        yield errors.SHARDING_NOT_APPLICABLE, (
+            f"{sides}, but the request contains the option sharding, which is only for a sync from a replica set to a "
+            "sharded cluster."
+        )
 
 
 def _sharding_violations(options: StartOptions, found: Findings) -> Iterator[Violation]:
     if options.sharding is not None:
         yield from shard_rules.filter_violations(options.sharding, found.left_out)
+    missing = _missing_for_presplit(options, found)
+    if missing is not None:
+        yield errors.PRESPLIT_NOT_APPLICABLE, (
+            f"presplit is {options.presplit.value}, but the {missing} is a replica set, which has no shards."
+        )
     counts = len(found.source.shards), len(found.destination.shards)
     if options.reversible and counts[0] != counts[1]:
         sides = (f"{count} shards" if count else "no shards" for count in counts)
         yield errors.REVERSIBLE_NEEDS_EQUAL_SHARDS, (
-            f"reversible is true, but the source has {next(sides)}, and the destination has {next(sides)}."
+            f"reversible is true, which needs equal numbers of shards, but the source has {next(sides)}, and the "
+            f"destination has {next(sides)}."
         )
+
+
+def _missing_for_presplit(options: StartOptions, found: Findings) -> str | None:
+    """Return "source" or "destination", whichever is unsharded although the start option `presplit` needs shards.
+
+    Return None if `presplit` can be used.
+    """
+    if options.presplit is not Presplit.SAMPLE and not found.destination.is_sharded:
+        return "destination"
+    if options.presplit is Presplit.SOURCE and not found.source.is_sharded:
+        return "source"
+    return None
+
+
+def _read_preference_violations(options: StartOptions, found: Findings) -> Iterator[Violation]:
+    mode = options.copy_read_preference
+    if mode is CopyReadPreference.PRIMARY:
+        return
+    given = f"copyReadPreference is {mode.value}"
+    if found.source.is_sharded:
+        yield errors.READ_PREFERENCE_NOT_APPLICABLE, (
+            f"The source is a sharded cluster, but {given}, which needs a replica set."
+        )
+    elif not found.readable:
+        tags = [*options.copy_read_preference_tags]
+        also = f", and copyReadPreferenceTags is {tags}" if tags else ""
+        yield errors.NO_MEMBER_TO_COPY, f"The copy cannot read from any member of the source: {given}{also}."
 
 
 def _version_violations(
@@ -140,11 +254,17 @@ def _version_violations(
         yield errors.UNSUPPORTED_VERSION, f"{versions}, but the destination must not be older than the source."
     if options.blocks_source and not source.blocks_writes:
         yield errors.WRITE_BLOCKING_NEEDS_NEWER_SOURCE, (
-            f"The source runs MongoDB {source.dotted_version}, but enableUserWriteBlocking is sourceAndDestination."
+            f"The source runs MongoDB {source.dotted_version}, but enableUserWriteBlocking is sourceAndDestination, "
+            "which needs MongoDB 6.0."
+        )
+    if options.namespace_remap and not source.reports_ddl:
+        yield errors.REMAP_NEEDS_NEWER_SOURCE, (
+            f"The source runs MongoDB {source.dotted_version}, but the request contains namespaceRemap, which needs "
+            "MongoDB 6.0."
         )
     if options.reversible and not source.blocks_writes:
         yield errors.REVERSIBLE_NEEDS_NEWER_SOURCE, (
-            f"reversible is true, but the source runs MongoDB {source.dotted_version}."
+            f"reversible is true, which needs MongoDB 6.0, but the source runs MongoDB {source.dotted_version}."
         )
     if options.reversible and source.level[:2] != destination.level[:2]:
         yield errors.REVERSIBLE_NEEDS_EQUAL_VERSIONS, f"{versions}, but reversible is true, which needs equal releases."
@@ -163,16 +283,20 @@ def _feature_violations(options: StartOptions, destination: ClusterFacts) -> Ite
             )
 
 
-def emptiness_violations(
-    occupied: Sequence[str], metadata: Iterable[Metadata]
-) -> Iterator[Violation]:
-    """Yield a violation if the destination holds user databases, and one for each database with the metadata of a sync.
+def emptiness_violations(options: StartOptions, found: Findings) -> Iterator[Violation]:
+    """Yield a violation if the destination holds user databases.
 
-    `occupied` are the names of the user databases; `metadata` are all databases with reserved names.
+    If the options allow other data there, yield violations for the names that the sync needs and that are taken.
     """
-    if occupied:
-        names = ", ".join(occupied)
+    if options.pre_existing_destination_data:
+        yield from taken_violations(found.taken)
+    elif found.occupied:
+        names = ", ".join(found.occupied)
         yield errors.DESTINATION_NOT_EMPTY, f"The destination holds user databases: {names}."
+
+
+def metadata_violations(metadata: Iterable[Metadata]) -> Iterator[Violation]:
+    """Yield a violation for each database with a reserved name that holds the metadata of this sync or of mongosync."""
     for each in metadata:
         if each.instances:
             yield errors.METADATA_LEFT_OVER, (

@@ -46,7 +46,7 @@ class Outcome(Enum):
     COPY: the principal is copied. EQUAL: the destination already has it. KEPT: the destination has another definition,
     and keeps it. OWN: not copied, because the daemon itself logs in as this user.
 
-    The other values refuse the whole copy. CONFLICT: the destination has another definition. MISSING: the role is
+    With any other value, nothing is copied. CONFLICT: the destination has another definition. MISSING: the role is
     neither copied nor on the destination, although a copied principal has it. SURPLUS: a principal of the source names
     this role, but only the destination has it.
     """
@@ -106,7 +106,7 @@ class Principal:
 
     @cached_property
     def databases(self) -> frozenset[str]:
-        """Return the databases that the privileges of a role name."""
+        """Return the names of the databases on which this role has privileges; empty for a user."""
         resources = (each["resource"] for each in self._fields.get("privileges", ()))
         return frozenset(each["db"] for each in resources if each.get("db"))
 
@@ -139,10 +139,11 @@ def _privilege(privilege: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Listing:
-    """The principals of a cluster, the version of their documents, and the users that this process logs in as.
+    """The principals of a cluster. `auth_schema` is the version of the documents that define them.
 
-    `built_in` are the built-in roles: those of the database admin, and, with an empty database name, those of
-    every other database. It is empty if this process may not read them, as on a source.
+    `own` are the users as which this process logs in to the cluster. `built_in` are the built-in roles of the database
+    admin and, with an empty database name, those of every other database; it is empty if this process may not read
+    them, as on a source.
     """
 
     principals: tuple[Principal, ...] = ()
@@ -178,7 +179,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class PrincipalCounts:
-    """How many users and roles are copied; how many principals are equal, kept, or prevent the copy."""
+    """The numbers of users and roles that are copied, and of principals that are equal, kept, or prevent the copy."""
 
     users: int = 0
     roles: int = 0
@@ -261,14 +262,14 @@ def _judged(
     different = Outcome.KEPT if options.on_conflict is OnConflict.SKIP else Outcome.CONFLICT
     if destination.builds_in(identity):
         # Servers store such a custom role without an error, but give its holders the rights of the built-in role.
-        shadowed = "it is a built-in role of the destination: rename it on the source"
+        shadowed = "the destination has a built-in role of this name: rename the role on the source"
         return Finding(identity, different, shadowed)
     found = destination.by_identity.get(identity)
     if found is None:
         return Finding(identity, Outcome.COPY if copied else Outcome.MISSING)
     if found.fingerprint == principal.fingerprint:
         return Finding(identity, Outcome.EQUAL)
-    return Finding(identity, different, "the destination has another definition")
+    return Finding(identity, different, "the definition on the destination differs")
 
 
 def _role_judged(
@@ -278,7 +279,7 @@ def _role_judged(
     source: Listing,
     destination: Listing,
 ) -> Finding | None:
-    """Judge a role that is not selected for the copy, but that the principal `holder` has. None if it is built in.
+    """Judge a role that the principal `holder` has, but that is not selected for the copy; None for a built-in role.
 
     Servers do not store built-in roles. So a role that only the destination stores is a custom role that the source
     does not have.
@@ -317,33 +318,39 @@ def _roles_held(
 
 
 def violations(comparison: Comparison) -> Iterator[Violation]:
-    """Yield the reasons why the principals cannot be copied."""
+    """Yield a violation for each reason why the principals cannot be copied."""
     for side, version in zip(("source", "destination"), comparison.auth_schemas, strict=True):
         if version != AUTH_SCHEMA:
-            yield errors.AUTH_SCHEMA_UNSUPPORTED, f"The authSchema of the {side} has version {version}."
+            yield errors.AUTH_SCHEMA_UNSUPPORTED, (
+                f"The authSchema of the {side} has version {version}, but a copy of users and roles needs version "
+                f"{AUTH_SCHEMA}."
+            )
     if found := comparison.having(Outcome.CONFLICT):
         yield errors.USER_OR_ROLE_EXISTS, (
-            f"The destination has other definitions of: {enumerated(found)}."
+            f"The destination has other definitions of these users and roles: {enumerated(found)}."
         )
     if found := comparison.having(Outcome.MISSING):
         yield errors.ROLE_MISSING, (
-            f"Roles that are neither copied nor on the destination: {enumerated(found)}."
+            "Copied users or roles have these roles, which are not copied and do not exist on the destination: "
+            f"{enumerated(found)}."
         )
     if found := comparison.having(Outcome.SURPLUS):
         yield errors.USER_OR_ROLE_EXISTS, (
-            f"The destination has roles that the source does not have: {enumerated(found)}."
+            "Copied users or roles have these roles, which exist on the destination but not on the source: "
+            f"{enumerated(found)}."
         )
 
 
 def warnings(comparison: Comparison, synced: Collection[str] | None) -> Iterator[str]:
-    """Yield what an operator should know before a copy.
+    """Yield warnings for the operator before users and roles are copied.
 
     `synced` are the databases from which a sync with a namespace filter copies collections; None without a filter.
     """
     if found := comparison.having(Outcome.KEPT):
         yield (
-            "The destination has other definitions of these users and roles, and keeps them (onConflict is skip): "
-            f"{enumerated(found)}. A user with such a role gets the privileges that the role has on the destination."
+            "The destination has other definitions of these users and roles, which are not changed (onConflict is "
+            f"skip): {enumerated(found)}. A user with such a role gets the privileges that the role has on the "
+            "destination."
         )
     if found := comparison.having(Outcome.OWN):
         yield (
@@ -367,13 +374,13 @@ def _warnings_of_filter(copied: Iterable[Principal], synced: Collection[str]) ->
     ]
     if outside:
         yield (
-            "These roles are copied with all their privileges, also those on databases that the sync does not copy: "
-            f"{enumerated(outside)}."
+            "These roles are copied with all their privileges, including privileges on databases that the sync does "
+            f"not copy: {enumerated(outside)}."
         )
 
 
 def enumerated(findings: Sequence[Finding]) -> str:
-    """Return the names of the first findings with their details, and how many more there are."""
+    """Return a text with the principals and details of the first findings, and the number of further findings."""
     names = [
         f"{each.identity} ({each.detail})" if each.detail else str(each.identity)
         for each in findings
@@ -385,12 +392,27 @@ def enumerated(findings: Sequence[Finding]) -> str:
 def described(counts: PrincipalCounts) -> str:
     """Describe a copy for logs and reports, such as "copied 2 users and 1 role; 0 equal"."""
     copied = f"copied {_amount(counts.users, 'user')} and {_amount(counts.roles, 'role')}"
-    kept = f"; {counts.kept} different, kept as on the destination" if counts.kept else ""
+    kept = (
+        f"; {counts.kept} different on the destination, left unchanged there" if counts.kept else ""
+    )
     return f"{copied}; {counts.equal} equal{kept}"
 
 
 def _amount(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def outdated(created: Collection[Principal], wanted: Iterable[Principal]) -> list[Principal]:
+    """Return the principals in `created` that must be dropped and created again, or only dropped, to be as in `wanted`.
+
+    These are the principals that differ, and all that have or inherit a role that differs: a server that drops a role
+    also takes it from all principals that have it.
+    """
+    documents = {each.identity: each.raw for each in wanted}
+    dropped = {each.identity for each in created if documents.get(each.identity) != each.raw}
+    while more := {each.identity for each in created if each.roles & dropped} - dropped:
+        dropped |= more
+    return [each for each in created if each.identity in dropped]
 
 
 def in_order_of_removal(principals: Iterable[Principal]) -> list[Principal]:
@@ -406,11 +428,12 @@ def in_order_of_removal(principals: Iterable[Principal]) -> list[Principal]:
 
 
 def removable(created: Iterable[Principal], listing: Listing) -> list[Principal]:
-    """Return the principals in `created`, except the roles that other principals in the listing have, or inherit.
+    """Return the principals in `created` that can be dropped from the cluster of `listing`.
 
-    A server that drops a role also takes it from all principals that have it.
+    Leave out the users as which this process logs in to the cluster, and roles that other principals have or inherit: a
+    server that drops a role also takes it from all principals that have it.
     """
-    by_identity = {each.identity: each for each in created}
+    by_identity = {each.identity: each for each in created if each.identity not in listing.own}
     waiting = [each for each in listing.principals if each.identity not in by_identity]
     while waiting:
         for role in waiting.pop().roles & by_identity.keys():

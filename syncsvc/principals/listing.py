@@ -34,15 +34,16 @@ _OTHER = "test"
 def compare_clusters(
     options: UsersAndRoles, source: Client, destination: Client, stop: StopToken
 ) -> Comparison:
-    """List the principals of both clusters, and compare them. Raises the driver's errors."""
+    """Read the users and custom roles of both clusters, and compare them. Raises the driver's errors."""
     listings = (read(lambda: listing(client), stop) for client in (source, destination))
     return compare(options, *listings)
 
 
 def listing(client: Client, after: Timestamp | None = None) -> Listing:
-    """Return the principals of a cluster, with all changes up to the cluster time `after`. Raises the driver's errors.
+    """Return the users and custom roles of a cluster. Raises the driver's errors.
 
-    A cluster that has never had a user has not saved an authSchema version; AUTH_SCHEMA is assumed.
+    The result includes all changes up to the cluster time `after`, unless it is None. A cluster that has never had a
+    user has not saved an authSchema version; AUTH_SCHEMA is assumed.
     """
     versions = _find(client, _VERSIONS, after, filter={"_id": "authSchema"})
     return Listing(
@@ -57,6 +58,17 @@ def listing(client: Client, after: Timestamp | None = None) -> Listing:
         own=frozenset(_authenticated(client)),
         built_in=frozenset(_built_in(client)),
     )
+
+
+def read_again(client: Client, principal: Principal) -> Principal | None:
+    """Return the present definition of a user or role; None if the cluster no longer has it.
+
+    Raises the driver's errors.
+    """
+    kind, identity = principal.kind, principal.identity
+    where = {kind.value: identity.name, "db": identity.database}
+    found = _find(client, COLLECTIONS[kind], None, filter=where)
+    return next((Principal(kind, raw) for raw in found), None)
 
 
 def _find(client: Client, name: str, after: Timestamp | None, **find: Any) -> list[bytes]:
@@ -75,7 +87,7 @@ def _authenticated(client: Client) -> Iterator[Identity]:
 
 
 def _built_in(client: Client) -> Iterator[Identity]:
-    """Yield the built-in roles, see `Listing`; none if the user lacks the privilege `viewRole`."""
+    """Yield the roles for `Listing.built_in`; none if the user lacks the privilege `viewRole`."""
     for name in (DATABASE, _OTHER):
         try:
             reply = client.get_database(name).command("rolesInfo", 1, showBuiltinRoles=True)

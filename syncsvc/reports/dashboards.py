@@ -1,7 +1,7 @@
-"""The documents that dashboards for mongosync read in the metadata database. Pure functions of the run record.
+"""Makes the documents that dashboards for mongosync read in the metadata database. Pure functions of the run record.
 
-This service writes them and never reads them. The names and values of their fields are those of mongosync. The third
-collection that dashboards read is `partitions`: see `syncsvc.saved.partitions`.
+This service writes these documents and never reads them. The names and values of their fields are those of mongosync.
+Dashboards also read the collection `partitions`, which `syncsvc.saved.partitions` writes.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from verifier.cluster.times import Position
 
 
 def documents(record: RunRecord, addresses: Mapping[str, str], now: float) -> dict[str, Document]:
-    """Return the documents of this instance by collection. `addresses` are the clusters' addresses by name.
+    """Return the documents that this instance must save for dashboards, by the name of the collection.
 
-    `now` is in UNIX seconds. Only the coordinator writes a document about the sync as a whole. A follower whose `--id`
-    is `coordinator` writes none, because the coordinator's document has this `_id`.
+    `addresses` are the clusters' addresses by name, `now` is in UNIX seconds. Only the coordinator saves a document
+    about the sync as a whole. Another instance whose `--id` is `coordinator` saves none, because the document of the
+    real coordinator has this `_id`.
     """
     common = {"owner": record.owner, "updatedAt": datetime.fromtimestamp(now, UTC)}
     resume_data = {"_id": record.instance, **common, **_resume_data(record, addresses)}
@@ -80,7 +81,7 @@ def _global_state(record: RunRecord) -> Document:
 
 
 def _filter(entries: Iterable[Mapping[str, Any]]) -> list[Document]:
-    """Return the entries of a filter. Dashboards show the database only if it is a list."""
+    """Return the entries of a namespace filter, with a single `database` as a list: dashboards show only lists."""
     return [
         (
             {**each, "database": [each["database"]]}

@@ -1,4 +1,4 @@
-"""Writes durations in words, as precisely as a person needs them. Pure."""
+"""Writes durations in words, as precisely as a person needs them. Pure functions."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ _UNITS = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
 
 
 def about(seconds: float) -> str:
-    """Return a duration in its largest unit, rounded down, for example `45 seconds` or `3 hours`.
+    """Return a duration in one unit, rounded down, for example "45 seconds" or "3 hours".
 
-    A duration of less than two of a unit is given in the next smaller one.
+    The unit is the largest one that the duration contains at least twice: 90 minutes are "90 minutes".
     """
     for unit, size in _UNITS:
         if seconds >= 2 * size:

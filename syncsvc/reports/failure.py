@@ -9,14 +9,14 @@ UNBLOCK = "db.adminCommand({setUserWriteBlockMode: 1, global: false})"
 
 
 def failure_description(record: RunRecord) -> str | None:
-    """Return why the sync failed, and where user writes are blocked; None if it has not failed."""
+    """Return a text that says why the sync failed, and where user writes are blocked; None if it has not failed."""
     if record.failure is None:
         return None
     return " ".join(filter(None, (record.failure.description, _blocked(record))))
 
 
 def _blocked(record: RunRecord) -> str | None:
-    """Return on which clusters user writes are blocked now; None if the sync does not use write blocking.
+    """Return a sentence that names the clusters on which user writes are blocked; None without write blocking.
 
     The answer can change after the failure, because a failed sync may still be unblocking clusters.
     """
@@ -27,8 +27,10 @@ def _blocked(record: RunRecord) -> str | None:
     roles = {record.source: "source", record.destination: "destination"}
     names = " and ".join(f"{name} (the {roles[name]})" for name in sorted(record.found_blocked))
     can_be_reset = not record.can_write and not record.reversals
-    reset = " To give this sync up, reset it (POST /api/v1/reset), which allows them again."
+    reset = (
+        " To give this sync up, reset it (POST /api/v1/reset), which also lifts the write blocks."
+    )
     return (
-        f"User writes are blocked on {names}.{reset if can_be_reset else ''} If you no longer use this service, and "
-        f"only then, run this command there to allow them: {UNBLOCK}."
+        f"User writes are blocked on {names}.{reset if can_be_reset else ''} Only if you no longer use "
+        f"this service, run this command on each named cluster to unblock it: {UNBLOCK}."
     )

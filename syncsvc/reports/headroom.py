@@ -1,4 +1,4 @@
-"""Compares how long the source's oplog keeps the needed changes with how long the sync still needs them. Pure."""
+"""Compares how long the source's oplog keeps the needed changes with how long the sync still needs them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from syncsvc.reports.durations import about
 
 # The oplog must outlast a known need by these factors: above the first one, all is well; below the second one, not.
 _COMFORTABLE, _SCARCE = 2.0, 1.2
-_UNSURE = "It is not known for how long the oplog keeps the changes."
+_UNSURE = "It is unknown how long the source's oplog keeps the changes that the sync needs."
 
 
 class Level(Enum):
-    """The risk that the oplog drops changes that are still needed; GREEN is no risk."""
+    """The risk that the oplog drops changes that the sync still needs; GREEN means no risk."""
 
     GREEN = "green"
     AMBER = "amber"
@@ -25,9 +25,9 @@ class Level(Enum):
 
 @dataclass(frozen=True)
 class Headroom:
-    """`left` is for how many seconds the oplog keeps the changes, `needed` for how many seconds they are needed.
+    """The time for which the oplog keeps the needed changes (`left`), compared with the time for which they are needed.
 
-    None means unknown; `left` is infinite if nothing is written.
+    Both times are in seconds; None means unknown. `left` is infinite if nothing is written. `text` explains `level`.
     """
 
     level: Level
@@ -37,20 +37,35 @@ class Headroom:
 
 
 def headroom(left: float | None, needed: float | None, spooling: bool) -> Headroom:
-    """Judge the headroom. `spooling` is whether change events are being saved, so that the oplog is not needed."""
+    """Judge whether the source's oplog keeps the changes that the sync needs for long enough.
+
+    `left` is for how many seconds the oplog keeps these changes, and `needed` for how many seconds the sync needs them;
+    None if unknown. `spooling` is whether change events are being saved, so that the sync does not need the oplog.
+    """
     if spooling:
-        text = "Change events are being saved on the destination, so the oplog need not keep them."
+        text = "Change events are being saved on the destination, so the source's oplog need not keep them."
         return Headroom(Level.GREEN, left, needed, text)
     if left is None:
         return Headroom(Level.UNKNOWN, None, needed, _UNSURE)
     if math.isinf(left):
-        return Headroom(Level.GREEN, left, needed, "Nothing is written to the source.")
-    kept = f"The oplog keeps the changes for about {about(left)}"
+        return Headroom(
+            Level.GREEN,
+            left,
+            needed,
+            "Nothing is written to the source, so the source's oplog drops no changes.",
+        )
+    kept = f"The source's oplog keeps the needed changes for about {about(left)}"
     if needed is None:
         level = Level.GREEN if left >= AMPLE else Level.AMBER
         level = Level.RED if is_short(left) else level
-        return Headroom(level, left, None, f"{kept}; how long they are needed is not known yet.")
-    need = f"they are needed for about {about(needed)}" if needed >= 1 else "they are all applied"
+        return Headroom(
+            level, left, None, f"{kept}; it is not known yet how long the sync needs these changes."
+        )
+    need = (
+        f"the sync needs these changes for about {about(needed)}"
+        if needed >= 1
+        else "all these changes are applied"
+    )
     return Headroom(_level(left, needed), left, needed, f"{kept}; {need}.")
 
 

@@ -1,4 +1,4 @@
-"""The answer of `GET /api/v1/limits`, and the field `throttledBy`. Pure."""
+"""The answer of `GET /api/v1/limits`, and the field `throttledBy`. Pure functions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _UNKNOWN = Load()
 
 
 def limits_report(limits: Limits, saved: bool, now: Throttling) -> dict[str, Any]:
-    """Return the limits that were set, those in force now, what slows the sync down, and the measured loads.
+    """Return the fields of the answer to `GET /api/v1/limits`, except `success`. `now` has the limits in force now.
 
     `saved` is whether a restarted process would know these limits.
     """
@@ -28,7 +28,7 @@ def limits_report(limits: Limits, saved: bool, now: Throttling) -> dict[str, Any
 
 
 def throttled_by(throttled: Throttled | None) -> dict[str, str] | None:
-    """Return the field `throttledBy`; None while nothing slows the sync down."""
+    """Return the value of the field `throttledBy`; None while no limit slows the sync down."""
     if throttled is None:
         return None
     since = throttled.since.replace(tzinfo=None).isoformat(timespec="seconds")

@@ -1,7 +1,8 @@
 """The log lines that report the progress of a sync every half minute. Pure functions.
 
 Log tools for mongosync read the same messages and fields. A "partition" in these messages is a whole collection, even
-if it is copied in ranges. There are no lines about sampling, which is part of the initialization.
+if it is copied in ranges. Unlike mongosync, this service logs no lines about sampling, which is part of its
+initialization.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ class Line(NamedTuple):
 def lines(before: Sync, now: Sync, durations: Mapping[Operation, Durations]) -> Iterator[Line]:
     """Yield the log lines for a sync that is running, committing or reversing; for any other sync, yield nothing.
 
-    Rates are averages since the snapshot `before`; `durations` are those of the calls since then.
+    Rates are averages since the snapshot `before`. `durations` has the durations of the calls to the clusters since
+    then.
     """
     record = now.record
     if record is None or not is_active(now):
@@ -51,7 +53,7 @@ def lines(before: Sync, now: Sync, durations: Mapping[Operation, Durations]) -> 
 
 
 def _increase(before: int, now: int) -> int:
-    """Return by how much a counter has increased.
+    """Return the increase of a counter.
 
     After a reset of the sync, which sets the counter to 0, return its value `now`.
     """

@@ -92,7 +92,7 @@ def _longest_wait(sync: Sync) -> float:
 def _copied(snapshot: ProgressSnapshot, amount: int) -> int | None:
     """Return `amount`, a number of copied bytes or documents; None while the total is unknown.
 
-    Both are read from the saved state at the same moment, so before that, `amount` is not known, either.
+    The total and `amount` are read from the saved state together, so as long as the total is unknown, so is `amount`.
     """
     return None if snapshot.total_bytes is None else amount
 
@@ -200,7 +200,7 @@ TABLE: tuple[Metric[Sync], ...] = (
     Metric(
         Kind.GAUGE,
         "mongosync_sync_phase",
-        "1 for the current phase of the sync (info in the progress), 0 for the other phases.",
+        "1 for the current phase of the sync, which is the field info of the progress; 0 for the other phases.",
         ("phase",),
         _phase,
     ),
@@ -221,7 +221,7 @@ TABLE: tuple[Metric[Sync], ...] = (
     Metric(
         Kind.GAUGE,
         "mongosync_failure",
-        "1 for the name of the error that the sync failed with; no value unless it has failed.",
+        "1 for the name of the error that the sync failed with; no value unless the sync has failed.",
         ("error",),
         _failure,
     ),
@@ -249,14 +249,14 @@ TABLE: tuple[Metric[Sync], ...] = (
     Metric(
         Kind.GAUGE,
         "mongosync_long_waits",
-        "Number of waits of this process that have lasted at least 15 seconds.",
+        "Present waits of this process, such as for a cluster's answer, that have lasted at least 15 seconds.",
         (),
         single(lambda sync: len(sync.snapshot.waits)),
     ),
     Metric(
         Kind.GAUGE,
         "mongosync_longest_wait_seconds",
-        "Duration of the longest wait that has lasted at least 15 seconds; 0 if there is none.",
+        "Longest present wait of this process, such as for a cluster's answer; 0 if shorter than 15 seconds.",
         (),
         single(_longest_wait),
     ),
@@ -270,7 +270,7 @@ TABLE: tuple[Metric[Sync], ...] = (
     Metric(
         Kind.GAUGE,
         "mongosync_lag_seconds",
-        "How far the destination is behind the source.",
+        "How far the destination is behind the source, in seconds.",
         (),
         _of_run(lag_seconds),
     ),
@@ -284,28 +284,28 @@ TABLE: tuple[Metric[Sync], ...] = (
     Metric(
         Kind.GAUGE,
         "mongosync_oplog_left_seconds",
-        "Time until the oplog of the source drops entries that the sync needs; +Inf if nothing is written.",
+        "Time until the oplog of the source drops entries that the sync needs; +Inf if nothing is written to it.",
         (),
         _of_run(oplog_seconds_left),
     ),
     Metric(
         Kind.GAUGE,
         "mongosync_event_spool_bytes",
-        "Compressed size of the change events in the event spool; 0 if it is empty.",
+        "Compressed size of the change events in the event spool; 0 if the spool is empty.",
         (),
         _of_run(lambda record, snapshot: snapshot.spool.size if snapshot.spool else 0),
     ),
     Metric(
         Kind.GAUGE,
         "mongosync_event_spool_limit_bytes",
-        "Size limit of the event spool; only while it is used.",
+        "Size limit of the event spool; only while the spool is used.",
         (),
         _of_run(lambda record, snapshot: snapshot.spool.limit if snapshot.spool else None),
     ),
     Metric(
         Kind.GAUGE,
         "mongosync_event_spool_seconds",
-        "Time between the oldest and the newest event in the event spool; 0 if it is empty.",
+        "Time between the oldest and the newest event in the event spool; 0 if the spool is empty.",
         (),
         _of_run(lambda record, snapshot: snapshot.spool.seconds if snapshot.spool else 0),
     ),
@@ -319,21 +319,21 @@ TABLE: tuple[Metric[Sync], ...] = (
     Metric(
         Kind.GAUGE,
         "mongosync_limit",
-        "The limits that this process obeys now; no value for a limit that does not apply.",
+        "The limits of the sync's speed that this process obeys now; no value for a limit that does not apply.",
         ("limit",),
         lambda sync: {(limit.value,): amount for limit, amount in _limits(sync).items()},
     ),
     Metric(
         Kind.GAUGE,
         "mongosync_throttled",
-        "1 for the limit that slows the sync down now, 0 for the other ones.",
+        "1 for the limit that slows the sync down now, 0 for the other limits.",
         ("limit",),
         _throttled,
     ),
     Metric(
         Kind.COUNTER,
         "mongosync_throttled_seconds_total",
-        "For how long each limit has held up threads of this process, in total.",
+        "Total time for which each limit has delayed the threads of this process.",
         ("limit",),
         lambda sync: {(limit.value,): each for limit, each in _waited(sync).items()},
     ),
@@ -347,14 +347,14 @@ TABLE: tuple[Metric[Sync], ...] = (
     Metric(
         Kind.GAUGE,
         "mongosync_copied_bytes",
-        "Bytes copied, including by earlier processes.",
+        "Bytes that this process and earlier processes of the sync have copied.",
         (),
         _of_run(lambda record, snapshot: _copied(snapshot, snapshot.copied_bytes)),
     ),
     Metric(
         Kind.GAUGE,
         "mongosync_copied_documents",
-        "Documents copied, including by earlier processes.",
+        "Documents that this process and earlier processes of the sync have copied.",
         (),
         _of_run(lambda record, snapshot: _copied(snapshot, snapshot.copied_documents)),
     ),
@@ -389,7 +389,7 @@ TABLE: tuple[Metric[Sync], ...] = (
     Metric(
         Kind.COUNTER,
         "mongosync_documents_written_total",
-        "Document writes that applied change events; one write can combine several events of a document.",
+        "Document writes by which this process applied change events; one write can combine several events.",
         (),
         _of_run(lambda record, snapshot: snapshot.documents_written),
     ),
@@ -403,35 +403,35 @@ TABLE: tuple[Metric[Sync], ...] = (
     Metric(
         Kind.GAUGE,
         "mongosync_namespaces",
-        "Collections by phase, as in /api/v1/namespaces.",
+        "Number of collections in each phase, as in /api/v1/namespaces.",
         ("phase",),
         _namespaces,
     ),
     Metric(
         Kind.GAUGE,
         "mongosync_indexes_built",
-        "Indexes built after the copy; only if buildIndexes delays the builds, until the commit.",
+        "Indexes already built after the copy; no value after a commit, or if buildIndexes delays no builds.",
         (),
         _of_indexes(lambda indexes: indexes.built),
     ),
     Metric(
         Kind.GAUGE,
         "mongosync_indexes_to_build",
-        "Indexes to build after the copy; only if buildIndexes delays the builds, until the commit.",
+        "Indexes to build after the copy, in total; no value after a commit, or if buildIndexes delays no builds.",
         (),
         _of_indexes(lambda indexes: indexes.total),
     ),
     Metric(
         Kind.GAUGE,
         "mongosync_cluster_answers",
-        "1 if the cluster answered the last ping, else 0. It is pinged every 5 seconds.",
+        "1 if the cluster answered the last ping, else 0. Each cluster is pinged every 5 seconds.",
         ("cluster",),
         _answers,
     ),
     Metric(
         Kind.GAUGE,
         "mongosync_ping_seconds",
-        "How long the cluster took to answer the last ping.",
+        "How long the cluster took to answer the last ping, in seconds.",
         ("cluster",),
         _ping_seconds,
     ),
@@ -466,28 +466,28 @@ TABLE: tuple[Metric[Sync], ...] = (
     Metric(
         Kind.GAUGE,
         "mongosync_verification_mismatches",
-        "Documents that were found to differ; each is rechecked before the verdict.",
+        "Documents that the verification has found to differ; each is compared again before the verdict.",
         (),
         _of_check(lambda check: sum(check.mismatches.documents.values())),
     ),
     Metric(
         Kind.GAUGE,
         "mongosync_repaired_documents",
-        "Documents that were found to differ and were repaired, including by earlier processes.",
+        "Documents that this process and earlier processes of the sync have repaired, because they differed.",
         (),
         _of_run(lambda record, snapshot: record.repaired_documents),
     ),
     Metric(
         Kind.GAUGE,
         "mongosync_repaired_definitions",
-        "Differences in definitions that were repaired, including by earlier processes.",
+        "Differences in definitions that this process and earlier processes of the sync have repaired.",
         (),
         _of_run(lambda record, snapshot: record.repaired_definitions),
     ),
     Metric(
         Kind.GAUGE,
         "mongosync_verification_lag_seconds",
-        "How far the verification is behind the change events of each cluster.",
+        "How far the verification is behind the change events of each cluster, in seconds.",
         ("cluster",),
         _verification_lags,
     ),

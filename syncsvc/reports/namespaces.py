@@ -14,7 +14,7 @@ from verifier.compare.check_progress import CheckProgress
 
 
 class NamespacePhase(Enum):
-    """The phases of a collection. WITHHELD: its indexes are not built on the destination for now."""
+    """The phases of a collection. WITHHELD: for now, the indexes are not built on the destination."""
 
     WAITING = "waiting"
     COPYING = "copying"
@@ -65,7 +65,7 @@ def namespaces_report(
 
 
 class SortKey(Enum):
-    """The columns by which the table of collections can be sorted; `left` is the share that is not copied yet."""
+    """The columns by which the table of collections can be sorted; LEFT is the share that is not copied yet."""
 
     NAME = "name"
     DOCUMENTS = "documents"
@@ -77,10 +77,10 @@ class SortKey(Enum):
 
 @dataclass(frozen=True)
 class TableRequest:
-    """Which rows of the table are requested: at most `limit` after the first `offset` of the selected collections.
+    """A request for rows of the table of collections: at most `limit`, after the first `offset` selected collections.
 
-    Selected are the collections whose name contains `search`, regardless of case, and that are in `phase`; None selects
-    every phase. With `different`, only those with mismatches are selected.
+    A collection is selected if its name contains `search`, regardless of case, and it is in `phase` (None: any phase).
+    With `different`, it must also have mismatches.
     """
 
     search: str = ""
@@ -93,7 +93,10 @@ class TableRequest:
 
 
 def namespaces_table(sync: Sync, request: TableRequest) -> dict[str, Any]:
-    """Return the requested rows, each as in `namespaces_report`, and `total`, the number of selected collections."""
+    """Return the requested rows, one for each collection, and `total`, the number of selected collections.
+
+    A row has the same fields as a collection in the answer to `GET /api/v1/namespaces`.
+    """
     search, check = request.search.casefold(), sync.snapshot.check
     # By name first, because the sort is stable: rows with the same value keep their places.
     chosen = sorted(
@@ -144,6 +147,7 @@ def _line(sync: Sync, record: CollectionRecord) -> dict[str, Any]:
     copying, done = phase is NamespacePhase.COPYING, record.status is CopyStatus.DONE
     return {
         "namespace": str(record.source_name),
+        **renamed_to(sync, record),
         "phase": phase.value,
         "copiedDocuments": record.documents,
         "estimatedTotalDocuments": _total(record.total_documents, record.documents, done),
@@ -156,6 +160,13 @@ def _line(sync: Sync, record: CollectionRecord) -> dict[str, Any]:
         "totalIndexes": len(record.definition.indexes),
         "verification": _verification(sync.snapshot.check, record),
     }
+
+
+def renamed_to(sync: Sync, record: CollectionRecord) -> dict[str, str]:
+    """Return the field `destinationNamespace`; an empty dict if the collection has the same name on both clusters."""
+    assert sync.record is not None
+    there = sync.record.names.to_destination(record.source_name)
+    return {} if there == record.source_name else {"destinationNamespace": str(there)}
 
 
 def _total(estimate: int, copied: int, done: bool) -> int:

@@ -1,4 +1,4 @@
-"""Finds the notices for a webhook: the changes of a sync since the last notice. Pure."""
+"""Finds the notices for a webhook: the changes of a sync since the last notice. Pure functions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LONG_WAIT = "long wait"
 
 
 class Notice(NamedTuple):
-    """A notice: its event, the time in UNIX seconds, and its fields."""
+    """A message to the webhook about one change of the sync. `event` is its kind, and `at` is in UNIX seconds."""
 
     event: str
     at: float
@@ -25,9 +25,9 @@ class Notice(NamedTuple):
 
 @dataclass(frozen=True)
 class Told:
-    """The newest state that was sent to the webhook, its number, and the active warnings that were sent.
+    """The state and the active warnings that were last sent to the webhook, and the number of the newest state.
 
-    The keys of `warnings` identify them, because their texts change.
+    The keys of `warnings` identify the warnings, because their texts change.
     """
 
     number: int = 0
@@ -36,9 +36,9 @@ class Told:
 
 
 def news(told: Told, sync: Sync, now: float) -> tuple[Told, list[Notice]]:
-    """Return a notice of each change since `told`, and the new `Told` after these notices are sent.
+    """Return the notices to send now, one for each change since `told`, and the `Told` to pass to the next call.
 
-    `now` is in UNIX seconds. A standby returns no notices, because the active daemon sends them.
+    `now` is in UNIX seconds. On a standby, there are no notices, because the active daemon sends them.
     """
     newest = sync.snapshot.states[-1].number if sync.snapshot.states else told.number
     if sync.standing is not None and sync.standing.is_standby:
@@ -54,7 +54,7 @@ def news(told: Told, sync: Sync, now: float) -> tuple[Told, list[Notice]]:
 
 
 def _is_told(change: StateChange, sync: Sync) -> bool:
-    """Return whether a state is news: not if the process is starting, or about to become a standby."""
+    """Return whether to send a notice of a state; False while the process starts or is about to become a standby."""
     superseded = sync.standing is not None and change.error == errors.SUPERSEDED.name
     return change.state is not State.INITIALIZING and not superseded
 

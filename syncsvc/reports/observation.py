@@ -1,4 +1,4 @@
-"""Extracts from a sync what its history records. Pure."""
+"""Extracts the figures that the history of a sync records for the charts. Pure functions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ def sample_of(
 
 
 def _waited(snapshot: ProgressSnapshot, limits: tuple[Limit, ...]) -> float:
-    """Return for how many seconds these limits have held up threads, in total: its rate is a number of threads."""
+    """Return the seconds for which these limits have held up threads, summed over the threads.
+
+    The rate of this figure is the average number of waiting threads.
+    """
     return sum(snapshot.throttling.waited.get(each, 0.0) for each in limits)
 
 

@@ -1,4 +1,4 @@
-"""Says in words what a sync does, whether a commit is possible and why not, and what to do next. Pure.
+"""Describes in words what a sync does, why a commit is not possible, and what to do next. Pure functions.
 
 The page and other clients show these texts as they are, so that they need no rules of their own.
 """
@@ -30,21 +30,21 @@ from verifier.compare.check_progress import Changes, CheckProgress
 from verifier.runtime.errors import OperationError
 
 _PHASES = {
-    Phase.INITIALIZING: "is creating the collections and indexes on the destination",
-    Phase.COPYING: "is copying the collections",
-    Phase.INDEXING: "is building the indexes",
-    Phase.APPLYING: "is applying change events",
-    Phase.WITHDRAWING: "is withdrawing the commit",
-    Phase.CUTTING_OVER: "is cutting over",
-    Phase.DONE: "is complete",
-    Phase.REVERSING: "is being reversed",
-    Phase.RESETTING: "is being reset",
+    Phase.INITIALIZING: "The sync is creating the collections and indexes on the destination",
+    Phase.COPYING: "The sync is copying the collections",
+    Phase.INDEXING: "The sync is building the indexes",
+    Phase.APPLYING: "The sync is applying change events",
+    Phase.WITHDRAWING: "The sync is withdrawing the commit",
+    Phase.CUTTING_OVER: "The sync is cutting over",
+    Phase.DONE: "The sync is complete",
+    Phase.REVERSING: "The sync is being reversed",
+    Phase.RESETTING: "The sync is being reset",
 }
 _BEFORE_EVENTS = {
     Phase.INITIALIZING: "The collections are not created yet.",
     Phase.COPYING: "The copy is not finished.",
     Phase.INDEXING: "The indexes are not built yet.",
-    Phase.WITHDRAWING: "The previous commit is still being withdrawn.",
+    Phase.WITHDRAWING: "An interrupted commit is still being undone.",
     Phase.REVERSING: "The sync is still being reversed.",
 }
 _WITHOUT_RUNNING = {
@@ -56,12 +56,15 @@ _WITHOUT_RUNNING = {
 }
 _FINAL = {kind.name for kind, each in RESUMPTIONS.items() if each is Resumption.FINAL}
 # Shown if everything that this process knows allows a commit: the sync checks a few times per second.
-_SOON = "The sync is still checking whether both clusters are close enough."
+_SOON = "The sync is still checking whether both clusters are close enough for a commit."
 
 
 @dataclass(frozen=True)
 class Step:
-    """The next step for the operator: a sentence, and the request to send; None if there is nothing to send."""
+    """The next step for the operator: a sentence, and the command to send with its request body.
+
+    `command` and `body` are None if there is nothing to send.
+    """
 
     text: str
     command: str | None = None
@@ -91,16 +94,22 @@ def _while_applying(sync: Sync, record: RunRecord) -> Iterator[str]:
     snapshot = sync.snapshot
     lag = lag_seconds(record, snapshot)
     if not is_drained(record, snapshot):
-        yield "The changes made during the copy are not all applied."
+        yield "Not all changes made during the copy are applied yet."
     if lag is None:
         yield "The lag is not known yet."
     elif lag > MOST_LAG:
-        yield f"The destination is {about(lag)} behind the source; a commit needs at most {MOST_LAG} seconds."
+        yield f"The destination is {about(lag)} behind the source; a commit allows at most {MOST_LAG} seconds."
     if WarningKind.DEFINITIONS_CHANGED in snapshot.warnings:
-        yield "A definition was changed on the source, which a source before MongoDB 6.0 does not report."
+        yield (
+            "A definition was changed on the source in a way that cannot be applied, because MongoDB before 6.0 does "
+            "not report such changes. Undo the change on the source; a warning in the progress names the definition."
+        )
     for other in snapshot.others:
         if other.state is not State.RUNNING or other.phase is not Phase.APPLYING:
-            yield f"The instance {other.name} is {other.state.value}, in the phase {other.phase.value}."
+            yield (
+                f"A commit must wait for the instance {other.name}: its state is {other.state.value}, its phase is "
+                f"{other.phase.value}."
+            )
     if not record.coordinates:
         yield f"The coordinator {record.coordinator} has not reported that a commit is possible."
     elif record.options.verification:
@@ -108,7 +117,7 @@ def _while_applying(sync: Sync, record: RunRecord) -> Iterator[str]:
 
 
 def _unverified(check: CheckProgress | None) -> Iterator[str]:
-    """Yield why the verification does not allow a commit yet."""
+    """Yield the reasons why the verification does not allow a commit yet, as sentences."""
     if check is None or check.started is None:
         yield "The verification has not begun."
         return
@@ -128,7 +137,7 @@ def _behind(name: str, changes: Changes) -> Iterator[str]:
         yield f"It is not known yet how far the verification is behind the changes of the {name}."
     elif lag > MOST_LAG:
         yield (
-            f"The verification is {about(lag)} behind the changes of the {name}; a commit needs at most "
+            f"The verification is {about(lag)} behind the changes of the {name}; a commit allows at most "
             f"{MOST_LAG} seconds."
         )
 
@@ -156,8 +165,8 @@ def summary(sync: Sync) -> str:
         return f"The sync is committing.{_of_committing(record)}"
     if record.state is State.RESETTING:
         # The phase is still that of the work that is being stopped.
-        return f"The sync {_PHASES[Phase.RESETTING]}."
-    return f"The sync {_PHASES[phase_shown(record)]}{_amount(sync, record)}."
+        return f"{_PHASES[Phase.RESETTING]}."
+    return f"{_PHASES[phase_shown(record)]}{_amount(sync, record)}."
 
 
 def _principals(record: RunRecord) -> str:
@@ -169,29 +178,29 @@ def _principals(record: RunRecord) -> str:
 
 def _of_committing(record: RunRecord) -> str:
     if record.can_write:
-        return " Applications may write to the destination; indexes are made unique again."
+        return " Applications may write to the destination; unique indexes are still being made unique again."
     if record.phase is Phase.CUTTING_OVER:
-        return " It restores the definitions on the destination."
-    return " It applies the last changes and waits for the verdict of the verification."
+        return " The definitions on the destination are being restored."
+    return " The last changes are being applied, and compared unless the verification is disabled."
 
 
 def _amount(sync: Sync, record: RunRecord) -> str:
-    """Return how far the present phase is, to be appended to a sentence; empty if that is unknown."""
+    """Return the progress of the present phase, as the end of a sentence; empty if the progress is unknown."""
     snapshot = sync.snapshot
     if record.phase is Phase.COPYING:
         total = total_bytes(snapshot)
         return f": {percent(snapshot.copied_bytes, total)} done" if total else ""
     indexes = index_building(sync)
     if record.phase is Phase.INDEXING and indexes is not None:
-        return f": {indexes.built} of {indexes.total} done"
+        return f": {indexes.built} of {indexes.total} are built"
     lag = lag_seconds(record, snapshot)
     if record.phase is not Phase.APPLYING or lag is None:
         return ""
-    return f", {about(lag)} behind the source"
+    return f"; the destination is {about(lag)} behind the source"
 
 
 def percent(part: int, whole: int) -> str:
-    """Return a share in whole percent, rounded down: 100 % only if nothing is left."""
+    """Return `part` as a percentage of `whole`, such as "42 %", rounded down: 100 % means that nothing is left."""
     return f"{100 * part // whole if part < whole else 100} %"
 
 
@@ -203,7 +212,8 @@ def next_step(sync: Sync) -> Step | None:
     if not _contradicts_goal(sync, _TRIGGERS[step.command]):
         return step
     return Step(
-        f"The configuration declares desiredState {goal.state.value}. To continue, change it and restart the daemon."
+        f"The configuration declares desiredState {goal.state.value}. To continue, change desiredState and restart the "
+        "daemon."
     )
 
 
@@ -241,12 +251,18 @@ def _next_step(sync: Sync) -> Step | None:
 def _after_failure(record: RunRecord) -> Step:
     name = None if record.failure is None else record.failure.name
     if name == SUPERSEDED.name:
-        return Step("Stop this process: the sync continues in another one.")
+        return Step("Stop this process: the sync continues in another process.")
     if name == VERIFICATION_FAILED.name:
-        return Step("Repair the differences; the sync then continues.", "repair", {})
+        return Step(
+            "Repair the differences that the verification found; the sync then continues.",
+            "repair",
+            {},
+        )
     if name in _FINAL:
         confirm = {"confirm": record.options.destination}
-        return Step("A resume cannot help. Reset the sync, and start a new one.", "reset", confirm)
+        return Step(
+            "This sync cannot be resumed. Reset it, and start a new sync.", "reset", confirm
+        )
     return Step("Remove the cause of the failure, then resume the sync.", "resume", {})
 
 

@@ -1,4 +1,4 @@
-"""The answer of `GET /api/v1/overview`: everything that an operator watches, in one document. Pure."""
+"""The answer of `GET /api/v1/overview`: everything that an operator watches, in one document. Pure functions."""
 
 from __future__ import annotations
 
@@ -39,9 +39,11 @@ _LEAST_RATE = 1.0
 
 @dataclass(frozen=True)
 class Observed:
-    """Observations of the process that are not part of the sync's own figures.
+    """The history that this process keeps in memory for the overview: points of the charts, averages and commands.
 
-    `last_minute` and `lately` are the averages of the last minute and of the last 15 minutes; empty if there are none.
+    `last_minute` has the averages of the last minute, `lately` those of the last 15 minutes. Both are empty if nothing
+    was measured in that time. `last_clean` is when the verification last knew of no difference, in UNIX seconds; None
+    if that has not happened.
     """
 
     history: Points
@@ -81,12 +83,12 @@ def _step(step: Step | None) -> dict[str, Any] | None:
 
 
 def _destination(sync: Sync) -> str | None:
-    """Return the name that confirms a commit or reset: the cluster that is written."""
+    """Return the name that the user must type on the page to confirm a commit or reset; None before a start."""
     return None if sync.record is None else sync.record.destination
 
 
 def _phases(record: RunRecord | None) -> list[dict[str, Any]]:
-    """Return when each phase began and how long it took. The present phase has no duration, unless it is the end."""
+    """Return each phase with its begin and its duration, the oldest phase first. The newest phase has no duration."""
     if record is None or not record.phases:
         return []
     ends: list[float | None] = [*(each.at for each in record.phases[1:]), None]
@@ -138,9 +140,9 @@ def _total_documents(sync: Sync) -> int | None:
 
 
 def _copy_seconds(sync: Sync, observed: Observed) -> tuple[int, int] | None:
-    """Return the shortest and the longest estimate of the remaining time of the copy; None if it is unknown.
+    """Return a low and a high estimate of the remaining seconds of the copy; None if the rate of the copy is unknown.
 
-    They follow from the rates of the last minute and of the last 15 minutes, with a margin of a tenth.
+    The estimates use the rates of the last minute and of the last 15 minutes, with a margin of 10 %.
     """
     total = total_bytes(sync.snapshot)
     rates = [
@@ -182,16 +184,19 @@ def _headroom(sync: Sync, observed: Observed) -> Headroom:
     record, snapshot = sync.record, sync.snapshot
     if record is None or record.state is not State.RUNNING:
         return Headroom(
-            Level.UNKNOWN, None, None, "The oplog is checked while the sync is running."
+            Level.UNKNOWN,
+            None,
+            None,
+            "The source's oplog is checked only while the sync is running.",
         )
     spooling = snapshot.spool is not None and snapshot.spool.active
     return headroom(oplog_seconds_left(record, snapshot), _needed(sync, record, observed), spooling)
 
 
 def _needed(sync: Sync, record: RunRecord, observed: Observed) -> float | None:
-    """Return for how many more seconds the sync needs the oldest change in the oplog; None if unknown.
+    """Return for how many seconds the oplog must still keep the oldest change that the sync needs; None if unknown.
 
-    While the sync has caught up, that is the lag.
+    If the sync has caught up, the result is the lag.
     """
     if record.phase is Phase.COPYING:
         left = _copy_seconds(sync, observed)
@@ -214,7 +219,7 @@ def _namespaces(sync: Sync) -> dict[str, Any]:
 
 
 def _verification(sync: Sync, observed: Observed) -> dict[str, Any] | None:
-    """Return the progress of the verification; None if it is disabled, or without a sync."""
+    """Return the progress of the verification; None if it is disabled or there is no sync."""
     if sync.record is None or not sync.record.options.verification:
         return None
     check = sync.snapshot.check
@@ -232,7 +237,7 @@ def _verification(sync: Sync, observed: Observed) -> dict[str, Any] | None:
 
 
 def _instances(sync: Sync) -> Iterator[dict[str, Any]]:
-    """Yield the instances of the sync, this one first; none before a start, or if it runs alone."""
+    """Yield all instances of the sync, this instance first; nothing before a start, or if this instance runs alone."""
     record = sync.record
     if record is None or not record.instances:
         return
@@ -250,7 +255,10 @@ def _instances(sync: Sync) -> Iterator[dict[str, Any]]:
 
 
 def _silence(sync: Sync, instance: OtherInstance) -> int:
-    """Return for how long an instance has been silent; 0 if the sync is not active, because nothing is read then."""
+    """Return the seconds since the last heartbeat of an instance.
+
+    Return 0 if the sync is not active, because heartbeats are not read then.
+    """
     silent = sync.now - instance.heard_at if is_active(sync) else 0.0
     # In steps of five seconds, so that the answer does not change with every request.
     return max(0, int(silent // 5) * 5)

@@ -1,4 +1,4 @@
-"""The schemas of the overview: its query parameters and its answers."""
+"""The schemas of the overview, which is all that the web page of a sync shows: query parameters and answers."""
 
 from __future__ import annotations
 
@@ -24,12 +24,15 @@ class OverviewSchema(Strict):
     history = fields.String(
         load_default=History.RANGES[0],
         validate=validate.OneOf(History.RANGES),
-        metadata={"description": "The time that the history covers: 15 minutes, 6 hours, or all."},
+        metadata={
+            "description": "The period that the history covers: the last 15 minutes, the last 6 hours, or all."
+        },
     )
     since = fields.String(
         validate=validate.Length(min=1, max=100),
         metadata={
-            "description": "Show only the points of the history after this `cursor` of an earlier answer."
+            "description": "Return only the points of the history that are newer than this `cursor` of an earlier "
+            "answer."
         },
     )
 
@@ -55,7 +58,8 @@ class NamespacesTableSchema(TablePart):
         by_value=True,
         load_default=SortKey.NAME,
         metadata={
-            "description": "The order: by name, documents, bytes, the share left to copy, events or mismatches."
+            "description": "The order of the collections: by name, number of documents, bytes, share left to copy, "
+            "number of change events, or number of mismatches."
         },
     )
 
@@ -66,19 +70,23 @@ class NamespacesTableSchema(TablePart):
 
 class _Commit(Strict):
     possible = always(Boolean, "Whether POST /api/v1/commit is accepted now.")
-    reasons = always(fields.List, "Why a commit is not possible, as sentences.", fields.String())
+    reasons = always(
+        fields.List, "The reasons why a commit is not possible, as sentences.", fields.String()
+    )
 
 
 class _Step(Strict):
-    text = always(fields.String, "What to do next.")
-    command = nullable(fields.String, "The command to send; null if there is none.")
-    body = nullable(fields.Dict, "The request body of the command.")
+    text = always(fields.String, "The next step for the operator, as a sentence.")
+    command = nullable(fields.String, "The command to send next; null if no command is needed.")
+    body = nullable(fields.Dict, "The request body of the command; null if no command is needed.")
 
 
 class _PhaseBegin(Strict):
     phase = always(fields.Enum, "The phase.", Phase, by_value=True)
     began = always(fields.Float, "When the phase began, in UNIX seconds.")
-    seconds = nullable(fields.Float, "How long the phase took; null for the present phase.")
+    seconds = nullable(
+        fields.Float, "The duration of the phase in seconds; null for the present phase."
+    )
 
 
 class _Copy(Strict):
@@ -87,16 +95,18 @@ class _Copy(Strict):
     copiedDocuments = always(fields.Integer, "The number of documents copied.")
     totalDocuments = nullable(fields.Integer, "The estimated number of documents to copy.")
     bytesPerSecond = nullable(
-        fields.Float, "The rate of the last minute; null while nothing is copied."
+        fields.Float,
+        "The bytes copied per second in the last minute; null while nothing is copied.",
     )
     documentsPerSecond = nullable(
-        fields.Float, "The rate of the last minute; null while nothing is copied."
+        fields.Float,
+        "The documents copied per second in the last minute; null while nothing is copied.",
     )
     leastSecondsLeft = nullable(
-        fields.Integer, "The shortest estimate of the remaining time of the copy."
+        fields.Integer, "The shortest estimate of the remaining time of the copy, in seconds."
     )
     mostSecondsLeft = nullable(
-        fields.Integer, "The longest estimate of the remaining time of the copy."
+        fields.Integer, "The longest estimate of the remaining time of the copy, in seconds."
     )
 
 
@@ -106,25 +116,31 @@ class _Events(Strict):
     definitionsApplied = always(
         fields.Integer, "The number of DDL events that this process has applied."
     )
-    readPerSecond = nullable(fields.Float, "The events read per second in the last minute.")
-    appliedPerSecond = nullable(fields.Float, "The events applied per second in the last minute.")
+    readPerSecond = nullable(
+        fields.Float, "The number of change events read per second in the last minute."
+    )
+    appliedPerSecond = nullable(
+        fields.Float, "The number of change events applied per second in the last minute."
+    )
     lagSeconds = nullable(
         fields.Integer, "How far the destination is behind the source, in seconds."
     )
     catchUpSeconds = nullable(
-        fields.Integer, "The estimated time until the lag is zero; only while the lag falls."
+        fields.Integer,
+        "The estimated number of seconds until the lag is zero; null unless the lag falls.",
     )
 
 
 class _Oplog(Strict):
     level = always(
         fields.Enum,
-        "How safe the needed changes are in the source's oplog; green is safe.",
+        "The risk that the source's oplog drops changes that the sync still needs; green means no risk.",
         Level,
         by_value=True,
     )
     secondsLeft = nullable(
-        fields.Integer, "For how many seconds the oplog keeps the changes that the sync needs."
+        fields.Integer,
+        "For how many seconds the source's oplog keeps the changes that the sync needs.",
     )
     secondsNeeded = nullable(
         fields.Integer,
@@ -132,35 +148,48 @@ class _Oplog(Strict):
     )
     text = always(
         fields.String,
-        "How long the oplog keeps the changes and how long they are needed, as a sentence.",
+        "A sentence that says how long the source's oplog keeps the needed changes, and how long the sync needs them.",
     )
 
 
 class _Counts(Strict):
     total = always(fields.Integer, "The number of collections.")
-    phases = always(fields.Dict, "The numbers of collections by phase.", values=fields.Integer())
+    phases = always(
+        fields.Dict, "The number of collections in each phase.", values=fields.Integer()
+    )
 
 
 class _OverviewVerification(Strict):
     phase = always(fields.Enum, "The stage of the verification.", Hashing, by_value=True)
     comparedDocuments = always(
-        fields.Integer, "The number of documents that the first pass has compared."
+        fields.Integer,
+        "The number of documents that the first pass of the verification has compared.",
     )
-    totalDocuments = nullable(fields.Integer, "The estimated number of documents to compare.")
+    totalDocuments = nullable(
+        fields.Integer,
+        "The estimated number of documents that the first pass of the verification compares.",
+    )
     recheckedDocuments = always(
-        fields.Integer, "How many times changed or different documents were compared again."
+        fields.Integer,
+        "The number of documents compared after the first pass, because they had changed or differed; a document "
+        "counts each time.",
     )
     differentDocuments = always(fields.Integer, "The number of documents that differ now.")
     differentDefinitions = always(
-        fields.Integer, "The number of differences in definitions and counts now."
+        fields.Integer,
+        "The present number of differences in the definitions and document counts of collections.",
     )
     lastClean = nullable(
         fields.Float,
-        "When everything had last been compared and no difference was left, in UNIX seconds; null if this process has "
-        "not observed that.",
+        "The last time at which everything was compared and no difference was left, in UNIX seconds; null if this "
+        "process has seen no such time.",
     )
     verdict = nullable(fields.Enum, "The result of the verification.", Outcome, by_value=True)
-    notes = always(fields.List, "What was not compared, and why.", fields.String())
+    notes = always(
+        fields.List,
+        "The data that the verification does not compare, with the reasons, as sentences.",
+        fields.String(),
+    )
 
 
 class _Instance(Strict):
@@ -170,7 +199,7 @@ class _Instance(Strict):
     phase = always(fields.Enum, "The phase of the instance.", Phase, by_value=True)
     appliedUntil = nullable(
         fields.Integer,
-        "The source time up to which the instance has applied all events of its share, in UNIX seconds.",
+        "The cluster time of the source up to which the instance has applied all its events, in UNIX seconds.",
     )
     silentSeconds = always(
         fields.Integer, "For how long the instance has sent no heartbeat, in steps of five seconds."
@@ -178,65 +207,84 @@ class _Instance(Strict):
 
 
 class _Warning(Strict):
-    text = always(fields.String, "What is wrong, and what to do.")
+    text = always(fields.String, "The text of the warning: the problem, and what to do.")
     help = always(fields.String, "The address of the documentation about the warning.")
 
 
 class _History(Strict):
     columns = always(
         fields.List,
-        f"The names of the values in a row: {', '.join(COLUMNS)}; the time is in UNIX seconds.",
+        f"The names of the columns of `rows`: {', '.join(COLUMNS)}; the first column is in UNIX seconds.",
         fields.String(),
     )
     rows = always(
         fields.List,
-        "The points of the history; unknown values are null.",
+        "The points of the history, each as a list with one value for each of `columns`; unknown values are null.",
         fields.List(fields.Float(allow_none=True)),
     )
-    stepSeconds = always(fields.Float, "The distance of the points, in seconds.")
+    stepSeconds = always(
+        fields.Float, "The interval between the points of the history, in seconds."
+    )
     cursor = always(
-        fields.String, "The value of `since` with which the next request gets only newer points."
+        fields.String,
+        "The value to send as `since` in the next request, to get only the newer points of the history.",
     )
     restart = always(
-        Boolean, "Whether these points replace all earlier ones; otherwise they continue them."
+        Boolean,
+        "Whether the points of this answer replace the points of earlier answers. If false, append the new points to "
+        "the earlier points.",
     )
 
 
 class OverviewFields(Strict):
     """The fields of an overview, except `progress`."""
 
-    summary = always(fields.String, "What the sync does now, in one or two sentences.")
-    commit = always(fields.Nested, "Whether a commit is possible, and why not.", _Commit)
-    next = nullable(fields.Nested, "The next step; null if there is nothing to do but wait.", _Step)
+    summary = always(
+        fields.String, "The present activity of the sync, described in one or two sentences."
+    )
+    commit = always(
+        fields.Nested, "Whether a commit is possible now, and if not, the reasons.", _Commit
+    )
+    next = nullable(
+        fields.Nested, "The next step for the operator; null if the operator can only wait.", _Step
+    )
     commands = always(fields.List, "The commands that the present state allows.", fields.String())
     destination = nullable(fields.String, "The name of the cluster that the sync writes to.")
     phases = always(
         fields.List,
-        "The phases until now, the oldest first; empty if an older version began the sync.",
+        "The phases of the sync until now, the oldest first; empty if an older version of syncsvc began the sync.",
         fields.Nested(_PhaseBegin),
     )
     copy = always(fields.Nested, "The progress of the copy.", _Copy)
     events = always(fields.Nested, "The change events.", _Events)
     oplog = always(
-        fields.Nested, "How long the source's oplog lasts, compared with the need.", _Oplog
+        fields.Nested,
+        "Whether the source's oplog keeps the changes long enough for the sync.",
+        _Oplog,
     )
     namespaces = always(fields.Nested, "The numbers of collections.", _Counts)
     verification = nullable(
         fields.Nested,
-        "The verification; null if it is disabled, or without a sync.",
+        "The verification; null if it is disabled or there is no sync.",
         _OverviewVerification,
     )
     instances = always(
         fields.List,
-        "The instances that share the sync, this one first; empty if it runs alone.",
+        "The instances that share the sync, this instance first; empty if the sync has only one instance.",
         fields.Nested(_Instance),
     )
     warnings = always(
-        fields.List, "The warnings in the progress, with links.", fields.Nested(_Warning)
+        fields.List,
+        "The warnings in the progress, with links to the documentation.",
+        fields.Nested(_Warning),
     )
     recentCommands = always(
         fields.List,
         "The last 20 commands that this process has answered, the newest first.",
         fields.Nested(RecentCommandSchema),
     )
-    history = always(fields.Nested, "Recent figures at equal intervals, for charts.", _History)
+    history = always(
+        fields.Nested,
+        "Values such as rates, lag and latencies at equal intervals, for charts.",
+        _History,
+    )

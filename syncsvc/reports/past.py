@@ -22,7 +22,10 @@ _ENDED = frozenset({State.COMMITTED, State.RESETTING})
 
 @dataclass(frozen=True)
 class PhaseSpan:
-    """A phase of the sync. `ended` is None for the present one; `idle` is for how many seconds nothing ran in it."""
+    """A phase of the sync. `ended` is None for the present phase.
+
+    `seconds` is the duration of the phase. During `idle` of these seconds, the sync was not running.
+    """
 
     phase: Phase
     began: float
@@ -46,10 +49,10 @@ class Outcome(Enum):
 
 @dataclass(frozen=True)
 class Commit:
-    """A requested commit. `direction` is how often the sync had been reversed before.
+    """A requested commit. `direction` is the number of reversals of the sync before the request.
 
-    `writable` is when users could write to the destination, and `withdrawn` how often the cut-over was undone because
-    users still wrote to the source. `sender` is None if it is not known.
+    `writable` is the time from which users could write to the destination. `withdrawn` is the number of times that the
+    cut-over was undone, because users still wrote to the source. `sender` is None if the sender is not known.
     """
 
     requested: float
@@ -62,12 +65,15 @@ class Commit:
 
     @property
     def downtime(self) -> float | None:
-        """Return for how long the sync was read-only for users, from the request to the first possible write."""
+        """Return the seconds from the request until users could write to the destination; None if they cannot yet."""
         return None if self.writable is None else max(0.0, self.writable - self.requested)
 
 
 def idle_spans(journal: Journal, now: float) -> list[Span]:
-    """Return when the sync was paused, had failed, or had no running process; sorted and disjoint."""
+    """Return the times in which the sync was paused, had failed, or had no running process.
+
+    Each is a pair of a begin and an end. The pairs are sorted, and do not overlap. `now` is the present time.
+    """
     spans = [(each.at - each.gap, each.at) for each in journal.processes if each.gap]
     began: float | None = None
     for entry in journal.entries:
@@ -97,7 +103,7 @@ def _merged(spans: Iterable[Span]) -> Iterator[Span]:
 
 
 def phase_spans(record: RunRecord, now: float) -> list[PhaseSpan]:
-    """Return the phases of the sync, the oldest first; empty for a sync of an older version."""
+    """Return the phases of the sync, the oldest first; empty if an older version, which saves no phases, ran it."""
     idle = idle_spans(record.journal, now)
     spans = []
     for number, begin in enumerate(record.phases, 1):
@@ -122,7 +128,7 @@ def commits(journal: Journal) -> list[Commit]:
 
 
 def _after(commit: Commit, entry: Entry) -> Commit:
-    """Return the commit updated by the next entry of the journal; unchanged if the commit has ended."""
+    """Return the commit, updated with the next entry of the journal; unchanged if the commit has ended."""
     if commit.committed is not None or commit.outcome is Outcome.RESET:
         return commit
     if entry.what is Kind.WRITABLE:
@@ -146,7 +152,7 @@ def _direction_at(journal: Journal, at: float) -> int:
 
 @dataclass(frozen=True)
 class Moment:
-    """An entry of the timeline. `instance` is the ID of the instance whose journal it is from."""
+    """An entry of the timeline. `instance` is the ID of the instance whose run record contains the entry."""
 
     at: float
     instance: str
@@ -156,7 +162,10 @@ class Moment:
 
 
 def timeline(records: Sequence[RunRecord]) -> list[Moment]:
-    """Return everything that the journals of all instances hold, and when each phase began, the oldest first."""
+    """Return the timeline of all instances: starts of processes and phases, journal entries and reversals.
+
+    The oldest entry is first.
+    """
     return sorted(
         (each for record in records for each in _moments(record)), key=lambda each: each.at
     )
@@ -167,7 +176,7 @@ def _moments(record: RunRecord) -> Iterator[Moment]:
     for process in record.journal.processes:
         text = f"syncsvc {process.version} on {process.host}"
         if process.gap is not None:
-            text += f", {process.gap:.0f} s after the last process"
+            text += f", after {process.gap:.0f} s in which no process ran the sync"
         yield Moment(process.at, name, "process", text)
     for begin in record.phases:
         yield Moment(begin.at, name, "phase", begin.phase.value)

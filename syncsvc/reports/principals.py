@@ -26,12 +26,12 @@ def principals_report(found: Comparison) -> dict[str, Any]:
 
 
 def planned_report(counts: PrincipalCounts) -> dict[str, int]:
-    """Return the field `usersAndRoles` of a preflight."""
+    """Return the value of the field `usersAndRoles` in the answer to a preflight."""
     return asdict(counts)
 
 
 def copied_report(record: RunRecord) -> dict[str, dict[str, Any]]:
-    """Return the field `usersAndRoles` of the progress; an empty dict if the sync does not copy any."""
+    """Return a dict with the field `usersAndRoles` of the progress; empty if the sync copies no users and roles."""
     if record.options.users_and_roles is None:
         return {}
     counts = record.principals or PrincipalCounts()

@@ -40,7 +40,7 @@ _NOTHING_LISTED_YET = 1
 
 
 class Stage(Enum):
-    """The stages of change event application: while changes made during the copy are applied, and afterwards."""
+    """The stages of change event application. DRAIN: changes made during the copy are applied. STEADY: afterwards."""
 
     DRAIN = "collection copy drain"
     STEADY = "steady state"
@@ -107,9 +107,9 @@ def _coordinator(record: RunRecord | None, instance: str) -> str | None:
 
 
 def lag_shown(record: RunRecord, snapshot: ProgressSnapshot) -> dict[str, int | None] | None:
-    """Return the value of the field `lag`: the lag by kind of change, in seconds. A lag that is unknown is None.
+    """Return the value of the field `lag`: the lag of each kind of change, in seconds; None while the sync is paused.
 
-    While the sync is paused, the whole value is None.
+    A lag that is unknown is None.
     """
     if record.state is State.PAUSED:
         return None
@@ -158,7 +158,7 @@ def oplog_shown(record: RunRecord, snapshot: ProgressSnapshot) -> dict[str, str]
 
 
 def _estimates(sync: Sync, record: RunRecord) -> dict[str, Any]:
-    """Return those optional fields of `progress` that have a value now."""
+    """Return the optional fields of `progress` that have a value now."""
     snapshot = sync.snapshot
     shown: dict[str, Any] = {}
     if record.options.verification:
@@ -201,16 +201,16 @@ def _spool(spool: SpoolFigures) -> dict[str, Any]:
 
 
 def seconds_until_caught_up(record: RunRecord, snapshot: ProgressSnapshot) -> int | None:
-    """Estimate in how many seconds the lag will be 0; None unless change events are being applied and the lag falls."""
+    """Return the estimated seconds until the lag is 0; None unless change events are applied and the lag falls."""
     if record.state not in ACTIVE or record.phase is not Phase.APPLYING:
         return None
     return seconds_to_catch_up(snapshot.lags)
 
 
 def _verification(check: CheckProgress | None) -> dict[str, Any]:
-    """Return the progress of verification for each of the two clusters.
+    """Return the progress of the verification, separately for each cluster.
 
-    Only the lags differ, because each document is compared on both clusters at once.
+    Only the lags of the two clusters differ, because a comparison reads each document on both clusters.
     """
     none = Changes()
     return {

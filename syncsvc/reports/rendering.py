@@ -1,4 +1,4 @@
-"""The HTML page of the report of a sync."""
+"""The HTML page that shows the report of a sync."""
 
 from __future__ import annotations
 

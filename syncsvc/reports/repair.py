@@ -10,7 +10,7 @@ from syncsvc.mismatches import RepairPlan
 def repair_report(plan: RepairPlan) -> dict[str, Any]:
     """Return the fields of the answer to a dry run, except `success`.
 
-    They are the numbers of differences, and the first differences with their repairs.
+    The fields hold the numbers of differences, and the first differences with their repairs.
     """
     return {
         "documents": plan.documents,

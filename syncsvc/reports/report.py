@@ -1,6 +1,6 @@
-"""The answer of `GET /api/v1/report`: what was synced, when, by whom, and what was verified. Pure.
+"""The answer of `GET /api/v1/report`: what was synced, when, by whom, and what was verified. Pure functions.
 
-It is for people who were not there: a manager or an auditor. So it also says what it does not know.
+The report is for people who did not run the sync, such as managers and auditors. So it also says what is not known.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 from syncsvc.evidence import MOST_LISTED, Evidence
 from syncsvc.limits import Limits
+from syncsvc.reports.namespaces import renamed_to
 from syncsvc.reports.past import Commit, PhaseSpan, commits, phase_spans, timeline
 from syncsvc.reports.sync import Sync
 from syncsvc.reports.verification_answer import mismatches_of, namespace_compared
@@ -31,18 +32,20 @@ _METHOD = (
     "Every document is read on both clusters and compared byte by byte, in ranges of _id, including the order of its "
     "fields.",
     "The documents of each collection are counted on both clusters, and the numbers are compared.",
-    "Every collection, view and index is compared with all its options, as it must be before the cut-over, and so is "
-    "every shard key.",
-    "Of the source, everything that the filter selects is compared; of the destination, everything: a collection or "
-    "document that is not synced is a difference.",
+    "Every collection, view, index and shard key is compared with all its options. Options that are only restored in "
+    "the last steps of the cut-over, such as uniqueness, are compared in their temporary form.",
+    "Everything on the destination is compared with the part of the source that the filter selects. So an additional "
+    "collection or document on the destination is a difference. With preExistingDestinationData, collections on the "
+    "destination that the sync did not create are ignored.",
     "Documents that change or differ are compared again, until the last change before the commit.",
 )
 _NOT_COMPARED = (
-    "The collections system.*. Users and roles, except those that the commit copied and compared itself.",
-    "The distribution of chunks on shards, and orphaned documents.",
-    "The last steps of the cut-over, which restore uniqueness, expiration and other options after the comparison. The "
-    "servers have acknowledged each of them.",
-    "Writes to either cluster after the commit.",
+    "Collections with names that begin with system. are not compared. Users and roles are not compared, except those "
+    "that the commit copied.",
+    "The distribution of chunks on shards and orphaned documents are not compared.",
+    "The last steps of the cut-over restore uniqueness, expiration and other options after the comparison. The servers "
+    "have acknowledged each of these steps, but the results are not compared.",
+    "Writes to either cluster after the commit are not compared.",
 )
 
 
@@ -50,7 +53,7 @@ _NOT_COMPARED = (
 class Subject:
     """The input of a report. `sync` must have a record. `sites` are the clusters as this process knows them.
 
-    `now` is in UNIX seconds; `version` and `host` are those of this process.
+    `now` is in UNIX seconds. `version` and `host` are the version and the host of this process.
     """
 
     sync: Sync
@@ -68,13 +71,13 @@ class Subject:
 
     @property
     def records(self) -> list[RunRecord]:
-        """Return the records of all instances that are known, the coordinator's first."""
+        """Return the known records of all instances, first the record of the coordinator."""
         found = (self.own, *self.evidence.others)
         return sorted(found, key=lambda each: (not each.coordinates, each.instance))
 
     @property
     def leader(self) -> RunRecord:
-        """Return the record of the coordinator, or of this instance if it is not known."""
+        """Return the record of the coordinator; if it is unknown, the record of this instance."""
         return next((each for each in self.records if each.coordinates), self.own)
 
 
@@ -173,7 +176,7 @@ def _started(record: RunRecord) -> float | None:
 
 
 def _clusters(subject: Subject) -> Iterator[dict[str, Any]]:
-    """Yield both clusters as they were at the start, with their present versions; the source of the start first."""
+    """Yield both clusters as they were at the start, with their present versions; the source comes first."""
     record = subject.leader
     then = {each.name: each for each in record.journal.sites}
     names = (record.options.source, record.options.destination)
@@ -241,7 +244,7 @@ def _copy(subject: Subject, spans: list[PhaseSpan]) -> dict[str, Any]:
 
 
 def _total(subject: Subject) -> Counts:
-    """Return the counts of all instances."""
+    """Return the sum of the counts of all instances."""
     return reduce(Counts.plus, (each.journal.counts for each in subject.records), Counts())
 
 
@@ -281,7 +284,7 @@ def _sent(sender: Sender | None) -> dict[str, str | None]:
 
 
 def _directions(subject: Subject) -> Iterator[dict[str, Any]]:
-    """Yield the directions that reversals have ended, the oldest first."""
+    """Yield the earlier directions of the sync, each of which ended with a reversal; the oldest first."""
     for number, direction in enumerate(subject.leader.journal.directions):
         verified = direction.verified
         yield {
@@ -296,7 +299,7 @@ def _directions(subject: Subject) -> Iterator[dict[str, Any]]:
 
 
 def _counts_of(subject: Subject, number: int) -> Counts:
-    """Return the counts of all instances in the direction with that number."""
+    """Return the sum of the counts of all instances in one direction. `number` is the number of earlier reversals."""
     return reduce(
         Counts.plus,
         (_in_direction(each.journal.directions, number) for each in subject.records),
@@ -357,7 +360,7 @@ def _of_verified(verified: Verified) -> _Found:
 
 
 def _of_check(subject: Subject, check: CheckRecord | None) -> _Found:
-    """Return what the newest check has found until now; `check` is None if none has begun."""
+    """Return what the newest check, which may still run, has found so far. `check` is None if no check is saved."""
     if check is None:
         is_lost = subject.leader.state is State.COMMITTED
         return replace(_NOTHING, result=_Result.UNKNOWN) if is_lost else _NOTHING
@@ -423,7 +426,7 @@ def _failures(subject: Subject) -> Iterator[dict[str, Any]]:
 
 
 def _warnings(subject: Subject) -> Iterator[dict[str, Any]]:
-    """Yield the warnings of all instances, also those that have ended, the oldest first."""
+    """Yield the active and the ended warnings of all instances, the oldest first."""
     found = [
         (each, record.instance) for record in subject.records for each in record.journal.warnings
     ]
@@ -459,6 +462,7 @@ def _collection(sync: Sync, record: CollectionRecord) -> dict[str, Any]:
     compared = None if check is None else namespace_compared(check, record)
     return {
         "namespace": str(record.source_name),
+        **renamed_to(sync, record),
         "documents": record.documents,
         "bytes": record.copied,
         "indexes": len(record.definition.indexes),
@@ -469,31 +473,40 @@ def _collection(sync: Sync, record: CollectionRecord) -> dict[str, Any]:
 
 
 def _not_known(subject: Subject) -> Iterator[str]:
-    """Yield sentences about what the report does not know."""
+    """Yield a sentence for each fact that the report cannot contain because it is not known."""
     record, evidence = subject.leader, subject.evidence
     journal = record.journal
     yield from evidence.unread
     if not record.coordinates:
-        yield f"The record of the coordinator {record.coordinator} was not read: ask it for a report."
+        yield (
+            f"The record of the coordinator {record.coordinator} was not read: request the report of the coordinator, "
+            "too."
+        )
     elif not subject.own.coordinates:
-        yield f"The numbers by collection may be out of date: the coordinator {record.coordinator} has the latest ones."
+        yield (
+            f"The numbers for single collections may be out of date: the coordinator {record.coordinator} has the "
+            "latest numbers."
+        )
     if not journal.sites:
         yield (
-            "An earlier version began the sync, and kept no journal: commands, failures, warnings and versions before "
-            "its update are missing."
+            "An earlier version of syncsvc, which kept no journal, began the sync: commands, failures, warnings and "
+            "versions from before the update are missing."
         )
     if omitted := sum(each.journal.omitted for each in subject.records):
-        yield f"{omitted} entries of the journal are missing, because it was full."
+        yield f"{omitted} entries of the journal are missing, because the journal was full."
     if any(each.caller is None for each in _senders(record)):
         yield "Some commands were sent without a token, so only the addresses of their senders are known."
-    yield "The address of a sender is that of a proxy or an SSH tunnel if there was one."
-    yield "When applications stopped writing to the source, and began to write to the destination."
+    yield "If a command came through a proxy or an SSH tunnel, its sender has the address of the proxy or tunnel."
+    yield "It is not known when applications stopped writing to the source, and began to write to the destination."
     yield (
-        "The numbers of change events are approximate after a crash: those of a few seconds may be counted twice or "
+        "The numbers of change events are approximate after a crash: events of a few seconds may be counted twice or "
         "not at all. Collections that were dropped on the source during the sync are not listed."
     )
     if record.options.verification and subject.sync.snapshot.check is None:
-        yield "How many documents of each collection were compared: only the process that compared them knows."
+        yield (
+            "It is not known how many documents of each collection were compared: only the process that compared the "
+            "documents has these numbers."
+        )
     if len(subject.sync.collections) > MOST_NAMESPACES:
         yield f"Only the first {MOST_NAMESPACES:,} collections are listed."
     if _is_cut(evidence):

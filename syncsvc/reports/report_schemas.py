@@ -19,20 +19,22 @@ from verifier.runtime.schemas import Boolean, Strict
 
 
 class _Created(CreatedFields):
-    instance = always(fields.String, "The name of this instance.")
+    instance = always(fields.String, "The name of the instance that made the report.")
 
 
 class _ReportedSync(Strict):
     state = always(fields.Enum, "The state of the sync.", State, by_value=True)
     phase = always(fields.Enum, "The phase of the sync.", Phase, by_value=True)
-    source = always(fields.String, "The name of the cluster that is read.")
-    destination = always(fields.String, "The name of the cluster that is written.")
+    source = always(fields.String, "The name of the cluster that the sync reads.")
+    destination = always(fields.String, "The name of the cluster that the sync writes to.")
     reversals = always(fields.Integer, "How often the sync was reversed.")
     canWrite = always(Boolean, "Whether applications may write to the destination.")
     started = known_time("When the sync was started")
     seconds = nullable(fields.Float, "The total duration of the phases, in seconds.")
     error = nullable(fields.String, "The name of the error that the sync failed with.")
-    errorDescription = nullable(fields.String, "Why the sync failed, and what to do.")
+    errorDescription = nullable(
+        fields.String, "The description of the error: why the sync failed, and what to do."
+    )
 
 
 class _ReportedCluster(ClusterFields):
@@ -50,11 +52,13 @@ class _ReportedCluster(ClusterFields):
 
 
 class _ReportedProcess(Strict):
-    began = known_time("When the process began the sync, or took it over")
+    began = known_time("When the process began the sync, or took the sync over")
     version = always(fields.String, "The version of syncsvc that the process ran.")
     host = always(fields.String, "The host of the process.")
     gapSeconds = nullable(
-        fields.Float, "For how long no process had run the active sync before, in seconds."
+        fields.Float,
+        "How long the sync had no process before this process began, in seconds; null if unknown, or if the sync was "
+        "not active.",
     )
 
 
@@ -83,7 +87,7 @@ class _ReportedPhase(Strict):
 class _ReportedCopy(Strict):
     collections = always(fields.Integer, "The number of collections.")
     views = always(fields.Integer, "The number of views.")
-    indexes = always(fields.Integer, "The number of indexes, without those on _id.")
+    indexes = always(fields.Integer, "The number of indexes, not counting indexes on _id.")
     documents = always(fields.Integer, "The number of documents copied.")
     bytes = always(fields.Integer, "The number of bytes copied.")
     seconds = always(fields.Float, "How long the copy ran, in seconds, without idle times.")
@@ -92,17 +96,22 @@ class _ReportedCopy(Strict):
     )
     bytesPerSecond = nullable(fields.Float, "The average number of bytes copied per second.")
     documentsCopiedAgain = always(
-        fields.Integer, "Documents that the copy read although the destination had them already."
+        fields.Integer,
+        "The number of documents that the copy read although the destination already had them.",
     )
 
 
 class _ReportedEvents(Strict):
-    applied = always(fields.Integer, "The number of change events applied, in all directions.")
+    applied = always(
+        fields.Integer, "The number of change events applied, including those before a reversal."
+    )
     definitionsApplied = always(fields.Integer, "The number of DDL events applied.")
     seconds = always(
         fields.Float, "How long change events were applied, in seconds, without idle times."
     )
-    appliedPerSecond = nullable(fields.Float, "The average rate.")
+    appliedPerSecond = nullable(
+        fields.Float, "The average number of change events applied per second."
+    )
 
 
 class _Sent(SenderFields):
@@ -113,8 +122,8 @@ class _ReportedCommit(_Sent):
     """A commit that was requested."""
 
     requested = known_time("When the commit was requested")
-    source = always(fields.String, "The source of the commit.")
-    destination = always(fields.String, "The destination of the commit.")
+    source = always(fields.String, "The cluster that was the source at the commit.")
+    destination = always(fields.String, "The cluster that was the destination at the commit.")
     outcome = always(fields.Enum, "The outcome of the commit.", Outcome, by_value=True)
     withdrawn = always(
         fields.Integer,
@@ -124,7 +133,8 @@ class _ReportedCommit(_Sent):
     committed = known_time("When the commit was complete")
     downtimeSeconds = nullable(
         fields.Float,
-        "From the request until applications could write to the destination, in seconds; null if they cannot.",
+        "The time from the commit request until applications could write to the destination, in seconds; null if "
+        "applications cannot write there yet.",
     )
 
 
@@ -132,7 +142,8 @@ class _Amounts(Strict):
     started = known_time("When the verification began")
     ended = known_time("When the verification ended")
     generations = always(
-        fields.Integer, "The number of generations; the first generation compares everything."
+        fields.Integer,
+        "The number of generations of the verification; the first one compares everything.",
     )
     documents = always(
         fields.Integer, "The number of documents that the first generation has compared."
@@ -145,52 +156,73 @@ class _Amounts(Strict):
         fields.Integer, "The number of collections that the first generation has compared."
     )
     rechecked = always(
-        fields.Integer, "How many times changed or different documents were compared again."
+        fields.Integer,
+        "The number of documents compared after the first generation, because they had changed or differed; a document "
+        "counts each time.",
     )
-    notes = always(fields.List, "What was not compared, and why.", fields.String())
+    notes = always(
+        fields.List,
+        "The data that the verification does not compare, with the reasons, as sentences.",
+        fields.String(),
+    )
 
 
 class _ReportedVerification(_Amounts):
     outcome = always(
         fields.String, "The result of the verification.", validate=validate.OneOf(RESULTS)
     )
-    reasons = always(fields.List, "Why the verification did not pass.", fields.String())
-    method = always(fields.List, "How the verification compares both clusters.", fields.String())
-    notCompared = always(fields.List, "What is not compared.", fields.String())
+    reasons = always(
+        fields.List, "The reasons why the verification did not pass, as sentences.", fields.String()
+    )
+    method = always(
+        fields.List,
+        "The method by which the verification compares both clusters, as sentences.",
+        fields.String(),
+    )
+    notCompared = always(
+        fields.List, "The data that is not compared, as sentences.", fields.String()
+    )
     cutOverSteps = always(
         fields.List, "The steps of the cut-over that are complete.", fields.String()
     )
 
 
 class _ReportedDirection(Strict):
-    """A direction of the sync that a reversal has ended."""
+    """An earlier direction of the sync, which ended with a reversal."""
 
-    source = always(fields.String, "The cluster that was read.")
-    destination = always(fields.String, "The cluster that was written.")
+    source = always(fields.String, "The name of the cluster that was read in this direction.")
+    destination = always(
+        fields.String, "The name of the cluster that was written in this direction."
+    )
     ended = known_time("When the sync was reversed")
-    eventsApplied = always(fields.Integer, "The number of change events applied.")
+    eventsApplied = always(fields.Integer, "The number of change events applied in this direction.")
     verification = nullable(
         fields.Nested,
         "The verification before the commit in this direction; null if there was none.",
         _Amounts,
     )
-    repairedDocuments = always(fields.Integer, "The number of documents repaired.")
+    repairedDocuments = always(
+        fields.Integer, "The number of documents repaired in this direction."
+    )
     repairedDefinitions = always(
-        fields.Integer, "The number of differences in definitions repaired."
+        fields.Integer, "The number of differences in definitions repaired in this direction."
     )
 
 
 class _Differences(Strict):
-    """The differences that the verification knows now. Before the commit, they may be unsynced changes."""
+    """The differences that the verification knows now. Before the commit, they may be changes not applied yet."""
 
     documents = always(fields.Integer, "The number of documents that differ.")
-    definitions = always(fields.Integer, "The number of differences in definitions and counts.")
+    definitions = always(
+        fields.Integer,
+        "The number of differences in the definitions and document counts of collections.",
+    )
     listed = always(fields.List, "The first 100 differences, as sentences.", fields.String())
 
 
 class _ReportedRepairs(Strict):
-    requested = always(fields.Integer, "How many repairs operators have requested.")
-    inCommit = always(fields.Integer, "How many rounds of repairs the last commit has run.")
+    requested = always(fields.Integer, "The number of repairs that operators have requested.")
+    inCommit = always(fields.Integer, "The number of rounds of repairs in the last commit.")
     documents = always(fields.Integer, "The number of documents repaired.")
     definitions = always(fields.Integer, "The number of differences in definitions repaired.")
     listed = always(fields.List, "The first 100 repairs, as sentences.", fields.String())
@@ -199,63 +231,75 @@ class _ReportedRepairs(Strict):
 class _ReportedFailure(Strict):
     at = known_time("When the sync failed")
     instance = always(fields.String, "The name of the instance.")
-    text = always(fields.String, "The name of the error, and why.")
+    text = always(fields.String, "The name and the description of the error.")
 
 
 class _ReportedWarning(Strict):
-    """All warnings of one kind."""
+    """All warnings of one kind in one instance."""
 
     instance = always(fields.String, "The name of the instance.")
     text = always(fields.String, "The text of the newest warning.")
     first = known_time("When the first warning began")
     last = known_time("When the newest warning began")
     ended = nullable(
-        fields.String, "When the newest warning ended, in UTC; null while it is active."
+        fields.String, "When the newest warning ended, in UTC; null while this warning is active."
     )
     times = always(fields.Integer, "The number of warnings of this kind.")
     seconds = always(fields.Float, "The total duration of the warnings of this kind, in seconds.")
 
 
 class _ReportedCollection(Strict):
-    namespace = always(fields.String, "The name of the collection.")
+    namespace = always(fields.String, "The name of the collection on the source.")
+    destinationNamespace = fields.String(
+        metadata={
+            "description": "The name of the collection on the destination, if namespaceRemap changes the name."
+        }
+    )
     documents = always(fields.Integer, "The number of documents copied.")
     bytes = always(fields.Integer, "The number of bytes copied.")
     indexes = always(
-        fields.Integer, "The number of indexes of the collection, without the one on _id."
+        fields.Integer, "The number of indexes of the collection, except the index on _id."
     )
     sharded = always(Boolean, "Whether the collection is sharded on the destination.")
     comparedDocuments = nullable(
-        fields.Integer, "The number of documents compared; null if this process does not know it."
+        fields.Integer,
+        "The number of documents compared; null if this process does not know the number.",
     )
     differences = nullable(
         fields.Integer,
-        "The number of documents that differ; null if this process does not know it.",
+        "The number of documents that differ; null if this process does not know the number.",
     )
 
 
 class _ReportedNamespaces(Strict):
     total = always(fields.Integer, "The number of collections.")
     collections = always(
-        fields.List, "The first 10,000 collections by name.", fields.Nested(_ReportedCollection)
+        fields.List,
+        "The first 10,000 collections, in the order of their names.",
+        fields.Nested(_ReportedCollection),
     )
     views = always(fields.List, "The names of the first 10,000 views.", fields.String())
 
 
 class _Moment(_Sent):
-    at = known_time("When this happened")
+    at = known_time("When the event happened")
     instance = always(fields.String, "The name of the instance.")
     what = always(
-        fields.String, "The kind of the entry, such as command, state, phase, failure or process."
+        fields.String, "The kind of the event, such as command, state, phase, failure or process."
     )
-    text = always(fields.String, "What happened.")
+    text = always(fields.String, "The description of the event.")
 
 
 class _Report(Strict):
-    created = always(fields.Nested, "When and where the report was made.", _Created)
+    created = always(
+        fields.Nested,
+        "The time at which the report was made, and the process that made it.",
+        _Created,
+    )
     headline = always(fields.Nested, "The result.", Headline)
     sync = always(fields.Nested, "The sync.", _ReportedSync)
     clusters = always(fields.List, "Both clusters.", fields.Nested(_ReportedCluster))
-    options = always(fields.Dict, "The options of the start, as they are saved.")
+    options = always(fields.Dict, "The start options of the sync, as they are saved.")
     instances = always(
         fields.List, "The instances, the coordinator first.", fields.Nested(_ReportedInstance)
     )
@@ -267,26 +311,36 @@ class _Report(Strict):
     )
     directions = always(
         fields.List,
-        "The directions that reversals have ended, the oldest first.",
+        "The earlier directions of the sync, each ended by a reversal, the oldest first.",
         fields.Nested(_ReportedDirection),
     )
     verification = always(
-        fields.Nested, "The verification of the present direction.", _ReportedVerification
+        fields.Nested,
+        "The verification in the current direction of the sync.",
+        _ReportedVerification,
     )
-    differences = always(fields.Nested, "What differs now.", _Differences)
-    repairs = always(fields.Nested, "What was repaired.", _ReportedRepairs)
+    differences = always(
+        fields.Nested, "The present differences between the clusters.", _Differences
+    )
+    repairs = always(fields.Nested, "The repaired differences.", _ReportedRepairs)
     failures = always(
         fields.List, "The failures, the oldest first.", fields.Nested(_ReportedFailure)
     )
     warnings = always(
-        fields.List, "The warnings, also those that have ended.", fields.Nested(_ReportedWarning)
+        fields.List,
+        "All warnings, including those that have ended.",
+        fields.Nested(_ReportedWarning),
     )
-    limits = always(fields.Dict, "The limits, as in GET /api/v1/limits.")
+    limits = always(fields.Dict, "The limits of the sync's speed, as in GET /api/v1/limits.")
     namespaces = always(fields.Nested, "The collections and views.", _ReportedNamespaces)
     timeline = always(
-        fields.List, "Everything that has happened, the oldest first.", fields.Nested(_Moment)
+        fields.List, "The events of the sync, the oldest first.", fields.Nested(_Moment)
     )
-    notKnown = always(fields.List, "What the report does not know.", fields.String())
+    notKnown = always(
+        fields.List,
+        "The facts that are missing in the report because they are not known, as sentences.",
+        fields.String(),
+    )
 
 
 class ReportAnswer(SuccessAnswer):

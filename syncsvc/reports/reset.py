@@ -1,4 +1,4 @@
-"""The answer of `POST /api/v1/reset` with `dryRun`. Pure functions."""
+"""Builds the answer to a dry run of `POST /api/v1/reset`. Pure functions."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from verifier.cluster.specification import Kind
 
 
 def reset_report(record: RunRecord, found: Contents) -> dict[str, Any]:
-    """Return the fields of the answer to a dry run, except `success`.
+    """Return the fields of the answer to a dry run of a reset, except `success`.
 
-    They name the collections, views, users and roles that a reset would drop, the collections and views that it would
-    keep, the clusters that it would unblock, and the clusters whose balancer it would start again.
+    `record` is the saved state of the sync, and `found` are the contents of its destination. The fields name the
+    collections, views, users and roles that a reset would drop, the collections and views that a reset would keep, the
+    clusters that it would unblock, and the clusters whose balancer it would start again.
     """
     views = [each for each in found.created if each.kind is Kind.VIEW]
     collections = [each for each in found.created if each.kind is not Kind.VIEW]

@@ -23,7 +23,7 @@ class Role(Enum):
 
 @dataclass(frozen=True)
 class Standing:
-    """The role of a daemon with `--standby`, and the newest lease that it has read; None if it has read none."""
+    """The role of a daemon with `--standby`, and the newest lease that it has read; None before it has read one."""
 
     role: Role = Role.STANDBY
     lease: Lease | None = None
@@ -34,7 +34,7 @@ class Standing:
 
     @property
     def where_active(self) -> str:
-        """Return a sentence that says where the active daemon is."""
+        """Return a sentence that names the host and API address of the active daemon, or says that they are unknown."""
         if self.lease is None:
             return "It is not known which daemon is active now."
         return f"The active daemon runs {self.lease.where}."
@@ -49,7 +49,7 @@ def refuse_on_standby(standing: Standing | None) -> None:
 
 
 def standing_report(standing: Standing) -> dict[str, Any]:
-    """Return the fields `role` and `lease` of `progress`; without a lease, only `role`."""
+    """Return the fields `role` and `lease` of the progress; only `role` if no lease is known."""
     shown: dict[str, Any] = {"role": standing.role.value}
     if standing.lease is not None:
         lease = standing.lease
@@ -65,10 +65,10 @@ def standing_report(standing: Standing) -> dict[str, Any]:
 def shown_by_standby(
     own: Mapping[str, Any], saved: Mapping[str, Any] | None, waits: Iterable[LongWait]
 ) -> dict[str, Any]:
-    """Return the progress that a standby shows: that of the active daemon, and the long waits of its own process.
+    """Return the progress that a standby shows: the progress of the active daemon, with warnings of the standby itself.
 
-    `own` is the progress that the standby knows itself, and `saved` the one that the active daemon has saved; None if
-    it has saved none yet.
+    `waits` are the long waits of the standby, which become these warnings. `saved` is the progress that the
+    active daemon has saved in the lease. If `saved` is None, return `own`, the progress as the standby itself knows it.
     """
     if saved is None:
         return dict(own)
@@ -82,7 +82,7 @@ def _time(time: datetime) -> str:
 
 
 def silent_clusters(names: Collection[str], now: ProgressSnapshot) -> list[str]:
-    """Return which of these clusters did not answer the last ping. A cluster that was not pinged yet is left out."""
+    """Return the names of the clusters that did not answer their last ping; clusters without a ping are left out."""
     return [name for name in names if name in now.pings and now.pings[name].seconds is None]
 
 
@@ -93,10 +93,10 @@ def why_not_ready(
     names: Collection[str],
     now: ProgressSnapshot,
 ) -> str | None:
-    """Return why a process is not ready; None if it is.
+    """Return a sentence that says why this process is not ready; None if the process is ready.
 
-    `names` are the clusters that it is connected to, and `step` says what it does while it is being initialized. A
-    standby is ready while it waits for the lease.
+    `names` are the clusters to which the process is connected. `step` describes the present step of the startup, such
+    as "reading the saved sync". A standby is ready while it waits for the lease.
     """
     if not names:
         return f"The process is {step}."

@@ -1,4 +1,4 @@
-"""The input of the reports: everything that a process knows about its sync at one moment. Pure functions."""
+"""Defines the input of the reports: everything that a process knows about its sync at one moment. Pure functions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OPLOG_WATCHED = frozenset({State.RUNNING, State.PAUSED})
 
 @dataclass(frozen=True)
 class Sync:
-    """The state of a sync at one moment."""
+    """The state of a sync at one moment, as one process knows it."""
 
     state: State
     # None if no sync was started.
@@ -42,7 +42,7 @@ class Sync:
         return self.figures.get(collection.uuid, _UNTOUCHED)
 
 
-# Is shown what is known about the sync every second, always by the same thread. It must not wait.
+# Called every second with a snapshot of the sync, always by the same thread. It must not wait.
 Watcher = Callable[[Sync], None]
 
 
@@ -76,36 +76,43 @@ def lag_seconds(record: RunRecord, snapshot: ProgressSnapshot) -> int | None:
 
 
 def write_lag_seconds(record: RunRecord, snapshot: ProgressSnapshot) -> int | None:
-    """Return the lag of inserts, updates and deletes, in seconds; None until this process has read an event of one.
+    """Return the lag of inserts, updates and deletes, in seconds; None if it is unknown.
 
-    It equals the overall lag, because all events are in one change stream.
+    The lag is unknown until this process has read a change event. It equals the overall lag, because all events are in
+    one change stream.
     """
     return lag_seconds(record, snapshot) if snapshot.events_read else None
 
 
 def definition_lag_seconds(record: RunRecord, snapshot: ProgressSnapshot) -> int | None:
-    """Return the lag of DDL events, in seconds; None until this process has applied one."""
+    """Return the lag of DDL events, in seconds; None if it is unknown.
+
+    The lag is unknown until this process has applied a DDL event.
+    """
     return lag_seconds(record, snapshot) if snapshot.definitions_applied else None
 
 
 def total_bytes(snapshot: ProgressSnapshot) -> int | None:
-    """Return the estimated bytes to copy, at least the bytes already copied; None until the collections are listed."""
+    """Return the estimated number of bytes to copy; None until the collections are listed.
+
+    The result is never less than the number of bytes already copied.
+    """
     total = snapshot.total_bytes
     return None if total is None else max(total, snapshot.copied_bytes)
 
 
 def oplog_seconds_left(record: RunRecord, snapshot: ProgressSnapshot) -> float | None:
-    """Return for how many seconds the source's oplog still holds the entries that the sync needs.
+    """Return the time until the source's oplog drops entries that the sync still needs, in seconds.
 
-    Return None if that is unknown, or if the sync is neither running nor paused.
+    Return None if the time is unknown, or if the sync is neither running nor paused.
     """
     return snapshot.oplog_seconds_left if record.state in OPLOG_WATCHED else None
 
 
 def is_drained(record: RunRecord, snapshot: ProgressSnapshot) -> bool:
-    """Return whether all changes that were made during the copy are applied, judged by the saved position.
+    """Return whether all changes made during the copy are applied: the saved position is after the end of the copy.
 
-    Also return True if the sync has caught up, or if the end of the copy is unknown.
+    Also return True if the sync has caught up, or if the time of the end of the copy is unknown.
     """
     if snapshot.caught_up or record.copy_end is None:
         return True
@@ -113,14 +120,18 @@ def is_drained(record: RunRecord, snapshot: ProgressSnapshot) -> bool:
 
 
 def ping_of(record: RunRecord, snapshot: ProgressSnapshot, source: bool) -> Ping | None:
-    """Return the last ping of the source, or of the destination if `source` is False; None before the first ping."""
+    """Return the last ping of one cluster; None before its first ping.
+
+    The cluster is the sync's source if `source` is true, otherwise its destination.
+    """
     return snapshot.pings.get(record.source if source else record.destination)
 
 
 def indexes_built(sync: Sync, collection: CollectionRecord) -> int | None:
-    """Return how many indexes of the collection are built on the destination, without the one on `_id`.
+    """Return the number of indexes of the collection that are built on the destination, except the index on `_id`.
 
-    Return 0 while they are withheld, and None while they are being created before the copy.
+    Return 0 while the indexes are left out because one of them refuses a document. Return None while the indexes are
+    being created before the copy.
     """
     assert sync.record is not None
     if collection.withheld:
@@ -136,7 +147,7 @@ def indexes_built(sync: Sync, collection: CollectionRecord) -> int | None:
 def index_building(sync: Sync) -> Indexes | None:
     """Return the progress of the index builds after the copy.
 
-    Return None before the end of the copy, after the commit, and if the sync builds no indexes after the copy.
+    Return None if the sync builds no indexes after the copy, before the end of the copy, and from the cut-over on.
     """
     record = sync.record
     if record is None or not record.options.build_indexes.after_copy:

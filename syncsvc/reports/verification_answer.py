@@ -1,4 +1,4 @@
-"""The figures of the verification in a sync. Pure functions."""
+"""Computes the figures of the verification that the progress and its pages show. Pure functions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from verifier.compare.check_progress import Amounts, CheckProgress, NamespacePro
 
 
 class Hashing(Enum):
-    """The stages of the verification in mongosync's words: all documents once, then the documents that change."""
+    """The stages of the verification, in mongosync's words: first all documents are compared, then the changed ones."""
 
     NOT_STARTED = "not started"
     INITIAL = "initial hashing"
@@ -21,23 +21,28 @@ class Hashing(Enum):
 def hashing(check: CheckProgress | None) -> Hashing:
     if check is None or check.started is None:
         return Hashing.NOT_STARTED
-    return Hashing.INITIAL if check.phase is Phase.CHECK else Hashing.STREAM
+    # Without changes, the first pass can be complete long before the next generation begins.
+    is_first = check.phase is Phase.CHECK and check.first is None
+    return Hashing.INITIAL if is_first else Hashing.STREAM
 
 
 def first_amounts(check: CheckProgress | None) -> Amounts:
-    """Return the progress of the first pass over all documents; zeros before the check begins."""
+    """Return the progress of the first pass over all documents; zeros before the check begins (`check` is None)."""
     return Amounts() if check is None else check.first or check.amounts
 
 
 def documents_expected(check: CheckProgress | None) -> int | None:
-    """Return the estimated number of documents in the first pass, at least those already compared; None if unknown."""
+    """Return the estimated number of documents in the first pass; None if unknown.
+
+    The result is never less than the number of documents already compared.
+    """
     amounts = first_amounts(check)
     total = amounts.total_documents
     return None if total is None else max(total, amounts.documents)
 
 
 def collections_scanned(check: CheckProgress | None) -> int:
-    """Return how many collections were compared completely in the first pass."""
+    """Return the number of collections that were compared completely in the first pass."""
     if check is None:
         return 0
     if check.first is not None:
@@ -52,11 +57,11 @@ def namespace_compared(check: CheckProgress, record: CollectionRecord) -> Namesp
 
 
 def mismatches_of(check: CheckProgress, record: CollectionRecord) -> int:
-    """Return how many documents of the collection are known to differ now."""
+    """Return the number of documents of the collection that differ between the clusters, as far as the check knows."""
     return sum(check.mismatches.namespaces.get(name, 0) for name in {*_names(record)})
 
 
 def _names(record: CollectionRecord) -> Iterator[Namespace]:
-    """Yield the names that a check may use for a collection: it compares a time-series collection by its buckets."""
+    """Yield the names that a check may use for a collection: its own name, and that of its time-series buckets."""
     yield record.source_storage
     yield record.source_name

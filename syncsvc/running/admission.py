@@ -1,6 +1,6 @@
-"""Decides whether a command is possible, where that depends on the saved records and on the data of the clusters.
+"""Decides from the saved records and the data of the clusters whether a command is possible.
 
-Whether the state allows a command is decided by `syncsvc.state`. Nothing here changes the run.
+`syncsvc.state` decides whether the state of the sync allows a command. Nothing here changes the run record.
 """
 
 from __future__ import annotations
@@ -23,24 +23,33 @@ from verifier.runtime.errors import OperationError
 def can_commit(record: RunRecord, snapshot: ProgressSnapshot) -> bool:
     """Return whether a commit is accepted: the sync is running, applies change events and has caught up.
 
-    The caller passes the snapshot, so that all figures in one answer come from the same snapshot.
+    The snapshot is a parameter, so that all figures in one answer come from the same snapshot.
     """
     applying = record.state is State.RUNNING and record.phase is Phase.APPLYING
     return applying and snapshot.caught_up
 
 
 def refuse_repair(record: RunRecord) -> None:
-    """Raise OperationError CannotRepair unless the verification has begun or has failed."""
+    """Raise OperationError CannotRepair if the sync cannot be repaired now.
+
+    A sync can be repaired once its verification has begun, unless the sync has failed with another error than
+    VerificationFailed. A sync without verification cannot be repaired.
+    """
     if record.state is State.FAILED and not _failed_verification(record):
         name = "an unknown error" if record.failure is None else record.failure.name
-        raise OperationError(errors.CANNOT_REPAIR, f"The sync failed with {name}.")
+        raise OperationError(
+            errors.CANNOT_REPAIR,
+            f"The sync failed with {name}; only a failure with VerificationFailed can be repaired.",
+        )
     if not record.options.verification:
         raise OperationError(
             errors.CANNOT_REPAIR,
             "This sync was started without verification, so no differences are known.",
         )
     if record.phase is not Phase.APPLYING:
-        raise OperationError(errors.CANNOT_REPAIR, "The verification has not begun.")
+        raise OperationError(
+            errors.CANNOT_REPAIR, "The verification has not begun, so no differences are known."
+        )
 
 
 def _failed_verification(record: RunRecord) -> bool:
@@ -48,7 +57,7 @@ def _failed_verification(record: RunRecord) -> bool:
 
 
 class Admission:
-    """The checks of commands on one run. They read from the clusters, and raise OperationError and driver's errors."""
+    """Checks for one run whether commands are possible. All methods raise OperationError and the driver's errors."""
 
     def __init__(self, store: RunStore, process: ProcessContext) -> None:
         self._store = store
@@ -74,24 +83,24 @@ class Admission:
                 ) from error
 
     def refuse_reset(self) -> None:
-        """Raise OperationError if users may write to the destination, or if the coordinator must be reset first.
+        """Raise OperationError if users may write to the destination, or if the sync was reversed.
 
-        The coordinator must be reset first because only its record says for sure whether users may write; once its
-        state is RESETTING, that cannot change any more.
+        Also raise it if the coordinator must be reset first: only its record reliably says whether users may write to
+        the destination. Once the coordinator's state is RESETTING, the sync does not allow user writes there any more.
         """
         leader = self.refuse_in_use()
         if leader is not None and leader.state is not State.RESETTING:
             raise OperationError(
                 errors.INVALID_STATE,
-                f"reset must be sent to the coordinator {leader.instance} first; its state is "
+                f"The reset must be sent to the coordinator {leader.instance} first, whose state is still "
                 f"{leader.state.value}.",
             )
 
     def refuse_in_use(self) -> RunRecord | None:
-        """Raise OperationError DestinationInUse if users may write to the destination.
+        """Raise OperationError DestinationInUse if users may write to the destination, or if the sync was reversed.
 
-        That is decided by the record of this instance and by the coordinator's saved record. Return the latter; None
-        if the coordinator was not started, or is this instance.
+        The records of this instance and of the coordinator decide. Return the coordinator's saved record; None if the
+        coordinator was not started, or is this instance.
         """
         leader = self._coordinator()
         for each in (self._store.record, leader):
@@ -102,9 +111,10 @@ class Admission:
     def refuse_to_reverse(self) -> None:
         """Raise OperationError if the sync cannot be reversed.
 
-        It cannot if users wrote to the old source after the commit, or if the new source no longer has all change
-        events. A follower asks the coordinator's saved record; otherwise it could save that it is reversed, and wait
-        forever for a coordinator that refuses to reverse the sync.
+        A reversal is impossible if users wrote to the old source after the commit, or if the oplog of the new source no
+        longer has all change events since the commit. Every other instance makes the same check, with the coordinator's
+        saved record. Otherwise, such an instance could save its reversal, and then wait forever for a coordinator that
+        refuses the command.
         """
         record = self._store.record
         if record.coordinates:
@@ -119,26 +129,29 @@ class Admission:
             self._refuse_unless_as_committed(leader)
 
     def _refuse_unless_as_committed(self, committed: RunRecord) -> None:
-        """Raise the errors of `refuse_to_reverse`; `committed` is the coordinator's record after the commit."""
+        """Raise OperationError if the clusters have changed since the commit in a way that makes a reversal impossible.
+
+        `committed` is the coordinator's record after the commit.
+        """
         assert committed.reverse_start is not None and committed.position is not None
         clusters = self._process.clusters
         refuse_lost(clusters[committed.destination], committed.reverse_start, self._process.stop)
         refuse_written(clusters[committed.source], committed.position, self._process.stop)
 
     def _coordinator(self) -> RunRecord | None:
-        """Return the coordinator's saved record; None if it was not started, or is this instance."""
-        home = self._process.clusters[self._store.record.options.destination]
-        return Peers(home.client, self._store).coordinator(self._process.stop)
+        """Return the coordinator's saved record; None if the coordinator was not started, or is this instance."""
+        metadata = self._process.metadata(self._store.record.options.destination)
+        return Peers(metadata, self._store).coordinator(self._process.stop)
 
     def _needed(self, record: RunRecord) -> Position | None:
-        """Return the position after which an instance needs the source's oplog; None if it has not begun to read.
+        """Return the position after which an instance needs the source's oplog; None if no position is saved yet.
 
-        That is the end of its event spool, if it has one, else its saved position. A damaged spool does not count: the
-        resume deletes it, so its events are needed again.
+        The result is the end of the instance's event spool, or its saved position if it has no spool or only a damaged
+        one. A resume deletes a damaged spool, so its events are needed again.
         """
         position = record.position
         if position is None or is_damaged(record):
             return position
-        client = self._process.clusters[self._store.record.destination].client
-        end = saved_end(client, record.fence, record.reversals, self._process.stop)
+        metadata = self._process.metadata(self._store.record.destination)
+        end = saved_end(metadata, record.fence, record.reversals, self._process.stop)
         return position if end is None else max(position, end, key=text_of)

@@ -1,4 +1,4 @@
-"""Creates the context of a new engine from the saved record of its run.
+"""Creates the context of a new engine (the object whose threads run a sync) from the saved run record.
 
 Before that, both clusters are made to refuse the late writes of earlier engines.
 """
@@ -18,6 +18,8 @@ from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.document_writer import DocumentWriter
 from syncsvc.engine.run.instances import Instances
 from syncsvc.engine.run.writeblock import WriteBlock
+from syncsvc.existing import foreign
+from syncsvc.metadata import Metadata
 from syncsvc.reports.dashboards import documents
 from syncsvc.running.process import ProcessContext
 from syncsvc.saved import dashboards
@@ -28,7 +30,7 @@ from syncsvc.saved.partitions import Partitions
 from syncsvc.saved.peers import Peers
 from syncsvc.saved.registry import Registry
 from syncsvc.saved.repairs import Repairs
-from syncsvc.saved.run import METADATA_DATABASE, RunStore
+from syncsvc.saved.run import RunRecord, RunStore
 from syncsvc.saved.spool import Spool
 from syncsvc.saved.views import CreatedViews
 from syncsvc.settings import LoadLevel
@@ -36,6 +38,7 @@ from syncsvc.state import State
 from verifier.cluster.cluster import Cluster, filter_evaluator, refreshed
 from verifier.cluster.filters import Selection
 from verifier.cluster.link import round_trip
+from verifier.cluster.namespace import Namespace
 from verifier.cluster.reading import read
 from verifier.cluster.writer import ClusterWriter
 from verifier.compare.store import CheckStore
@@ -45,14 +48,17 @@ _log = logging.getLogger(__name__)
 
 
 class Assembly:
-    """Creates the parts of the engines of one run. The record in `store` says which cluster is the source."""
+    """Creates the contexts of the engines of one run, and the objects in them, such as the write blocks.
+
+    `store` has the run record.
+    """
 
     def __init__(self, store: RunStore, process: ProcessContext) -> None:
         self._store = store
         self._process = process
 
     def next_context(self, stop: StopToken) -> RunContext:
-        """Save the next epoch, and return the context of a new engine, which `stop` stops.
+        """Save the next epoch, and return the context of a new engine, which the token `stop` can stop.
 
         Raises OperationError and the driver's errors.
         """
@@ -61,23 +67,26 @@ class Assembly:
         return self._context(stop)
 
     def block(self, cluster: Cluster, stop: StopToken) -> WriteBlock:
-        """Return the write block of a cluster."""
+        """Return the object that blocks and unblocks user writes on a cluster. `stop` ends its calls to the cluster."""
         writer = self._writer(cluster, stop)
         sharded = cluster.facts.is_sharded
         return WriteBlock(cluster.name, sharded, writer, self._store, self._process.observe)
 
     def balancer(self, cluster: Cluster, stop: StopToken) -> Balancer:
-        """Return the balancer of a cluster, which is a no-op for a replica set."""
+        """Return the object that stops and restarts the balancer of a cluster. It does nothing on a replica set.
+
+        The token `stop` ends the calls of the object to the cluster.
+        """
         writer = self._writer(cluster, stop)
         sharded = cluster.facts.is_sharded
         return Balancer(cluster.name, sharded, writer, self._store, self._process.observe)
 
     def saved_registry(self) -> Registry:
-        """Load the registry as it is saved now: other instances change it, too. Raises the driver's errors."""
+        """Load the registry of the run, with the changes of all instances. Raises the driver's errors."""
         process, record = self._process, self._store.record
         home = record.options.destination
-        client, writer = process.clusters[home].client, process.saver(home)
-        return Registry(client, writer, record.reversals, process.stop)
+        metadata, writer = process.metadata(home), process.saver(home)
+        return Registry(metadata, writer, record.reversals, process.stop)
 
     def _context(self, stop: StopToken) -> RunContext:
         process, record = self._process, self._store.record
@@ -88,34 +97,37 @@ class Assembly:
         )
         # The saved state stays on the original destination, even while the sync runs in reverse.
         home = process.clusters[record.options.destination]
+        metadata = process.metadata(home.name)
         saving = self._fenced(home, stop)
         writer = saving if destination.name == home.name else self._fenced(destination, stop)
         if record.coordinates and record.start is None:
             # Nothing is listed before the start is saved, so this deletes nothing of this run.
-            forget_earlier(home.client, saving, stop)
+            forget_earlier(metadata, saving, stop)
         self._insert_dashboards(saving)
         evaluator = filter_evaluator(source, destination)
+        registry = Registry(metadata, saving, record.reversals, stop)
         return RunContext(
             source_client=source.client,
             source_facts=source.facts,
             destination_client=destination.client,
             destination_facts=destination.facts,
             destination_writer=writer,
-            document_writer=DocumentWriter(writer, process.tuning.sending_bytes, stop),
+            document_writer=self._document_writer(destination, writer, registry, stop),
             source_block=self.block(source, stop),
             destination_block=self.block(destination, stop),
             balancers=tuple(self.balancer(each, stop) for each in (source, destination)),
+            metadata=metadata,
             run=self._store,
             instances=Instances(
-                self._store, Peers(home.client, self._store), process.progress, process.tuning
+                self._store, Peers(metadata, self._store), process.progress, process.tuning
             ),
-            registry=Registry(home.client, saving, record.reversals, stop),
-            views=CreatedViews(home.client, saving, stop),
-            principals=CreatedPrincipals(home.client, saving, record.reversals, stop),
-            partitions=self._partitions(home, saving, stop),
-            checks=CheckStore(home.client, saving, METADATA_DATABASE, stop),
-            repairs=Repairs(home.client, saving, stop),
-            spool=Spool(destination.client, writer, record.fence, record.reversals, stop),
+            registry=registry,
+            views=CreatedViews(metadata, saving, stop),
+            principals=CreatedPrincipals(metadata, saving, record.reversals, stop),
+            partitions=self._partitions(metadata, saving, stop),
+            checks=CheckStore(home.client, saving, metadata.name, stop),
+            repairs=Repairs(metadata, saving, stop),
+            spool=self._spool(destination, writer, stop),
             selection=Selection(record.options.namespaces, evaluator.client, stop),
             progress=process.progress,
             load=process.load,
@@ -125,10 +137,17 @@ class Assembly:
             observe=process.observe,
         )
 
-    def _insert_dashboards(self, writer: FencedWriter) -> None:
-        """Insert the documents for dashboards, so that they can be updated from now on; a refusal has no effect.
+    def _document_writer(
+        self, destination: Cluster, writer: FencedWriter, registry: Registry, stop: StopToken
+    ) -> DocumentWriter:
+        uuid_of = partial(own_uuid, self._store.record, destination.facts.is_sharded, registry)
+        return DocumentWriter(writer, self._process.tuning.sending_bytes, stop, uuid_of)
 
-        Nothing is inserted during a reset, because the coordinator may have dropped the metadata already.
+    def _insert_dashboards(self, writer: FencedWriter) -> None:
+        """Insert the documents that dashboards for mongosync read. A thread updates the documents later.
+
+        An insert that the server refuses is ignored. Nothing is inserted during a reset, because the coordinator may
+        have dropped the metadata already.
         """
         record = self._store.record
         if record.state is State.RESETTING:
@@ -137,15 +156,19 @@ class Assembly:
         for name, document in documents(record, addresses, time()).items():
             # The thread that updates them warns if they do not exist.
             with suppress(OperationFailure):
-                dashboards.insert(writer, name, document)
+                dashboards.insert(writer, self._process.database, name, document)
 
-    def _partitions(self, home: Cluster, saving: FencedWriter, stop: StopToken) -> Partitions:
+    def _partitions(self, metadata: Metadata, saving: FencedWriter, stop: StopToken) -> Partitions:
         record = self._store.record
         alone = not record.instances
-        return Partitions(home.client, saving, record.reversals, record.instance, alone, stop)
+        return Partitions(metadata, saving, record.reversals, record.instance, alone, stop)
+
+    def _spool(self, destination: Cluster, writer: FencedWriter, stop: StopToken) -> Spool:
+        record, metadata = self._store.record, self._process.metadata(destination.name)
+        return Spool(metadata, writer, record.fence, record.reversals, stop)
 
     def _threads(self, source: Cluster, destination: Cluster, stop: StopToken) -> LoadLevel:
-        """Measure the round-trip time to the clusters, and return the numbers of threads for the longer one."""
+        """Measure the round-trip times to both clusters; return the numbers of threads for the longer time."""
         longest = max(round_trip(each.client, stop) for each in (source, destination))
         threads = self._process.load.over(longest)
         _log.info(
@@ -157,13 +180,19 @@ class Assembly:
     def _fenced(self, cluster: Cluster, stop: StopToken) -> FencedWriter:
         """Return a new engine's writer to a cluster.
 
-        First make the cluster refuse late writes of earlier engines, and kill their DDL commands.
+        Before that, make the cluster refuse late writes of earlier engines, and kill the DDL commands of these engines.
         """
         facts = cluster.facts
         record = self._store.record
         fence = Fence(record.fence, record.epoch)
         writer = FencedWriter(
-            cluster.client, facts.access_control, stop, fence, facts.is_sharded, self._store.confirm
+            cluster.client,
+            facts.access_control,
+            stop,
+            fence,
+            self._process.database,
+            facts.is_sharded,
+            self._store.confirm,
         )
         writer.settle()
         writer.end_definitions()
@@ -173,3 +202,21 @@ class Assembly:
         """Return a writer that writes only while this process owns the run."""
         access_control = cluster.facts.access_control
         return ClusterWriter(cluster.client, access_control, stop, self._store.confirm)
+
+
+def own_uuid(record: RunRecord, sharded: bool, registry: Registry, name: Namespace) -> bytes | None:
+    """Return the UUID of the collection `name` on the destination, which each write to the collection must include.
+
+    With this UUID, servers refuse to write to a foreign collection. Return None if writes include no UUID: if the
+    destination holds no other data, if it is sharded (`sharded`), or if `name` is the buckets of a time-series
+    collection, whose UUID servers do not accept. Raises OperationError DestinationNamespaceExists if the sync has not
+    created the collection: then a foreign collection has its name.
+    """
+    if not record.options.pre_existing_destination_data:
+        return None
+    found = registry.at(name.owner)
+    if found is None:
+        return None
+    if found.destination_uuid is None:
+        raise foreign(name.owner)
+    return None if sharded or name != name.owner else found.destination_uuid

@@ -12,7 +12,10 @@ from syncsvc.saved.run import RunStore
 
 
 def counts_of(snapshot: ProgressSnapshot) -> Counts:
-    """Return how much this process has done, for the journal."""
+    """Return the counts of this process for the journal.
+
+    They are the numbers of applied change events, of applied DDL events, and of documents copied again.
+    """
     return Counts(
         snapshot.events_applied, snapshot.definitions_applied, snapshot.documents_copied_again
     )
@@ -29,7 +32,7 @@ class JournalKeeper:
         self._counted = counts_of(progress.snapshot)
 
     def keep(self) -> None:
-        """Save the warnings since the last call, and how much this process has done, if any is new.
+        """Save in the journal: the warnings of this process, and the increase of its counts since the last call.
 
         Raises OperationError and the driver's errors.
         """

@@ -1,15 +1,20 @@
-"""Compares the users and roles of both clusters, to find those that a commit would copy or a reset would drop."""
+"""Compares the users and roles of both clusters, to find those that a commit would copy or a reset would drop.
+
+Also decides whether a copy on request is possible. `syncsvc.engine.principals` copies.
+"""
 
 from __future__ import annotations
 
-from syncsvc.principals.comparison import Comparison, Listing, compare, violations
+from syncsvc import errors
+from syncsvc.principals.comparison import Comparison, Listing, compare, outdated, violations
 from syncsvc.principals.listing import listing
 from syncsvc.running.process import ProcessContext
 from syncsvc.saved.created_principals import CreatedPrincipals
 from syncsvc.saved.run import RunStore
+from syncsvc.state import Phase
 from verifier.cluster import failures
 from verifier.cluster.reading import read
-from verifier.runtime.errors import raise_all
+from verifier.runtime.errors import OperationError, raise_all
 
 
 class Principals:
@@ -20,9 +25,10 @@ class Principals:
         self._process = process
 
     def compare(self) -> Comparison | None:
-        """Compare both clusters as a commit would do now; None if the sync copies no users and roles.
+        """Return the comparison of the users and roles of both clusters; None if the sync copies no users and roles.
 
-        Principals that an earlier attempt of the commit has created count as missing, because a commit replaces them.
+        Users and roles that an earlier copy has created on the destination count as missing there if they differ from
+        the source, because a commit replaces them.
         """
         record = self._store.record
         options = record.options.users_and_roles
@@ -31,7 +37,8 @@ class Principals:
         with failures.named_errors():
             source, destination = self._listing(record.source), self._listing(record.destination)
             if not record.can_write:
-                destination = destination.without(self._saved().on(destination))
+                created = self._saved().on(destination)
+                destination = destination.without(outdated(created, source.principals))
         return compare(options, source, destination)
 
     def refuse_commit(self) -> None:
@@ -39,6 +46,24 @@ class Principals:
         found = self.compare() if self._store.record.coordinates else None
         if found is not None:
             raise_all(violations(found))
+
+    def refuse_copy(self) -> None:
+        """Raise OperationError InvalidState if this instance cannot copy users and roles before the commit."""
+        record = self._store.record
+        if record.options.users_and_roles is None:
+            raise not_requested()
+        if not record.coordinates:
+            raise OperationError(
+                errors.INVALID_STATE,
+                f"A copy of users and roles must be sent to the coordinator {record.coordinator}.",
+            )
+        if record.start is None:
+            # Until then, a restart deletes the names of all users and roles that the sync has created.
+            raise OperationError(
+                errors.INVALID_STATE,
+                "The sync is still being initialized. Send the command again, at the latest when the field info of the "
+                f"progress is {Phase.COPYING.value}.",
+            )
 
     def created(self) -> tuple[str, ...]:
         """Return the sorted names of the users and roles that the sync has created on the destination."""
@@ -56,5 +81,12 @@ class Principals:
     def _saved(self) -> CreatedPrincipals:
         process, record = self._process, self._store.record
         home = record.options.destination
-        client, writer = process.clusters[home].client, process.saver(home)
-        return CreatedPrincipals(client, writer, record.reversals, process.stop)
+        metadata, writer = process.metadata(home), process.saver(home)
+        return CreatedPrincipals(metadata, writer, record.reversals, process.stop)
+
+
+def not_requested() -> OperationError:
+    return OperationError(
+        errors.INVALID_STATE,
+        "There is no sync that was started with usersAndRoles.copy true, so no users and roles are compared or copied.",
+    )

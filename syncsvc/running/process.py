@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from syncsvc.engine.run.pace import Pace
 from syncsvc.figures.progress import Progress
+from syncsvc.metadata import Metadata
 from syncsvc.saved.fence import Fence, FencedWriter
 from syncsvc.settings import LoadLevel
 from syncsvc.tuning import Tuning
@@ -21,6 +22,8 @@ class ProcessContext:
     """The resources that the runs of a process share."""
 
     clusters: Mapping[str, Cluster]
+    # The name of the metadata database.
+    database: str
     load: LoadLevel
     pace: Pace
     tuning: Tuning
@@ -30,16 +33,20 @@ class ProcessContext:
     observe: Observer
     stop: StopToken
 
+    def metadata(self, name: str) -> Metadata:
+        """Return the metadata database on the cluster `name`."""
+        return self.clusters[name].client[self.database]
+
     def writer(self, name: str) -> ClusterWriter:
-        """Return a writer to the cluster with that name. The end of the process stops its calls; a pause does not."""
+        """Return a writer to the cluster `name`. Only the end of the process stops its calls; a pause does not."""
         cluster = self.clusters[name]
         return ClusterWriter(cluster.client, cluster.facts.access_control, self.stop)
 
     def saver(self, name: str) -> FencedWriter:
-        """Return a writer for the run record on the cluster with that name.
+        """Return a writer for the run record on the cluster `name`.
 
-        Its sessions are unknown to other processes, so a process that takes the run over cannot make servers refuse
-        its writes. That is safe, because each save of the record checks the owner in the record.
+        Other processes do not know the sessions of this writer, so a process that takes over the run cannot make
+        servers refuse late writes of this writer. That is safe, because each save checks the owner in the record.
         """
         cluster = self.clusters[name]
         return FencedWriter(
@@ -47,5 +54,6 @@ class ProcessContext:
             cluster.facts.access_control,
             self.stop,
             Fence.of_process(),
+            self.database,
             cluster.facts.is_sharded,
         )

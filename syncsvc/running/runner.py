@@ -1,4 +1,4 @@
-"""One run in this process: creates its engine from the saved record, runs and pauses it, and handles failures.
+"""Runs one sync in this process: creates its engine from the saved record, pauses it, and handles failures.
 
 A state change is saved before it is visible. Only one thread changes the state at a time, because a command and a
 failure may arrive at the same moment.
@@ -17,11 +17,12 @@ from typing import Any, NamedTuple
 from pymongo.errors import PyMongoError
 
 from syncsvc import errors
-from syncsvc.created import Contents, contents, replaced
+from syncsvc.created import Contents, contents, mismatch_names, replaced, temporary_prefix
 from syncsvc.engine.coordinator import Coordinator
 from syncsvc.engine.follower import Follower
 from syncsvc.engine.pause import spool_while_paused
 from syncsvc.engine.phases import Phases
+from syncsvc.engine.principals import PrincipalCopy
 from syncsvc.engine.reset import Reset
 from syncsvc.engine.reversal import coordinator_reversal, follower_reversal, refuse_written
 from syncsvc.engine.run.context import RunContext
@@ -60,15 +61,16 @@ _REST_SECONDS = 10.0
 # A paused sync that cannot save change events doubles its wait before each retry, up to this multiple of the first one.
 _MOST_BACKOFF = 8
 _UNSPOOLED = (
-    "The change events of the paused sync cannot be saved in the event spool. This is retried; until it succeeds, the "
-    "oplog of the source must keep the events."
+    "The change events of the paused sync cannot be saved in the event spool. The save is retried; until it succeeds, "
+    "the oplog of the source must keep the events."
 )
 
 
 class _Pause(NamedTuple):
-    """The thread that spools change events in a pause.
+    """The signals of the thread that spools change events in a pause.
 
-    `stop` stops it. It sets `needed` once the oplog may be too short for the pause, and `over` when it ends.
+    `stop` stops the thread. The thread sets `needed` once the oplog may be too short for the pause, and `over` when
+    the thread ends.
     """
 
     stop: StopToken
@@ -83,8 +85,8 @@ class _Pause(NamedTuple):
 class Runner:
     """Runs one sync from its saved record.
 
-    The constructor creates an engine, the object whose threads run the phases of the sync: it saves the next epoch, and
-    makes the clusters refuse writes of earlier engines. `begin` starts the engine. `cleared` is called at the end of a
+    The constructor saves the next epoch, makes the clusters refuse writes of earlier engines, and creates an engine:
+    the object whose threads run the phases of the sync. `begin` starts the engine. `cleared` is called at the end of a
     reset, when no record of the sync is saved any more.
     """
 
@@ -112,11 +114,11 @@ class Runner:
     def begin(self) -> None:
         """Start the work that belongs to the saved state: the sync, a reset, or the event spool of a paused sync.
 
-        If the saved state is FAILED, restore the write blocks and balancers of the clusters again, because the process
-        that saved the failure may have been killed before it did so.
+        If the saved state is FAILED, restore the original write blocks and balancers of the clusters, because the
+        process that saved the failure may have been killed before it did so.
         """
         _log.info(
-            "The sync was started or loaded.",
+            "The sync was started, or was loaded from its saved state.",
             extra={"state": self.record.state.value},
         )
         if self.record.state in ACTIVE or self.record.state is State.RESETTING:
@@ -136,9 +138,9 @@ class Runner:
         return tuple(self._registry)
 
     def pause(self, command: Entry) -> None:
-        """Save the state PAUSED and stop the engine. Its calls in flight end later: `resume` waits for them.
+        """Save the state PAUSED, and stop the engine. Its running calls end later; `resume` waits for them.
 
-        Here and below, `command` is the entry of the journal that is saved together with the new state.
+        `command` is the entry of the journal that is saved together with the new state.
         """
         with self._changing:
             state = next_state(self.record.state, Trigger.PAUSE)
@@ -148,7 +150,7 @@ class Runner:
         self._spawn_pause()
 
     def resume(self, command: Entry) -> None:
-        """Save the state, and start a new engine that continues where the run was paused or failed.
+        """Save the new state, and start a new engine that continues where the run was paused or failed.
 
         Raises OperationError if the resume is refused (see `resuming`), and ClusterUnreachable if the old engine does
         not stop.
@@ -168,8 +170,9 @@ class Runner:
     def _save_resumed(self, state: State, command: Entry) -> None:
         """Prepare a new engine, and save that the sync is resumed.
 
-        After a pause, the new state is `state`; after a failure that was not saved, it is the state in which the run
-        failed. After a saved failure, see `_retry`.
+        - After a pause, the new state is `state`.
+        - After a failure that was not saved, it is the state in which the run failed.
+        - After a saved failure, the whole record from which the new engine continues is saved.
         """
         if self.record.state is State.PAUSED:
             self._prepare()
@@ -183,9 +186,9 @@ class Runner:
     def repair(self, command: Entry) -> None:
         """Save a request to repair the differences that the verification has found; the engine runs the repair.
 
-        If the verification has failed, also resume the sync. A follower only resumes its sync then, because the
-        coordinator manages the repair for all instances. Raises OperationError if the repair is refused, and as
-        `resume` does.
+        If the sync failed because the verification has failed, also resume the sync. On an instance that is not the
+        coordinator, this only resumes the sync, because the coordinator manages the repair for all instances. Raises
+        OperationError if the repair or the resume is refused.
         """
         record = self.record
         state = next_state(record.state, Trigger.REPAIR)
@@ -208,26 +211,29 @@ class Runner:
         _log.info("A repair was requested.", extra={"state": state.value})
 
     def replaced(self) -> set[Namespace]:
-        """Return the synced collections that users have dropped on the destination and created again.
+        """Return the names of the collections that users have dropped on the destination and created again.
 
-        Raises OperationError.
+        If saved mismatches name such a collection in several ways, for example by its present and its former name, the
+        result has all these names. Raises OperationError.
         """
         client = self._process.clusters[self.record.destination].client
         with failures.named_errors():
-            return read(
+            found = read(
                 lambda: replaced(client, self._assembly.saved_registry()), self._process.stop
             )
+        return mismatch_names(found, self.record.names)
 
     def _retry(self, command: Entry, **requested: Any) -> None:
         """Prepare a new engine after a saved failure, and save the record from which it continues.
 
-        `requested` are fields to save together with it. Until this save, the run stays failed, and the command can be
-        repeated after any error or crash. Raises OperationError if the run cannot be resumed.
+        `requested` are fields to save together with the record. Until this save, the run stays failed, and the command
+        can be repeated after any error or crash. Raises OperationError if the run cannot be resumed.
         """
-        process, home = self._process, self._process.clusters[self.record.options.destination]
+        process = self._process
+        metadata = process.metadata(self.record.options.destination)
         failure = self.record.failure
         assert failure is not None
-        others = Peers(home.client, self._store).others(process.stop)
+        others = Peers(metadata, self._store).others(process.stop)
         self._admission.refuse_final(failure, others)
         changes = resumed(self.record, others)
         # The failure may not be saved yet, and a commit may have left the source blocked.
@@ -245,7 +251,8 @@ class Runner:
     def commit(self, command: Entry) -> None:
         """Save the state COMMITTING, and let the engine proceed to the cut-over.
 
-        Raises OperationError CannotCommit, and others if users and roles are to be copied, but some cannot be copied.
+        Raises OperationError CannotCommit if canCommit is false, and other OperationErrors if some of the users and
+        roles to copy cannot be copied.
         """
         if can_commit(self.record, self._process.progress.snapshot):
             self.principals.refuse_commit()
@@ -259,19 +266,27 @@ class Runner:
         _log.info("Commit was requested.", extra={"state": state.value})
         self._phases.commit()
 
+    def copy_principals(self, command: Entry) -> None:
+        """Copy users and roles now. The commit compares them again, and copies those that have changed since.
+
+        Raises OperationError if the copy is refused or fails; the sync continues.
+        """
+        next_state(self.record.state, Trigger.COPY_PRINCIPALS)
+        self.principals.refuse_copy()
+        # The engine copies users and roles only after a commit command, which is refused until this one ends.
+        PrincipalCopy(self._engine, self._stop).run(command)
+
     def reverse(self, command: Entry) -> None:
         """Reverse the committed run: save the reversal, and start a new engine.
 
-        The coordinator first blocks user writes on the old source.
-
-        Raises OperationError if the reversal is refused; the run then stays committed. An error after the reversal is
-        saved makes the run fail instead.
+        Before that, the coordinator blocks user writes on the old source. Raises OperationError if the reversal is
+        refused; the run then stays committed. An error after the save is not raised: the run fails with it.
         """
         record = self.record
         state = next_state(record.state, Trigger.REVERSE)
         if not record.options.reversible:
             raise OperationError(
-                errors.NOT_REVERSIBLE, "This sync was started without reversible true."
+                errors.NOT_REVERSIBLE, "This sync was started without the option reversible."
             )
         self._wait_for_rest()
         self._admission.refuse_to_reverse()
@@ -298,9 +313,9 @@ class Runner:
             self._spawn()
 
     def reset(self, command: Entry) -> None:
-        """Save the state RESETTING, and stop the engine; then reset the run in a thread.
+        """Save the state RESETTING, and stop the engine; then a thread drops everything that the sync has created.
 
-        A no-op during a reset. Raises OperationError if the reset is refused.
+        This is a no-op if a reset has already begun. Raises OperationError if the reset is refused.
         """
         self._admission.refuse_reset()
         with self._changing:
@@ -315,25 +330,32 @@ class Runner:
         self._spawn()
 
     def keep_journal(self) -> None:
-        """Save what this process has observed in the journal. Raises OperationError and the driver's errors."""
+        """Save the new warnings and counts of this process in the journal.
+
+        Raises OperationError and the driver's errors.
+        """
         self._journal.keep()
 
     def note(self, entry: Entry) -> None:
-        """Add an entry to the journal, which is saved a little later."""
+        """Add an entry to the journal. A later save of the run record saves it."""
         self._store.note(entry)
 
     def contents(self) -> Contents:
-        """List what a reset would drop on the destination, and everything else there. Raises OperationError."""
+        """Return the contents of the destination, divided into those that a reset would drop and all others.
+
+        Raises OperationError.
+        """
         self._admission.refuse_in_use()
         next_state(self.record.state, Trigger.RESET)
         process, destination = self._process, self.record.options.destination
         client, writer = process.clusters[destination].client, process.saver(destination)
-        views = CreatedViews(client, writer, process.stop).load()
-        found = contents(client, self._assembly.saved_registry(), views, process.stop)
+        views = CreatedViews(process.metadata(destination), writer, process.stop).load()
+        registry, temporary = self._assembly.saved_registry(), temporary_prefix(self.record)
+        found = contents(client, registry, views, process.stop, temporary)
         return replace(found, principals=self.principals.created())
 
     def _wait_for_rest(self) -> None:
-        """Wait until the engine has stopped. Raises OperationError ClusterUnreachable after `_REST_SECONDS`."""
+        """Wait until the engine has stopped. Raises OperationError ClusterUnreachable after ten seconds."""
         deadline = monotonic() + _REST_SECONDS
         while not self._is_at_rest(self._pause):
             self._process.stop.check()
@@ -341,11 +363,11 @@ class Runner:
                 raise OperationError(
                     failures.CLUSTER_UNREACHABLE,
                     "The sync has not stopped yet, because calls to a cluster have not returned. "
-                    "They end within three minutes; then send the command again.",
+                    "These calls end within three minutes; then send the command again.",
                 )
 
     def _is_at_rest(self, pause: _Pause) -> bool:
-        """Wait a moment for the engine and for the thread that spools in `pause`; return whether both have ended."""
+        """Wait briefly for the engine and for the thread that spools in `pause`; return whether both have ended."""
         return self._at_rest.wait(SLOW_POLL) and pause.over.wait(SLOW_POLL)
 
     def _prepare(self) -> RunContext:
@@ -354,6 +376,9 @@ class Runner:
         self._stop = StopToken(self._process.stop)
         self._engine = context = self._assembly.next_context(self._stop)
         self._registry = context.registry
+        if self.record.coordinates and self.record.options.users_and_roles is not None:
+            # A process that was killed while it copied users may have left their credentials there.
+            PrincipalCopy(context, self._stop).drop_temporary()
         # Otherwise a commit could be accepted before the engine has looked at the saved check.
         self._process.progress.set(caught_up=False)
         kind = Coordinator if self.record.coordinates else Follower
@@ -374,14 +399,14 @@ class Runner:
         self._process.spawn("pause", partial(self._run_pause, self._pause, before))
 
     def _run_sync(self) -> None:
-        """Run the phases, as the outermost function of the run's thread, and record how the run ends."""
+        """Run the phases, and save whether the run is committed or has failed. Outermost function of a thread."""
         try:
             self._phases.run()
             self._store.update(state=next_state(self.record.state, Trigger.FINISH))
             _log.info("The sync is committed.", extra={"state": self.record.state.value})
         except Cancelled:
             _log.info(
-                "The run has stopped, because of a pause, a reset, a takeover, or the end of the process.",
+                "The work on the sync has stopped, because of a pause, a reset, a takeover, or the end of the process.",
                 extra={"state": self.record.state.value},
             )
             raise
@@ -391,9 +416,9 @@ class Runner:
             self._at_rest.set()
 
     def _run_pause(self, pause: _Pause, before: _Pause) -> None:
-        """Spool events while the sync is paused, as the outermost function of a thread.
+        """Spool events while the sync is paused. Outermost function of a thread.
 
-        First wait until the engine and the thread of the pause `before` have ended.
+        Before that, wait until the engine and the thread of the earlier pause `before` have ended.
         """
         try:
             while not self._is_at_rest(before):
@@ -407,10 +432,11 @@ class Runner:
             pause.over.set()
 
     def _has_spooled(self, pause: _Pause) -> bool:
-        """Spool events until the pause ends; return False if an error ended the spooling and it must be retried.
+        """Spool events until the pause ends; return False if an error ended the spooling and the caller must retry.
 
-        If the events are lost, the sync fails, and nothing is retried. Any other error becomes a warning, because a
-        resume may still succeed. The warning ends once events are saved, or the oplog is known to be long enough.
+        If events are lost, or another process owns the run, the sync fails, and nothing is retried. Other errors become
+        a warning, because a resume may still succeed. The warning ends once events are saved, or once the oplog is
+        known to be long enough.
         """
         progress = self._process.progress
         try:
@@ -426,7 +452,7 @@ class Runner:
                 text = f"{_UNSPOOLED} {description}"
                 if progress.snapshot.warnings.get(WarningKind.PAUSE_UNSPOOLED) != text:
                     _log.warning(
-                        "The change events of the paused sync cannot be saved in the event spool. This is retried; "
+                        "The change events of the paused sync cannot be saved in the event spool. The save is retried; "
                         "until it succeeds, the oplog of the source must keep the events.",
                         exc_info=error,
                     )
@@ -436,7 +462,10 @@ class Runner:
         return True
 
     def _run_reset(self) -> None:
-        """Reset the run once its engine has stopped, as the outermost function of a thread, and record a failure."""
+        """Wait until the engine has stopped, then reset the run. Outermost function of a thread.
+
+        If the reset fails, the failure becomes visible, but is not saved: a restart continues the reset.
+        """
         while not self._is_at_rest(self._pause):
             self._process.stop.check()
         self._at_rest.clear()
@@ -451,10 +480,10 @@ class Runner:
             self._at_rest.set()
 
     def _fail(self, error: Exception, during: State | None = None) -> None:
-        """Make the failure of the sync visible, and save it unless a restart repeats the failed work.
+        """Make the failure of the sync visible, and save the failure unless a restart repeats the failed work.
 
-        `during` is PAUSED or RESETTING if the work of a pause or a reset has failed. If it is None, an engine has
-        failed; its error is ignored when the sync has been paused or reset since.
+        `during` is PAUSED or RESETTING if the work of a pause or a reset has failed, and None if an engine has failed.
+        An engine's error is ignored if the sync has been paused or reset since.
         """
         kind, description = describe(in_words_of(errors.ALL, failures.named(error)))
         with self._changing:
@@ -487,23 +516,25 @@ class Runner:
             self._conclude(**failed)
 
     def _conclude(self, **failed: Any) -> None:
-        """Save these fields of the record, and restore the original write blocks and balancers of the clusters.
+        """Save a failure, and restore the original write blocks and balancers of the clusters.
 
-        An error is only logged: a resume, or the next start of the process, repeats all steps.
+        `failed` are the fields of the run record that describe the failure; none if they are already saved. An error is
+        only logged, because a resume or the next start of the process repeats these steps.
         """
         try:
             self._release(**failed)
         except (OperationError, PyMongoError) as error:
             _log.error(
                 "Could not save the failure, or could not lift the write blocks and restart the balancers of the "
-                "clusters. This is retried at the next start of the process, and by POST /api/v1/resume.",
+                "clusters. These steps are retried at the next start of the process, and by POST /api/v1/resume.",
                 extra={"error": str(error)},
             )
 
     def _release(self, **failed: Any) -> None:
-        """Save the fields `failed` of the record; then restore the original write blocks and balancers.
+        """Save a failure; then restore the original write blocks and balancers of the clusters.
 
-        Raises OperationError and the driver's errors.
+        `failed` are the fields of the run record that describe the failure. Raises OperationError and the driver's
+        errors.
         """
         # In this order: a run that continues must never find its source unblocked.
         self._store.update_unless(refuse_resetting, **failed)

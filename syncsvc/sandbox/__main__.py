@@ -1,6 +1,6 @@
 """`python -m syncsvc.sandbox`: starts a source and a destination for trying the product.
 
-It starts and stops the two clusters, and does not start the product itself.
+The command starts and stops the two clusters, and does not start the product itself.
 """
 
 import argparse
@@ -30,15 +30,15 @@ cluster1: {cluster1}
 
 {python} -m syncsvc.ctl{url} start
 
-3. Follow it until a commit is possible:
+3. Follow the sync until a commit is possible:
 
 {python} -m syncsvc.ctl{url} watch --until canCommit
 
-4. Commit. When the sync is COMMITTED, cluster1 holds what cluster0 holds:
+4. Commit. When the sync is COMMITTED, cluster1 has the same data as cluster0:
 
 {python} -m syncsvc.ctl{url} commit --wait
 
-Ctrl-C here ends both clusters and removes their data.
+Ctrl-C in this terminal ends both clusters and removes their data.
 """
 
 
@@ -63,7 +63,7 @@ def main() -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m syncsvc.sandbox",
-        description="Start two throw-away replica sets on loopback, until Ctrl-C.",
+        description="Run two throw-away replica sets on loopback until Ctrl-C.",
     )
     parser.add_argument(
         "--members", type=int, choices=(1, 3), default=1, help="members of each replica set"
@@ -72,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
         "--accessControl",
         dest="access_control",
         action="store_true",
-        help="require authentication; the printed URIs have the credentials",
+        help="require authentication; the printed URIs contain the credentials",
     )
     parser.add_argument(
         "--data",
@@ -92,13 +92,15 @@ def _run(options: argparse.Namespace) -> None:
     with ReplicaSet(name="source", **sizes) as source, ReplicaSet(
         name="destination", **sizes
     ) as to:
-        contents = _fill(source) if options.data else "Both are empty; --data loads an example."
+        contents = (
+            _fill(source) if options.data else "Both clusters are empty; --data loads example data."
+        )
         print(_session(source.uri, to.uri, contents, options.port), end="", flush=True)
         threading.Event().wait()
 
 
 def _fill(source: ReplicaSet) -> str:
-    """Load the flights into the source, and return a sentence about the contents of both clusters."""
+    """Load example data (flights) into the source, and return a sentence about the contents of both clusters."""
     print("Loading the flights that left New York in 2013 ...", flush=True)
     with source.client() as client:
         number = flights.load_flights(client)

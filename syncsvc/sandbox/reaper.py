@@ -25,7 +25,10 @@ _DEATH_DEADLINE_MS = 60_000
 
 
 class Keeper:
-    """Owns the server processes and folders of this process. The reaper runs as long as there is a folder."""
+    """Owns the folders and server processes that this process has created.
+
+    While there is a folder, the reaper runs: a subprocess that cleans up if this process is killed.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -36,7 +39,7 @@ class Keeper:
     def make_folder(self, parent: Path) -> Path:
         """Make a new folder in `parent`, and return it.
 
-        The reaper learns its name before it exists, so that it is never left.
+        The name is sent to the reaper before the folder exists, so that the reaper can remove it after any crash.
         """
         folder = parent.absolute() / f"syncsvc-sandbox-{secrets.token_hex(6)}"
         with self._lock:
@@ -50,7 +53,7 @@ class Keeper:
         return folder
 
     def remove_folder(self, folder: Path) -> None:
-        """Remove a folder that make_folder() has made; a no-op for other folders.
+        """Remove a folder that `make_folder` has made; a no-op for other folders.
 
         Removing the last folder ends the reaper.
         """
@@ -65,9 +68,9 @@ class Keeper:
                 self._end_reaper()
 
     def spawn(self, command: Sequence[str], output: IO[bytes]) -> subprocess.Popen[bytes]:
-        """Start a process that writes to `output`.
+        """Start a process whose output goes to `output`.
 
-        The caller must have made a folder and not removed it yet, so that the reaper runs.
+        The caller must have made a folder and not removed it yet, because the reaper runs only while there is a folder.
         """
         return subprocess.Popen(
             ["/bin/sh", "-c", _ANNOUNCE, "sh", *command],
@@ -80,14 +83,14 @@ class Keeper:
         )
 
     def kill(self, process: subprocess.Popen[bytes]) -> None:
-        """Send SIGKILL to the process, wait until it is gone, and tell the reaper to forget it."""
+        """Send SIGKILL to the process, wait for its end, and tell the reaper to forget the process."""
         process.kill()
         process.wait()
         with self._lock:
             self._send(f"-pid {process.pid}")
 
     def leave_to_parent(self) -> None:
-        """Give up all ownership in a forked child: processes and folders belong to the parent.
+        """Forget all processes and folders, in a forked child, because they belong to its parent.
 
         The child closes its copy of the pipe, so that the reaper sees the end of the parent.
         """
@@ -132,7 +135,11 @@ os.register_at_fork(after_in_child=keeper.leave_to_parent)
 
 
 def reap(lines: Iterable[bytes]) -> None:
-    """Track the processes and folders named in `lines`; at the end of `lines`, kill and remove those left."""
+    """Track the processes and folders that `lines` adds and removes, and clean up at the end of `lines`.
+
+    A line is a message of a Keeper, such as `+pid 123` or `-folder /tmp/x`. The clean-up kills the remaining processes
+    and deletes the remaining folders.
+    """
     processes: dict[str, int] = {}
     folders: set[str] = set()
     for line in lines:

@@ -1,6 +1,6 @@
 """A replica set of throw-away mongods on loopback, with or without access control and TLS.
 
-Never keep data in it: its processes and files are removed at the end.
+Never keep data in such a replica set: its processes and files are removed at the end.
 """
 
 import secrets
@@ -42,10 +42,9 @@ _EXCEEDED_TIME_LIMIT = 262
 class ReplicaSet:
     """One or three mongods, started by a `with` block or by start(); afterwards, the replica set accepts writes.
 
-    The replica set makes its data folder in `folder` (default: the system's temporary folder); stop() always removes
-    it. `binary` is the mongod to run, by default that of find_mongod(). `cluster_role` is the role in a sharded
-    cluster, "configsvr" or "shardsvr"; the caller must set up that cluster. With `certificates`, all connections need
-    TLS.
+    start() creates a data folder in `folder` (default: the system's temporary folder), and stop() removes it. `binary`
+    is the mongod to run, by default the result of find_mongod(). `cluster_role` is the role in a sharded cluster,
+    "configsvr" or "shardsvr"; the caller must set up that cluster. With `certificates`, all connections need TLS.
     """
 
     def __init__(
@@ -64,7 +63,7 @@ class ReplicaSet:
     ) -> None:
         if members not in (1, 3):
             raise SandboxError(
-                f"A replica set of {members} members is not possible here: use 1 or 3 members."
+                f"The sandbox cannot start a replica set of {members} members: use 1 or 3 members."
             )
         self.name = name
         self.members: tuple[Mongod, ...] = ()
@@ -94,15 +93,12 @@ class ReplicaSet:
 
     @property
     def uri(self) -> str:
-        """Return the connection string for the product.
-
-        With access control, it has the credentials of the user `sync`.
-        """
+        """Return the connection string for the product; with access control, it logs in as the user `sync`."""
         return self._uri(self._sync_user)
 
     @property
     def root_uri(self) -> str:
-        """Return the connection string for tests; with access control, it has the credentials of the user `root`."""
+        """Return the connection string for tests; with access control, it logs in as the user `root`."""
         return self._uri(self._root_user)
 
     def start(self) -> None:
@@ -132,7 +128,7 @@ class ReplicaSet:
             self._folder = None
 
     def client(self, **options: Any) -> Client:
-        """Return a new client; with access control, of a user with the role `root`. The caller closes it."""
+        """Return a new client; with access control, it logs in as the user `root`. The caller must close it."""
         return MongoClient(self.root_uri, **options)
 
     def primary(self) -> Mongod:
@@ -145,11 +141,14 @@ class ReplicaSet:
         if self._size == 1:
             command = {"replSetStepDown": 1, "secondaryCatchUpPeriodSecs": 0, "force": True}
         with self._direct_client(self.primary(), self._root_user) as client:
-            _wait_for(lambda: self._steps_down(client, command), "another member to catch up")
+            _wait_for(
+                lambda: self._steps_down(client, command),
+                "another member to catch up with the primary",
+            )
         return self.primary()
 
     def _steps_down(self, primary: Client, command: dict[str, Any]) -> bool:
-        """Send `command` to the primary, and return True if it steps down; False if other members must catch up first.
+        """Send `command` to the primary. Return True if the primary steps down, False if it must wait for a secondary.
 
         Raises SandboxError if the primary refuses for another reason.
         """
@@ -165,16 +164,16 @@ class ReplicaSet:
         return True
 
     def kill_member(self, index: int) -> None:
-        """Kill a member with SIGKILL, like a machine failure."""
+        """Kill the member with this index (from 0) with SIGKILL, to simulate the crash of its machine."""
         self.members[index].kill()
 
     def restart_member(self, index: int) -> None:
-        """Restart a member with its data, and wait until it is primary or secondary."""
+        """Restart the member with this index (from 0) with its data, and wait until it is primary or secondary."""
         self.members[index].restart()
         self._wait_until_in_service(self.members[index])
 
     def create_user(self, name: str, roles: Sequence[str]) -> str:
-        """Create a user with a random password, and return its connection string."""
+        """Create a user with a random password, and return a connection string that logs in as this user."""
         with self.client() as client:
             return self._uri(_create_user(client, name, roles))
 
@@ -184,7 +183,7 @@ class ReplicaSet:
         except OSError as error:
             raise SandboxError(
                 f"No data folder could be made in {self._parent_folder}: {error}. "
-                "Give a folder that exists and can be written to."
+                "Choose an existing, writable folder."
             ) from error
         options = self._options
         if self._access_control:
@@ -255,7 +254,6 @@ class ReplicaSet:
         return MongoClient(uri, serverSelectionTimeoutMS=5000)
 
     def _tls(self) -> str:
-        """Return the options for TLS in a connection string."""
         if self._certificates is None:
             return ""
         return f"&tls=true&tlsCAFile={quote_plus(str(self._certificates.authority))}"
@@ -268,7 +266,7 @@ def _create_user(client: Client, name: str, roles: Sequence[str]) -> str:
         client.admin.command("createUser", name, pwd=password, roles=list(roles))
     except OperationFailure as error:
         raise SandboxError(
-            f"The user {name} could not be created: {error}. Check its name and roles."
+            f"The user {name} could not be created: {error}. Check the name and the roles."
         ) from error
     return f"{quote_plus(name)}:{password}@"
 
@@ -288,5 +286,5 @@ def _wait_for(condition: Callable[[], T | None], what: str) -> T:
         pause.wait(_POLL_INTERVAL)
     raise SandboxError(
         f"Waited for {what}, which did not happen within {_DEADLINE:.0f} seconds. "
-        "Check that a majority of its members is running and that this machine is not overloaded."
+        "Check that a majority of the members is running and that this machine is not overloaded."
     )

@@ -40,9 +40,10 @@ class Written:
 
 
 class Workload:
-    """Writes to the collections from `start` until `stop`, or during a `with` block.
+    """Writes random inserts, updates and deletes to `collections` from `start` until `stop`, or during a `with` block.
 
-    An error ends the writing; `check`, `stop` and the end of the block raise it.
+    A thread makes 20 writes, pauses for `pause_seconds`, and repeats this. `seed` determines the random values except
+    new `_id`s. An error ends the writing; then `check`, `stop` and the end of the block raise this error.
     """
 
     def __init__(
@@ -122,13 +123,13 @@ class _Target:
         self._ids += [document["_id"] for document in ids]
 
     def choose(self, random: Random) -> str:
-        """Return a random kind for the next write; an insert if no `_id` is known, because the others need one."""
+        """Return a random kind for the next write; "insert" if no `_id` is known, because other kinds need an `_id`."""
         return random.choices(KINDS, WEIGHTS)[0] if self._ids else "insert"
 
     def write(self, kind: str, random: Random) -> int:
-        """Run a random write of this kind, and return how many documents it changed.
+        """Run a random write of this kind, and return the number of documents that it changed (0 or 1).
 
-        Return 0 if the document no longer exists, or if the update changes nothing.
+        The result is 0 if the document no longer exists, or if the update changes nothing.
         """
         if kind == "insert":
             document = random_document(random)
@@ -146,7 +147,7 @@ class _Target:
 def random_document(random: Random) -> Document:
     """Return a document with a subdocument and an array that the updates can change.
 
-    Its `_id` does not come from `random`: it sorts anywhere among the others, and differs between runs.
+    The `_id` does not come from `random`. It differs between runs, and its place in the order of `_id` is random.
     """
     return {
         "_id": ObjectId(urandom(12)),

@@ -1,4 +1,4 @@
-"""Splits documents into batches that fit into one command each; saves and deletes rows of the metadata in batches."""
+"""Splits documents into batches that fit into one command each; saves and deletes metadata in batches."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 import bson
 from bson.timestamp import Timestamp
 
-from syncsvc.saved.run import METADATA_DATABASE
 from verifier.cluster.writer import ClusterWriter
 
 # The limits of one command: the number of documents, and their total size in bytes.
@@ -19,7 +18,7 @@ MOST_BYTES = 4 << 20
 def batches(documents: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
     """Yield the documents in lists, each for one command.
 
-    The number of documents in a list and their total size are limited, because a validator, view or key can be large.
+    A list has at most 1000 documents with a total size of about 4 MB, unless a single document is larger.
     """
     batch: list[dict[str, Any]] = []
     size = 0
@@ -35,16 +34,16 @@ def batches(documents: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]
 
 
 def save_rows(
-    writer: ClusterWriter, name: str, statements: Iterable[dict[str, Any]]
+    writer: ClusterWriter, database: str, name: str, statements: Iterable[dict[str, Any]]
 ) -> Timestamp | None:
-    """Run these update statements on the metadata collection `name`.
+    """Run these update statements on the collection `name` of the metadata database.
 
-    Return a cluster time at or after all of them; None if there is none. Raises RuntimeError if the server refuses one,
-    and the driver's errors.
+    Return a cluster time that is not before any of these updates; None if `statements` is empty. Raises RuntimeError if
+    the server refuses an update, and the driver's errors.
     """
     time: Timestamp | None = None
     for batch in batches(statements):
-        reply = writer.run(METADATA_DATABASE, {"update": name, "updates": batch})
+        reply = writer.run(database, {"update": name, "updates": batch})
         if reply.get("writeErrors"):
             raise RuntimeError(
                 f"the server refused to save metadata of the sync: {reply['writeErrors'][:3]}"
@@ -53,14 +52,14 @@ def save_rows(
     return time
 
 
-def delete_ids(writer: ClusterWriter, name: str, ids: Iterable[Any]) -> None:
-    """Delete the documents with these `_id`s from the metadata collection `name`, in this order.
+def delete_ids(writer: ClusterWriter, database: str, name: str, ids: Iterable[Any]) -> None:
+    """Delete the documents with these `_id`s from the collection `name` of the metadata database.
 
     Raises RuntimeError if the server refuses a deletion, and the driver's errors.
     """
     # A delete statement for several documents carries no `txnNumber`.
     for batch in batches({"q": {"_id": each}, "limit": 1} for each in ids):
-        reply = writer.run(METADATA_DATABASE, {"delete": name, "deletes": batch})
+        reply = writer.run(database, {"delete": name, "deletes": batch})
         if reply.get("writeErrors"):
             raise RuntimeError(
                 f"the server refused to delete metadata of the sync: {reply['writeErrors'][:3]}"

@@ -1,12 +1,12 @@
-"""Deletes many documents of the metadata, each by its own statement: a multi-document delete accepts no `txnNumber`."""
+"""Deletes many documents of the metadata, one per statement: a multi-document delete accepts no `txnNumber`."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from syncsvc.metadata import Metadata
 from syncsvc.saved.batches import delete_ids
 from syncsvc.saved.run import (
-    METADATA_DATABASE,
     PRINCIPALS,
     REPAIRS,
     VIEWS,
@@ -15,7 +15,6 @@ from syncsvc.saved.run import (
 )
 from syncsvc.saved.spool import SPOOL
 from verifier.cluster import rawbson
-from verifier.cluster.connect import Client
 from verifier.cluster.newest import newest_time, read_after
 from verifier.cluster.reading import read
 from verifier.cluster.writer import ClusterWriter
@@ -24,24 +23,22 @@ from verifier.runtime.tasks import StopToken
 
 
 def delete_rows(
-    client: Client, writer: ClusterWriter, name: str, query: dict[str, Any], stop: StopToken
+    metadata: Metadata, writer: ClusterWriter, name: str, query: dict[str, Any], stop: StopToken
 ) -> None:
-    """Delete the documents of the metadata collection `name` that match the query now. Raises the driver's errors."""
-    time = newest_time(lambda command: writer.run(METADATA_DATABASE, command), name)
+    """Delete all documents that match `query` from the metadata collection `name`. Raises the driver's errors."""
+    time = newest_time(lambda command: writer.run(metadata.name, command), name)
     find = {"filter": query, "projection": {"_id": 1}}
-    rows = read(lambda: read_after(time, client, METADATA_DATABASE, name, **find), stop)
-    delete_ids(writer, name, (rawbson.decode(each)["_id"] for each in rows))
+    rows = read(lambda: read_after(time, metadata.client, metadata.name, name, **find), stop)
+    delete_ids(writer, metadata.name, name, (rawbson.decode(each)["_id"] for each in rows))
 
 
-def forget_earlier(client: Client, writer: ClusterWriter, stop: StopToken) -> None:
-    """Delete the saved state of an earlier run.
+def forget_earlier(metadata: Metadata, writer: ClusterWriter, stop: StopToken) -> None:
+    """Delete the saved state of an earlier run, so that a new run does not continue the earlier copy or check.
 
-    It consists of its registry, partitions, created views and principals, check, list of repairs, and event spool.
-
-    Otherwise, the new run would skip collections that the earlier run had copied, and continue its check.
+    This state is the registry, partitions, created views and principals, check, list of repairs, and event spool.
     """
     for reversals in range(2):
         for name in (collections_of(reversals), partitions_of(reversals)):
-            delete_rows(client, writer, name, {}, stop)
+            delete_rows(metadata, writer, name, {}, stop)
     for name in (VIEWS, PRINCIPALS, CHECK, REPAIRS, SPOOL):
-        delete_rows(client, writer, name, {}, stop)
+        delete_rows(metadata, writer, name, {}, stop)

@@ -1,9 +1,9 @@
-"""Makes a cluster refuse writes of a run that arrive late.
+"""Makes a cluster refuse writes of a sync that arrive late.
 
 A command can be delayed in the network or on a server while its process is killed, paused or superseded, or while the
-process retries it. If the delayed command ran afterwards, it would undo newer writes. So each insert, update and delete
-carries a session and a number (`lsid`, `txnNumber`): a server refuses a number below the highest that it has seen on
-the session, with code 225.
+process retries the command. If the delayed command ran afterwards, it would undo newer writes. So each insert, update
+and delete carries a session and a number (`lsid`, `txnNumber`): a server refuses a number below the highest that it has
+seen on the session, with code 225.
 
 A slot is such a session, used by one write at a time. It is settled when no command that was sent on it can take effect
 any more: either each was answered, or a majority of the cluster has recorded a higher number. The lsids are derived
@@ -31,7 +31,6 @@ from pymongo.client_session import ClientSession
 from pymongo.errors import ConnectionFailure, OperationFailure, PyMongoError
 
 from syncsvc import errors
-from syncsvc.saved.run import METADATA_DATABASE
 from verifier.cluster import failures
 from verifier.cluster.connect import Client
 from verifier.cluster.writer import MAJORITY, ClusterWriter
@@ -65,17 +64,18 @@ _BATCHES_WITHOUT = 50
 
 
 def _session(client: Client, lsid: Binary) -> ClientSession:
-    """Return a session with this lsid. Do not end it: the driver would reuse the lsid for other operations."""
+    """Return a session with this ID (`lsid`). The caller must not end it: the driver would reuse the ID elsewhere."""
     session = client.start_session(causal_consistency=False)
     cast(dict[str, Any], session.session_id)["id"] = lsid
     return session
 
 
 class Slot:
-    """A session, and the numbers (`txnNumber`) of its writes, which increase from `first` + 1 on.
+    """A session on which one write at a time is sent to a cluster, and the numbers (`txnNumber`) of its writes.
 
-    `lsid` is the ID of the session, and `name` identifies the slot in the collection `FENCES`. `settled` is False while
-    an earlier command on the session may still take effect.
+    The numbers increase from `first` + 1 on, so that servers can reject late writes. `lsid` is the ID of the session,
+    and `name` identifies the slot in the collection `FENCES`. `settled` is False while an earlier command on the
+    session may still take effect.
     """
 
     def __init__(self, name: str, lsid: Binary, first: int, settled: bool) -> None:
@@ -91,16 +91,17 @@ class Slot:
 
 
 class Fence:
-    """The slots of one engine on one cluster; see `Slot`. Thread-safe.
+    """A pool of sessions (slots) with which one engine writes to one cluster. Thread-safe.
 
-    `definitions` is the ID of the session for DDL commands. `succeeds_another` is whether DDL commands of an earlier
-    engine may still run.
+    The numbers of its writes make servers reject late writes of earlier engines. `definitions` is the ID of the session
+    for DDL commands. `succeeds_another` is whether DDL commands of an earlier engine may still run.
     """
 
     def __init__(self, identity: UUID, epoch: int, slots: int = _SLOTS) -> None:
-        """Create the slots of an epoch. Their session IDs are derived from `identity`, the `fence` of the run record.
+        """Create `slots` sessions for the engine with this epoch.
 
-        The slots of the first epoch are settled, because nothing was sent on their sessions before.
+        The IDs of the sessions are derived from `identity`, the field `fence` of the run record. In the first epoch,
+        all sessions count as settled, because nothing was sent on them before.
         """
         self._changed = threading.Condition()  # guards _free
         self._free = [
@@ -117,17 +118,18 @@ class Fence:
 
     @classmethod
     def of_process(cls) -> Fence:
-        """Return a fence with one slot, on a new session, for saves of the run record.
+        """Return a fence with a single new session, which only this process uses, for saves of the run record.
 
-        These saves begin before the epoch of the run is known.
+        Sessions derived from the epoch cannot be used for these saves: the saves begin before the epoch of the run is
+        known.
         """
         return cls(uuid4(), 1, slots=1)
 
     @contextmanager
     def slot(self, stop: StopToken) -> Iterator[Slot]:
-        """Reserve a slot for one write, preferably one that is not settled. Wait until one is free.
+        """Reserve a slot (a session for one write) during the block; wait until one is free.
 
-        Raises `Cancelled` if stopped.
+        Slots on which an earlier command may still take effect are reserved first. Raises `Cancelled` if `stop` is set.
         """
         slot = self._take(stop)
         try:
@@ -139,7 +141,7 @@ class Fence:
 
     @property
     def unsettled(self) -> int:
-        """Return on how many of the slots that are not in use an earlier command may still take effect."""
+        """Return the number of idle slots on which an earlier command may still take effect."""
         with self._changed:
             return sum(not each.settled for each in self._free)
 
@@ -159,8 +161,10 @@ def _lsid(identity: UUID, name: str) -> Binary:
 class FencedWriter(ClusterWriter):
     """Runs commands on a cluster so that no command takes effect after its call has returned or raised.
 
-    Exceptions are DDL commands, which accept no number, and calls that raise `Cancelled`, whose slots are settled
-    later. `sharded` is whether the cluster is sharded. `confirm` is called before each command, see `ClusterWriter`.
+    There are two exceptions: DDL commands, which accept no `txnNumber`; and calls that raise `Cancelled`, whose
+    commands can take effect until `settle` is called. `metadata` is the name of the metadata database, and `sharded` is
+    whether the cluster is sharded. `confirm` is called before each command, and raises an error if this process may no
+    longer write.
     """
 
     def __init__(
@@ -169,11 +173,13 @@ class FencedWriter(ClusterWriter):
         access_control: bool,
         stop: StopToken,
         fence: Fence,
+        metadata: str,
         sharded: bool,
         confirm: Callable[[], None] | None = None,
     ) -> None:
         super().__init__(client, access_control, stop, confirm)
         self._fence = fence
+        self._metadata = metadata
         self._sharded = sharded
         # How many updates settle a slot; 0 until the collection of the marks is sharded.
         self._marks = 0 if sharded else 1
@@ -181,9 +187,10 @@ class FencedWriter(ClusterWriter):
         self._without: dict[tuple[str, str], int] = {}
 
     def settle(self) -> None:
-        """Settle all slots that are not in use: afterwards, no earlier command on them can take effect.
+        """Make sure that no command that this writer or an earlier engine has sent can take effect any more.
 
-        Raises OperationError Superseded if another process has taken the run over.
+        Commands of calls that are still running are excepted. Raises OperationError Superseded if another process has
+        taken the run over.
         """
         left = self._fence.unsettled
         if left:
@@ -210,8 +217,8 @@ class FencedWriter(ClusterWriter):
             if monotonic() - began > _PATIENCE:
                 _log.warning(
                     "A DDL command of an earlier process still runs on the destination, and may take effect after "
-                    "newer commands. If verification is enabled, it detects a wrong result before the commit; "
-                    "otherwise, compare the definitions yourself before you use the destination.",
+                    "newer commands. The verification detects a wrong result before the commit; if it is disabled, "
+                    "compare the definitions yourself before you use the destination.",
                     extra={"commands": running},
                 )
                 return
@@ -229,10 +236,11 @@ class FencedWriter(ClusterWriter):
         retried: bool = True,
         as_transaction: bool = False,
     ) -> dict[str, Any]:
-        """Run a command as `ClusterWriter` does. With `as_transaction`, first try it as one transaction.
+        """Run a command and return the server's reply; with `as_transaction`, first try to run it as one transaction.
 
-        A transaction costs the server half as much as the same statements with a number, which it records one by one.
-        If the transaction fails for any reason, the statements are run without one.
+        The command waits for a majority. Unless `retried` is False, temporary failures are retried. A transaction costs
+        the server half as much as retryable writes, because the server records each retryable statement separately. If
+        the transaction fails for any reason, the statements are run without a transaction.
         """
         name, target = next(iter(command.items()))
         if name not in _NUMBERED:
@@ -273,8 +281,8 @@ class FencedWriter(ClusterWriter):
     ) -> dict[str, Any] | None:
         """Run a command as a transaction. Return its reply, or None if the transaction failed.
 
-        After a lost connection, it is unknown whether the transaction was committed: None is returned if `retried`, and
-        the driver's error is raised otherwise.
+        After a lost connection, it is unknown whether the transaction was committed. Then return None if `retried`;
+        otherwise, raise the driver's error.
         """
         try:
             self._settle_once(slot)
@@ -298,10 +306,10 @@ class FencedWriter(ClusterWriter):
         retry(lambda: self._settle_once(slot), failures.temporary, self._stop)
 
     def _settle_once(self, slot: Slot) -> None:
-        """Make a majority record a number that is higher than those of all earlier commands of the slot.
+        """Make a majority record a `txnNumber` above the numbers of all earlier commands of the slot.
 
-        No-op if the slot is settled. The update changes documents, because a write that changes nothing raises the
-        number only in the memory of one server. Raises the driver's errors; the slot then stays unsettled.
+        This is a no-op if the slot is settled. The update must change documents, because a write that changes nothing
+        raises the number only in the memory of one server. Raises the driver's errors; the slot then stays unsettled.
         """
         if slot.settled:
             return
@@ -314,12 +322,12 @@ class FencedWriter(ClusterWriter):
         ]
         command = {"update": FENCES, "updates": updates, "ordered": False, "txnNumber": number}
         reply = self._send(
-            slot, METADATA_DATABASE, {**command, "writeConcern": MAJORITY, **self._extra}
+            slot, self._metadata, {**command, "writeConcern": MAJORITY, **self._extra}
         )
         if reply.get("writeErrors"):
             slot.settled = False
             raise RuntimeError(
-                f"the server refused to save the fence against writes of earlier processes: {reply['writeErrors'][:3]}"
+                f"the server refused updates that block late writes of earlier processes: {reply['writeErrors'][:3]}"
             )
 
     def _spread_marks(self) -> int:
@@ -327,7 +335,7 @@ class FencedWriter(ClusterWriter):
 
         Return how many documents of the collection must be updated to settle a slot on all shards.
         """
-        name = f"{METADATA_DATABASE}.{FENCES}"
+        name = f"{self._metadata}.{FENCES}"
         config = self._client["config"]
         shards = {each["_id"] for each in config["shards"].find({"draining": {"$ne": True}})}
         found = config["collections"].find_one({"_id": name})
@@ -336,14 +344,15 @@ class FencedWriter(ClusterWriter):
         )
         if not shards <= {each["shard"] for each in chunks}:
             if found is not None:
-                super().run(METADATA_DATABASE, {"drop": FENCES})
+                super().run(self._metadata, {"drop": FENCES})
             super().run("admin", {"shardCollection": name, "key": {"_id": "hashed"}})
         return _MARKS_A_SHARD * len(shards)
 
     def _send(self, slot: Slot, database: str, command: dict[str, Any]) -> dict[str, Any]:
-        """Send one command on a slot, and record whether the slot is settled afterwards. Return the reply.
+        """Send one command on a slot, and return the reply.
 
-        Raises OperationError Superseded if the server refuses the number, and the driver's errors.
+        Afterwards, `slot.settled` says whether all commands on the slot have ended. Raises OperationError Superseded if
+        the server refuses the command's `txnNumber`, and the driver's errors.
         """
         if slot.session is None:
             slot.session = _session(self._client, slot.lsid)

@@ -10,34 +10,35 @@ from verifier.cluster.cluster import Cluster
 from verifier.runtime.errors import OperationError
 
 
-def find_run(clusters: Mapping[str, Cluster], instance: str) -> RunRecord | None:
-    """Return the saved run of this instance; None if no cluster holds one.
+def find_run(clusters: Mapping[str, Cluster], instance: str, database: str) -> RunRecord | None:
+    """Return the saved run of this instance in the metadata `database`; None if no cluster has a saved run.
 
-    The run must be saved on the cluster that its options name as destination. Raises OperationError WrongClusters if
-    the run is between other clusters, or if both clusters hold such a run; IncompatibleMetadata; and the driver's
-    errors.
+    The run must be saved on the cluster that its options name as destination. Raises OperationError: WrongClusters if
+    the run syncs other clusters, or if both clusters hold such a run; IncompatibleMetadata if this version cannot read
+    the run. Raises the driver's errors, too.
     """
-    found = list(_saved_runs(clusters, instance))
+    found = list(_saved_runs(clusters, instance, database))
     if not found:
         return None
     fitting = [record for record, holder in found if _fits(record, holder, clusters)]
     if len(fitting) != 1:
         saved = ", ".join(
-            f"{holder.name} holds a sync from {' to '.join(record.identities)}"
+            f"{holder.name} holds the saved state of a sync from {' to '.join(record.identities)}"
             for record, holder in found
         )
         raise OperationError(
             errors.WRONG_CLUSTERS,
-            f"The saved sync has other clusters than this process: {saved}.",
+            "The saved sync does not match the clusters of this process, or both clusters hold a matching sync: "
+            f"{saved}.",
         )
     return fitting[0]
 
 
 def _saved_runs(
-    clusters: Mapping[str, Cluster], instance: str
+    clusters: Mapping[str, Cluster], instance: str, database: str
 ) -> Iterator[tuple[RunRecord, Cluster]]:
     for cluster in clusters.values():
-        record = load_run(cluster.client, instance)
+        record = load_run(cluster.client[database], instance)
         if record is not None:
             yield record, cluster
 

@@ -1,8 +1,7 @@
-"""The journal of an instance: the commands, states and failures of its sync, with their times. It is the basis of the
-report.
+"""The journal of an instance: the commands, states and failures of its sync, as the basis of the report.
 
-It is a part of the run record, so a command and its sender are saved together with the change of the state. The record
-is saved every second, so the journal must be small: every list and text in it is bounded.
+The journal is a part of the run record, so a command and its sender are saved together with the change of the state.
+The record is saved every second, so the journal must be small: every list and text in it is bounded.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ class Kind(Enum):
 
     COMMAND: the name of an accepted command. STATE: the name of a new state of the sync. FAILURE: the name and the
     description of the error with which the sync failed. WITHDRAWN: the cut-over was undone. WRITABLE: users may write
-    to the destination. REPAIRED: the total amount of repairs after a round of repairs. PRINCIPALS: the numbers of users
-    and roles that a commit has copied.
+    to the destination. REPAIRED: the total numbers of repaired documents and definitions after a round of repairs.
+    PRINCIPALS: the numbers of users and roles that a commit or a copy on request has copied.
     """
 
     COMMAND = "command"
@@ -72,9 +71,9 @@ class Entry:
 
 @dataclass(frozen=True)
 class Process:
-    """A process that began the sync or took it over.
+    """A process that began the sync or took it over, at the time `at` in UNIX seconds.
 
-    `at` is when, in UNIX seconds; `gap` is for how many seconds no process had run the sync before, as far as is known.
+    `gap` is the number of seconds before `at` in which no process ran the sync; None if unknown.
     """
 
     at: float
@@ -101,10 +100,11 @@ class Site:
 
 @dataclass(frozen=True)
 class Warned:
-    """All warnings of one kind, or all long waits for the same thing; `key` says which. Times are in UNIX seconds.
+    """All warnings of one kind, or all long waits for the same thing; `key` names the kind or the thing.
 
-    `text`, `began` and `ended` are those of the newest warning; `ended` is None while it is active. `first` is the time
-    of the first warning, and `times` the number of warnings. `seconds` is the total duration of the ended warnings.
+    `text`, `began` and `ended` describe the newest warning; `ended` is None while it is active. `first` is the time of
+    the first warning, and `times` the number of warnings. `seconds` is the total duration of the ended warnings. Times
+    are in UNIX seconds.
     """
 
     key: str
@@ -118,7 +118,11 @@ class Warned:
 
 @dataclass(frozen=True)
 class Counts:
-    """Totals of this instance since the start of the sync. An event applied again after a crash counts twice."""
+    """Totals of this instance since the start of the sync.
+
+    They count applied change events (`events`), applied DDL events (`definitions`), and documents copied again. An
+    event that is applied again after a crash counts twice.
+    """
 
     events: int = 0
     definitions: int = 0
@@ -132,7 +136,10 @@ class Counts:
         )
 
     def since(self, earlier: Counts) -> Counts:
-        """Return the difference to earlier totals. A total that has shrunk began again at 0."""
+        """Return the increase of each total since `earlier`.
+
+        A total that is lower than before has been counted again from 0, so its whole value is the increase.
+        """
         pairs = (
             (self.events, earlier.events),
             (self.definitions, earlier.definitions),
@@ -145,8 +152,8 @@ class Counts:
 class Verified:
     """The result of a verification that has passed. Times are in UNIX seconds.
 
-    `documents`, `size` (in bytes) and `namespaces` are the amounts of the first generation, which compares everything;
-    `rechecked` is the number of documents that the later generations have compared; `generations` counts all of them.
+    `documents`, `size` (in bytes) and `namespaces` are the amounts of the first generation, which compares everything.
+    `rechecked` is the number of documents compared by later generations. `generations` is the total of generations.
     """
 
     started: float
@@ -161,7 +168,7 @@ class Verified:
 
 @dataclass(frozen=True)
 class Direction:
-    """A direction of the sync that a reversal has ended. `counts` are the totals at its end."""
+    """A direction in which the sync ran until a reversal. `ended` is the time of the reversal, in UNIX seconds."""
 
     source: str
     destination: str
@@ -174,10 +181,10 @@ class Direction:
 
 @dataclass(frozen=True)
 class Journal:
-    """The journal of one instance, see the module docstring.
+    """The commands, states, failures, warnings and counts of one instance, as saved in its run record.
 
-    `omitted` is how many entries were dropped because it was full. `saved_at` is when the run record was last saved, in
-    UNIX seconds.
+    `omitted` is the number of entries that were dropped because the journal was full. `saved_at` is the time of the
+    last save of the run record, in UNIX seconds.
     """
 
     sites: tuple[Site, ...] = ()
@@ -192,7 +199,7 @@ class Journal:
     saved_at: float | None = None
 
     def with_entries(self, *entries: Entry) -> Journal:
-        """Return the journal with more entries, their texts cut, and without the oldest ones if it is full."""
+        """Return the journal with more entries. Long texts are cut. If the journal is full, old entries are dropped."""
         kept = [*self.entries, *(replace(each, text=each.text[:LONGEST_TEXT]) for each in entries)]
         excess = max(0, len(kept) - MOST_ENTRIES)
         for _ in range(excess):
@@ -207,15 +214,15 @@ class Journal:
         return replace(self, processes=kept)
 
     def with_direction(self, direction: Direction) -> Journal:
-        """Return the journal after a reversal, which ends this direction."""
+        """Return the journal after a reversal: with the direction that has ended, and without its verification."""
         directions = (*self.directions, direction)[-MOST_DIRECTIONS:]
         return replace(self, directions=directions, verified=None)
 
     def with_warnings(self, active: Mapping[str, str], now: float) -> Journal:
-        """Return the journal with the warnings that are active now. `active` has their texts by their keys.
+        """Return the journal with its warnings updated to those that are active `now`.
 
-        Keys are cut like texts: the name of a long wait may quote an error. If there are too many warnings, those that
-        ended first are dropped.
+        `active` maps the key of each active warning to its text. Keys and texts are shortened, because they may quote a
+        long error. If there are too many warnings, the warnings that ended first are dropped.
         """
         active = {key[:LONGEST_TEXT]: text for key, text in active.items()}
         known = {each.key: each for each in self.warnings}
@@ -232,12 +239,12 @@ class Journal:
 
 
 def _kept_until(warned: Warned) -> float:
-    """Return the order in which warnings are dropped: active ones last."""
+    """Return the sort key of a warning. The lowest key is dropped first: the warning that ended first."""
     return math.inf if warned.ended is None else warned.ended
 
 
 def _observed(warned: Warned, text: str | None, now: float) -> Warned:
-    """Return the warning, updated with its present text; `text` is None if it is not active."""
+    """Return the warning, updated with its present text; `text` is None if the warning is not active."""
     if text is None and warned.ended is None:
         # The clock may have been set back.
         seconds = warned.seconds + max(0.0, now - warned.began)

@@ -19,9 +19,8 @@ from uuid import uuid4
 
 import pymongo
 
+from syncsvc.metadata import Metadata
 from syncsvc.options import CLUSTERS
-from syncsvc.saved.run import METADATA_DATABASE
-from verifier.cluster.connect import Client
 from verifier.cluster.writer import PRIMARY_ONLY, ClusterWriter
 
 LEASES = "leases"
@@ -39,7 +38,7 @@ _EXPIRED: Any = {"$lte": ["$expires", "$$NOW"]}
 
 @dataclass(frozen=True)
 class Lease:
-    """A saved lease. Its times are those of the server, in UTC."""
+    """The saved lease of an instance: its holder and its expiry. All times are by the server's clock, in UTC."""
 
     # The random name of the holder.
     holder: str
@@ -56,27 +55,27 @@ class Lease:
 
     @property
     def where(self) -> str:
-        """Return where the holder runs, as the end of a sentence in an error text."""
+        """Return the host and API address of the holder, as a part of a sentence for operators."""
         return f"on the host {self.host}, where its API listens on {self.address}"
 
 
 class LeaseKeeper:
-    """Reads, takes, renews and releases the lease of an instance, under one random name.
+    """Reads, takes, renews and releases the lease of an instance, under one random name of the holder.
 
-    `host` and `address` say where the API of this process is; a lease is valid for `seconds`. Each call takes two
-    seconds at most, is not retried, and raises the driver's errors.
+    `host` and `address` say where the API of this process is. A lease is valid for `seconds`. Each call takes at most
+    two seconds, is not retried, and raises the driver's errors.
     """
 
     def __init__(
         self,
-        client: Client,
+        metadata: Metadata,
         writer: ClusterWriter,
         instance: str,
         host: str,
         address: str,
         seconds: float,
     ) -> None:
-        self._client = client
+        self._metadata = metadata
         self._writer = writer
         self._instance = instance
         self._host, self._address = host, address
@@ -87,14 +86,14 @@ class LeaseKeeper:
         """Return the lease, which may have expired; None if it was never taken or has been released."""
         shown = {**dict.fromkeys(_FIELDS, True), "expired": _EXPIRED}
         with pymongo.timeout(_PATIENCE):
-            leases = self._client[METADATA_DATABASE][LEASES]
+            leases = self._metadata[LEASES]
             return _lease(leases.find_one({"_id": self._instance}, shown))
 
     def claim(self) -> Lease:
-        """Take the lease if no process holds it or it has expired. Return the lease, which another process may hold.
+        """Take the lease if it is free or has expired. Return the lease, which another process may hold.
 
-        A claim that the network delays can take the lease for a process that has ended. Call this only just after a
-        `read` that shows that the lease can be taken.
+        Call this only directly after a `read` which shows that the lease can be taken: a claim that is delayed in the
+        network can take the lease for a process that has already ended.
         """
         query = {"_id": self._instance}
         free = {"$or": [_UNHELD, _EXPIRED]}
@@ -106,8 +105,8 @@ class LeaseKeeper:
     def renew(self, progress: Mapping[str, Any]) -> Lease | None:
         """Extend the lease and save `progress` in it. Return the lease; None if this process no longer holds it.
 
-        A lease that has expired is extended as well, as long as no other process has taken it. Needs no majority: if an
-        extension is rolled back, another process may take the lease earlier, which costs only a takeover.
+        An expired lease is extended as well, if no other process has taken it. The write needs no majority: if it is
+        rolled back, another process may take the lease earlier, which only causes a takeover.
         """
         changed = {"expires": self._end(), "progress": {"$literal": dict(progress)}}
         return self._modify(
@@ -130,7 +129,7 @@ class LeaseKeeper:
         return {"_id": self._instance, "holder": self._name}
 
     def _taken(self) -> dict[str, Any]:
-        """Return the document of a lease that this process takes now, as an expression for an update pipeline."""
+        """Return an update pipeline's expression for the lease document, with this process as the holder."""
         texts = {"holder": self._name, "host": self._host, "address": self._address}
         literals = {name: {"$literal": text} for name, text in texts.items()}
         return {"_id": "$_id", **literals, "since": "$$NOW", "expires": self._end()}
@@ -143,7 +142,7 @@ class LeaseKeeper:
 
     def _run(self, command: dict[str, Any]) -> dict[str, Any]:
         with pymongo.timeout(_PATIENCE):
-            return self._writer.run(METADATA_DATABASE, command, retried=False)
+            return self._writer.run(self._metadata.name, command, retried=False)
 
 
 def _lease(found: Mapping[str, Any] | None) -> Lease | None:

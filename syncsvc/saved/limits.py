@@ -1,8 +1,8 @@
-"""The saved limits of a sync: one document in the metadata, which all instances and standbys read and change.
+"""The saved rate limits of a sync: one document in the metadata, which all instances and standbys read and change.
 
-A change replaces the whole document under a new random name, `change`, and only if the document still is the one that
-was read. So concurrent changes of different fields are all kept, and a change that the network delays until after
-another one matches nothing.
+A change replaces the whole document under a new random name, `change`, and only if no other change has replaced the
+document since it was read. So concurrent changes of different fields are all kept, and a change that the network delays
+until after another change matches nothing.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from pymongo.errors import OperationFailure
 
 from syncsvc.errors import INCOMPATIBLE_METADATA
 from syncsvc.limits import Document, Limits, limits_of, merged
-from syncsvc.saved.run import METADATA_DATABASE
-from verifier.cluster.connect import Client
+from syncsvc.metadata import Metadata
 from verifier.cluster.failures import DUPLICATE_KEY
 from verifier.cluster.newest import read_newest
 from verifier.cluster.writer import ClusterWriter
@@ -27,59 +26,74 @@ _KEY = "limits"
 
 
 class LimitsStore:
-    """The saved limits on the cluster that holds the saved state.
+    """Reads and changes the saved limits of a sync, in the metadata database of the sync.
 
     All calls raise OperationError IncompatibleMetadata, and the driver's errors.
     """
 
-    def __init__(self, client: Client, writer: ClusterWriter) -> None:
-        self._client = client
+    def __init__(self, metadata: Metadata, writer: ClusterWriter) -> None:
+        self._metadata = metadata
         self._writer = writer
 
     def load(self) -> Limits | None:
-        """Return the saved limits, with all changes acknowledged before this call; None if there are none."""
-        return _limits(read_newest(self._client, METADATA_DATABASE, LIMITS, _KEY))
+        """Return the saved limits, with all changes acknowledged before this call; None if no limits were saved."""
+        return self._limits(read_newest(self._metadata.client, self._metadata.name, LIMITS, _KEY))
 
     def glance(self) -> Limits | None:
-        """Return the saved limits as `load` does, but at once; they may be out of date just after an election."""
-        return _limits(self._client[METADATA_DATABASE][LIMITS].find_one({"_id": _KEY}))
+        """Return the saved limits with one plain read; None if no limits were saved.
+
+        Unlike the result of `load`, the result may be out of date shortly after an election.
+        """
+        return self._limits(self._metadata[LIMITS].find_one({"_id": _KEY}))
 
     def change(self, changes: Document) -> Limits:
-        """Change some of the saved limits (see `limits.merged`), and return all of them."""
+        """Change the saved limits that `changes` names, keep all other limits, and return the result.
+
+        `changes` has the form of the body of `PATCH /api/v1/limits`.
+        """
         change = uuid4().hex
         while True:
-            found = self._client[METADATA_DATABASE][LIMITS].find_one({"_id": _KEY}) or {}
+            found = self._metadata[LIMITS].find_one({"_id": _KEY}) or {}
             if found.get("change") != change:
                 document = merged(found.get("limits", {}), changes)
                 if not self._replace(found.get("change"), change, document):
                     continue
-                return _read(document)
-            return _read(found["limits"])
+                return self._read(document)
+            return self._read(found["limits"])
 
     def _replace(self, before: str | None, change: str, document: dict[str, Any]) -> bool:
-        """Save a document in place of the one with the name `before`; return whether it was still saved."""
+        """Save the limits `document` under the change ID `change`. Return whether they were saved.
+
+        If the saved change ID is no longer `before` (None: no limits are saved), nothing is saved: the limits have
+        changed in the meantime.
+        """
         query = {"_id": _KEY, "change": before}
         saved = {"_id": _KEY, "change": change, "limits": document}
         statement = {"q": query, "u": saved, "upsert": before is None}
-        reply = self._writer.run(METADATA_DATABASE, {"update": LIMITS, "updates": [statement]})
+        reply = self._writer.run(self._metadata.name, {"update": LIMITS, "updates": [statement]})
         for error in reply.get("writeErrors", ()):
             # Another process has saved the first limits at the same moment; or this one has, and its reply was lost.
             if error["code"] != DUPLICATE_KEY:
                 raise OperationFailure(error.get("errmsg", ""), error["code"], error)
         return bool(reply["n"] == 1)
 
+    def _limits(self, document: Document | None) -> Limits | None:
+        return None if document is None else self._read(document.get("limits"))
 
-def _limits(document: Document | None) -> Limits | None:
-    return None if document is None else _read(document.get("limits"))
+    def _read(self, document: Any) -> Limits:
+        return _read(document, self._metadata.name)
 
 
-def _read(document: Any) -> Limits:
-    """Return the saved limits. Raises OperationError IncompatibleMetadata if this version cannot read them."""
+def _read(document: Any, database: str) -> Limits:
+    """Return the limits in `document`, which was saved in the metadata `database`.
+
+    Raises OperationError IncompatibleMetadata if this version cannot read the document.
+    """
     try:
         return limits_of(document)
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise OperationError(
             INCOMPATIBLE_METADATA,
-            f"The saved limits in {METADATA_DATABASE}.{LIMITS} cannot be read: {error!r}. If no other version has "
-            "saved them, delete that document: the sync then continues without limits.",
+            f"The saved limits in {database}.{LIMITS} cannot be read: {error!r}. Unless another version of syncsvc "
+            "has saved these limits, delete their document: the sync then continues without limits.",
         ) from error

@@ -1,4 +1,4 @@
-"""The partitions of the copy: which instance has claimed each, and the progress of each.
+"""Saves the partitions of the copy: the instance that has claimed each partition, and the progress of each.
 
 A partition is a range of a collection's `_id` index, or a whole collection. If several instances run the sync, they
 share its partitions. A claimed partition belongs to its instance until it is copied, even after a restart.
@@ -17,13 +17,13 @@ from typing import Any
 
 from bson.binary import Binary
 
+from syncsvc.metadata import Metadata
 from syncsvc.saved.batches import save_rows
 from syncsvc.saved.emptying import delete_rows
 from syncsvc.saved.registry import CopyStatus
-from syncsvc.saved.run import METADATA_DATABASE, partitions_of
+from syncsvc.saved.run import partitions_of
 from syncsvc.source.natural_scan import ResumePoint
 from verifier.cluster import rawbson
-from verifier.cluster.connect import Client
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.newest import newest_time, read_after
 from verifier.cluster.ranges import Range
@@ -143,9 +143,10 @@ def _is_whole(document: dict[str, Any]) -> bool:
 
 
 def _together(waiting: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the first partitions of `waiting` that one of several instances may claim together.
+    """Return the first partitions of `waiting` that an instance may claim at once, if several instances run the sync.
 
-    They are a single range, or one or more whole collections; several collections have at most `_MOST_BYTES` in total.
+    The result is either a single range, or whole collections with a total size of at most `_MOST_BYTES`. The first
+    collection may be larger than that; then the result has only this collection.
     """
     chosen: list[dict[str, Any]] = []
     size = 0
@@ -160,14 +161,14 @@ def _together(waiting: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 class Partitions:
     """The saved partitions of a sync. Several threads may claim partitions at the same time.
 
-    `reversals` is how often the sync was reversed: each direction has partitions of its own. `instance` is the ID of
-    this instance, and `alone` is whether no other instance takes part. `writer` writes to the cluster that `client`
-    reads. The constructor loads the unfinished claims of the instance. Every method raises the driver's errors.
+    `reversals` is the number of reversals so far: each direction has partitions of its own. `instance` is the ID of
+    this instance, and `alone` is whether no other instance takes part. `writer` writes to the cluster of `metadata`.
+    The constructor loads the unfinished claims of the instance. Every method raises the driver's errors.
     """
 
     def __init__(
         self,
-        client: Client,
+        metadata: Metadata,
         writer: ClusterWriter,
         reversals: int,
         instance: str,
@@ -175,8 +176,8 @@ class Partitions:
         stop: StopToken,
     ) -> None:
         self._name = partitions_of(reversals)
-        self._client = client
-        self._collection = client[METADATA_DATABASE][self._name]
+        self._metadata = metadata
+        self._collection = metadata[self._name]
         self._writer = writer
         self._instance = instance
         self._alone = alone
@@ -194,7 +195,7 @@ class Partitions:
         return map(_partition, self._find({}))
 
     def planned(self) -> set[bytes]:
-        """Return the UUIDs of the collections whose partitions are all saved."""
+        """Return the UUIDs of the collections for which all partitions have been saved."""
         return {bytes(each["_id"]["collection"]) for each in self._find({"_id.number": 0})}
 
     def plan(
@@ -204,7 +205,11 @@ class Partitions:
         total: int = 0,
         namespace: Namespace | None = None,
     ) -> None:
-        """Save one partition for each range of a collection of about `total` bytes; a no-op if these are saved."""
+        """Save one partition for each range of a collection; a no-op if all its partitions are saved.
+
+        `uuid` identifies the collection, `total` is its approximate size in bytes, and `namespace` is its name for
+        dashboards.
+        """
         if self._find({"_id": _identity(uuid, 0)}):
             return
         # Remove the rest of an interrupted plan: mixing the ranges of two plans would leave gaps.
@@ -220,15 +225,15 @@ class Partitions:
         self._insert(planned[:1])
 
     def plan_whole(self, partitions: Sequence[Partition]) -> None:
-        """Save partitions that each cover a whole collection; leave those that are already saved as they are."""
+        """Save these partitions, each of which is a whole collection. Partitions already saved are left as they are."""
         if partitions:
             self._create_index()
             self._insert(partitions)
 
     def forget(self, uuid: bytes) -> None:
-        """Delete all partitions of a collection, so that it can be planned again."""
+        """Delete all partitions of a collection, so that they can be planned again."""
         query = {"_id.collection": Binary(uuid, 4)}
-        delete_rows(self._client, self._writer, self._name, query, self._stop)
+        delete_rows(self._metadata, self._writer, self._name, query, self._stop)
 
     def claim(self) -> Partition | None:
         """Claim the largest free partition for this instance, and return it; None if none is left.
@@ -240,7 +245,10 @@ class Partitions:
             return self._claimed.popleft() if self._claimed else None
 
     def claim_ahead(self) -> None:
-        """Claim partitions that later calls of `claim` return; a no-op if some are claimed already."""
+        """Claim free partitions for this instance in advance, for later calls of `claim`.
+
+        This is a no-op if partitions that were claimed in advance are left.
+        """
         with self._lock:
             self._claim_some()
 
@@ -302,12 +310,14 @@ class Partitions:
         return waiting if self._alone else _together(waiting)
 
     def _find(self, query: dict[str, Any], limit: int = 0) -> list[dict[str, Any]]:
-        """Return the saved partitions that match, the largest first; at most `limit`, or all if it is 0."""
+        """Return at most `limit` saved partitions that match the query, the largest first; all if `limit` is 0."""
         find = {"filter": query, "sort": {"total": -1, "_id": 1}, "limit": limit}
         time = self._since
 
         documents = read(
-            lambda: read_after(time, self._client, METADATA_DATABASE, self._name, **find),
+            lambda: read_after(
+                time, self._metadata.client, self._metadata.name, self._name, **find
+            ),
             self._stop,
         )
         return [*map(rawbson.decode, documents)]
@@ -321,14 +331,14 @@ class Partitions:
             {"q": {"_id": each["_id"]}, "u": {"$setOnInsert": each}, "upsert": True}
             for each in map(_document, partitions)
         )
-        time = save_rows(self._writer, self._name, statements)
+        time = save_rows(self._writer, self._metadata.name, self._name, statements)
         with self._lock:
             self._since = max(self._since, time or self._since)
             # A claim that began before the insert may have found none.
             self._none_free = False
 
     def _run(self, command: dict[str, Any]) -> dict[str, Any]:
-        reply = self._writer.run(METADATA_DATABASE, command)
+        reply = self._writer.run(self._metadata.name, command)
         if reply.get("writeErrors"):
             raise RuntimeError(
                 f"the server refused to save the partitions of the copy: {reply['writeErrors']}"

@@ -1,32 +1,33 @@
-"""The saved records of the other instances of a run: which commands an instance still lacks, and whose options differ.
+"""Reads the run records of the other instances. Finds commands not sent to all instances, and different options.
 
-A sync may be run by several processes: from a sharded cluster one for each shard, from a replica set those that the
-start option `instances` names. Each has its own run record, which only it saves. The record shows the other instances
-which commands it has received, its progress, and its heartbeat.
+Several instances (processes) can run one sync. From a sharded cluster, there is one instance for each shard. From a
+replica set, the start option `instances` names the instances. Each instance has its own run record, which it alone
+saves, and which the other instances read. The record contains the commands that its instance has received, the progress
+of the instance, and its heartbeat.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+from syncsvc.metadata import Metadata
 from syncsvc.options import StartOptions
 from syncsvc.saved.run import RunRecord, RunStore, load_runs
 from syncsvc.saved.stored import StoredOptions
 from syncsvc.state import State
-from verifier.cluster.connect import Client
 from verifier.cluster.reading import read
 from verifier.runtime.tasks import StopToken
 
 
 class Peers:
-    """The other instances that share the run. Every call reads their saved records again, with `client`."""
+    """The other instances that share the run. Every call reads their saved records again."""
 
-    def __init__(self, client: Client, run: RunStore) -> None:
-        self._client = client
+    def __init__(self, metadata: Metadata, run: RunStore) -> None:
+        self._metadata = metadata
         self._run = run
 
     def others(self, stop: StopToken) -> list[RunRecord]:
-        """Return the saved records of the other instances that have been started; empty if this one runs alone.
+        """Return the saved records of the other started instances; empty if this instance runs alone.
 
         Raises the driver's errors, and OperationError IncompatibleMetadata.
         """
@@ -36,24 +37,24 @@ class Peers:
         return [each for each in self.all_others(stop) if each.instance in own.instances]
 
     def all_others(self, stop: StopToken) -> list[RunRecord]:
-        """Return all other saved records, including those of instances that do not belong to the run of this one.
+        """Return all other saved records, including those of instances that do not belong to this instance's run.
 
-        Such records exist if two instances were started at the same moment, each as part of a different run.
+        Such records exist if two instances were started at the same moment with different options.
         Raises the driver's errors, and OperationError IncompatibleMetadata.
         """
-        saved = read(lambda: load_runs(self._client), stop)
+        saved = read(lambda: load_runs(self._metadata), stop)
         return [each for each in saved if each.instance != self._run.record.instance]
 
     def coordinator(self, stop: StopToken) -> RunRecord | None:
-        """Return the coordinator's saved record; None if it has not been started yet, or is this instance."""
+        """Return the coordinator's saved record; None if the coordinator was not started yet, or is this instance."""
         name = self._run.record.coordinator
         return next((each for each in self.others(stop) if each.instance == name), None)
 
 
 def awaited(instances: Iterable[str], records: Collection[RunRecord]) -> Iterator[tuple[str, str]]:
-    """Yield the ID of each instance that lacks a command which another instance has received, and the command.
+    """Yield (instance ID, command) for each instance that still needs a command, because another instance received it.
 
-    `instances` are the IDs of all instances, `records` are the run records of those that have been started.
+    `instances` are the IDs of all instances. `records` are the run records of the started instances.
     """
     by_instance = {each.instance: each for each in records}
     reversals = max(each.reversals for each in records)
@@ -78,9 +79,12 @@ def awaited(instances: Iterable[str], records: Collection[RunRecord]) -> Iterato
 
 
 def described(different: Mapping[str, Sequence[str]]) -> str:
-    """Return the text of an error for the result of `differences`: one sentence for each instance."""
+    """Return an error text with one sentence for each instance whose start options differ.
+
+    `different` is the result of `differences`: the names of the differing options, by instance.
+    """
     return " ".join(
-        f"The instance {name} was started with different values for: {', '.join(fields)}."
+        f"The instance {name} was started with different values of these options: {', '.join(fields)}."
         for name, fields in different.items()
     )
 
@@ -88,10 +92,11 @@ def described(different: Mapping[str, Sequence[str]]) -> str:
 def differences(
     options: StartOptions, instances: Sequence[str], others: Iterable[RunRecord]
 ) -> dict[str, list[str]]:
-    """Return the names of the options that other instances were started with differently, by instance; empty if none.
+    """Return the names of the options of each other instance that differ from `options`; empty if none differ.
 
-    The `instances` of the runs must be equal too, because they divide the events among themselves. If they differ and
-    the start option `instances` does not, the difference is in the shards of the source.
+    The keys are instance IDs. The lists of instances in the run records must equal `instances`, too, because the
+    instances divide the events among themselves. If these lists differ but the start option `instances` is equal, the
+    instances found different shards of the source: the result then has "shards of the source".
     """
     own = StoredOptions().dump(options)
     found = {}

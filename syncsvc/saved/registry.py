@@ -1,4 +1,4 @@
-"""The registry of the source's collections, by UUID: the progress of each copy, and the name on the destination."""
+"""The registry of the source's collections, by UUID: definition, name on the destination, and progress of the copy."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 
 from bson.binary import Binary
 
+from syncsvc.metadata import Metadata
 from syncsvc.saved.batches import save_rows
 from syncsvc.saved.emptying import delete_rows
-from syncsvc.saved.run import METADATA_DATABASE, collections_of
+from syncsvc.saved.run import collections_of
 from syncsvc.source.natural_scan import ResumePoint
 from verifier.cluster import rawbson
-from verifier.cluster.connect import Client
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.newest import newest_time, read_after
 from verifier.cluster.reading import read
@@ -43,7 +43,8 @@ class CollectionRecord:
     """One collection of the source, and the progress of its copy."""
 
     # The definition that the collection will have on the destination after the commit, under the name that it has there
-    # now. That is the source's name, except while another collection still has that name on the destination.
+    # now. That is the name to which `RunRecord.names` maps the source's name, except while another collection still
+    # has it on the destination.
     definition: CollectionSpec
     status: CopyStatus
     # The name on the source at the point up to which change events are applied.
@@ -67,23 +68,37 @@ class CollectionRecord:
 
     @property
     def present(self) -> CollectionSpec:
-        """Return the definition that the destination must have now: without indexes while they are withheld."""
+        """Return the definition that the collection must have on the destination now.
+
+        It has no indexes while they are withheld: one of them refuses a document, so the sync has dropped all indexes
+        of the collection, and builds them during the commit.
+        """
         return replace(self.definition, indexes={}) if self.withheld else self.definition
 
     @property
+    def is_copied(self) -> bool:
+        """Return whether the copy of the collection is complete and recorded."""
+        return self.status is CopyStatus.DONE
+
+    @cached_property
     def uuid(self) -> bytes:
         assert self.definition.uuid is not None
         return self.definition.uuid
 
     @property
     def namespace(self) -> Namespace:
-        """Return the namespace of the documents on the destination: for a time-series collection, of its buckets."""
+        """Return the namespace that stores the documents on the destination: for time series, the bucket collection."""
         return self.definition.storage
+
+    @property
+    def on_source(self) -> CollectionSpec:
+        """Return the collection's definition under the name that the collection has on the source."""
+        return replace(self.definition, namespace=self.source_name)
 
     @cached_property
     def source_storage(self) -> Namespace:
-        """Return the namespace of the documents on the source: for a time-series collection, of its buckets."""
-        return replace(self.definition, namespace=self.source_name).storage
+        """Return the namespace that stores the documents on the source: for time series, the bucket collection."""
+        return self.on_source.storage
 
 
 def _collection_document(record: CollectionRecord) -> dict[str, Any]:
@@ -93,6 +108,7 @@ def _collection_document(record: CollectionRecord) -> dict[str, Any]:
         "kind": definition.kind.value,
         "database": definition.namespace.database,
         "collection": definition.namespace.collection,
+        "sourceDatabase": record.source_name.database,
         "sourceCollection": record.source_name.collection,
         "options": definition.options,
         "indexes": list(definition.indexes.values()),
@@ -125,7 +141,10 @@ def _collection_record(document: dict[str, Any]) -> CollectionRecord:
             shard_key=document["shardKey"],
         ),
         status=CopyStatus(document["status"]),
-        source_name=Namespace(document["database"], document["sourceCollection"]),
+        # Earlier versions gave a collection the same database on both clusters.
+        source_name=Namespace(
+            document.get("sourceDatabase", document["database"]), document["sourceCollection"]
+        ),
         # Earlier versions saved one key: both clusters had the same, or the source was a replica set.
         source_key=document.get("sourceKey", document["shardKey"]) or None,
         total=document["total"],
@@ -139,10 +158,10 @@ def _collection_record(document: dict[str, Any]) -> CollectionRecord:
 
 
 def _statement(old: CollectionRecord | None, new: CollectionRecord) -> dict[str, Any]:
-    """Return the element of an update command that saves `new`, inserting it if necessary.
+    """Return the statement of an update command that saves `new`.
 
-    If `new` differs from `old` only in fields of the copy, the update sets just these fields. A retry after a lost
-    reply is a no-op.
+    If `new` differs from `old` only in the progress of the copy (the fields `_OF_THE_COPY`), the statement sets the
+    fields that differ. Otherwise, it is an upsert of the whole record. A retry after a lost reply is a no-op.
     """
     document = _collection_document(new)
     query = {"_id": document["_id"]}
@@ -163,15 +182,15 @@ def copy_summary(records: Collection[CollectionRecord]) -> str:
 class Registry:
     """The collections of the source by UUID. It maps the UUID of a change event to the namespace on the destination.
 
-    It is changed when the collections are listed, by their copy, and by DDL events. Every change is saved before it is
-    visible. `reversals` is how often the sync was reversed: each direction has a registry of its own. Every method that
+    The listing of the collections, their copy, and DDL events change the registry. Every change is saved before it is
+    visible. `reversals` is the number of reversals so far: each direction has a registry of its own. Every method that
     saves raises the driver's errors.
     """
 
     def __init__(
-        self, client: Client, writer: ClusterWriter, reversals: int, stop: StopToken
+        self, metadata: Metadata, writer: ClusterWriter, reversals: int, stop: StopToken
     ) -> None:
-        self._client = client
+        self._metadata = metadata
         self._writer = writer
         self._stop = stop
         self._reversals = reversals
@@ -194,14 +213,14 @@ class Registry:
 
     def _read(self) -> list[bytes]:
         time = newest_time(self._run, self._name)
-        return read_after(time, self._client, METADATA_DATABASE, self._name)
+        return read_after(time, self._metadata.client, self._metadata.name, self._name)
 
     def get(self, uuid: bytes) -> CollectionRecord | None:
         with self._lock:
             return self._records.get(uuid)
 
     def at(self, namespace: Namespace) -> CollectionRecord | None:
-        """Return the collection that has this name on the destination; None if there is none."""
+        """Return the record of the collection with this name on the destination; None if no collection has it."""
         with self._lock:
             uuid = self._holders.get(namespace)
             return None if uuid is None else self._records[uuid]
@@ -211,9 +230,10 @@ class Registry:
             return iter(list(self._records.values()))
 
     def change(self, record: CollectionRecord, **changes: Any) -> CollectionRecord:
-        """Change these fields of the newest record of the collection, save the record, and return it.
+        """Set the fields given as keyword arguments in the collection's newest record, save the record, and return it.
 
-        Threads may change different fields of a record at the same time.
+        If the collection has no record yet, `record` is used. Threads may change different fields of a record at the
+        same time.
         """
         with self.redefining:
             changed = replace(self.get(record.uuid) or record, **changes)
@@ -221,25 +241,29 @@ class Registry:
             return changed
 
     def change_all(self, changes: Iterable[tuple[CollectionRecord, dict[str, Any]]]) -> None:
-        """Change many records and save them with few commands; see `change`."""
+        """Change fields of many records, and save these records with few commands.
+
+        `changes` has pairs of a record and its new field values. The newest record of each collection is changed.
+        """
         with self.redefining:
             known = [(self.get(each.uuid) or each, new) for each, new in changes]
             self._save_all([(old, replace(old, **new)) for old, new in known])
 
     def save(self, record: CollectionRecord) -> None:
-        """Save the record: add it, or replace the one with its UUID."""
+        """Save the record. A saved record with the same UUID is replaced."""
         self._save_all([(None, record)])
 
     def save_all(self, records: Iterable[CollectionRecord]) -> None:
-        """Save many records with few commands; see `save`."""
+        """Save many records with few commands. Saved records with the same UUIDs are replaced."""
         self._save_all([(None, each) for each in records])
 
     def _save_all(
         self, changes: Sequence[tuple[CollectionRecord | None, CollectionRecord]]
     ) -> None:
-        """Save the new record of each pair of an old and a new one; if the old one is None, save all fields."""
+        """Save the new record of each pair (old record, new record). If the old record is None, save all fields."""
         with self.redefining:
-            save_rows(self._writer, self._name, [_statement(old, new) for old, new in changes])
+            statements = [_statement(old, new) for old, new in changes]
+            save_rows(self._writer, self._metadata.name, self._name, statements)
             with self._lock:
                 for _, record in changes:
                     self._release_name(record.uuid)
@@ -247,13 +271,14 @@ class Registry:
                     self._holders[record.definition.namespace] = record.uuid
 
     def save_next(self, records: Iterable[CollectionRecord]) -> None:
-        """Save these records as the registry that the sync will have after its next reversal.
+        """Save the records of the registry that the sync will use after its next reversal.
 
-        They replace the records that an earlier call has saved. This object does not change.
+        The records saved by an earlier call are deleted. The registry that is in use now does not change.
         """
         name = collections_of(self._reversals + 1)
-        delete_rows(self._client, self._writer, name, {}, self._stop)
-        save_rows(self._writer, name, [_statement(None, each) for each in records])
+        delete_rows(self._metadata, self._writer, name, {}, self._stop)
+        statements = [_statement(None, each) for each in records]
+        save_rows(self._writer, self._metadata.name, name, statements)
 
     def remove(self, record: CollectionRecord) -> None:
         statement = {"q": {"_id": Binary(record.uuid, 4)}, "limit": 1}
@@ -269,7 +294,7 @@ class Registry:
             del self._holders[old.definition.namespace]
 
     def _run(self, command: dict[str, Any]) -> dict[str, Any]:
-        reply = self._writer.run(METADATA_DATABASE, command)
+        reply = self._writer.run(self._metadata.name, command)
         if reply.get("writeErrors"):
             raise RuntimeError(
                 f"the server refused to change the registry of the collections: {reply['writeErrors']}"

@@ -1,7 +1,7 @@
-"""Saves the list of differences that a sync has repaired or will repair, each with the number of its repair round.
+"""Saves the list of repairs: the differences that a sync has repaired or will repair, each with its repair round.
 
-The list of a round is saved before any instance begins the round, so all instances, and restarted ones, repair the same
-differences. If a difference occurs again in a later round, it is listed only for the later round.
+The list of a round is saved before any instance begins the round. So all instances repair the same differences, even
+after a restart. If a difference occurs again in a later round, it is listed only for the later round.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 import pymongo
 
+from syncsvc.metadata import Metadata
 from syncsvc.saved.batches import save_rows
 from syncsvc.saved.emptying import delete_rows
-from syncsvc.saved.run import METADATA_DATABASE, REPAIRS
+from syncsvc.saved.run import REPAIRS
 from verifier.cluster import rawbson
-from verifier.cluster.connect import Client
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.newest import newest_time, read_after
 from verifier.cluster.reading import read
@@ -51,43 +51,46 @@ class RepairCounts(NamedTuple):
 class Repairs:
     """The saved list of repairs of one run. Every method raises the driver's errors."""
 
-    def __init__(self, client: Client, writer: ClusterWriter, stop: StopToken) -> None:
-        self._client = client
+    def __init__(self, metadata: Metadata, writer: ClusterWriter, stop: StopToken) -> None:
+        self._metadata = metadata
         self._writer = writer
         self._stop = stop
 
     def add(self, number: int, found: Iterable[StoredMismatch]) -> None:
-        """Add differences to the list, for the round with that number."""
+        """Add the differences `found` to the list of the repair round `number`."""
         statements = (
             {"q": {"_id": row["_id"]}, "u": row, "upsert": True}
             for row in (_row(each, number) for each in found)
         )
-        save_rows(self._writer, REPAIRS, statements)
+        save_rows(self._writer, self._metadata.name, REPAIRS, statements)
 
     def remove(self, number: int, found: Iterable[DefinitionMismatch]) -> None:
-        """Remove differences in definitions from the list of a round, because they could not be repaired."""
+        """Remove differences in definitions from the list of the round `number`, because they could not be repaired."""
         for each in found:
             query = {"_id": definition_mismatch_row(each, 0)["_id"], "round": number}
             self._run({"delete": REPAIRS, "deletes": [{"q": query, "limit": 1}]})
 
     def remove_documents(self, number: int, namespaces: Iterable[Namespace]) -> None:
-        """Remove the documents of these collections from the list of a round, because they could not be repaired."""
+        """Remove the documents of these collections from the list of the round `number`.
+
+        These documents could not be repaired.
+        """
         names = [str(each) for each in namespaces]
         query = {"round": number, "_id.n": {"$in": names}, "_id.h": {"$exists": True}}
-        delete_rows(self._client, self._writer, REPAIRS, query, self._stop)
+        delete_rows(self._metadata, self._writer, REPAIRS, query, self._stop)
 
     def documents(self, number: int) -> Iterator[DocumentMismatch]:
-        """Yield the documents that the round with that number repairs."""
+        """Yield the differing documents that the repair round `number` repairs."""
         for row in self._newest({"round": number, "_id.h": {"$exists": True}}):
             yield read_document_mismatch(row)
 
     def definitions(self, number: int) -> list[DefinitionMismatch]:
-        """Return the differences in definitions that the round with that number repairs."""
+        """Return the differences in definitions that the repair round `number` repairs."""
         query = {"round": number, "_id.a": {"$exists": True}}
         return [read_definition_mismatch(row) for row in self._newest(query)]
 
     def counts(self) -> RepairCounts:
-        collection = self._client[METADATA_DATABASE][REPAIRS]
+        collection = self._metadata[REPAIRS]
 
         def count(field: str) -> int:
             query = {field: {"$exists": True}}
@@ -96,21 +99,22 @@ class Repairs:
         return RepairCounts(count("_id.h"), count("_id.a"))
 
     def forget(self) -> None:
-        """Delete the whole list."""
-        delete_rows(self._client, self._writer, REPAIRS, {}, self._stop)
+        """Delete the saved list of repairs."""
+        delete_rows(self._metadata, self._writer, REPAIRS, {}, self._stop)
 
     def _newest(self, query: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Yield the rows that match the query, in the order of their `_id`s, with all saved before the call."""
+        """Yield the saved differences that match the query, by `_id`, including all that were saved before the call."""
         time = newest_time(self._run, REPAIRS)
 
         def portion(after: list[dict[str, Any]]) -> list[bytes]:
             find = {"filter": {"$and": [query, *after]}, "sort": {"_id": 1}, "limit": _PAGE}
-            return read_after(time, self._client, METADATA_DATABASE, REPAIRS, **find)
+            metadata = self._metadata
+            return read_after(time, metadata.client, metadata.name, REPAIRS, **find)
 
         yield from _pages(lambda after: read(lambda: portion(after), self._stop))
 
     def _run(self, command: dict[str, Any]) -> dict[str, Any]:
-        return self._writer.run(METADATA_DATABASE, command)
+        return self._writer.run(self._metadata.name, command)
 
 
 def _pages(
@@ -123,14 +127,14 @@ def _pages(
 
 
 def listed(
-    client: Client, after: str | None, limit: int | None, patience: float
+    metadata: Metadata, after: str | None, limit: int | None, patience: float
 ) -> Iterator[StoredMismatch]:
-    """Yield the differences in the list of repairs, at most `limit` of them; None for all.
+    """Yield the differences in the list of repairs: at most `limit` of them, or all if `limit` is None.
 
     `after` is the page token of the last difference already read; None to begin with the first. Each page of the list
     is read within `patience` seconds. Raises the driver's errors, and ValueError for an invalid page token.
     """
-    collection = client[METADATA_DATABASE][REPAIRS]
+    collection = metadata[REPAIRS]
     last = None if after is None else read_page_token(after)
     left = limit
     while left is None or left > 0:

@@ -1,11 +1,11 @@
-"""The record of a run, and its owner: the only process that may save it.
+"""The saved record of a run, and the owner of the record: the only process that may save it.
 
 Everything is saved with write concern majority before it is visible or relied on.
 
-A process that takes a run over puts its own random name into the record. A save that names another owner, or an older
-version of the record than the saved one, matches nothing, and the process that tried it stops at once. (The owner is a
-name, not a counter: two processes may count to the same number, and a take-over that is retried after a lost reply must
-recognise itself.)
+A process that takes over a run puts its own random name into the record, as the owner. A save names the owner and the
+version of the record that the process knows. If the saved record has another owner or version, the save matches
+nothing, and the process stops at once. (The owner is a name, not a counter: two processes may count to the same number,
+and a takeover that is retried after a lost reply must recognise its own name.)
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from marshmallow import ValidationError, fields
 from pymongo.errors import OperationFailure, PyMongoError
 
 from syncsvc import __version__, errors
-from syncsvc.options import StartOptions
+from syncsvc.metadata import Metadata
+from syncsvc.options import CopyReadPreference, StartOptions
 from syncsvc.principals.comparison import PrincipalCounts, described
 from syncsvc.saved.journal import (
     Direction,
@@ -39,7 +40,8 @@ from syncsvc.saved.stored import Stored, StoredOptions, StoredPosition
 from syncsvc.state import ACTIVE, Phase, State
 from verifier.cluster import failures
 from verifier.cluster.bounds import one_save
-from verifier.cluster.connect import Client
+from verifier.cluster.namespace import Namespace
+from verifier.cluster.namespace_map import NamespaceMap
 from verifier.cluster.newest import read_newest
 from verifier.cluster.times import Position
 from verifier.cluster.writer import ClusterWriter
@@ -47,7 +49,6 @@ from verifier.runtime.errors import INTERNAL_ERROR, ErrorKind, OperationError
 from verifier.runtime.formats import Formats
 from verifier.runtime.retry import FOREVER, patience_left
 
-METADATA_DATABASE = "mongosync_reserved_for_internal_use"
 RUNS = "runs"
 # The metadata collection for the views that the sync has created.
 VIEWS = "views"
@@ -152,7 +153,7 @@ class RunRecord:
     # How many documents, and differences in definitions, are in the list of repairs.
     repaired_documents: int = 0
     repaired_definitions: int = 0
-    # The users and roles that the newest commit has copied; None until it has.
+    # The users and roles that the newest copy, by a commit or on request, has copied; None until it is complete.
     principals: PrincipalCounts | None = None
     # The newest phases and when they began, the oldest first; empty for a sync of an older version.
     phases: tuple[PhaseBegin, ...] = ()
@@ -165,7 +166,7 @@ class RunRecord:
 
     @property
     def repairs_now(self) -> bool:
-        """Return whether a repair is requested or has begun, and is not complete yet."""
+        """Return whether a repair of differences is requested or has begun, and is not complete yet."""
         done = self.repair_done if self.coordinates else self.repaired
         return self.repair_requested or done < self.repair
 
@@ -180,22 +181,33 @@ class RunRecord:
 
     @property
     def source(self) -> str:
-        """Return the name of the cluster that is read now."""
+        """Return the name of the cluster that is read now. Each reversal swaps source and destination."""
         return self.options.destination if self.reversals % 2 else self.options.source
 
     @property
     def destination(self) -> str:
-        """Return the name of the cluster that is written now."""
+        """Return the name of the cluster that is written now. Each reversal swaps source and destination."""
         return self.options.source if self.reversals % 2 else self.options.destination
+
+    @property
+    def names(self) -> NamespaceMap:
+        """Return the map from names on the cluster that is read now to names on the cluster that is written now."""
+        return self.options.names.inverse if self.reversals % 2 else self.options.names
+
+    def in_natural_order(self, name: Namespace) -> bool:
+        """Return whether a collection is copied in natural order. `name` is its name on the present source."""
+        # The option has the names of the cluster that is written after a reversal.
+        first = self.names.to_destination(name) if self.reversals % 2 else name
+        return self.options.in_natural_order(first)
 
 
 def collections_of(reversals: int) -> str:
-    """Return the name of the metadata collection for the registry of the sync after that many reversals."""
+    """Return the name of the metadata collection for the registry of a sync that was reversed `reversals` times."""
     return _COLLECTIONS[reversals % len(_COLLECTIONS)]
 
 
 def partitions_of(reversals: int) -> str:
-    """Return the name of the metadata collection for the partitions of the copy after that many reversals."""
+    """Return the name of the metadata collection for the partitions of a sync that was reversed `reversals` times."""
     return _PARTITIONS[reversals % len(_PARTITIONS)]
 
 
@@ -264,7 +276,7 @@ class _StoredRun(Stored):
 
 
 def _rename_reversals(document: dict[str, Any]) -> dict[str, Any]:
-    """Upgrade a saved record from format 6 to 7: rename the fields about reversals, and save verification as a flag."""
+    """Upgrade a saved record from format 6 to 7: rename fields of reversals; make verification a boolean."""
     renamed = {"turns": "reversals", "wayBack": "reverseStart"}
     options = document["options"]
     return {
@@ -273,36 +285,53 @@ def _rename_reversals(document: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _allow_principals(document: dict[str, Any]) -> dict[str, Any]:
-    """Upgrade a saved record from format 7 to 8, which may have the start option `usersAndRoles`."""
+def _allow_options(document: dict[str, Any]) -> dict[str, Any]:
+    """Upgrade a saved record from format 7 to 8: only the number changes, because format 8 only allows more options."""
     return document
 
 
-# The format of a record without `usersAndRoles`. Earlier versions may continue such a sync, but they would ignore the
-# option, and commit without users and roles.
-_WITHOUT_PRINCIPALS = 7
+# The format of a record without the options of `_needs_current_format`. Earlier versions may continue such a sync.
+_WITHOUT_NEW_OPTIONS = 7
 # Formats before 6 were never released. The rows of collections and partitions have no format, because instances of
 # different versions may save them concurrently. So a new field of these rows needs a default for when it is missing,
 # and a row whose meaning changes needs a field that says so.
 FORMATS = Formats(
-    subject=f"The saved sync in the database {METADATA_DATABASE}",
+    subject="The saved sync in the metadata database",
     oldest=6,
-    steps=(_rename_reversals, _allow_principals),
+    steps=(_rename_reversals, _allow_options),
     unsupported=errors.INCOMPATIBLE_METADATA,
 )
 
 
+def _needs_current_format(options: StartOptions) -> bool:
+    """Return whether an earlier version must not continue the sync, because it would ignore one of the options.
+
+    An earlier version would commit without users and roles, read the primary, use the source's names on the
+    destination, sync all documents, or change foreign data.
+    """
+    return (
+        options.users_and_roles is not None
+        or options.copy_read_preference is not CopyReadPreference.PRIMARY
+        or bool(options.namespace_remap)
+        or bool(options.document_filters)
+        or options.pre_existing_destination_data
+    )
+
+
 def _run_document(record: RunRecord) -> dict[str, Any]:
-    copies = record.options.users_and_roles is not None
+    new = _needs_current_format(record.options)
     return {
-        "format": FORMATS.current if copies else _WITHOUT_PRINCIPALS,
+        "format": FORMATS.current if new else _WITHOUT_NEW_OPTIONS,
         "only": True if record.coordinates else record.instance,
         **_StoredRun().dump(record),
     }
 
 
 def _run_record(document: dict[str, Any]) -> RunRecord:
-    """Return the record of a saved document. Raise OperationError IncompatibleMetadata if its format is unsupported."""
+    """Convert a saved document to a RunRecord.
+
+    Raises OperationError IncompatibleMetadata if the format of the document is unsupported.
+    """
     try:
         record: RunRecord = _StoredRun().load(FORMATS.upgrade(document))
     except ValidationError as error:
@@ -312,37 +341,40 @@ def _run_record(document: dict[str, Any]) -> RunRecord:
     return record
 
 
-def saved_instances(client: Client) -> tuple[str, ...]:
-    """Return the IDs of the instances whose runs are saved on a cluster. Raises the driver's errors."""
-    return tuple(str(each["_id"]) for each in client[METADATA_DATABASE][RUNS].find())
+def saved_instances(metadata: Metadata) -> tuple[str, ...]:
+    """Return the IDs of the instances whose runs are saved in the metadata. Raises the driver's errors."""
+    return tuple(str(each["_id"]) for each in metadata[RUNS].find())
 
 
-def load_owner(client: Client, instance: str) -> str | None:
+def load_owner(metadata: Metadata, instance: str) -> str | None:
     """Return the owner of an instance's saved run; None if there is no run. Raises the driver's errors."""
-    found = client[METADATA_DATABASE][RUNS].find_one({"_id": instance}, {"owner": True})
+    found = metadata[RUNS].find_one({"_id": instance}, {"owner": True})
     return None if found is None else str(found["owner"])
 
 
-def load_run(client: Client, instance: str) -> RunRecord | None:
+def load_run(metadata: Metadata, instance: str) -> RunRecord | None:
     """Return the saved run of an instance; None if there is none.
 
     Raises OperationError IncompatibleMetadata, and the driver's errors.
     """
-    document = read_newest(client, METADATA_DATABASE, RUNS, instance)
+    document = read_newest(metadata.client, metadata.name, RUNS, instance)
     return None if document is None else _run_record(document)
 
 
-def load_runs(client: Client, with_journals: bool = False) -> list[RunRecord]:
-    """Return the saved runs of all instances; only `with_journals` with their journals, which few callers need.
+def load_runs(metadata: Metadata, with_journals: bool = False) -> list[RunRecord]:
+    """Return the saved runs of all instances; without their journals, which few callers need, unless `with_journals`.
 
     Raises OperationError IncompatibleMetadata, and the driver's errors.
     """
     projection = None if with_journals else {"journal": False}
-    return [_run_record(each) for each in client[METADATA_DATABASE][RUNS].find({}, projection)]
+    return [_run_record(each) for each in metadata[RUNS].find({}, projection)]
 
 
 def with_begin(record: RunRecord, phase: Phase, now: float) -> tuple[PhaseBegin, ...]:
-    """Return the phases of a record that enters `phase` at `now`; unchanged if it is already in that phase."""
+    """Return the phases of a record that enters `phase` at `now`, with their begin times.
+
+    The phases are unchanged if the record is already in `phase`. `now` is in UNIX seconds.
+    """
     if record.phase is phase:
         return record.phases
     return (*record.phases, PhaseBegin(phase, now))[-MOST_PHASES:]
@@ -351,7 +383,7 @@ def with_begin(record: RunRecord, phase: Phase, now: float) -> tuple[PhaseBegin,
 def this_process(now: float, gap: float | None = None) -> Process:
     """Return the journal's entry about this process, which begins a sync or takes it over at `now`.
 
-    `gap` is for how many seconds no process had run the sync before; None if unknown.
+    `gap` is the number of seconds before `now` in which no process ran the sync; None if unknown.
     """
     return Process(now, __version__, socket.gethostname(), gap)
 
@@ -367,7 +399,7 @@ def with_changes(old: RunRecord, new: RunRecord, now: float) -> Journal:
 
 
 def _gap(old: RunRecord, now: float) -> float | None:
-    """Return for how many seconds no process has saved an active sync; None if it was not active, or if unknown."""
+    """Return the seconds from the last save of the record to `now`; None if unknown, or if the sync was not active."""
     saved_at = old.journal.saved_at
     return None if saved_at is None or old.state not in ACTIVE else max(0.0, now - saved_at)
 
@@ -405,14 +437,14 @@ def failure_entry(failure: Failure, now: float) -> Entry:
 
 
 def new_owner() -> str:
-    """Return a random name for the owner of a run, different from that of every other process."""
+    """Return a new random name for the owner of a run. No other process has this name."""
     return uuid4().hex
 
 
-def drop_metadata(writer: ClusterWriter, name: str, uuid: Binary) -> None:
-    """Drop the metadata collection with that name and UUID; a no-op if it does not exist."""
+def drop_metadata(writer: ClusterWriter, database: str, name: str, uuid: Binary) -> None:
+    """Drop the metadata collection with this name and UUID; a no-op if there is no such collection."""
     try:
-        writer.run(METADATA_DATABASE, {"drop": name, "collectionUUID": uuid})
+        writer.run(database, {"drop": name, "collectionUUID": uuid})
     except OperationFailure as error:
         if error.code not in failures.DROPPED:
             raise
@@ -442,9 +474,9 @@ def _do_nothing(record: RunRecord) -> None:
 
 
 class _GaveUp(NamedTuple):
-    """The last save of the run record that was given up: its time, and the kind and description of its error.
+    """The last save of the run record that failed and is not retried: its time, error kind and error description.
 
-    The time is in seconds of the monotonic clock; 0 if no save was given up.
+    The time is in seconds of the monotonic clock; 0 if no save has failed.
     """
 
     at: float = 0.0
@@ -455,7 +487,8 @@ class _GaveUp(NamedTuple):
 class RunStore:
     """The run record of this process. Every change is saved before it is visible in `record`, except by `show`."""
 
-    def __init__(self, writer: ClusterWriter, record: RunRecord) -> None:
+    def __init__(self, database: str, writer: ClusterWriter, record: RunRecord) -> None:
+        self._database = database
         self._writer = writer
         self._lock = threading.Lock()  # one save at a time; guards the change of record
         self._confirmed_at = 0.0
@@ -468,52 +501,53 @@ class RunStore:
         self.record = record
 
     @classmethod
-    def begin(cls, writer: ClusterWriter, record: RunRecord) -> RunStore:
-        """Insert a new run record. Raises OperationError MetadataLeftOver if another process inserted one first."""
-        store = cls(writer, record)
+    def begin(cls, metadata: Metadata, writer: ClusterWriter, record: RunRecord) -> RunStore:
+        """Insert a new run record, and return its store.
+
+        Raises OperationError MetadataLeftOver if another process began a sync first.
+        """
+        store = cls(metadata.name, writer, record)
         # If two processes find no run at the same moment, one of them must fail, even if their IDs differ.
-        writer.run(METADATA_DATABASE, {"createIndexes": RUNS, "indexes": [_ONLY_INDEX]})
-        reply = writer.run(
-            METADATA_DATABASE, {"insert": RUNS, "documents": [_run_document(record)]}
-        )
+        writer.run(metadata.name, {"createIndexes": RUNS, "indexes": [_ONLY_INDEX]})
+        reply = writer.run(metadata.name, {"insert": RUNS, "documents": [_run_document(record)]})
         if reply.get("writeErrors") and not store._is_ours():
             raise OperationError(
                 errors.METADATA_LEFT_OVER,
-                "Another process has begun a sync to this cluster at the same moment.",
+                "Another process has begun a sync to the same destination at the same moment.",
             )
         return store
 
     @classmethod
-    def take_over(cls, client: Client, writer: ClusterWriter, record: RunRecord) -> RunStore:
+    def take_over(cls, metadata: Metadata, writer: ClusterWriter, record: RunRecord) -> RunStore:
         """Make this process the owner of a saved run: save its newest record with a new owner.
 
         Raises OperationError Superseded if another process took the run over first.
         """
-        store = cls(writer, record)
+        store = cls(metadata.name, writer, record)
         try:
             store.update(owner=new_owner())
         except OperationError:
-            newest = load_run(client, record.instance)
+            newest = load_run(metadata, record.instance)
             if newest is None or newest.owner != record.owner or newest.beat == record.beat:
                 raise
             # Its owner is still running, and has saved it since it was read.
-            return cls.take_over(client, writer, newest)
+            return cls.take_over(metadata, writer, newest)
         return store
 
     def watch(self, watch: Callable[[RunRecord], None]) -> None:
-        """Call `watch` with the record now, and each time its state has changed. It must not wait or raise."""
+        """Call `watch` with the record now, and after each change of its state. `watch` must not wait or raise."""
         with self._lock:
             self._watch = watch
             watch(self.record)
 
     def _publish(self) -> None:
-        """Make the saved record visible, with the fields that `show` has changed."""
+        """Make the saved record visible, with the fields set by `show`. Call the watcher if the state has changed."""
         before, self.record = self.record, replace(self._saved, **self._shown)
         if self.record.state is not before.state:
             self._watch(self.record)
 
     def _is_ours(self) -> bool:
-        """Return whether this process owns the saved run; it saves the run to find out.
+        """Return whether this process owns the saved run, by trying to save the run.
 
         Call this after the server refused to insert the run: the insert may be a retry whose first attempt has
         succeeded.
@@ -525,20 +559,21 @@ class RunStore:
         return True
 
     def update(self, command: Entry | None = None, **changes: Any) -> RunRecord:
-        """Save the record with these fields changed, and with the command that causes it, and return it.
+        """Save the record with the fields in `changes`; return the record. A `command` is added to the journal.
 
-        Raises OperationError Superseded if another process owns the run. Within `impatient`, raises OperationError
-        ClusterUnreachable if another thread's save hangs. If another thread gives up its save while this one waits for
-        it, raises the error of that save. Also raises the driver's errors.
+        Raises OperationError Superseded if another process owns the run. In a block of `retry.impatient`, raises
+        OperationError ClusterUnreachable if another thread's save hangs. If another thread's save fails while this
+        thread waits for it, raises the error of that save. Also raises the driver's errors.
         """
         return self.update_unless(_do_nothing, command, **changes)
 
     def update_unless(
         self, refuse: Callable[[RunRecord], None], command: Entry | None = None, **changes: Any
     ) -> RunRecord:
-        """Call `refuse` with the newest record; unless it raises, save the record with these fields changed.
+        """Call `refuse` with the newest record. Unless `refuse` raises, save the record with the fields in `changes`.
 
-        The record is saved as by `update`. No other thread of this process changes it between the two steps.
+        No other thread of this process changes the record between the two steps. For errors and `command`, see
+        `update`.
         """
         with self._one_save():
             refuse(self.record)
@@ -552,11 +587,14 @@ class RunStore:
         self._publish()
 
     def note(self, entry: Entry) -> None:
-        """Add an entry to the journal, which is saved with the next change of the record. Never waits."""
+        """Add an entry to the journal. The next change of the record saves the entry. Never waits."""
         self._notes.append(entry)
 
     def revise(self, change: Callable[[Journal], Journal]) -> None:
-        """Save the journal that `change` makes of the newest one; a no-op if nothing changes. Raises as `update`."""
+        """Call `change` with the newest journal, and save the journal that it returns, unless nothing has changed.
+
+        Raises the errors of `update`.
+        """
         with self._one_save():
             journal = change(self._saved.journal)
             if self._notes or journal != self._saved.journal:
@@ -566,7 +604,7 @@ class RunStore:
     @contextmanager
     def _one_save(self) -> Iterator[None]:
         requested_at, is_patient = monotonic(), patience_left() == FOREVER
-        with one_save(self._lock, "The record of the run"):
+        with one_save(self._lock, "The run record"):
             if self._gave_up.at > requested_at:
                 raise OperationError(self._gave_up.kind, self._gave_up.description)
             try:
@@ -595,9 +633,10 @@ class RunStore:
         return monotonic() - self._confirmed_at <= within
 
     def show(self, **changes: Any) -> None:
-        """Change the visible record without saving it, for a process that no longer owns it or cannot save it now.
+        """Set fields of the visible record without saving them: the keyword arguments are the fields.
 
-        Later saves leave these fields out, until one of them changes the same fields.
+        Use this if this process no longer owns the run or cannot save it now. Later saves leave these fields out. A
+        later call with the same fields replaces the values.
         """
         with self._lock:
             self._shown = {**self._shown, **changes}
@@ -608,17 +647,17 @@ class RunStore:
         record = self.record
         query = {"_id": record.instance, "owner": record.owner}
         command = {"delete": RUNS, "deletes": [{"q": query, "limit": 1}]}
-        self._writer.run(METADATA_DATABASE, command)
+        self._writer.run(self._database, command)
 
     def drop_all(self, uuid: Binary) -> None:
         """Drop the collection that holds the run records of all instances, which ends a reset.
 
-        `uuid` is the UUID of that collection: if the command is delayed until a new run was saved, it does not drop the
-        records of the new run, because their collection has another UUID. A no-op if the collection was dropped
-        already. Raises OperationError Superseded, and the driver's errors.
+        `uuid` is the UUID of that collection: a delayed command cannot drop the records of a new run, because their
+        collection has another UUID. This is a no-op if the collection was already dropped. Raises OperationError
+        Superseded, and the driver's errors.
         """
         self.confirm()
-        drop_metadata(self._writer, RUNS, uuid)
+        drop_metadata(self._writer, self._database, RUNS, uuid)
 
     def _save(self, old: RunRecord, new: RunRecord) -> None:
         now, noted = time(), len(self._notes)
@@ -637,7 +676,7 @@ class RunStore:
         saved = [{"owner": each.owner, "beat": each.beat} for each in (old, new)]
         query = {"_id": old.instance, "$or": saved}
         statement = {"q": query, "u": _run_document(new)}
-        reply = self._writer.run(METADATA_DATABASE, {"update": RUNS, "updates": [statement]})
+        reply = self._writer.run(self._database, {"update": RUNS, "updates": [statement]})
         if reply.get("writeErrors") or reply["n"] != 1:
             raise OperationError(
                 errors.SUPERSEDED,

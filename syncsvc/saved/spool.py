@@ -1,10 +1,11 @@
 """The event spool: change events of the source that are saved on the destination until they are applied.
 
 A row holds consecutive raw events, compressed, and the positions before and after them. Each row begins where the
-previous one ends, so together the rows are an exact copy of a part of the change stream.
+previous row ends, so together the rows are an exact copy of a part of the change stream.
 
-A row is a header, part 0, and the compressed events in further parts, because a document holds at most 16 MB. The
-header is saved last and deleted first: parts without a header do not count. So a crash leaves the whole row or none.
+A row is saved in several documents, because a document holds at most 16 MB: the header, which is part 0, and the
+compressed events in further parts. The header is saved last and deleted first, and parts without a header are ignored.
+So after a crash, each row is either complete or absent.
 
 The rows belong to one run of one instance (the UUID `fence` of its run record) and to one direction (the number of
 reversals). After a reversal, they are saved on the new destination: on the new source, each row would cause a change
@@ -26,11 +27,10 @@ from bson.timestamp import Timestamp
 from pymongo.read_concern import ReadConcern
 
 from syncsvc.errors import EVENT_SPOOL_DAMAGED
+from syncsvc.metadata import Metadata
 from syncsvc.saved.batches import delete_ids, save_rows
-from syncsvc.saved.run import METADATA_DATABASE
 from syncsvc.saved.stored import StoredPosition
 from verifier.cluster import rawbson
-from verifier.cluster.connect import Client
 from verifier.cluster.newest import newest_time, read_after
 from verifier.cluster.rawbson import Buffer
 from verifier.cluster.reading import read
@@ -68,12 +68,12 @@ class Row(NamedTuple):
 
 
 def text_of(position: Position) -> str:
-    """Return the resume token of a position as text. The order of these texts is that of the change stream."""
+    """Return the resume token of a position as text. These texts sort in the order of the change stream."""
     return str(position.token["_data"])
 
 
 def joint_of(position: Position) -> int:
-    """Return the checksum of a position's resume token. It shows whether a row begins where the previous one ends."""
+    """Return the checksum of a position's resume token, for the check that a row begins where the previous row ends."""
     return zlib.crc32(text_of(position).encode())
 
 
@@ -84,7 +84,7 @@ def checksum(number: int, joint: int, end: Position, events: int, data: bytes) -
 
 
 def pack(events: Sequence[Buffer]) -> bytes:
-    """Return raw events as compressed bytes."""
+    """Return raw events as compressed bytes, for `unpack`."""
     return zlib.compress(b"".join(events), _LEVEL)
 
 
@@ -102,12 +102,12 @@ def _documents(raw: memoryview) -> Iterator[memoryview]:
         at = end
 
 
-def saved_end(client: Client, run: UUID, reversals: int, stop: StopToken) -> Position | None:
-    """Return the position after the last saved row of a stopped instance; None if it has no rows.
+def saved_end(metadata: Metadata, run: UUID, reversals: int, stop: StopToken) -> Position | None:
+    """Return the position after the last saved row of a stopped instance; None if the instance has no rows.
 
-    `run` is the `fence` of its run record. Raises the driver's errors.
+    `run` is the `fence` of the instance's run record. Raises the driver's errors.
     """
-    rows = client[METADATA_DATABASE].get_collection(SPOOL, read_concern=ReadConcern("majority"))
+    rows = metadata.get_collection(SPOOL, read_concern=ReadConcern("majority"))
     query = _headers_of(run, reversals)
     found = read(lambda: rows.find_one(query, {"end": 1}, sort=[("_id", -1)]), stop)
     return None if found is None else _stored_position.load(found["end"])
@@ -121,14 +121,14 @@ def _headers_of(run: UUID, reversals: int) -> dict[str, Any]:
 class Spool:
     """The saved rows of one instance in one direction of the sync. Thread-safe.
 
-    `writer` writes to the cluster that `client` reads; `run` is the `fence` of the run record. If the run has a saved
+    `writer` writes to the cluster of `metadata`; `run` is the `fence` of the run record. If the run has a saved
     position, call `load` before any other method, except `is_saved`.
     """
 
     def __init__(
-        self, client: Client, writer: ClusterWriter, run: UUID, reversals: int, stop: StopToken
+        self, metadata: Metadata, writer: ClusterWriter, run: UUID, reversals: int, stop: StopToken
     ) -> None:
-        self._client = client
+        self._metadata = metadata
         self._writer = writer
         self._reversals = reversals
         self._direction = {"run": run.hex, "reversals": reversals}
@@ -143,13 +143,13 @@ class Spool:
 
     @property
     def end(self) -> Position | None:
-        """Return the position at which the last row ends; None without rows."""
+        """Return the position after the last saved event; None if no rows are saved."""
         rows = self._rows
         return rows[-1].end if rows else None
 
     @property
     def begin(self) -> Timestamp | None:
-        """Return the cluster time at which the first row begins; None without rows."""
+        """Return the cluster time of the position before the first saved event; None if no rows are saved."""
         rows = self._rows
         return rows[0].since if rows else None
 
@@ -159,16 +159,16 @@ class Spool:
         return self._size
 
     def after(self, position: Position) -> Row | None:
-        """Return the first row that ends after that position; None if there is none."""
+        """Return the first row that ends after `position`; None if there is no such row."""
         text = text_of(position)
         return next((each for each in self._rows if text_of(each.end) > text), None)
 
     def is_saved(self, stop: StopToken) -> bool:
-        """Return whether rows are saved; shortly after an election, the answer may be out of date.
+        """Return whether any rows are saved. Shortly after an election, the answer may be out of date.
 
-        Unlike `load`, it writes nothing. Raises the driver's errors.
+        Unlike `load`, this writes nothing. Raises the driver's errors.
         """
-        rows = self._client[METADATA_DATABASE][SPOOL]
+        rows = self._metadata[SPOOL]
         return read(lambda: rows.find_one(self._headers, {"_id": 1}), stop) is not None
 
     def load(self, position: Position) -> None:
@@ -189,16 +189,16 @@ class Spool:
         if not rows:
             return
         if rows[0].since > position.time:
-            raise _damaged(rows[0].number, "the rows before it are missing")
+            raise _damaged(rows[0].number, "earlier rows are missing")
         for one, other in pairwise(rows):
             if (one.number + 1, joint_of(one.end)) != (other.number, other.joint):
-                raise _damaged(other.number, "the rows before it are missing")
+                raise _damaged(other.number, "earlier rows are missing")
 
     def append(self, since: Position, end: Position, events: Sequence[Buffer]) -> None:
-        """Save as a row the events between two positions: from the end of the last row, if there is one, to `end`.
+        """Save the events between the positions `since` and `end` as a row. `since` is the end of the last row, if any.
 
-        Without events, the row only records that there are none; it extends the last row if that one has none either.
-        Raises the driver's errors.
+        A row without events records that there are none between the two positions. If the last row has no events
+        either, it is extended instead. Raises the driver's errors.
         """
         with self._saving:
             rows = self._rows
@@ -227,6 +227,7 @@ class Spool:
         # Upserts, because a command may be repeated after a lost reply.
         save_rows(
             self._writer,
+            self._metadata.name,
             SPOOL,
             (
                 {"q": {"_id": self._id(row.number, part)}, "u": content, "upsert": True}
@@ -237,7 +238,7 @@ class Spool:
     def read(self, row: Row) -> list[memoryview]:
         """Return the raw events of a row.
 
-        Raises OperationError EventSpoolDamaged if they are not the saved ones, and the driver's errors.
+        Raises OperationError EventSpoolDamaged if their checksum is wrong, and the driver's errors.
         """
         data = self._data(row)
         if not _is_whole(row, data):
@@ -254,14 +255,14 @@ class Spool:
         return b"".join(each["data"] for each in read(lambda: self._find(**find), self._stop))
 
     def forget(self, position: Position) -> None:
-        """Delete the rows that end at or before that position. Raises the driver's errors."""
+        """Delete the rows that end at or before `position`. Raises the driver's errors."""
         with self._saving:
             text = text_of(position)
             applied = [each for each in self._rows if text_of(each.end) <= text]
             if not applied:
                 return
             ids = (self._id(row.number, part) for row in applied for part in range(row.parts + 1))
-            delete_ids(self._writer, SPOOL, ids)
+            delete_ids(self._writer, self._metadata.name, SPOOL, ids)
             self._keep([*self._rows][len(applied) :])
 
     def clear(self) -> None:
@@ -275,17 +276,18 @@ class Spool:
         find = {"filter": query, "projection": {"_id": 1}}
         found = read(lambda: self._find(**find), self._stop)
         with self._saving:
-            delete_ids(self._writer, SPOOL, (each["_id"] for each in found))
+            delete_ids(self._writer, self._metadata.name, SPOOL, (each["_id"] for each in found))
             self._keep([])
 
     def _find(self, **find: Any) -> list[dict[str, Any]]:
         if self._since is None:
             self._since = self._newest_time()
-        found = read_after(self._since, self._client, METADATA_DATABASE, SPOOL, **find)
+        found = read_after(self._since, self._metadata.client, self._metadata.name, SPOOL, **find)
         return [*map(rawbson.decode, found)]
 
     def _newest_time(self) -> Timestamp:
-        return newest_time(lambda command: self._writer.run(METADATA_DATABASE, command), SPOOL)
+        name = self._metadata.name
+        return newest_time(lambda command: self._writer.run(name, command), SPOOL)
 
     def _id(self, number: int, part: int) -> dict[str, Any]:
         # Headers are next to each other in the index, so that loading them does not read the events.

@@ -1,8 +1,8 @@
-"""The saved form of the start options and of positions: schemas that write them and read them back.
+"""The saved form of the start options and of change stream positions: schemas that write them and read them back.
 
-They are separate from the schemas of the API, because a stricter check of requests must not refuse a saved sync.
-Missing fields get the default of the dataclass, and unknown fields are ignored. So a field may be added without a new
-format if older versions may ignore it. The saved names stay when an attribute is renamed.
+These schemas are separate from the schemas of the API, because a stricter check of requests must not refuse a saved
+sync. Missing fields get the default of the dataclass, and unknown fields are ignored. So a field may be added without a
+new format if older versions may ignore it. Renaming an attribute does not change its saved name.
 """
 
 from __future__ import annotations
@@ -14,13 +14,17 @@ from marshmallow import EXCLUDE, Schema, fields, post_load
 
 from syncsvc.options import (
     BuildIndexes,
+    CopyReadPreference,
     EventSpool,
     OnConflict,
+    Presplit,
+    RenamedOut,
     Repair,
     StartOptions,
     UsersAndRoles,
     WriteBlocking,
 )
+from verifier.cluster.document_filters import DocumentFilters, filters_of, rows_of
 from verifier.cluster.times import Position
 
 
@@ -53,12 +57,25 @@ class _StoredUsersAndRoles(Stored):
     on_conflict = fields.Enum(OnConflict, by_value=True, data_key="onConflict")
 
 
+class _StoredFilters(fields.Field[DocumentFilters]):
+    """A field with the queries of document filters. Each query is saved as text, in canonical Extended JSON.
+
+    A query cannot be saved as a part of a document, because servers refuse to store some queries.
+    """
+
+    def _serialize(self, value: Any, attr: Any, obj: Any, **kwargs: Any) -> list[dict[str, str]]:
+        return rows_of(value)
+
+    def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> DocumentFilters:
+        return filters_of(value)
+
+
 class StoredOptions(Stored):
     """The saved form of the start options.
 
-    Fields have the names and values of the start request, except that `verification` is a boolean, `repair` is not
-    nested in it, and `usersAndRoles` is null if `copy` is false. A sync that an older version started repairs nothing
-    automatically.
+    Fields have the names and values of the start request, with three exceptions: `verification` is a boolean, `repair`
+    is a field of its own, and `usersAndRoles` is null if `copy` is false. If an older version started the sync,
+    `repair` is missing and loads as `never`.
     """
 
     kind = StartOptions
@@ -79,4 +96,12 @@ class StoredOptions(Stored):
     skip_disk_space_check = fields.Boolean(data_key="skipDiskSpaceCheck")
     instances = fields.List(fields.String())
     event_spool = fields.Enum(EventSpool, by_value=True, data_key="eventSpool")
+    presplit = fields.Enum(Presplit, by_value=True)
+    renamed_out = fields.Enum(RenamedOut, by_value=True, data_key="renamedOutOfFilter")
     users_and_roles = fields.Nested(_StoredUsersAndRoles, data_key="usersAndRoles", allow_none=True)
+    copy_read_preference = fields.Enum(
+        CopyReadPreference, by_value=True, data_key="copyReadPreference"
+    )
+    copy_read_preference_tags = fields.List(fields.Dict(), data_key="copyReadPreferenceTags")
+    namespace_remap = fields.List(fields.Dict(), data_key="namespaceRemap")
+    document_filters = _StoredFilters(data_key="documentFilter")

@@ -1,13 +1,14 @@
-"""The views that the sync has created on the destination. They are saved because views have no UUID."""
+"""The views that the sync has created. They are saved, because views have no UUID by which to recognise them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from syncsvc.saved.batches import save_rows
-from syncsvc.saved.run import METADATA_DATABASE, VIEWS
+from syncsvc.metadata import Metadata
+from syncsvc.saved.batches import delete_ids, save_rows
+from syncsvc.saved.emptying import delete_rows
+from syncsvc.saved.run import VIEWS
 from verifier.cluster import rawbson
-from verifier.cluster.connect import Client
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.newest import newest_time, read_after
 from verifier.cluster.reading import read
@@ -19,17 +20,26 @@ from verifier.runtime.tasks import StopToken
 class CreatedViews:
     """The saved names and definitions of the views that the sync creates; each is saved before the view is created.
 
-    A view that was changed has several definitions.
+    If a DDL event has changed a view, several definitions of the view are saved.
     """
 
-    def __init__(self, client: Client, writer: ClusterWriter, stop: StopToken) -> None:
-        self._client = client
+    def __init__(self, metadata: Metadata, writer: ClusterWriter, stop: StopToken) -> None:
+        self._metadata = metadata
         self._writer = writer
         self._stop = stop
 
     def add(self, views: Iterable[CollectionSpec]) -> None:
         """Save the names and definitions of these views. Raises the driver's errors."""
-        save_rows(self._writer, VIEWS, map(_statement, views))
+        save_rows(self._writer, self._metadata.name, VIEWS, map(_statement, views))
+
+    def forget(self, name: Namespace) -> None:
+        """Delete all saved definitions of the view with that name. Raises the driver's errors."""
+        delete_ids(self._writer, self._metadata.name, VIEWS, [str(name)])
+
+    def replace_all(self, views: Iterable[CollectionSpec]) -> None:
+        """Save the names and definitions of these views instead of all that are saved. Raises the driver's errors."""
+        delete_rows(self._metadata, self._writer, VIEWS, {}, self._stop)
+        self.add(views)
 
     def load(self) -> dict[Namespace, list[Document]]:
         """Return all definitions of each view, by the name of the view. Raises the driver's errors."""
@@ -37,8 +47,9 @@ class CreatedViews:
         return {Namespace(*row["_id"].split(".", 1)): row["definitions"] for row in rows}
 
     def _read(self) -> list[bytes]:
-        time = newest_time(lambda command: self._writer.run(METADATA_DATABASE, command), VIEWS)
-        return read_after(time, self._client, METADATA_DATABASE, VIEWS)
+        name = self._metadata.name
+        time = newest_time(lambda command: self._writer.run(name, command), VIEWS)
+        return read_after(time, self._metadata.client, name, VIEWS)
 
 
 def _statement(view: CollectionSpec) -> Document:

@@ -1,4 +1,4 @@
-"""Measures how loaded a cluster is: the latency of a small read, the queue of operations, and the replication lag."""
+"""Measures the load of a cluster: the latency of a small read, the queue of operations, and the replication lag."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _SECONDARY = 2
 
 @dataclass(frozen=True)
 class Load:
-    """One measurement of a cluster; None means unknown. The latency is in seconds, of a small read by the primary.
+    """One measurement of the load of a cluster. A value of None is unknown.
 
-    `queue` is the number of operations that wait on the primary. `replication_lag` is how far the slowest secondary
-    lags behind, in seconds.
+    `latency` is the duration of a small read from the primary, in seconds. `queue` is the number of operations that
+    wait on the primary. `replication_lag` is how many seconds the slowest secondary is behind.
     """
 
     latency: float | None = None
@@ -33,10 +33,11 @@ class Load:
 
 
 def read_load(client: Client, database: str, collection: str) -> Load:
-    """Return the load of a cluster. The probe reads from that collection of the primary, which need not exist.
+    """Return the load of a cluster.
 
-    Through a mongos, or without the role clusterMonitor, only the latency is known. If the cluster does not
-    answer in time, the latency is the time that it was waited for; nothing is known if it cannot be reached.
+    The latency is measured by a read from `collection` on the primary; the collection need not exist. Through a mongos,
+    or without the role clusterMonitor, only the latency is known. If the cluster does not answer within two seconds,
+    the latency is the time waited. If the cluster cannot be reached, all values are unknown.
     """
     began = perf_counter()
     try:
@@ -51,14 +52,17 @@ def read_load(client: Client, database: str, collection: str) -> Load:
 
 
 def _queue(client: Client) -> int | None:
-    """Return how many operations wait for a lock or a ticket of the storage engine; None if that is unknown."""
+    """Return the number of operations that wait for a lock or for a ticket of the storage engine; None if unknown."""
     reply = _allowed(client, {"serverStatus": 1, **dict.fromkeys(_UNUSED, 0)})
     queue = reply.get("globalLock", {}).get("currentQueue", {}).get("total")
     return None if queue is None else int(queue)
 
 
 def _replication_lag(client: Client) -> int | None:
-    """Return how many seconds the slowest secondary is behind; None if that is unknown or there is no secondary."""
+    """Return how many seconds the slowest secondary is behind; None if unknown, or if there is no secondary.
+
+    Delayed members do not count.
+    """
     members = _allowed(client, {"replSetGetStatus": 1}).get("members", ())
     times = {each["name"]: each.get("optimeDate") for each in members}
     newest = max((each for each in times.values() if each is not None), default=None)
@@ -76,7 +80,10 @@ def _replication_lag(client: Client) -> int | None:
 
 
 def _delayed(reply: Mapping[str, Any]) -> set[str]:
-    """Return the addresses of the members that are configured to lag behind."""
+    """Return the addresses of the arbiters and delayed members (`secondaryDelaySecs`) of a replica set.
+
+    `reply` is the reply to the command `replSetGetConfig`.
+    """
     members: Iterable[Mapping[str, Any]] = reply.get("config", {}).get("members", ())
     return {
         each["host"]
@@ -86,7 +93,7 @@ def _delayed(reply: Mapping[str, Any]) -> set[str]:
 
 
 def _allowed(client: Client, command: dict[str, Any]) -> Mapping[str, Any]:
-    """Return the reply to a command; an empty document if the server refuses it."""
+    """Run a command on the admin database, and return the reply; an empty document if the server refuses it."""
     try:
         return client.admin.command(command)
     except OperationFailure as error:

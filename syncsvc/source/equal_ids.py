@@ -15,7 +15,7 @@ from bson.raw_bson import RawBSONDocument
 
 from verifier.cluster import failures, rawbson
 from verifier.cluster.connect import Client
-from verifier.cluster.keys import canonical, depends_on_collation, id_element
+from verifier.cluster.keys import canonical_id, depends_on_collation, id_element
 from verifier.cluster.lookup import among
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.reading import read
@@ -58,10 +58,11 @@ def refuse_equal(
     keys: Sequence[bytes],
     stop: StopToken,
 ) -> None:
-    """Raise EqualIds if several documents of the collection have one of the keys, which must be in `_id` order.
+    """Raise EqualIds if several documents of the collection have the same key.
 
-    Each key is a document with only an `_id`; only keys that are equal to their neighbour are looked up. `collation` is
-    that of the collection; None is the simple collation. Raises the driver's errors.
+    Each of `keys` is a document with only an `_id`. The keys must be in `_id` order: only keys that equal the next key
+    are looked up in the collection. `collation` is the collation of the collection; None is the simple collation.
+    Raises the driver's errors, too.
     """
     neighbours = _equal_neighbours(client, keys, collation, stop)
     refuse_repeated(client, namespace, uuid, neighbours, stop)
@@ -74,7 +75,10 @@ def refuse_repeated(
     keys: Iterable[bytes],
     stop: StopToken,
 ) -> None:
-    """Raise EqualIds if several documents of the collection have one of the keys. Raises the driver's errors."""
+    """Look up each key in the collection, and raise EqualIds if several documents have the same key.
+
+    A key is a document with only an `_id`. Raises the driver's errors, too.
+    """
     for key in keys:
         if _count(client, namespace, uuid, key, stop) > 1:
             raise EqualIds(key)
@@ -91,7 +95,7 @@ def _equal_neighbours(
             continue
         elif collation is not None and _may_be_one(first, second):
             collated.append((first, second))
-        elif canonical(first, id_element(first)) == canonical(second, id_element(second)):
+        elif canonical_id(first) == canonical_id(second):
             yield first
     if collation is not None:
         for asked in _at_once(collated):
@@ -99,7 +103,7 @@ def _equal_neighbours(
 
 
 def _may_be_one(first: bytes, second: bytes) -> bool:
-    """Return whether some collation might treat the two keys as equal."""
+    """Return whether some collation might treat two values of `_id` as equal; both are given as in a BSON document."""
     return all(depends_on_collation(id_element(each)) for each in (first, second))
 
 
@@ -120,7 +124,7 @@ def _at_once(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
 def _equal_by_collation(
     client: Client, pairs: Sequence[Pair], collation: Document, stop: StopToken
 ) -> Iterator[bytes]:
-    """Return the first key of each pair whose two keys the server treats as equal under the collation.
+    """Return the first key of each pair whose two keys are equal under the collation, as the server compares them.
 
     Raises the driver's errors.
     """
@@ -145,7 +149,7 @@ def _equal_by_collation(
 def _count(
     client: Client, namespace: Namespace, uuid: bytes | None, key: bytes, stop: StopToken
 ) -> int:
-    """Return how many documents of the collection have this `_id` in one snapshot; at most 2."""
+    """Return the number of documents of the collection with this `_id` in one snapshot, but at most 2."""
     command: dict[str, Any] = {
         "find": namespace.collection,
         "filter": among([key]),

@@ -2,8 +2,8 @@
 
 Natural order needs no sampling, keeps the order of capped collections, is not split by the type of `_id`, and reads the
 disk sequentially. A resume token is a record ID (`$_requestResumeToken`, `$_resumeAfter` of `find`), and record IDs
-differ between the members of a replica set: a token is valid only on the copy of the data where it was made. When in
-doubt, the collection is copied again.
+differ between the members of a replica set: a token is valid only on the copy of the data where it was made. If it is
+not certain that the token is still valid, the collection is copied again.
 """
 
 from __future__ import annotations
@@ -13,13 +13,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from bson.binary import Binary
+from bson.raw_bson import RawBSONDocument
 from bson.timestamp import Timestamp
+from pymongo.database import Database
 from pymongo.errors import OperationFailure, PyMongoError
+from pymongo.read_preferences import ReadPreference
 
 from verifier.cluster import failures
 from verifier.cluster.connect import Client
 from verifier.cluster.namespace import Namespace
-from verifier.cluster.pinning import Pin
+from verifier.cluster.pinning import Pin, ServerMode
 from verifier.cluster.rawcursor import FIRST_PAGE, PAGE_BYTES, Page, RawCursor, resilient_pages
 from verifier.cluster.renamed import follow_renames
 from verifier.runtime.retry import Temporary
@@ -32,7 +35,7 @@ _UNSETTLED = " unsettled"
 
 @dataclass(frozen=True)
 class ResumePoint:
-    """The record after which a scan continues: the server's resume token, and the origin of that token.
+    """The point from which a scan in natural order continues: the server's resume token, and the origin of the token.
 
     `origin` names the copy of the data on which the record ID in the token is valid: a result of `Origin.name`.
     """
@@ -45,53 +48,62 @@ class ResumePoint:
 class Origin:
     """The copy of the data on one member of a replica set, on which record IDs are valid.
 
-    `member` is the address of the member and the ID of its initial sync. `starts` are IDs of the starts of its server,
-    the newest first, from a list that the server keeps in its data files (`local.startup_log`). Data files that are
-    replaced by an older snapshot, or by those of another member, contain another list, without the newest start. A
-    member that is seeded with the files of another member has its list, but a different address.
+    `member` is the address of the member and the ID of its initial sync. `starts` are the IDs of the starts of its
+    server, the newest first, from a list that the server keeps in its data files (`local.startup_log`). If the data
+    files are replaced by an older snapshot or by the files of another member, the list lacks the newest start. A member
+    that was seeded with the files of another member has the other member's list, but a different address.
 
     After a crash, a server goes back to its last checkpoint and gives newer documents other record IDs. A resume point
-    is settled if a checkpoint contains everything that the copy must not miss. Other points are valid only until the
-    server starts again.
+    is settled if a checkpoint contains all writes up to the time `not_before` of the scan; the copy may miss later
+    writes, because they come from the change stream. An unsettled resume point is valid only until the server starts
+    again.
     """
 
     member: str
     starts: tuple[str, ...]
 
     def name(self, settled: bool) -> str:
-        """Return the text to save as the origin of a new resume point; `settled` is whether that point is settled."""
+        """Return the text to save with a new resume point as its origin.
+
+        `settled` says whether the resume point is settled, that is, stays valid after a crash of the server.
+        """
         return f"{self.member} {self.starts[0]}{'' if settled else _UNSETTLED}"
 
     def confirms(self, name: str) -> bool:
-        """Return whether the record IDs of a resume point of the origin `name` still refer to the same documents."""
+        """Return whether record IDs that were saved with the origin `name` still refer to the same documents."""
         settled = {f"{self.member} {each}" for each in self.starts}
         return name in settled or name == self.name(settled=False)
 
 
-def scan_origin(client: Client) -> Origin | None:
-    """Return the origin of the primary; None for a mongos, which has no record IDs. Raises the driver's errors."""
-    if client.is_mongos:
-        return None
-    hello = client.admin.command("hello")
-    return Origin(f"{hello['me']} {_initial_sync(client)}", tuple(_starts(client, hello)))
+def scan_origin(client: Client, pin: Pin) -> Origin | None:
+    """Return the origin of record IDs on the member that `pin` selects; None for a mongos, which has no record IDs.
+
+    Raises the driver's errors.
+    """
+    with pin.held():
+        hello = client.admin.command("hello", read_preference=pin.read_preference)
+        if hello.get("msg") == "isdbgrid":
+            return None
+        local = client.get_database("local", read_preference=pin.read_preference)
+        return Origin(f"{hello['me']} {_initial_sync(local)}", tuple(_starts(local, hello)))
 
 
-def _initial_sync(client: Client) -> str:
-    """Return the ID of the member's initial sync; empty if it had none or the user may not read it."""
+def _initial_sync(local: Database[dict[str, Any]]) -> str:
+    """Return the ID of the member's initial sync; empty if there was none, or if the user may not read the ID."""
     try:
-        found = client.local["replset.initialSyncId"].find_one()
+        found = local["replset.initialSyncId"].find_one()
     except OperationFailure:
         found = None
     return "" if found is None else bytes(found["_id"]).hex()
 
 
-def _starts(client: Client, hello: Mapping[str, Any]) -> list[str]:
-    """Return an ID of each start of the server, the newest first, at most `_MOST_STARTS`.
+def _starts(local: Database[dict[str, Any]], hello: Mapping[str, Any]) -> list[str]:
+    """Return the IDs of the last starts of the server, the newest first, at most `_MOST_STARTS`.
 
-    Return only the ID of its process if the user may not read the log of its starts.
+    If the user may not read the server's log of starts, return only the ID of the server's process.
     """
     try:
-        log = client.local.startup_log.find({}, {"pid": 1})
+        log = local.startup_log.find({}, {"pid": 1})
         found = list(log.sort("$natural", -1).limit(_MOST_STARTS))
     except OperationFailure:
         found = []
@@ -100,11 +112,12 @@ def _starts(client: Client, hello: Mapping[str, Any]) -> list[str]:
 
 
 class NaturalScan:
-    """One pass over a collection, from its beginning or from a resume point. It follows renames of the collection.
+    """One pass over a collection in natural order, from its beginning or from a resume point. It follows renames.
 
-    If `uuid` is None, as for servers before 6.0, which accept no UUID, it reads the collection by its name. It reads
-    with read concern majority at the source's cluster time `not_before` or later, so that it sees nothing older than
-    the start of the change stream.
+    If `uuid` is None (servers before 6.0 accept no UUID), the scan reads the collection by its name. The scan reads
+    with read concern majority at the source's cluster time `not_before` or later, so that it sees no data older than
+    the start of the change stream. Each cursor is read on one member that suits `read_preference`. Only documents that
+    match `query` are returned; all if it is None.
     """
 
     def __init__(
@@ -117,6 +130,8 @@ class NaturalScan:
         stop: StopToken,
         page_bytes: int = PAGE_BYTES,
         first_page: int = FIRST_PAGE,
+        read_preference: ServerMode = ReadPreference.PRIMARY,
+        query: RawBSONDocument | None = None,
     ) -> None:
         self._client = client
         self._namespace = namespace
@@ -125,16 +140,19 @@ class NaturalScan:
         self._resume_point = resume_point
         self._origin: Origin | None = None
         self._settled = False
+        self._read_preference = read_preference
         self._pin = Pin()
         self._stop = stop
         self._page_bytes = page_bytes
         self._first_page = first_page
+        self._query = query
 
     def pages(self) -> Iterator[tuple[Page, ResumePoint | None]]:
-        """Yield each page with the resume point after it; None in place of the point if the server gives none.
+        """Yield each page with the resume point after the page.
 
-        If a resume point is lost (its record was deleted, or the primary changed), all pages come again from the
-        beginning. Raises CollectionGone and the driver's errors.
+        The resume point is None if the server returns no resume token. If a resume point is lost (its record was
+        deleted, or another member is read), the scan begins again with the first page. Raises CollectionGone and the
+        driver's errors.
         """
         return follow_renames(self._namespace, self._pages)
 
@@ -152,10 +170,12 @@ class NaturalScan:
         return ResumePoint(page.resume, self._origin.name(self._settled))
 
     def _is_settled(self) -> bool:
-        """Return whether a checkpoint of the server has everything up to `not_before`; False if that is unknown."""
+        """Return whether a checkpoint of the server contains all writes up to `not_before`; False if unknown."""
         try:
             with self._pin.held():
-                status = self._client.admin.command("replSetGetStatus")
+                status = self._client.admin.command(
+                    "replSetGetStatus", read_preference=self._pin.read_preference
+                )
         except PyMongoError:
             return False
         checkpoint: Timestamp | None = status.get("lastStableRecoveryTimestamp")
@@ -163,9 +183,8 @@ class NaturalScan:
 
     def _open(self) -> RawCursor:
         # One member for the whole scan: an election in between would give record IDs the wrong origin.
-        self._pin = Pin()
-        with self._pin.held():
-            self._origin = scan_origin(self._client)
+        self._pin = Pin(read_preference=self._read_preference)
+        self._origin = scan_origin(self._client, self._pin)
         self._settled = False
         if self._resume_point is not None and not (
             self._origin is not None and self._origin.confirms(self._resume_point.origin)
@@ -177,6 +196,8 @@ class NaturalScan:
             "noCursorTimeout": True,
             "readConcern": {"level": "majority", "afterClusterTime": self._not_before},
         }
+        if self._query is not None:
+            command["filter"] = self._query
         if self._origin is not None:
             command["$_requestResumeToken"] = True
         if self._uuid is not None:

@@ -13,8 +13,8 @@ from verifier.cluster.connect import Client
 class Oplog:
     """The oplog of the primary at one moment.
 
-    `size` is its present size, and `limit` its approximate maximum size, in bytes. `oldest` and `newest` are the times
-    of its first and last entry.
+    `size` is the present size, and `limit` the approximate maximum size, in bytes. `oldest` and `newest` are the times
+    of the first and the last entry.
     """
 
     oldest: Timestamp

@@ -12,12 +12,15 @@ from typing import Any
 from bson.binary import Binary
 from bson.raw_bson import RawBSONDocument
 from bson.timestamp import Timestamp
+from pymongo.read_preferences import ReadPreference
 
 from verifier.cluster import failures
+from verifier.cluster.block import Block
 from verifier.cluster.connect import Client
 from verifier.cluster.keys import id_only
 from verifier.cluster.lookup import LONGEST_BOUND, among
 from verifier.cluster.namespace import Namespace
+from verifier.cluster.pinning import Pin, ServerMode
 from verifier.cluster.ranges import LAST, Range
 from verifier.cluster.rawcursor import FIRST_PAGE, PAGE_BYTES, RawCursor, resilient_pages
 from verifier.cluster.renamed import follow_renames
@@ -33,9 +36,11 @@ CheckKeys = Callable[[Namespace, Sequence[bytes]], None]
 class RangeScan:
     """One pass over the range `portion` of a collection, from its beginning or from a resume point in it.
 
-    It follows renames of the collection. If `uuid` is None, as for servers before 6.0, which accept no UUID, it reads
-    the collection by its name. It reads with read concern majority at the source's cluster time `not_before` or later,
-    so that it sees nothing older than the start of the change stream. `check` is called for each page.
+    The scan follows renames of the collection. If `uuid` is None (servers before 6.0 accept no UUID), it reads the
+    collection by its name. The scan reads with read concern majority at the source's cluster time `not_before` or
+    later, so that it sees no data older than the start of the change stream. `check` is called with the keys of each
+    page (see `CheckKeys`), and may raise an error. Each cursor is read on one member that suits `read_preference`. Only
+    documents that match `query` are returned; all if it is None.
     """
 
     def __init__(
@@ -50,6 +55,8 @@ class RangeScan:
         check: CheckKeys | None = None,
         page_bytes: int = PAGE_BYTES,
         first_page: int = FIRST_PAGE,
+        read_preference: ServerMode = ReadPreference.PRIMARY,
+        query: RawBSONDocument | None = None,
     ) -> None:
         self._client = client
         self._namespace = namespace
@@ -61,6 +68,8 @@ class RangeScan:
         self._check = check
         self._page_bytes = page_bytes
         self._first_page = first_page
+        self._read_preference = read_preference
+        self._query = query
         self._previous = resume_point
         self._reopened = False
         # A scan with only a lower bound ends before MaxKey, because no bound lies after it. A second read gets that
@@ -68,44 +77,52 @@ class RangeScan:
         self._leaves_out_last = False
         self._only_last = resume_point == LAST
 
-    def pages(self) -> Iterator[tuple[list[memoryview], bytes | None]]:
-        """Yield the documents of each page, with the resume point after the page; None until there is one.
+    def pages(self) -> Iterator[tuple[Block, bytes | None]]:
+        """Yield the documents of each page, with the resume point after the page. The first resume points may be None.
 
-        A resume point is a document with only an `_id`. A page may be empty. After a failure, the scan continues at the
-        last resume point by itself. An `_id` that is too long for a bound of a range is not used as a resume point: the
-        documents after the previous resume point may then come again.
+        A resume point is a document with only an `_id`. A page may be empty. After a failure, the scan continues at
+        the last resume point by itself. An `_id` that is too long for a bound of a range is not used as a resume point:
+        the documents after the previous resume point may then come again.
 
-        Raises CollectionGone, the errors of the function `check` that the scan was created with, and the driver's
-        errors.
+        Raises CollectionGone, the errors of `check`, and the driver's errors.
         """
         return follow_renames(self._namespace, self._pages)
 
-    def _pages(self, namespace: Namespace) -> Iterator[tuple[list[memoryview], bytes | None]]:
+    def _pages(self, namespace: Namespace) -> Iterator[tuple[Block, bytes | None]]:
         if not self._only_last:
             yield from self._read(namespace)
             self._only_last = self._leaves_out_last
         if self._only_last:
             yield from self._read(namespace)
 
-    def _read(self, namespace: Namespace) -> Iterator[tuple[list[memoryview], bytes | None]]:
+    def _read(self, namespace: Namespace) -> Iterator[tuple[Block, bytes | None]]:
         for page in resilient_pages(
             lambda: self._open(namespace), failures.lost_cursor, self._stop
         ):
-            documents = page.documents()
-            if documents and self._reopened:
+            block = page.block()
+            last = id_only(block.last()) if block.count else b""
+            if block.count and self._reopened:
                 self._reopened = False
-                if id_only(bytes(documents[0])) == self._resume_point:
-                    del documents[0]
-            if documents:
-                self._move_on(namespace, documents)
-            yield documents, self._resume_point
+                if id_only(block.first()) == self._resume_point:
+                    block = block.without_first()
+            if block.count:
+                self._move_on(namespace, block, last)
+            yield block, self._resume_point
 
-    def _move_on(self, namespace: Namespace, documents: list[memoryview]) -> None:
+    def _move_on(self, namespace: Namespace, block: Block, last: bytes) -> None:
+        """Call `check` with the keys of a page (`block`), and advance the resume point to the end of the page.
+
+        `last` is the key of the last document. If it is too long, the resume point is the last key that is short
+        enough.
+        """
         if self._check is not None:
-            keys = [id_only(bytes(each)) for each in documents]
+            keys = [id_only(bytes(each)) for each in block.documents()]
             self._check(namespace, keys if self._previous is None else [self._previous, *keys])
-        self._previous = id_only(bytes(documents[-1]))
-        backwards = (id_only(bytes(each)) for each in reversed(documents))
+        self._previous = last
+        if len(last) <= LONGEST_BOUND:
+            self._resume_point = last
+            return
+        backwards = (id_only(bytes(each)) for each in reversed(block.documents()))
         fit = (key for key in backwards if len(key) <= LONGEST_BOUND)
         self._resume_point = next(fit, self._resume_point)
 
@@ -114,7 +131,8 @@ class RangeScan:
         self._previous = self._resume_point
         command: dict[str, Any] = {
             "find": namespace.collection,
-            **(self._filter() if self._only_last else self._bounds()),
+            **self._filter(),
+            **({} if self._only_last else self._bounds()),
             "sort": _BY_ID,
             "hint": _BY_ID,
             "noCursorTimeout": True,
@@ -126,12 +144,16 @@ class RangeScan:
             self._client,
             namespace.database,
             command,
+            pin=Pin(read_preference=self._read_preference),
             page_bytes=self._page_bytes,
             first_page=self._first_page,
         )
 
     def _filter(self) -> dict[str, Any]:
-        return {"filter": among([LAST])}
+        queries = [] if self._query is None else [self._query]
+        if self._only_last:
+            queries.append(among([LAST]))
+        return {"filter": {"$and": queries}} if queries else {}
 
     def _bounds(self) -> dict[str, Any]:
         lower = self._range.lower if self._resume_point is None else self._resume_point

@@ -6,41 +6,38 @@ The clusters store their data in the system's temporary folder; set TMPDIR=/dev/
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from tests.bench import applying, copying, crowd, delayed, downtime, spooling, verifying
+from tests.bench import applying, copying, delayed, records, verifying
 from tests.bench.backlog import BACKLOGS
-from tests.bench.data import MEDIUM, SETS, DataSet, medium
-from tests.bench.report import Result, document, table
-from tests.support.recording import origin
+from tests.bench.benchmarks import BENCHMARKS
+from tests.bench.data import SETS
+from tests.support.recording import origin, write
 
-_BY_DEFAULT = ("copy", "apply", "verify", "downtime")
-_BENCHMARKS = (*_BY_DEFAULT, "delayed", "spool", "crowd")
+_BY_DEFAULT = tuple(name for name, each in BENCHMARKS.items() if each.by_default)
 _MEMORY_STEPS = (200_000, 2_000_000)
 _MEMORY_BACKLOGS = (100_000, 1_000_000)
 
 
 def main() -> None:
-    options = _parser().parse_args()
+    parser = _parser()
+    options = parser.parse_args()
+    wanted = options.benchmarks or _BY_DEFAULT
     if options.memory:
-        _show_memory(options.benchmarks or _BY_DEFAULT)
+        _show_memory(wanted)
         return
-    results = []
-    for result in _results(options):
-        print(f"\n{table(result)}\n", flush=True)
-        results.append(document(result))
-    for number in options.collections if _is_wanted("downtime", options) else ():
-        steps = downtime.benchmark(number, _say)
-        print(f"\n{downtime.table(steps)}\n", flush=True)
-        results.append(downtime.document(steps))
-    if _is_wanted("crowd", options):
-        latencies = crowd.benchmark(_say)
-        print(f"\n{crowd.table(latencies)}\n", flush=True)
-        results.append(crowd.document(latencies))
-    kept = {"machine": origin(), "rounds": options.rounds, "results": results}
-    options.json.write_text(json.dumps(kept, indent=2, ensure_ascii=False) + "\n")
+    # In the order of the table, and each once.
+    results: list[dict[str, Any]] = []
+    for name in (each for each in BENCHMARKS if each in wanted):
+        before = records.load()
+        found = _run(name, options)
+        results += found
+        if options.record is not None:
+            _record(name, options, _command(name, options, parser), before, found)
+    write(options.json, {"machine": origin(), "rounds": options.rounds, "results": results})
     print(f"Written to {options.json}.")
 
 
@@ -53,12 +50,14 @@ def _parser() -> argparse.ArgumentParser:
         "benchmarks",
         nargs="*",
         type=_benchmark,
-        metavar="|".join(_BENCHMARKS),
-        help="benchmarks to run (default: all except delayed, which takes long, spool and crowd)",
+        metavar="|".join(BENCHMARKS),
+        help=f"benchmarks to run (default: {', '.join(_BY_DEFAULT)})",
     )
     parser.add_argument("--rounds", type=int, default=3, help="runs of each candidate")
     parser.add_argument(
-        "--documents", type=int, default=MEDIUM.documents, help="size of the medium data set"
+        "--documents",
+        type=int,
+        help="documents in each collection (default: as many as the data set has)",
     )
     parser.add_argument("--events", type=int, default=100_000, help="size of the backlog")
     parser.add_argument(
@@ -82,7 +81,25 @@ def _parser() -> argparse.ArgumentParser:
         help="round-trip times of the benchmark delayed, in milliseconds; the first one is the standard",
     )
     parser.add_argument(
+        "--delay",
+        type=int,
+        default=20,
+        help="round-trip time of the benchmark instances, in milliseconds",
+    )
+    parser.add_argument(
+        "--mbit",
+        type=int,
+        default=100,
+        help="bandwidth of each link in the benchmark compression, in Mbit/s",
+    )
+    parser.add_argument(
         "--json", type=Path, default=Path("bench-results.json"), help="file for the figures"
+    )
+    parser.add_argument(
+        "--record",
+        type=Path,
+        metavar="FOLDER",
+        help="also save the figures of each benchmark in a file of this folder, as docs/benchmarks shows them",
     )
     parser.add_argument(
         "--memory",
@@ -93,7 +110,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _benchmark(text: str) -> str:
-    if text not in _BENCHMARKS:
+    if text not in BENCHMARKS:
         raise ValueError(text)
     return text
 
@@ -101,32 +118,30 @@ def _benchmark(text: str) -> str:
 _benchmark.__name__ = "benchmark"  # argparse shows this name in the message for an invalid value
 
 
-def _results(options: argparse.Namespace) -> Iterator[Result]:
-    if _is_wanted("copy", options):
-        for name in options.sets:
-            yield copying.benchmark(_data_set(name, options.documents), options.rounds, _say)
-    if _is_wanted("apply", options):
-        for name in options.backlogs:
-            yield applying.benchmark(name, options.events, options.rounds, _say)
-    if _is_wanted("spool", options):
-        for name in options.backlogs:
-            yield spooling.benchmark(name, options.events, options.rounds, _say)
-    if _is_wanted("verify", options):
-        for name in options.sets:
-            yield verifying.benchmark(_data_set(name, options.documents), options.rounds, _say)
-    if _is_wanted("delayed", options):
-        data_set = medium(options.documents)
-        yield from delayed.documents(data_set, options.delays, options.rounds, _say)
-        for name in options.backlogs:
-            yield delayed.events(name, options.events, options.delays, options.rounds, _say)
+def _run(name: str, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Run a benchmark, print its tables, and return its results."""
+    results = []
+    for table, document in BENCHMARKS[name].run(options, _say):
+        _say(f"\n{table}\n")
+        results.append(document)
+    return results
 
 
-def _is_wanted(benchmark: str, options: argparse.Namespace) -> bool:
-    return benchmark in (options.benchmarks or _BY_DEFAULT)
+def _command(name: str, options: argparse.Namespace, parser: argparse.ArgumentParser) -> str:
+    obeyed = {option: getattr(options, option) for option in BENCHMARKS[name].options}
+    defaults = {option: parser.get_default(option) for option in obeyed}
+    return records.command(name, obeyed, defaults, os.environ.get("TMPDIR"))
 
 
-def _data_set(name: str, documents: int) -> DataSet:
-    return medium(documents) if name == "medium" else SETS[name]
+def _record(
+    name: str, options: argparse.Namespace, command: str, before: float, found: list[dict[str, Any]]
+) -> None:
+    """Save the results of a benchmark. `before` is the load of the machine before it."""
+    rounds = options.rounds if "rounds" in BENCHMARKS[name].options else 1
+    options.record.mkdir(parents=True, exist_ok=True)
+    path = options.record / f"{name}.json"
+    records.save(path, command, rounds, (before, records.load()), found)
+    _say(f"Recorded in {path}.")
 
 
 def _show_memory(wanted: Sequence[str]) -> None:

@@ -1,6 +1,7 @@
-"""Change event application: the service and plain pymongo apply the same backlog; a third candidate only reads it.
+"""Measures change event application: the service and plain pymongo apply the same backlog.
 
-The service is suspended while the backlog is written. Each round has its own clusters.
+A third candidate only reads the backlog. The service is suspended while the backlog is written. Each round has its own
+clusters.
 """
 
 from __future__ import annotations
@@ -59,7 +60,10 @@ class Round:
 
 
 def benchmark(name: str, asked: int, rounds: int, say: Callable[[str], None]) -> Result:
-    """Measure all candidates with the backlog of this name; `asked` is the approximate number of its events."""
+    """Measure all candidates `rounds` times with the backlog `name`, which has about `asked` events.
+
+    `say` prints a line.
+    """
     chosen = BACKLOGS[name]
     result = Result(f"apply {name}", "event", chosen.events(asked), "stream", _CANDIDATES)
     for turn in turns(_CANDIDATES, rounds):

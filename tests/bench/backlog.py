@@ -1,6 +1,6 @@
 """The backlog of the benchmarks: documents that both clusters have, and the writes after them.
 
-The last writes insert so many markers that each applying thread gets some of them.
+The last writes insert marker documents, so many that each applying thread gets some of them.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ def _sometimes_large_update(random: Random, size: int) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Backlog:
-    """Writes to the documents of `base` in a typical mix. `mix` has the relative frequency of each kind of write.
+    """The writes of a backlog to the documents of `base`. `mix` has the relative frequency of each kind of write.
 
-    Only one in `thinned` of the requested writes is made, because large documents take longer. `verified` is whether
-    the service verifies during the benchmark.
+    `update` returns a random update of a document of the given size. Only one in `thinned` of the requested writes is
+    made, because large documents take longer. `verified` is whether the service verifies during the benchmark.
     """
 
     base: DataSet
@@ -54,7 +54,7 @@ class Backlog:
     verified: bool = False
 
     def events(self, asked: int) -> int:
-        """Return the number of events that the backlog really has if about `asked` events are requested."""
+        """Return the exact number of events in the backlog if about `asked` events are requested."""
         return asked // self.thinned // self.base.collections * self.base.collections
 
 
@@ -78,7 +78,10 @@ def load_base(client: Client, backlog: Backlog) -> None:
 
 
 def write(client: Client, backlog: Backlog, asked: int) -> None:
-    """Write the backlog to the cluster with several threads; each of them writes to one collection at a time."""
+    """Write the backlog to the cluster with several threads; each of them writes to one collection at a time.
+
+    `asked` is the wanted number of change events; the backlog may round it.
+    """
     share = backlog.events(asked) // backlog.base.collections
 
     def write_to(name: str) -> None:
@@ -93,12 +96,12 @@ def write(client: Client, backlog: Backlog, asked: int) -> None:
 
 
 def is_applied(client: Client) -> bool:
-    """Return whether the destination has all markers, and therefore the whole backlog."""
+    """Return whether the destination has all marker documents, and therefore the whole backlog."""
     return client[DATABASE][MARKERS].count_documents({}) == len(MARKER_IDS)
 
 
 def _writes(random: Random, backlog: Backlog) -> Iterator[Write]:
-    """Yield random writes to one collection. Each matches a document, and so causes one change event."""
+    """Yield random writes to one collection. Each write matches a document, and so causes one change event."""
     base = backlog.base
     there = list(range(base.documents))
     following = base.documents

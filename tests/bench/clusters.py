@@ -1,29 +1,52 @@
-"""The clusters of the benchmarks: replica sets of one server each, whose cache is large enough for all data.
+"""The clusters of the benchmarks: servers whose caches are large enough for all data.
 
 When changed data fills a twentieth of the cache, a server begins to write it to disk, which doubles the cost of small
-writes. With the default cache size, half of the machine's memory, that would depend on the machine.
+writes. The default cache size is half of the machine's memory, so the results would depend on the machine.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, TypeAlias
+
 from syncsvc.sandbox import ReplicaSet
+from tests.bench import plain
 from tests.bench.data import fingerprint
+
+if TYPE_CHECKING:
+    # Not imported by the candidates, whose memory is measured: it imports many packages.
+    from tests.support.sharded.cluster import ShardedCluster
 
 CACHE_GB = 4.0
 
+Cluster: TypeAlias = "ReplicaSet | ShardedCluster"
+
 
 def cluster(name: str) -> ReplicaSet:
+    """Return a replica set of one server, which is not started yet."""
     return ReplicaSet(name=name, cache_size_gb=CACHE_GB)
 
 
-def servers(*clusters: ReplicaSet) -> list[int]:
-    """Return the process IDs of the servers of these clusters."""
-    pids = (member.pid for each in clusters for member in each.members)
-    return [pid for pid in pids if pid is not None]
+def servers(*clusters: Cluster) -> list[int]:
+    """Return the process IDs of all servers and routers of the given clusters."""
+    return [pid for each in clusters for pid in _pids(each) if pid is not None]
 
 
-def check_equal(source: ReplicaSet, destination: ReplicaSet) -> None:
+def check_equal(source: Cluster, destination: Cluster) -> None:
     """Raise RuntimeError if the clusters differ, because a candidate that omits documents must not win."""
+    if not (isinstance(source, ReplicaSet) and isinstance(destination, ReplicaSet)):
+        # A router cannot hash documents.
+        plain.verify(source.uri, destination.uri)
+        return
     with source.client() as expected, destination.client() as found:
         if fingerprint(expected) != fingerprint(found):
             raise RuntimeError("the clusters differ after the run")
+
+
+def _pids(cluster: Cluster) -> Iterator[int | None]:
+    if isinstance(cluster, ReplicaSet):
+        yield from (member.pid for member in cluster.members)
+        return
+    for part in (cluster.config, *cluster.shards):
+        yield from _pids(part)
+    yield from (router.pid for router in cluster.routers)

@@ -1,4 +1,4 @@
-"""The copy: each candidate copies the same source to a new destination, which is then compared with the source."""
+"""Measures the copy: each candidate copies the same source to a new destination, and both are then compared."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def benchmark(data_set: DataSet, rounds: int, say: Callable[[str], None]) -> Res
 def memory(documents: int) -> Measurement:
     """Run the service once to copy about `documents` documents of the data set "medium", and return its measurement."""
     with cluster("source") as source:
-        _fill(source, data.medium(documents))
+        _fill(source, data.data_set("medium", documents))
         return _copy(_daemon, source)
 
 

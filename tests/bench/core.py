@@ -1,4 +1,7 @@
-"""The candidate that runs the comparison code of the verifier alone, without generations, saved state and process."""
+"""A candidate for the benchmark of verification: the comparison code of the verifier alone.
+
+It runs without generations, without saved state, and without a process of its own.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from verifier.cluster.ranges import Range, split
 from verifier.compare.comparison import Comparison
 from verifier.compare.documents import Mode
 from verifier.compare.scope import NamespacePair
+from verifier.runtime.garbage import collect_rarely
 from verifier.runtime.malloc import keep_large_buffers
 from verifier.runtime.tasks import Channel, StopToken, TaskGroup
 
@@ -23,6 +27,7 @@ def compare(source: str, destination: str) -> None:
     Raises RuntimeError if a document differs.
     """
     keep_large_buffers()
+    collect_rarely()
     stop = StopToken()
     clients = connect(source, "bench"), connect(destination, "bench")
     comparison = Comparison(*clients, Mode.BINARY, None, stop)

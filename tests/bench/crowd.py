@@ -1,7 +1,7 @@
-"""Measures the duration of requests while 500 other clients are slow: each sends a byte now and then, or nothing.
+"""Measures the duration of requests while 500 slow clients are connected, each of which sends one byte now and then.
 
-With HTTPS, their bytes are the beginning of a handshake. The process closes the connections that were idle for the
-longest time when there are too many; a slow client then connects again at once.
+The bytes are the beginning of a request or, with HTTPS, of a handshake. If there are too many connections, the process
+closes those that were idle for the longest time; a slow client then connects again.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _BEGINNINGS = {
 
 @dataclass(frozen=True)
 class Latency:
-    """The times of `requests` requests with a new connection each, beside `clients` slow clients."""
+    """The durations of `requests` requests, each on a new connection, while `clients` slow clients are connected."""
 
     scheme: str
     clients: int
@@ -116,7 +116,7 @@ def _measure(session: requests.Session, url: str, scheme: str, port: int, client
 
 
 class _Crowd:
-    """Slow clients, which a thread of their own keeps connected during the block."""
+    """Slow clients, which a thread keeps connected during the `with` block."""
 
     def __init__(self, port: int, clients: int, beginning: bytes) -> None:
         self._port, self._beginning = port, beginning
@@ -150,7 +150,10 @@ class _Crowd:
             first = (first + _AT_A_TIME) % self._clients
 
     def _sent(self, client: socket.socket, sent: int) -> tuple[socket.socket, int]:
-        """Send the next byte of a client. Connect it again if its connection was closed."""
+        """Send the next byte of a client, or connect the client again if its connection was closed.
+
+        Return the client's socket, and the number of bytes sent on it.
+        """
         try:
             client.send(self._beginning[sent : sent + 1])
             return client, min(sent + 1, len(self._beginning))

@@ -6,14 +6,14 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from time import monotonic
 from typing import Any
 
 import requests
 
-from syncsvc.sandbox import ReplicaSet
+from tests.bench.clusters import Cluster
 from tests.bench.processes import Child, python
 
 # In seconds; long enough that polling does not slow the service down.
@@ -23,7 +23,7 @@ _START = {"source": "cluster0", "destination": "cluster1"}
 
 
 class Daemon:
-    """A service process that accepts commands; `running` creates it."""
+    """A running service process with methods for its commands. Use `running` to start one."""
 
     def __init__(self, child: Child, port: int) -> None:
         self._child = child
@@ -76,7 +76,7 @@ class Daemon:
         self.wait_until(lambda progress: bool(progress["canCommit"]))
 
     def wait_until(self, condition: Callable[[dict[str, Any]], bool]) -> None:
-        """Request the progress until the condition is true for it."""
+        """Poll the progress until the condition is true for the answer."""
         wait_for(lambda: condition(self._progress()), _POLL_INTERVAL)
 
     def suspend(self) -> None:
@@ -122,10 +122,21 @@ def _body(verified: bool) -> dict[str, Any]:
 
 
 @contextmanager
-def running(source: ReplicaSet, destination: ReplicaSet) -> Iterator[Daemon]:
+def running(
+    source: Cluster,
+    destination: Cluster,
+    *options: str,
+    program: Sequence[str] = ("syncsvc",),
+    uri_options: str = "",
+) -> Iterator[Daemon]:
+    """Run the service during the block. `options` are more command line options.
+
+    `program` is the name of the module to run, with arguments that precede all options. `uri_options` is appended to
+    both connection strings.
+    """
     port = free_port()
-    command = ["-m", "syncsvc", "--cluster0", source.uri, "--cluster1", destination.uri]
-    with python([*command, "--port", str(port)]) as child:
+    uris = ("--cluster0", source.uri + uri_options, "--cluster1", destination.uri + uri_options)
+    with python(["-m", *program, *uris, "--port", str(port), *options]) as child:
         daemon = Daemon(child, port)
         wait_for(daemon.is_ready, _POLL_INTERVAL)
         yield daemon

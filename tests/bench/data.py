@@ -17,7 +17,9 @@ DATABASE = "bench"
 PAGE_BYTES = 3_000_000
 
 _SEED = 7
-_VARIETY = 1009  # the number of different documents, ignoring their `_id`
+# The number of different documents, ignoring their `_id`: at most so many, of at most so many bytes in total.
+_VARIETY = 1009
+_VARIETY_BYTES = 64_000_000
 _EPOCH = datetime(2020, 1, 1, tzinfo=timezone.utc)
 _WORDS = [
     "".join(Random(f"{_SEED} {number}").choices("abcdefghijklmnopqrstuvwxyz", k=3 + number % 8))
@@ -27,7 +29,7 @@ _WORDS = [
 
 @dataclass(frozen=True)
 class DataSet:
-    """Some collections with the same documents.
+    """A set of collections that all have the same documents.
 
     `documents` is the number of documents in each collection, and `size` is the size of a document in bytes.
     """
@@ -42,27 +44,32 @@ class DataSet:
         return self.collections * self.documents
 
     @property
+    def bytes(self) -> int:
+        return self.count * self.size
+
+    @property
     def names(self) -> list[str]:
         return [f"c{number}" for number in range(self.collections)]
 
 
-MEDIUM = DataSet("medium", collections=1, documents=1_000_000, size=500)
 SETS = {
     each.name: each
     for each in (
-        MEDIUM,
+        DataSet("medium", collections=1, documents=1_000_000, size=500),
         DataSet("small", collections=20, documents=50_000, size=200),
         DataSet("large", collections=1, documents=20_000, size=50_000),
+        DataSet("huge", collections=1, documents=1_000, size=1_000_000),
     )
 }
 
 
-def medium(documents: int) -> DataSet:
-    return replace(MEDIUM, documents=documents)
+def data_set(name: str, documents: int | None = None) -> DataSet:
+    """Return the data set `name`; with `documents`, each of its collections has that number of documents."""
+    return SETS[name] if documents is None else replace(SETS[name], documents=documents)
 
 
 def fields(random: Random, size: int) -> dict[str, Any]:
-    """Return a random document without its `_id`; together with an `_id` of type int, it has `size` bytes."""
+    """Return a random document without `_id`. With an `_id` of type int, the document has `size` bytes."""
     document = {
         "name": " ".join(random.choices(_WORDS, k=2)),
         "price": round(random.uniform(1, 1000), 2),
@@ -94,11 +101,12 @@ def fingerprint(client: Client) -> str:
 
 def _pages(data: DataSet) -> Iterator[bytes]:
     random = Random(_SEED)
-    contents = [bson.encode(fields(random, data.size))[4:] for _ in range(_VARIETY)]
+    variety = min(_VARIETY, _VARIETY_BYTES // data.size, data.documents)
+    contents = [bson.encode(fields(random, data.size))[4:] for _ in range(variety)]
     step = PAGE_BYTES // data.size
     for first in range(0, data.documents, step):
         numbers = range(first, min(first + step, data.documents))
-        yield b"".join(_with_id(number, contents[number % _VARIETY]) for number in numbers)
+        yield b"".join(_with_id(number, contents[number % variety]) for number in numbers)
 
 
 def _with_id(number: int, content: bytes) -> bytes:

@@ -1,7 +1,7 @@
-"""Copy, verification and change event application through proxies that delay every message.
+"""Measures copy, verification and change event application through proxies that delay every message.
 
-Each table compares the round-trip times of `DELAYS`, and the service with a plain loop. One large collection is copied
-and verified; only these phases are measured, because preflight and listing take the same time for a small collection.
+Each table compares the service with a plain loop, at each of the round-trip times `DELAYS`. One large collection is
+copied and verified. Other phases are not measured, because their duration does not depend on the amount of data.
 """
 
 from __future__ import annotations
@@ -11,39 +11,27 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from syncsvc.sandbox import ReplicaSet
-from syncsvc.sandbox.mongod import Mongod
 from tests.bench import applying, data, probe
 from tests.bench.backlog import BACKLOGS
-from tests.bench.clusters import CACHE_GB, check_equal, servers
+from tests.bench.clusters import check_equal, servers
 from tests.bench.daemon import running
 from tests.bench.data import DataSet
 from tests.bench.measure import Measurement, Stopwatch, turns
+from tests.bench.proxied import Proxied
 from tests.bench.report import Result
-from tests.support.proxy import Network, Proxy, Rule
+from tests.support.proxy import Network, Rule
 
 # The round-trip times, in milliseconds.
 DELAYS = (0, 20, 100)
 
 
-class _Proxied(ReplicaSet):
-    """A replica set of one member that clients reach only through a proxy."""
-
-    def __init__(self, name: str, network: Network) -> None:
-        super().__init__(name=name, cache_size_gb=CACHE_GB)
-        self._network = network
-        self._proxy: Proxy | None = None
-
-    def _advertised(self, member: Mongod) -> str:
-        self._proxy = self._proxy or self._network.proxy(member.port)
-        return self._proxy.address
-
-
 def documents(
     data_set: DataSet, delays: Sequence[int], rounds: int, say: Callable[[str], None]
 ) -> Iterator[Result]:
-    """Measure copy and verification at each of the round-trip times `delays`, and yield a result for each of the two.
+    """Measure copy and verification at each of the round-trip times `delays`, in milliseconds.
 
-    Two candidates take part: a verified sync by the service, and plain pymongo.
+    Yield the result of the copy, then the result of the verification. Two candidates take part: a verified sync by the
+    service, and plain pymongo.
     """
     names = _names(("daemon", "pymongo"), delays)
     copy, verify = (
@@ -56,14 +44,14 @@ def documents(
         )
         for title in ("copy", "verify")
     )
-    with Network() as network, _Proxied("source", network) as source:
+    with Network() as network, Proxied("source", network) as source:
         with source.client() as client:
             data.load(client, data_set)
         for turn in turns(list(names), rounds):
             for name in turn:
                 candidate, delay = names[name]
                 measure = _sync if candidate == "daemon" else _plain
-                with _Proxied("destination", network) as destination:
+                with Proxied("destination", network) as destination:
                     with _delayed(network, delay):
                         measured = measure(source, destination)
                     check_equal(source, destination)
@@ -77,7 +65,7 @@ def documents(
 def events(
     backlog: str, asked: int, delays: Sequence[int], rounds: int, say: Callable[[str], None]
 ) -> Result:
-    """Measure how the service applies a backlog at each of the round-trip times `delays`.
+    """Measure how the service applies the backlog `backlog` at each of the round-trip times `delays`, in milliseconds.
 
     The other candidate only reads the change stream: a plain loop that applies events would need hours at 100 ms.
     """
@@ -91,7 +79,7 @@ def events(
                 with applying.prepared(
                     backlog,
                     asked,
-                    lambda name: _Proxied(name, network),
+                    lambda name: Proxied(name, network),
                     lambda: _suspended(rule),
                 ) as prepared:
                     for candidate in ("stream", "daemon"):
@@ -119,7 +107,7 @@ def _delayed(network: Network, delay: int) -> Iterator[Rule]:
 
 @contextmanager
 def _suspended(rule: Rule) -> Iterator[None]:
-    """Delay nothing within the block."""
+    """Let the proxy forward messages without the delay of `rule` during the block."""
     latency, rule.latency = rule.latency, 0.0
     try:
         yield

@@ -1,4 +1,4 @@
-"""Downtime by the number of collections: how long each step of a sync takes if there are almost no data.
+"""Measures how the downtime depends on the number of collections: the duration of each step of a sync of little data.
 
 Each collection has one document and four indexes, one of them unique and one TTL. The commands that the servers run are
 counted as well, because their number hardly depends on the machine.
@@ -36,7 +36,7 @@ _OTHER_FILES = 1000
 
 @dataclass(frozen=True)
 class Step:
-    """The duration of one step of a sync, and how many commands each cluster has run in it per collection.
+    """One step of a sync: its duration, and the number of commands that each cluster has run in it per collection.
 
     The commands of all clients are counted, except background commands.
     """
@@ -51,8 +51,8 @@ class Step:
 class Steps:
     """The steps of one sync of `collections` collections.
 
-    `cpu_seconds` and `peak_mb` are the CPU time and the peak memory of the daemon. `others` is how many CPUs unrelated
-    processes used on average.
+    `cpu_seconds` and `peak_mb` are the CPU time and the peak memory of the daemon. `others` is the average number of
+    CPUs that unrelated processes used.
     """
 
     collections: int
@@ -63,7 +63,7 @@ class Steps:
 
 
 def benchmark(collections: int, say: Callable[[str], None]) -> Steps:
-    """Measure a sync of that many collections. Raises RuntimeError if the servers could not open enough files."""
+    """Measure a sync of `collections` collections. Raises RuntimeError if the servers cannot open enough files."""
     _check_limit(collections)
     with (
         cluster("source") as source,
@@ -156,7 +156,7 @@ class _Recorder:
 
 
 def _count(client: Client) -> int:
-    """Return how many commands a server has run, excluding background commands."""
+    """Return the number of commands that a server has run, excluding background commands."""
     commands = client.admin.command("serverStatus")["metrics"]["commands"]
     return sum(
         int(each["total"])

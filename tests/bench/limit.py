@@ -1,6 +1,7 @@
-"""The upper limits for the benchmarks: how fast the two servers are if a client only forwards bytes between them.
+"""The upper limits for the benchmarks: the speed of the two servers if a client only forwards bytes between them.
 
-This client has no state, no retries and no progress. It uses no code of the product, so it cannot share its bugs.
+This client has no state, no retries and no progress. It uses no code of the product, so it cannot share the bugs of the
+product.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def copy(source: str, destination: str, writers: int) -> None:
 
 
 def read_stream(source: str, start: Timestamp) -> None:
-    """Read the change stream from `start` up to the last marker, without applying anything."""
+    """Read the change stream from the cluster time `start` up to the last marker of the backlog, and apply nothing."""
     stage = {"$changeStream": {"startAtOperationTime": start}}
     cursor = {"batchSize": _EVENTS_A_PAGE}
     command = {"aggregate": 1, "pipeline": [stage], "cursor": cursor}

@@ -18,7 +18,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 class Measurement:
     """The cost of one run: its duration, and the CPU time and peak memory of the candidate's process.
 
-    `others` is how many CPUs unrelated processes used on average.
+    `others` is the average number of CPUs that unrelated processes used.
     """
 
     seconds: float
@@ -28,7 +28,7 @@ class Measurement:
 
 
 class Stopwatch:
-    """Measures a process from the creation of this object on.
+    """Measures a process, beginning when this object is created.
 
     `ours` are the IDs of other processes that take part, such as servers: their CPU time does not count as that of
     unrelated processes (`Measurement.others`).
@@ -51,10 +51,10 @@ class Stopwatch:
 
 
 class Strangers:
-    """Measures the CPU time of all processes on this machine except `ours`, from the creation of this object on.
+    """Measures the CPU time of all processes on this machine except `ours`, beginning when this object is created.
 
-    Includes the time that the hypervisor gave to other guests. The result is approximate: the kernel counts the
-    machine's time in ticks, but that of processes exactly.
+    Includes the time that the hypervisor gave to other guests. The result is approximate: the kernel counts the time of
+    the machine in ticks, but the time of a process exactly.
     """
 
     def __init__(self, ours: Sequence[int]) -> None:
@@ -77,7 +77,7 @@ def cpu_seconds(pid: int) -> float:
 def turns(candidates: Sequence[T], rounds: int) -> Iterator[list[T]]:
     """Yield the order of the candidates for each round: A B C, then C B A, then A B C, and so on.
 
-    So a machine that becomes slower or faster during the benchmark affects all candidates equally.
+    With this order, a machine that becomes slower or faster during the benchmark affects all candidates equally.
     """
     for number in range(rounds):
         yield list(reversed(candidates)) if number % 2 else list(candidates)

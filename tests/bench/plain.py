@@ -42,7 +42,10 @@ def verify(source: str, destination: str) -> None:
 
 
 def apply(source: str, destination: str, start: Timestamp) -> None:
-    """Apply change events from `start` up to the last marker, with `watch` and ordered `bulk_write`."""
+    """Apply change events with `watch` and ordered `bulk_write`.
+
+    The events begin at the cluster time `start`, and end with the last marker document of the backlog.
+    """
     waiting: dict[str, list[Write]] = defaultdict(list)
     with _connect(source) as reading, _connect(destination) as writing:
         with reading[DATABASE].watch(start_at_operation_time=start) as events:

@@ -1,6 +1,6 @@
-"""Runs a candidate, a program to which the service is compared, in a process of its own, which measures itself.
+"""Runs a candidate (a program to which the service is compared) in a separate process that measures itself.
 
-The module is both sides: `run` starts it as a script with a task on the command line, and reads its output.
+`run` starts this module as a script, with a task on the command line, and reads the measurement from its output.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SECONDS = 600
 
 @dataclass(frozen=True)
 class Task:
-    """The arguments of a candidate: one of `PROBES`, the programs to which the service is compared.
+    """The arguments of a candidate, which is one of the programs in `PROBES`.
 
     `source` and `destination` are connection strings. `ours` are the process IDs of the servers, which do not count as
     unrelated processes. `time` is the cluster time from which change events are read: seconds and increment.
@@ -50,8 +50,8 @@ def _default_writers(task: Task) -> int:
 def _verify(task: Task) -> None:
     """Run a complete check by the verifier with `--checkOnce`.
 
-    It includes everything that the verifier does besides: saving its state, reading changes and counting documents.
-    Raises RuntimeError unless the check passes.
+    The check also saves its state, reads changes and counts documents, as in production. Raises RuntimeError unless
+    the check passes.
     """
     flags = ["--verifyAll", "--checkOnce", "--clean", "--verbosity", "WARN"]
     if verifier.main([*flags, "--srcURI", task.source, "--destURI", task.destination]):

@@ -1,6 +1,6 @@
-"""Child processes that are ended even if this process is killed.
+"""Starts child processes that end even if this process is killed.
 
-The output of each goes to a file in its own folder.
+The output of each child process goes to a file in a folder of its own.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Child:
 
 @contextmanager
 def python(arguments: Sequence[str]) -> Iterator[Child]:
-    """Run Python with these arguments during the block, and kill the process at its end."""
+    """Run Python with these command-line arguments during the block, and kill its process at the end."""
     folder = keeper.make_folder(Path(gettempdir()))
     try:
         output = folder / "output"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from statistics import median
 from typing import Any
@@ -30,9 +30,9 @@ class Result:
         self.runs.setdefault(candidate, []).append(measurement)
 
     def columns(self) -> dict[str, Callable[[str], list[float]]]:
-        """Return a function for each column of the table, by its title.
+        """Return a dict of functions, one for each column of the table, by the column's title.
 
-        It takes the name of a candidate, and returns the candidate's values, one for each round.
+        Each function takes the name of a candidate, and returns the candidate's values, one for each round.
         """
         columns = {
             f"{self.unit}s/s": self._rates,
@@ -47,9 +47,9 @@ class Result:
         return columns
 
     def best_ratio(self, name: str) -> float:
-        """Return the rate of the candidate's best run, divided by that of the limit's best run.
+        """Return the rate of the candidate's best run, divided by the rate of the best run of the candidate `limit`.
 
-        The best runs are those that other processes disturbed least.
+        Other processes have disturbed the best runs least.
         """
         return max(self._rates(name)) / max(self._rates(self.limit))
 
@@ -67,23 +67,28 @@ class Result:
         return [ours / limit for ours, limit in zip(self._rates(name), self._rates(self.limit))]
 
 
-def table(result: Result) -> str:
-    """Return a text table with one row for each candidate.
+def rows(result: Result) -> list[list[str]]:
+    """Return the head of a table, which begins with the title, and a row for each candidate.
 
     A cell has the median, the minimum and the maximum of the rounds.
     """
     columns = result.columns()
-    head = [result.title, *columns, "best ÷ best"]
-    rows = [
+    found = [
         [
             name,
             *(_cell(values(name)) for values in columns.values()),
-            _number(result.best_ratio(name)),
+            number(result.best_ratio(name)),
         ]
         for name in result.candidates
     ]
-    widths = [max(map(len, column)) for column in zip(head, *rows)]
-    return "\n".join(_line(row, widths) for row in [head, *rows])
+    return [[result.title, *columns, "best ÷ best"], *found]
+
+
+def table(result: Result) -> str:
+    """Return `rows` as a text table."""
+    shown = rows(result)
+    widths = [max(map(len, column)) for column in zip(*shown)]
+    return "\n".join(_line(row, widths) for row in shown)
 
 
 def _line(row: Sequence[str], widths: Sequence[int]) -> str:
@@ -98,8 +103,17 @@ def document(result: Result) -> dict[str, Any]:
         "unit": result.unit,
         "count": result.count,
         "bytes": result.bytes,
+        "limit": result.limit,
         "candidates": {name: _candidate(result, name) for name in result.candidates},
     }
+
+
+def restored(saved: Mapping[str, Any]) -> Result:
+    """Return the result that `document` has converted."""
+    candidates = saved["candidates"]
+    fields = {name: saved[name] for name in ("title", "unit", "count", "bytes", "limit")}
+    runs = {name: [Measurement(**run) for run in each["runs"]] for name, each in candidates.items()}
+    return Result(**fields, candidates=list(candidates), runs=runs)
 
 
 def _candidate(result: Result, name: str) -> dict[str, Any]:
@@ -112,8 +126,9 @@ def _candidate(result: Result, name: str) -> dict[str, Any]:
 
 
 def _cell(values: Sequence[float]) -> str:
-    return f"{_number(median(values))} ({_number(min(values))}–{_number(max(values))})"
+    return f"{number(median(values))} ({number(min(values))}–{number(max(values))})"
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
+    """Return a number with about three significant digits."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"

@@ -1,6 +1,6 @@
-"""The event spool: a backlog is applied from the oplog, or spooled during a pause and applied from the spool.
+"""Measures the event spool: a backlog is applied from the oplog, or first spooled in a pause and then applied.
 
-The service is suspended while the backlog is written. Each run has clusters of its own.
+The service is suspended while the backlog is written. Each run has its own clusters.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _MEASURED = 0.9
 
 
 def benchmark(name: str, asked: int, rounds: int, say: Callable[[str], None]) -> Result:
-    """Measure spooling, and application from the oplog and from the spool, with the backlog of this name.
+    """Measure the spooling of a backlog, its application from the spool, and its application from the oplog.
 
-    `asked` is the approximate number of its events.
+    The backlog `name` has about `asked` events.
     """
     chosen = BACKLOGS[name]
     candidates = [_FROM_OPLOG, _SPOOLED, _FROM_SPOOL]
@@ -57,9 +57,9 @@ def _run(chosen: Backlog, asked: int, option: str) -> Iterator[tuple[str, Measur
 
 
 def _spool(daemon: Daemon, ours: list[int], events: int) -> Measurement:
-    """Measure how long it takes to spool 90 % of the events, and return the measurement scaled to all of them.
+    """Measure the spooling of the first 90 % of the events, wait until all are spooled, and return the measurement.
 
-    Returns when all events are spooled.
+    The measurement is scaled to all events.
     """
 
     def spooled(share: float) -> Callable[[], bool]:

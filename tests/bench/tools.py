@@ -24,7 +24,7 @@ def are_there() -> bool:
 def dump_and_restore(source: ReplicaSet, destination: ReplicaSet) -> Measurement:
     """Measure `mongodump | mongorestore`, including the start of both programs.
 
-    CPU time and peak memory are the sums of both.
+    CPU time and peak memory are the sums for both programs.
     """
     dump = ["mongodump", f"--uri={source.uri}", f"--db={DATABASE}", "--archive", "--quiet"]
     restore = ["mongorestore", f"--uri={destination.uri}", "--archive", "--quiet"]

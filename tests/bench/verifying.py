@@ -1,4 +1,4 @@
-"""Verification: two equal clusters are checked by the verifier, compared by its comparison code alone, and hashed."""
+"""Measures verification of two equal clusters by the verifier, by its comparison code alone, and by hashes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def benchmark(data_set: DataSet, rounds: int, say: Callable[[str], None]) -> Res
 def memory(documents: int) -> Measurement:
     """Run the verifier once on about `documents` documents of the data set "medium", and return its measurement."""
     with ExitStack() as clusters:
-        return probe.run("verifier", *_filled(clusters, data.medium(documents)))
+        return probe.run("verifier", *_filled(clusters, data.data_set("medium", documents)))
 
 
 def _filled(clusters: ExitStack, data_set: DataSet) -> tuple[ReplicaSet, ReplicaSet]:

@@ -1,6 +1,6 @@
 """A client for MongoDB's wire protocol on a raw socket: OP_MSG, one command at a time, without access control.
 
-It uses no code of the product or the driver, to measure the cost without them.
+It uses no code of the product or the driver, so that measurements exclude the cost of both.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Batch(NamedTuple):
 
 
 class Wire:
-    """A connection to the server of a replica set with one member. A context manager."""
+    """A connection to the server of a replica set with one member. The `with` block closes the connection."""
 
     def __init__(self, uri: str) -> None:
         self._socket = socket.create_connection(parse_uri(uri)["nodelist"][0])

@@ -1,4 +1,4 @@
-"""Headless Chromium, which records everything that a page must not do: errors, and requests to other hosts."""
+"""Runs headless Chromium, and records forbidden behaviour of a page: errors, and requests to other hosts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LAPTOP, PHONE = (1280, 900), (390, 844)
 
 
 def program() -> str:
-    """Return the path of Chromium: SYNCSVC_CHROMIUM, or a known name on the PATH."""
+    """Return the path of Chromium: the value of SYNCSVC_CHROMIUM, or the first known name on the PATH."""
     found = os.environ.get("SYNCSVC_CHROMIUM") or next(
         filter(None, map(shutil.which, _NAMES)), None
     )
@@ -42,7 +42,10 @@ def running() -> Iterator[Browser]:
 
 
 class Visit:
-    """A page that is open in the browser. `close` raises AssertionError if the page caused one of `problems`."""
+    """A page that is open in the browser. `close` raises AssertionError if the page has caused any problem.
+
+    Problems are errors, warnings in the console, dialogs of the browser, and requests to other hosts.
+    """
 
     def __init__(
         self, browser: Browser, url: str, size: tuple[int, int] = LAPTOP, scheme: Any = "light"
@@ -85,11 +88,11 @@ class Visit:
         return self.page.locator(f'#actions [data-command="{command}"]')
 
     def press(self, command: str) -> None:
-        """Press the button of a command once it is enabled; this opens its dialog."""
+        """Wait until the button of a command is enabled, and press it, which opens the dialog of the command."""
         self.page.locator(f'#actions [data-command="{command}"]:enabled').click()
 
     def confirm(self, action: str) -> None:
-        """Press a button of the open dialog, and wait until the dialog is closed."""
+        """Press the button `action` of the open dialog, and wait until the dialog is closed."""
         self.page.get_by_role("dialog").get_by_role("button", name=action, exact=True).click()
         self.page.get_by_role("dialog").wait_for(state="detached")
 
@@ -106,7 +109,7 @@ class Visit:
         assert not serious, "\n".join(serious)
 
     def shoot(self, name: str) -> None:
-        """Save a screenshot if SYNCSVC_SCREENSHOTS names a folder, for the documentation and for a look at the page."""
+        """Save a screenshot, for the documentation or for inspection, if SYNCSVC_SCREENSHOTS names a folder."""
         folder = os.environ.get("SYNCSVC_SCREENSHOTS")
         if folder:
             self.page.screenshot(path=str(Path(folder) / f"{name}.png"), full_page=True)

@@ -1,4 +1,4 @@
-"""Fixtures: one browser for all tests, and pages that are open in it."""
+"""Fixtures: one browser for all tests, and pages open in this browser."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def stages() -> Iterator[Stages]:
-    """Return the function `on_stage`, whose result needs no `with`."""
+    """Return a function that calls `on_stage` with its arguments, and keeps the server running until the test ends."""
     with ExitStack() as opened:
         yield lambda *change: opened.enter_context(on_stage(*change))
 
 
 @pytest.fixture
 def visits(browser: Browser, stages: Stages) -> Iterator[Visits]:
-    """Return a function that opens a page, which is closed before its stage is.
+    """Return a function that opens a page. After the test, all pages are closed before their servers.
 
-    At the end of the test, no page may have done anything forbidden.
+    Closing a page fails the test if the page caused an error or sent a request to another host.
     """
     opened: list[Visit] = []
 

@@ -1,4 +1,4 @@
-"""Sample states of a sync, as values; the browser tests check the page in each of them."""
+"""Sample states of a sync for the browser tests, which check the page in each of these states."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _INDEX = {"name": "a_1", "key": {"a": 1}}
 
 
 def collections(number: int, done: int) -> tuple[CollectionRecord, ...]:
-    """Return many collections, of which the first `done` are copied and the next two are being copied."""
+    """Return `number` collections, of which the first `done` are copied and the next two are being copied."""
     return tuple(_collection(n, done) for n in range(number))
 
 
@@ -76,7 +76,7 @@ def _collection(number: int, done: int) -> CollectionRecord:
 
 
 def _phases(*durations: tuple[Phase, float]) -> tuple[PhaseBegin, ...]:
-    """Return phases that took that many seconds each, of which the last one ends now."""
+    """Return the beginnings of phases that lasted the given numbers of seconds; the last phase ends now."""
     at = time() - sum(seconds for _, seconds in durations)
     begins = []
     for phase, seconds in durations:

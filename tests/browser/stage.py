@@ -1,6 +1,6 @@
-"""The real app of the sync service over values that a test chooses: it shows states that are hard to reach.
+"""Serves the real app of the sync service with a sync state that the test chooses, to show rare states.
 
-Only `Service.sync`, which reads the running sync, is replaced.
+A subclass of `Service` returns the chosen state instead of the state of a running sync.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ PINGS = {"cluster0": Ping(0.0012), "cluster1": Ping(0.0034)}
 
 
 class StagedService(Service):
-    """A service that shows the sync that a test puts on stage."""
+    """A service whose answers show `staged`, the sync state that a test sets."""
 
     staged = Sync(State.IDLE, None, ProgressSnapshot(pings=PINGS), can_commit=False)
 
@@ -54,12 +54,15 @@ class StagedService(Service):
         )
 
     def throttle(self) -> None:
-        """Show that the limit of copied bytes slows the sync down."""
+        """Make the answers show that the limit of copied bytes slows the sync down."""
         throttled = Throttled(Limit.COPY_BYTES, "The limit is reached.", datetime.now(UTC))
         self._progress.set(throttling=Throttling(throttled=throttled))
 
     def fill_history(self, points: int = 180, clean: bool = False) -> None:
-        """Record waves of figures for the last minutes, as if this process had run that long."""
+        """Fill the history with wave-shaped figures of the last minutes, as if this process had run that long.
+
+        There is a point every five seconds. With `clean`, the verification last found no differences 30 seconds ago.
+        """
         history = self.queries._history
         end, copied, read, applied, waited = time(), 0.0, 0.0, 0.0, 0.0
         for number in range(points + 1):
@@ -80,7 +83,7 @@ class StagedService(Service):
 def on_stage(
     change: Callable[[Flask], None] = lambda app: None,
 ) -> Iterator[tuple[StagedService, str]]:
-    """Serve the app, after `change`, on a free port of this machine; yield its service and its address."""
+    """Apply `change` to the app, serve it on a free port of this machine, and yield its service and its URL."""
     service = StagedService("coordinator", LOAD_LEVELS[1], _nothing, ignore, StopToken())
     with MongoClient[dict[str, Any]]("mongodb://nowhere", connect=False) as client:
         names = {"cluster0": "source.example", "cluster1": "destination.example"}
@@ -104,4 +107,4 @@ def _cluster(name: str, host: str, client: MongoClient[dict[str, Any]]) -> Clust
 
 
 def _nothing(name: str, work: object) -> None:
-    """Start no thread: there is nothing to report."""
+    """Start no thread, because a staged service has no work to do."""

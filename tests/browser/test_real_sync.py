@@ -1,4 +1,4 @@
-"""An operator runs a real sync from the page alone: every button, and everything that the page shows meanwhile."""
+"""Tests the page with a real sync, which is operated from the page alone. Every button is pressed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An operator runs a real check from the verifier's page: it finds a difference, and then passes."""
+"""Tests the verifier's page with a real check, which first finds a difference, and then passes."""
 
 from __future__ import annotations
 
@@ -42,6 +42,8 @@ def test_an_operator_checks_with_the_page(pair: Pair, verifier: Verifier, visits
     visit: Visit = visits(f"http://127.0.0.1:{verifier.port}/")
     visit.wait_for_text("#sentence", "No check was started.")
     assert "/api/v1/check" in visit.text("#next code")
+    link = visit.page.get_by_role("link", name="Report")
+    assert link.count() == 0, "there is nothing to report yet"
     check(visit)
     visit.wait_for_text("#state", "FAILED")
     visit.wait_for_text("#sentence", "the clusters differ")
@@ -49,7 +51,10 @@ def test_an_operator_checks_with_the_page(pair: Pair, verifier: Verifier, visits
     assert_differences_are_shown(visit)
     visit.assert_accessible()
     visit.shoot("verifier-failed")
-    report = visits(f"http://127.0.0.1:{verifier.port}/api/v1/report?format=html")
+    with visit.context.expect_page() as opened:
+        link.click()
+    opened.value.get_by_text("The check has failed: the clusters differ.").wait_for()
+    report = visits(opened.value.url)
     for scheme in SCHEMES:
         report.page.emulate_media(color_scheme=scheme)
         report.assert_accessible()
@@ -98,7 +103,6 @@ def check(visit: Visit) -> None:
 
 
 def has_count(dialog: Locator) -> bool:
-    """Return whether the dialog lists a different number of documents."""
     return dialog.locator(".difference").filter(has_text="count").count() == 1
 
 

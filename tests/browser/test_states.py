@@ -1,4 +1,4 @@
-"""The page in states that a real sync reaches seldom: the real app over values that the test chooses."""
+"""Tests the page in states that a real sync rarely reaches: the real app shows a state that the test chooses."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_ten_thousand_collections(stage: Staged, visits: Visits) -> None:
 def longest_task(visit: Visit) -> float:
     """Scroll through the whole table, and return the duration of the slowest frame in seconds.
 
-    Without virtual rows, the first frame alone takes many seconds.
+    If the page rendered all rows of the table, the first frame alone would take many seconds.
     """
     visit.page.get_by_label("Search collections").fill("")
     visit.wait_for_text("#toolbar", "10,000 collections")

@@ -1,1 +1,1 @@
-"""Tests of what the HTTP interfaces of both services promise, row by row, on real clusters."""
+"""Tests the documented HTTP interfaces of the sync service and of the verifier, on real clusters."""

@@ -1,7 +1,7 @@
-"""Tests every row of the tables of the documented interface: `pytest -k <name of a row>` tests one of them.
+"""Compares the HTTP answers of complete syncs with the tables of the documentation, row by row.
 
-Each row here compares what some complete syncs have shown with the value that the interface promises. `DOCUMENTED` has
-the names of all rows in the order of the interface.
+A `Row` is a function that returns the observed and the documented value of one row. `pytest -k <name of a row>` tests a
+single row. `DOCUMENTED` has the names of all rows in the order of the documentation.
 """
 
 from __future__ import annotations
@@ -73,9 +73,9 @@ REFUSED: dict[str, Document] = {
 
 
 def refused(field: str) -> Row:
-    """Return a row for the refusals of one field of the start request.
+    """Return a row for the start request in which the named field is missing or invalid.
 
-    A start without the field, or with a wrong type or value in it, must be refused, and the error must name the field.
+    The start must be refused, and the error must name the field.
     """
 
     def row(seen: Seen) -> tuple[object, object]:
@@ -87,9 +87,9 @@ def refused(field: str) -> Row:
 
 
 def not_begun(name: str, *words: str) -> Row:
-    """Return a row for the start with this name: it must be refused, and begin no sync.
+    """Return a row for the refused request that is called `name` in `Seen.refused`: it must not have begun a sync.
 
-    The description of the error must contain these words.
+    The description of the error must contain all `words`.
     """
 
     def row(seen: Seen) -> tuple[object, object]:
@@ -102,7 +102,7 @@ def not_begun(name: str, *words: str) -> Row:
 
 
 def accepted(field: str) -> Row:
-    """Return a row for a field of the start request, which must exist. A nested field has the form `name.inner`."""
+    """Return a row that requires the start request to accept this field. A nested field has the form `name.inner`."""
     name, _, inner = field.partition(".")
 
     def row(seen: Seen) -> tuple[object, object]:
@@ -122,9 +122,9 @@ def all_of(*rows: Row) -> Row:
 
 
 def of_type(kind: type, *path: str) -> Row:
-    """Return a row for the type of a field of the progress during change event application.
+    """Return a row that requires a field of the progress to have the type `kind` during change event application.
 
-    `path` has the names of the nested fields.
+    `path` lists the names of the nested fields, from the outermost to the innermost.
     """
 
     def row(seen: Seen) -> tuple[object, object]:
@@ -137,7 +137,7 @@ def of_type(kind: type, *path: str) -> Row:
 
 
 def count(name: str) -> Row:
-    """Return a row for a counter of the verifier, which must be 0 before a check, and an integer after it."""
+    """Return a row for a counter in the verifier's progress: it must be 0 before a check, and an integer afterwards."""
 
     def row(seen: Seen) -> tuple[object, object]:
         before, after = (
@@ -153,12 +153,15 @@ def stages(walk: Walk) -> list[Moment]:
 
 
 def shown(name: str, walk: Walk) -> list[Any]:
-    """Return the values that one field of the progress had in the recorded moments of a sync."""
+    """Return the values of the progress field `name` in all recorded moments of a sync, in order."""
     return [each.progress[name] for each in stages(walk)]
 
 
 def refusals(walk: Walk) -> tuple[list[bool], list[bool]]:
-    """Return whether user writes were refused in each recorded moment: on the source, and on the destination."""
+    """Return one list for the source and one for the destination, with a flag for each recorded moment.
+
+    A flag is true if user writes to the cluster were blocked at that moment.
+    """
     return (
         [each.source_refuses == USER_WRITES_BLOCKED for each in stages(walk)],
         [each.destination_refuses == USER_WRITES_BLOCKED for each in stages(walk)],

@@ -1,4 +1,4 @@
-"""Runs syncs and records their HTTP answers, with which the rows of the contract are compared."""
+"""Runs syncs, and records their HTTP answers, which the contract tests compare with the documentation."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Answer:
 
     @property
     def described(self) -> str:
-        """Return the description of the error; empty if the answer is a success."""
+        """Return the description of the error; empty if the answer reports a success."""
         return str(self.body.get("errorDescription", ""))
 
 
@@ -41,7 +41,7 @@ class Answer:
 class Moment:
     """The progress at one moment of a sync, and the error codes of user writes to each cluster at that moment.
 
-    A code is None if the write succeeds.
+    A code is None if the cluster accepted the write.
     """
 
     progress: Document
@@ -54,7 +54,7 @@ class Moment:
 class Walk:
     """The recorded moments of one sync from its start to its end.
 
-    It also has the names of the destination's indexes at the end.
+    `indexes` has the names of the destination's indexes at the end.
     """
 
     started: Answer
@@ -68,7 +68,7 @@ class Walk:
 
 @dataclass(frozen=True)
 class Check:
-    """The answers that the standalone verifier gave during a sync."""
+    """The answers of the standalone verifier before, during and after a check that runs beside a sync."""
 
     idle: Document
     checked: Answer
@@ -81,11 +81,12 @@ class Check:
 
 @dataclass(frozen=True)
 class Sharded:
-    """The results of syncs from a replica set to a sharded cluster, and the answers to refused starts.
+    """The results of three syncs from a replica set to a sharded cluster, and the answers to refused starts.
 
-    `keys` has the shard keys of the destination's collections. The other fields have the names of a collection's
-    indexes: `served` if the source has an index for the shard key, `created` if it has none, `always` with buildIndexes
-    never. `renamed` is the progress after a rename to another database.
+    `keys` has the shard keys of the destination's collections after the first sync. The next three fields have the
+    names of the indexes of d.c on the destination: `served` if the source has an index that supports the shard key,
+    `created` if the source has none, and `always` if `buildIndexes` is never. `renamed` is the progress after a rename
+    to another database.
     """
 
     refused: Mapping[str, Answer]
@@ -98,7 +99,7 @@ class Sharded:
 
 @dataclass(frozen=True)
 class Seen:
-    """All recorded answers and states with which the rows of the contract are compared."""
+    """All answers and states that the contract tests compare with the documentation."""
 
     addresses: tuple[str, str]
     idle: Document
@@ -129,7 +130,7 @@ def _refusal(write: Callable[[], object]) -> int | None:
 
 
 def _write(client: Client, user: str) -> None:
-    """Insert a document as a user, and delete it again."""
+    """Insert a document with the `_id` `user` into d.c, and delete it again."""
     client.d.c.insert_one({"_id": user})
     client.d.c.delete_one({"_id": user})
 
@@ -146,7 +147,7 @@ def fill(pair: Pair) -> None:
 
 @contextmanager
 def running(pair: Pair, folder: Path) -> Iterator[Daemon]:
-    """Empty the clusters, and run a daemon between them within the block."""
+    """Empty the clusters, and run a daemon between them during the block; its logs are in the new `folder`."""
     pair.empty()
     folder.mkdir()
     daemon = pair.daemon(folder)
@@ -158,7 +159,7 @@ def running(pair: Pair, folder: Path) -> Iterator[Daemon]:
 
 
 def walk(pair: Pair, daemon: Daemon, options: Document, while_applying: Callable[[], None]) -> Walk:
-    """Sync the documents of `fill` with these options, and record each moment.
+    """Run a sync with these start options until it is COMMITTED; return its progress in each phase.
 
     `while_applying` is called during change event application.
     """
@@ -195,7 +196,10 @@ def walk(pair: Pair, daemon: Daemon, options: Document, while_applying: Callable
 
 
 def checked_walk(pair: Pair, daemon: Daemon, folder: Path) -> tuple[Walk, Check]:
-    """Run the standalone verifier during a sync, and return what both have shown. Its state is saved on the source."""
+    """Run a sync, and a check by the standalone verifier beside it; return the recorded answers of both services.
+
+    The verifier saves its state on the source, and its logs in the new `folder`.
+    """
     folder.mkdir()
     verifier = Verifier(
         pair.source.uri,
@@ -235,7 +239,7 @@ FILTERS = {
 
 
 def filtered_walk(pair: Pair, daemon: Daemon) -> tuple[Document, set[str]]:
-    """Run a sync with filters that fails with a mismatch.
+    """Run a sync with namespace filters until a mismatch makes it fail.
 
     Return its last progress, and the names of the destination's collections.
     """
@@ -263,7 +267,10 @@ def _names(client: Client) -> set[str]:
 
 
 def ttl_walk(pair: Pair, daemon: Daemon) -> Document:
-    """Run a sync with verification and without indexes, and create a TTL index during it; return the last progress."""
+    """Run a verified sync without index builds, and create a TTL index on the source, which makes the sync fail.
+
+    Return the progress of the failed sync.
+    """
     fill(pair)
     daemon.start(buildIndexes="never")
     daemon.wait_until_committable()
@@ -290,7 +297,7 @@ BLOCKING = {
 def blocking_walk(pair: Pair, daemon: Daemon) -> Walk:
     """Run a sync that blocks user writes on both clusters and builds no indexes.
 
-    It is not verified: the source has a TTL index, which a verified sync must build.
+    The sync runs without verification: the source has a TTL index, which a verified sync must build.
     """
     fill(pair)
     pair.source.client.d.c.create_index("when", expireAfterSeconds=10**8)
@@ -298,7 +305,7 @@ def blocking_walk(pair: Pair, daemon: Daemon) -> Walk:
 
 
 def _by_n(*names: str, supported: bool) -> Document:
-    """Return the start options that shard these collections of the database d by the field `n`.
+    """Return the start options that shard the named collections of the database d by the field `n`.
 
     `supported` is the value of createSupportingIndexes.
     """
@@ -310,7 +317,10 @@ def _by_n(*names: str, supported: bool) -> Document:
 
 
 def _refused_starts(pair: Pair, daemon: Daemon) -> Iterator[tuple[str, Answer]]:
-    """Yield the answers to starts whose sharding options must be refused, each with its name in the contract."""
+    """Send start requests whose sharding options must be refused.
+
+    Yield the answer to each, with the name under which the contract tests look it up.
+    """
     d = pair.source.client.d
     d.unserved.insert_one({})
     d.create_collection("collated", collation={"locale": "en"}).create_index("n")
@@ -336,9 +346,9 @@ def _index_names(pair: Pair) -> set[str]:
 
 
 def sharded_walk(pair: Pair, folder: Path) -> Sharded:
-    """Run three syncs to a sharded cluster, and return the observed errors, shard keys and indexes.
+    """Run three syncs to a sharded cluster; return their errors, shard keys and indexes.
 
-    In the first sync, two collections are renamed before the copy begins, and another one after its copy.
+    During the first sync, two collections are renamed before the copy begins, and a third one after it was copied.
     """
     source = pair.source.client
     with running(pair, folder / "served") as daemon:
@@ -371,7 +381,10 @@ def sharded_walk(pair: Pair, folder: Path) -> Sharded:
 
 
 def everything(pair: Pair, to_sharded: Pair, folder: Path, refused: Mapping[str, Document]) -> Seen:
-    """Send all requests that must be refused; then run one sync after another. Return all their answers."""
+    """Send all requests that must be refused, then run all syncs one after another. Return all recorded answers.
+
+    `to_sharded` is a pair with a sharded destination. `refused` has the bodies of invalid start requests by name.
+    """
     with running(pair, folder / "usual") as daemon:
         idle = daemon.progress()
         refusals = {name: answer_of(daemon.post("start", refused[name])) for name in refused}

@@ -1,6 +1,6 @@
-"""The dimensions of the fault matrix: stages of a sync, commands in each stage, faults, and how often each occurs.
+"""The cells of the fault matrix: each is a fault of one command, on one cluster, in one stage of a sync.
 
-A cell is one combination of these. A flight is one sync with several cells, so that few syncs test many cells.
+A flight is one sync that tests several cells.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.support.failpoints import CLOSED, Fault, blocked, error, write_concer
 
 
 class Stage(Enum):
-    """The stages of a sync, in order."""
+    """A stage of a sync. The members are in the order in which a sync passes them."""
 
     LISTING = "listing"
     COPY = "copy"
@@ -151,9 +151,10 @@ Commands = Mapping[tuple[Stage, On], tuple[str, ...]]
 
 
 def all_cells(times: Collection[Times], commands: Commands = COMMANDS) -> Iterator[Cell]:
-    """Yield every combination of a command in its stage and cluster, a fault, and a number of times.
+    """Yield a cell for each combination of a stage, a cluster, one of its commands, a fault and one of `times`.
 
-    Faults of a write concern are only combined with commands that have one.
+    `times` says how often, or for how long, a fault occurs. `commands` maps a stage and a cluster to commands. Write
+    concern errors are only combined with commands that have a write concern.
     """
     faults = [fault for each in FAULTS.values() for fault in each]
     for where, names in commands.items():
@@ -163,7 +164,10 @@ def all_cells(times: Collection[Times], commands: Commands = COMMANDS) -> Iterat
 
 
 def pairwise(cells: Iterable[Cell], seed: int = 0) -> list[Cell]:
-    """Return a small selection of the cells in which every pair of properties occurs that occurs in `cells`."""
+    """Return a small subset of `cells` that contains every pair of properties that occurs in `cells`.
+
+    Different seeds can select different subsets.
+    """
     chosen: list[Cell] = []
     covered: set[Any] = set()
     ordered = [(each, _pairs(each)) for each in cells]
@@ -180,9 +184,9 @@ def pairwise(cells: Iterable[Cell], seed: int = 0) -> list[Cell]:
 
 
 def _pairs(cell: Cell) -> set[Any]:
-    """Return the pairs of properties of a cell that a selection must contain.
+    """Return the pairs of properties of a cell that `pairwise` must cover.
 
-    A command is paired with the class of the fault, not with each fault.
+    A command is paired with the class of the fault, not with the single fault.
     """
     properties = {"stage": cell.stage, "on": cell.on, "kind": cell.kind, "times": cell.times}
     pairs = set(combinations(properties.items(), 2))
@@ -195,34 +199,58 @@ def _pairs(cell: Cell) -> set[Any]:
 
 # The number of faults on one cluster for which each stage has time, in flights between replica sets.
 ROOM = {
-    Stage.EVENTS: 8,
-    Stage.VERIFICATION: 2,
-    Stage.COMMIT: 2,
+    Stage.EVENTS: 10,
+    Stage.VERIFICATION: 3,
+    Stage.COMMIT: 4,
     Stage.LISTING: 2,
-    Stage.REVERSE: 2,
+    Stage.REVERSE: 3,
 }
 # The number of faults on one cluster for which each stage has time, in flights between sharded clusters.
 SHARD_ROOM = {Stage.COPY: 3, Stage.VERIFICATION: 4, Stage.EVENTS: 10}
 
 
-def pack(cells: Iterable[Cell], room: Mapping[Stage, int] = ROOM) -> list[Flight]:
+def pack(
+    cells: Iterable[Cell],
+    room: Mapping[Stage, int] = ROOM,
+    commands: Commands = COMMANDS,
+) -> list[Flight]:
     """Divide the cells among as few flights as possible.
 
-    `room` is the maximum number of cells with the same stage and cluster in one flight; 1 for a stage that is not in
-    it.
+    `room` maps a stage to the maximum number of cells for each cluster in one flight; the default is 1. `commands` is
+    the table from which the cells were made. If possible, the cells of one stage and cluster have different commands,
+    in the order of the table. The reason: some stages send a command only once, so a second fault of it would not
+    occur.
     """
-    waiting: dict[tuple[Stage, On], list[Cell]] = defaultdict(list)
+    waiting: dict[tuple[Stage, On], _Queues] = defaultdict(dict)
     for each in cells:
-        waiting[each.where].append(each)
+        waiting[each.where].setdefault(each.command, []).append(each)
     flights = []
     while any(waiting.values()):
         flight: list[Cell] = []
-        for where, queue in waiting.items():
-            size = room.get(where[0], 1)
-            flight += queue[:size]
-            del queue[:size]
+        for where, queues in waiting.items():
+            flight += _take(queues, room.get(where[0], 1), commands[where])
         flights.append(tuple(flight))
     return flights
+
+
+# The cells of a stage and cluster that are in no flight yet, by command.
+_Queues = dict[str, list[Cell]]
+
+
+def _take(queues: _Queues, number: int, commands: Sequence[str]) -> list[Cell]:
+    """Remove at most `number` cells from `queues`, and return the removed cells in the order of `commands`.
+
+    Cells of the commands with the longest queues are removed first, so that the last flights have different commands,
+    too.
+    """
+    taken: list[Cell] = []
+    while queues and len(taken) < number:
+        longest = sorted(queues, key=lambda command: -len(queues[command]))
+        for command in longest[: number - len(taken)]:
+            taken.append(queues[command].pop(0))
+            if not queues[command]:
+                del queues[command]
+    return sorted(taken, key=lambda each: commands.index(each.command))
 
 
 def of_stage(flight: Sequence[Cell], stage: Stage, on: On) -> list[Cell]:

@@ -1,6 +1,6 @@
-"""One sync with faults in each stage: from the listing to a commit, a reverse and a second commit.
+"""Runs one sync with faults in each stage: from the listing to a commit, a reverse and a second commit.
 
-The test writes to the source continuously meanwhile.
+The test writes to the source continuously until the first commit.
 """
 
 from __future__ import annotations
@@ -48,15 +48,18 @@ class Flown(AssertionError):
 
 
 class Action(Protocol):
-    """Something that is done to the clusters or the daemon during a stage, while the sync continues."""
+    """Disturbs the clusters or the daemon during one stage of a sync, while the sync continues."""
 
     def run(self, over: threading.Event) -> None:
-        """Run the action until it is done; return early if `over` is set, because the stage has ended."""
+        """Make the disturbance, and return when it is complete.
+
+        `over` is set when the stage ends; the action can then return early.
+        """
 
 
 @dataclass(frozen=True)
 class Disturbance:
-    """An action that calls `disturb` once and waits for its end, even if the stage ends earlier."""
+    """An action that calls `disturb` once. The end of the stage does not interrupt the call: the test waits for it."""
 
     name: str
     disturb: Callable[[], None]
@@ -66,18 +69,18 @@ class Disturbance:
 
 
 class Sabotage:
-    """An action that arms the faults of these cells one after another until the stage ends.
+    """An action that arms the faults of its cells one after another until the stage ends.
 
-    All cells have the same stage and cluster. The first fault is armed by the constructor.
+    All cells have the same stage and cluster. The constructor arms the first fault.
     """
 
     def __init__(
         self, points: FailPoints, cells: list[Cell], journal: list[str], **filters: Any
     ) -> None:
-        """Arm the fault of the first cell.
+        """Arm the fault of the first cell on the servers of `points`.
 
-        `journal` gets the names of the cells whose faults have occurred; `filters` are additional fields of the fail
-        points.
+        When a fault has occurred, the description of its cell is appended to `journal`. `filters` are additional fields
+        of every fail point.
         """
         self._journal = journal
         self._filters = filters
@@ -116,13 +119,13 @@ class Sabotage:
 class Journey:
     """Runs one sync through all stages, with the given actions in each stage.
 
-    It recovers from failures of the sync as a user would.
+    If the sync fails, a Journey resumes it or restarts the daemon, as a user would.
     """
 
     def __init__(
         self, pair: Pair, daemon: Daemon, actions: Callable[[Stage], Sequence[Action]]
     ) -> None:
-        """`actions` is called at the beginning of each stage, and returns the actions to run during it."""
+        """Prepare the sync. `actions` is called when a stage begins, and returns the actions to run during it."""
         self.pair = pair
         self.daemon = daemon
         self.failures: list[str] = []
@@ -134,9 +137,10 @@ class Journey:
         self._stack = ExitStack()
 
     def fly(self) -> None:
-        """Run all stages.
+        """Run all stages of the sync, and compare the clusters after each commit.
 
-        Raises Flown if the sync cannot be recovered, and the errors of waits and of the comparison.
+        Raises Flown if the sync fails and cannot be recovered, and AssertionError after a timeout or if the clusters
+        differ.
         """
         with self._stack:
             self._fly()
@@ -178,7 +182,7 @@ class Journey:
         self.pair.assert_equal()
 
     def faults(self) -> dict[str, int]:
-        """Return the numbers of faults that were planned until now, and of those that have occurred."""
+        """Return the number of faults planned so far (`planned`), and of those that have occurred (`struck`)."""
         planned = sum(len(each.cells) for each in self._sabotages)
         return {"planned": planned, "struck": sum(len(each.struck) for each in self._sabotages)}
 
@@ -189,7 +193,7 @@ class Journey:
 
     @contextmanager
     def _struck_in(self, stage: Stage) -> Iterator[Callable[[], bool]]:
-        """Run the actions of a stage during the block. The yielded function returns whether all of them are done."""
+        """Run the actions of a stage during the block. The yielded function returns whether all actions are done."""
         self.stage, began, over = stage, monotonic(), threading.Event()
         actions = self._actions(stage)
         self._sabotages += [each for each in actions if isinstance(each, Sabotage)]
@@ -214,9 +218,9 @@ class Journey:
         self._until(lambda progress: found({"_id": mark}) is not None, mark)
 
     def _define_until(self, over: Callable[[], bool]) -> None:
-        """Make rounds of DDL operations on the source, and wait until each is applied, until `over` returns true.
+        """Run rounds of DDL operations on the source until `over` returns true; wait until each round is applied.
 
-        The number of rounds is limited, because a fault can keep `over` from becoming true.
+        The number of rounds is limited, because `over` might never return true.
         """
         for number in range(_MOST_ROUNDS):
             with suppress(PyMongoError):
@@ -246,10 +250,7 @@ class Journey:
         assert answer.ok, answer.text
 
     def _post(self, name: str) -> None:
-        """Send a command.
-
-        If it is refused with a named error, note that; the caller sends it again, as a user would.
-        """
+        """Send a command. If the daemon refuses the command, add the error to the journal instead of failing."""
         answer = self.daemon.post(name)
         if not answer.ok:
             refused = answer.json()
@@ -257,7 +258,10 @@ class Journey:
             self.journal.append(f"/{name} refused: {refused['error']}")
 
     def _until(self, holds: Callable[[dict[str, Any]], bool], what: str) -> None:
-        """Wait until the condition is true for the progress; meanwhile, recover from failures as a user would."""
+        """Wait until `holds` is true for the progress. If the sync fails, recover it as a user would.
+
+        `what` describes the awaited condition in the error after a timeout.
+        """
 
         def look() -> bool:
             progress = self.daemon.progress_if_it_answers()
@@ -288,9 +292,9 @@ class Journey:
             raise Flown(f"{self.stage}: {failure} after {self.journal[-6:]}")
 
     def _run_again(self) -> None:
-        """Start the process again and again until it accepts commands.
+        """Restart the process until it accepts commands.
 
-        A fault can end the process before that; it must then name an error.
+        A fault can end the process while it starts. The process must then name an error, and is restarted again.
         """
         self.daemon.launch()
 
@@ -306,7 +310,7 @@ class Journey:
 
 
 class _Hold:
-    """A point at which the daemon is held until `release`."""
+    """Makes the daemon wait at a named point of its code until `release` is called."""
 
     def __init__(self, daemon: Daemon, point: Point, number: int) -> None:
         self.point = point
@@ -358,7 +362,7 @@ def collections_of(client: AnyClient) -> int:
 
 
 def write(client: AnyClient, number: int) -> None:
-    """Insert, update, replace and delete documents; each `number` writes other documents."""
+    """Insert, update, replace and delete documents. Different values of `number` select different documents."""
     for name in ("hashed", "plain"):
         c = client.d[name]
         c.insert_many([{"_id": f"{number} {n}", "n": n} for n in range(5)])
@@ -370,7 +374,7 @@ def write(client: AnyClient, number: int) -> None:
 
 @contextmanager
 def writing(client: AnyClient) -> Iterator[None]:
-    """Write to the cluster from a thread during the block; ignore errors."""
+    """Write to the cluster repeatedly during the block, in another thread. Errors of these writes are ignored."""
     stop = threading.Event()
 
     def run() -> None:
@@ -390,10 +394,10 @@ def writing(client: AnyClient) -> Iterator[None]:
 
 
 def define(client: AnyClient, number: int) -> None:
-    """Create a collection, change it and rename it; drop the collection that the previous call has renamed.
+    """Create a collection, change and rename it; drop the collection that the call for `number - 1` has renamed.
 
-    The last update changes so many documents of the renamed collection that a transaction applies it. After a failed
-    transaction, the daemon applies the next batches for that name without one, so each call uses a new name.
+    The last update changes so many documents that the daemon applies it in a transaction. After a failed transaction,
+    the daemon applies the next batches for that collection name without transactions, so each call uses a new name.
     """
     d, name = client.d, f"new {number}"
     d.create_collection(name)
@@ -409,7 +413,7 @@ def define(client: AnyClient, number: int) -> None:
 
 
 def patiently(write: Callable[[], Any]) -> None:
-    """Call `write` until it succeeds: its cluster may have no primary for a while."""
+    """Call `write` until it raises no driver error, because the cluster may have no primary for a while."""
 
     def done() -> bool:
         with suppress(PyMongoError):

@@ -1,6 +1,6 @@
-"""Elections, killed and suspended servers and processes, and rollbacks in every stage of a sync.
+"""Causes elections and rollbacks, and kills and suspends servers and daemons, in every stage of a sync.
 
-Both clusters are replica sets of three members.
+Both clusters are replica sets of three members. The clusters must be equal at the end.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from syncsvc.engine.run.points import Point
+from syncsvc.metadata import METADATA_DATABASE
 from syncsvc.sandbox.replica_set import Client
 from syncsvc.sandbox.workload import Workload
-from syncsvc.saved.run import METADATA_DATABASE
 from tests.faults.cells import Stage
 from tests.faults.flight import Disturbance, Journey, fill
 from tests.support.daemon import Daemon
@@ -67,9 +67,9 @@ def _no_majority(members: ThreeMembers, seconds: float = 5) -> None:
 
 
 def _roll_back(members: ThreeMembers) -> None:
-    """Make the primary of a cluster roll back writes of the test.
+    """Make the primary of a cluster roll back documents that the test inserts.
 
-    On the destination, the daemon's writes of the same time are rolled back, too.
+    On the destination, the daemon's writes to the same primary are rolled back, too.
     """
 
     def write(client: Any) -> None:
@@ -175,7 +175,10 @@ def _disturbance(name: str, members: ThreeMembers, daemon: Daemon) -> Disturbanc
 def test_a_failover_costs_a_small_part_of_a_large_collection(
     documents: int, size: int, partition: int, sets: Sets, tmp_path: Path
 ) -> None:
-    """Kill the source's primary in the middle of the copy, and count the documents that are read again."""
+    """Kill the source's primary in the middle of the copy of a collection.
+
+    Fewer than a tenth of the documents may be copied again.
+    """
     clients = [each.client() for each in sets]
     sides = [Side(each.uri, client) for each, client in zip(sets, clients, strict=True)]
     pair = Pair(sides[0], sides[1])
@@ -211,8 +214,9 @@ def test_a_failover_costs_a_small_part_of_a_large_collection(
             each.close()
 
 
+@pytest.mark.full
 def test_definitions_that_are_rolled_back_are_prepared_again(sets: Sets, tmp_path: Path) -> None:
-    """Roll back the collMod commands of a commit after only the primary has run them."""
+    """Roll back the collMod commands of a commit, which only the primary had run: the commit must repeat them."""
     clients = [each.client() for each in sets]
     sides = [Side(each.uri, client) for each, client in zip(sets, clients, strict=True)]
     pair = Pair(sides[0], sides[1])

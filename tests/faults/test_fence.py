@@ -1,6 +1,6 @@
-"""Writes that the destination delays while their process is killed must not take effect after newer writes.
+"""Tests that a late write of a killed daemon cannot overwrite newer writes on the destination.
 
-The server delays one command for some seconds before it runs it, even if the client has disconnected.
+A fail point delays one command for some seconds. The server runs the command even if its client has disconnected.
 """
 
 from __future__ import annotations
@@ -30,15 +30,12 @@ _MANY = range(40)
 
 
 class DelayTooShort(Exception):
-    """Raised if the server has run the delayed command before newer writes were applied.
-
-    The test has then proved nothing.
-    """
+    """Raised if the delayed command ran before newer writes were applied, so that the test proved nothing."""
 
 
 @dataclass(frozen=True)
 class Held:
-    """A command of the daemon that the primary of a cluster delays."""
+    """A command of the daemon that the primary of a cluster is delaying."""
 
     client: Client
     name: str
@@ -47,7 +44,7 @@ class Held:
     def wait_until_over(self) -> None:
         """Wait until the server has run or refused the delayed command.
 
-        Raises DelayTooShort if it is not delayed any more.
+        Raises DelayTooShort if the server has already done so before the call.
         """
         if not self._is_delayed():
             raise DelayTooShort
@@ -94,7 +91,7 @@ def clusters(request: pytest.FixtureRequest) -> Iterator[Pair]:
 
 
 def _members(*numbers: Any) -> pytest.MarkDecorator:
-    """Return a mark that runs a test once for each of these numbers of members of the destination."""
+    """Return a mark that runs a test once for each of these `numbers` of members of the destination's replica set."""
     return pytest.mark.parametrize("clusters", numbers, indirect=True, ids=_MEMBERS)
 
 
@@ -109,9 +106,9 @@ Run = Callable[[Test], None]
 
 @pytest.fixture
 def run(pair: Pair, tmp_path: Path) -> Run:
-    """Return a function that runs a test with a new daemon.
+    """Return a function that empties the clusters and runs a test with a new daemon.
 
-    If the test raises DelayTooShort, it is run again with a longer delay.
+    If the test raises DelayTooShort, the function repeats the test with a longer delay.
     """
 
     def run_once(test: Test, delay_ms: int) -> None:
@@ -133,7 +130,10 @@ def run(pair: Pair, tmp_path: Path) -> Run:
 
 
 def _applied(pair: Pair, number: int) -> None:
-    """Wait until all changes that the source has now are applied to the destination."""
+    """Insert a document into the source, and wait until the insert and all earlier changes are applied.
+
+    `number` is the `_id` of the document.
+    """
     pair.source.client.d.marks.insert_one({"_id": number})
     found = pair.destination.client.d.marks.find_one
     wait_for(lambda: found({"_id": number}), f"mark {number} is applied")
@@ -175,6 +175,7 @@ SCENARIOS: dict[str, tuple[str, Change, Change]] = {
 }
 
 
+@pytest.mark.in_turns(2)
 @pytest.mark.each_once
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_a_write_that_outlives_its_process(pair: Pair, run: Run, scenario: str) -> None:
@@ -196,6 +197,7 @@ def test_a_write_that_outlives_its_process(pair: Pair, run: Run, scenario: str) 
     run(outlive)
 
 
+@pytest.mark.full
 @_members(full(1), 3)
 def test_a_delayed_write_that_arrives_after_the_commit(pair: Pair, run: Run) -> None:
     def come_late(daemon: Daemon, delay_ms: int) -> None:

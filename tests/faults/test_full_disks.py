@@ -1,9 +1,11 @@
-"""A full disk of the destination that is enlarged later, and a full disk under the daemon's own log."""
+"""Tests that a sync survives a full disk, which is enlarged later: under the destination, or under the daemon's log."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+
+import pytest
 
 from syncsvc.sandbox import ReplicaSet
 from tests.support.disks import small_disk
@@ -14,6 +16,7 @@ from tests.support.writes import fill, single_document_writes
 _MEGABYTES = 500
 
 
+@pytest.mark.full
 def test_a_full_disk_of_the_destination_is_enlarged(tmp_path: Path, pair: Pair) -> None:
     source = pair.source
     source.client.d.big.insert_many({"_id": n, "pad": os.urandom(100_000)} for n in range(600))
@@ -37,6 +40,7 @@ def test_a_full_disk_of_the_destination_is_enlarged(tmp_path: Path, pair: Pair) 
                 daemon.close()
 
 
+@pytest.mark.full
 def test_a_full_disk_under_the_log(tmp_path: Path, pair: Pair) -> None:
     fill(pair.source.client)
     with small_disk(tmp_path / "log", 1) as disk:

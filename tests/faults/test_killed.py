@@ -1,6 +1,6 @@
-"""The real daemon is killed at every named point before the commit and restarted.
+"""Kills the real daemon at every named point before the commit, and restarts it.
 
-It must not copy a collection again that it has copied before.
+A collection whose copy was complete must not be copied again.
 """
 
 from __future__ import annotations
@@ -89,7 +89,10 @@ def test_a_sync_continues_after_a_kill_at_every_point(pair: Pair, daemon: Daemon
 
 
 def _run_until_killed(daemon: Daemon, kill: tuple[Point, int], body: dict[str, Any]) -> None:
-    """Run the daemon, start a sync, and wait until the daemon is killed at the point; fail if it does not reach it."""
+    """Run the daemon, start a sync, and wait until the daemon is killed; fail if it is not.
+
+    `kill` is a point and a number n: the daemon dies when it passes the point for the nth time.
+    """
     point, number = kill
     daemon.kill_at(point, number=number)
     daemon.run()
@@ -98,7 +101,7 @@ def _run_until_killed(daemon: Daemon, kill: tuple[Point, int], body: dict[str, A
 
 
 def _write_between(client: writes.AnyClient, number: int) -> None:
-    """Write to two collections that the sync knows, and create one that it may not know yet."""
+    """Write to two collections that the sync knows, and create one that the sync may not know yet."""
     client.d.c.insert_one({"_id": f"between {number}"})
     client.d.big.update_many({"_id": {"$lt": 20}}, {"$set": {"between": number}})
     client.d[f"between {number}"].insert_one({"_id": number})
@@ -156,9 +159,9 @@ def _copied_collections(client: writes.AnyClient) -> dict[Any, int]:
 
 
 def _assert_not_copied_again(client: writes.AnyClient, before: dict[Any, int]) -> None:
-    """Fail if a collection that was copied before the kill has another count of copied documents now than in `before`.
+    """Fail if the count of copied documents of a collection in `before` has changed since the kill.
 
-    A second copy would have increased the count.
+    `before` has the counts of the collections whose copy was complete. A second copy would have increased them.
     """
     after = _copied_collections(client)
     assert {key: after[key] for key in before if key in after} == {
@@ -166,6 +169,7 @@ def _assert_not_copied_again(client: writes.AnyClient, before: dict[Any, int]) -
     }
 
 
+@pytest.mark.full
 def test_a_copy_continues_at_its_resume_point(pair: Pair, orderly: Daemon) -> None:
     documents = 6000
     pad = "p" * 5000
@@ -189,13 +193,14 @@ def _inserts(client: writes.AnyClient) -> int:
     return int(client.admin.command("serverStatus")["opcounters"]["insert"])
 
 
+@pytest.mark.full
 def test_documents_whose_repeated_insert_fails_with_unusual_errors(
     pair: Pair, daemon: Daemon
 ) -> None:
-    """Kill the copy after it has inserted some documents, so that they are inserted again.
+    """Kill the copy after it has inserted some documents, so that the next process inserts them again.
 
-    In clustered collections, duplicates of some `_id`s cause other errors than DuplicateKey. The documents of the
-    capped collection must stay in order.
+    In clustered collections, duplicates of some `_id`s cause other errors than DuplicateKey. The copy must ignore these
+    errors, and must keep the order of the documents in the capped collection.
     """
     d = pair.source.client.d
     clustered = {"key": {"_id": 1}, "unique": True}
@@ -233,7 +238,7 @@ def test_random_kills_under_load(pair: Pair, daemon: Daemon) -> None:
 
 
 def mark(pair: Pair, daemon: Daemon, name: str) -> Timestamp:
-    """Insert a document with the `_id` `name`, wait until the insert is applied, and return its cluster time."""
+    """Insert a document whose `_id` is `name`, wait until the insert is applied, and return its cluster time."""
     before = daemon.progress()["totalEventsApplied"]
     reply = pair.source.client.d.command({"insert": "c", "documents": [{"_id": name}]})
     wait_for(lambda: daemon.progress()["totalEventsApplied"] > before, f"{name} is applied")
@@ -289,6 +294,7 @@ def test_sigterm_ends_within_seconds(
     pair.assert_equal()
 
 
+@pytest.mark.full
 def test_a_second_process_takes_over(pair: Pair, daemon: Daemon) -> None:
     writes.fill(pair.source.client)
     daemon.start()

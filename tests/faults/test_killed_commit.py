@@ -1,4 +1,4 @@
-"""The daemon is killed in each step of a commit in turn, and the commit completes normally."""
+"""Kills and restarts the daemon in each step of a commit; the commit must complete normally."""
 
 from __future__ import annotations
 
@@ -77,6 +77,7 @@ def test_a_commit_continues_after_a_kill_at_every_step(
     assert found == set(acknowledged.ids)
 
 
+@pytest.mark.full
 @across(SHARDED)
 def test_a_commit_to_shards_continues_after_a_kill_at_every_step(
     pair: Pair, daemon: Daemon
@@ -87,9 +88,10 @@ def test_a_commit_to_shards_continues_after_a_kill_at_every_step(
 def test_a_killed_commit_is_withdrawn_only_while_the_destination_is_blocked(
     pair: Pair, daemon: Daemon
 ) -> None:
-    """Kill a commit before and after it unblocks the destination, and write to the source each time.
+    """Kill a commit before and after it unblocks the destination, and write to the source after each kill.
 
-    The first write must be synced by a repeated commit; the second one is too late, and must withdraw nothing.
+    The first write must be synced by a repeated commit. The second write comes too late: it must not be synced, and the
+    commit must not be withdrawn.
     """
     source, destination = pair.source.client.d, pair.destination.client.d
     writes.fill(pair.source.client)
@@ -112,7 +114,7 @@ def test_a_killed_commit_is_withdrawn_only_while_the_destination_is_blocked(
 
 
 class Writer:
-    """A user of the source who inserts documents in a thread, until stopped or refused.
+    """A user of the source who inserts documents in a thread, until the user is stopped or an insert is refused.
 
     `ids` has the `_id` of every acknowledged insert.
     """
@@ -145,9 +147,9 @@ class Writer:
 
 @contextmanager
 def writing(pair: Pair, until_blocked: bool) -> Iterator[Writer]:
-    """Insert documents into the source during the block.
+    """Insert documents into the source during the block; then check whether the source has refused an insert.
 
-    Fail unless writes were refused exactly if `until_blocked` is true.
+    If `until_blocked` is true, the source must have refused one. Otherwise, it must have accepted all inserts.
     """
     writer = Writer(pair)
     try:

@@ -1,6 +1,8 @@
-"""The daemon is killed at every point of a reset in turn; restarts alone must complete the reset."""
+"""Kills the daemon at every point of a reset in turn; restarts alone must complete the reset."""
 
 from __future__ import annotations
+
+import pytest
 
 from syncsvc.engine.run.points import Point
 from tests.integration.test_reset import CONFIRM, balancers, contents
@@ -24,6 +26,7 @@ KILLS = [
 ]
 
 
+@pytest.mark.full
 @across(full(REPLICA_SETS), full(TO_SHARDED), SHARDED)
 def test_a_reset_continues_after_a_kill_at_every_point(pair: Pair, daemon: Daemon) -> None:
     pair.shard("d.c")

@@ -1,11 +1,13 @@
-"""The real daemon is killed in each step that prepares or runs a reverse; the clusters must be equal at the end.
+"""Kills the real daemon in each step that prepares or runs a reverse; the clusters must be equal at the end.
 
-One sync goes through all kills: after each kill, the next process is killed at the next point.
+All kills happen in one sync: each restarted process is killed at the next point.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+
+import pytest
 
 from syncsvc.engine.run.points import Point
 from tests.support import writes
@@ -48,7 +50,7 @@ COMMITTING: list[Kill] = [
 
 
 class _Writes:
-    """Makes writes and DDL operations on a cluster, different ones at each call of `make`."""
+    """Makes writes and DDL operations on a cluster, different ones with each call of `make`."""
 
     def __init__(self) -> None:
         self._number = 0
@@ -66,9 +68,9 @@ class _Writes:
 
 
 def _kill_by_turns(daemon: Daemon, kills: Iterable[Kill], then: Callable[[], None]) -> None:
-    """Call `then`; for each kill, run the process until it is killed there, and call `then` again.
+    """Run the daemon until it is killed, once for each of the `kills`; finally, run it without a kill.
 
-    Finally, run the process.
+    Call `then` before the first run, and after each kill.
     """
     then()
     for kill in kills:
@@ -88,6 +90,7 @@ def _fill(client: writes.AnyClient) -> None:
     client.d.kept.insert_many({"_id": n, "u": n} for n in range(20))
 
 
+@pytest.mark.full
 def test_a_killed_reversal_continues(pair: Pair, daemon: Daemon) -> None:
     source, destination = pair.source.client, pair.destination.client
     changes = _Writes()

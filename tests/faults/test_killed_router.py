@@ -1,4 +1,4 @@
-"""One of two routers is killed while a sync uses both of them; the sync must continue through the other one."""
+"""Kills one of two routers while a sync uses both; the sync must continue through the other router."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _side(pair: Pair, name: str) -> Side:
     return pair.source if name == "source" else pair.destination
 
 
-@pytest.mark.in_turns
+@pytest.mark.full
 @pytest.mark.each_once
 @pytest.mark.parametrize("number", [0, 1])
 @pytest.mark.parametrize("name", ["source", "destination"])
@@ -78,6 +78,6 @@ def test_both_routers_die_in_turn_while_events_are_applied(
 
 
 def _wait_for_events(daemon: Daemon) -> None:
-    """Wait until the daemon has applied more than 100 more events."""
+    """Wait until the daemon has applied more than 100 events since this call."""
     before = daemon.progress()["totalEventsApplied"]
     wait_for(lambda: daemon.progress()["totalEventsApplied"] > before + 100, "more events")

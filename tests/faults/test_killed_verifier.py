@@ -1,4 +1,4 @@
-"""The real verifier is killed at every named point and restarted; it must reach the same verdict as without kills."""
+"""Kills and restarts the real verifier at every named point; its verdict must be the same as without kills."""
 
 from __future__ import annotations
 
@@ -71,9 +71,10 @@ def _found(verifier: Verifier) -> list[Any]:
 
 
 def _expected(changed: Iterable[int]) -> list[Any]:
-    """Return the mismatches that the verifier must report after `_corrupt`, in the form of `_found`.
+    """Return the mismatches that the verifier must report: those of documents first, then those of definitions.
 
-    `changed` are the `_id`s of documents that were changed on the source only.
+    `changed` has the `_id`s of the documents that were changed on the source only. The other mismatches are always the
+    same: a missing and an extra document, and an extra index.
     """
     return [
         *(("content", "d.big", number) for number in changed),
@@ -84,7 +85,10 @@ def _expected(changed: Iterable[int]) -> list[Any]:
 
 
 def test_a_verifier_continues_after_a_kill_at_every_point(pair: Pair, verifier: Verifier) -> None:
-    """Kill one check at every point in turn. Each new process counts from 1 how often it has passed a point."""
+    """Kill and restart the verifier at every point of one check in turn: the check must find every difference.
+
+    Each entry of `KILLS` is a point and a number n: the process is killed when it passes the point for the nth time.
+    """
     for side in (pair.source, pair.destination):
         _fill(side.client)
     _corrupt(pair.destination.client)

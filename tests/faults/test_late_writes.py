@@ -1,6 +1,7 @@
-"""Requests of a killed, disconnected or replaced process reach the destination after newer requests of its successor.
+"""Tests that late requests of a killed, disconnected or replaced process cannot change the destination.
 
-A late request must not change the destination: neither before the commit, nor after it, when users write there.
+Proxies delay the requests until the successor of the process has sent newer requests. The late requests must have no
+effect, neither before the commit nor after it, when users write.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ _UNVERIFIED = {"verification": {"enabled": False}}
 
 
 class Proxied:
-    """Two replica sets of three members whose clients connect through proxies.
+    """A source and a destination of three members each, whose clients connect through proxies.
 
-    `network` has the proxies of the destination, and `networks` those of both clusters.
+    `network` has the proxies of the destination, and `networks` those of the source and of the destination.
     """
 
     def __init__(self, stack: ExitStack) -> None:
@@ -62,7 +63,7 @@ def pair(proxied: Proxied) -> Pair:
 
 
 def _applied(pair: Pair, document: dict[str, Any]) -> None:
-    """Wait until the destination has this document in d.c."""
+    """Wait until the destination has exactly this document in the collection d.c."""
     found = pair.destination.client.d.c.find_one
     wait_for(lambda: found({"_id": document["_id"]}) == document, f"{document} is applied")
 
@@ -116,9 +117,9 @@ def test_inserts_delayed_in_the_network(
 
 
 def _kill_with_held(network: Network, held: Rule, daemon: Daemon) -> None:
-    """Kill the process as soon as the rule `held` holds one of its requests.
+    """Kill the daemon as soon as the proxy rule `held` delays one of its requests.
 
-    After that, the rule affects only the connections that this process had.
+    Afterwards, the rule delays only requests on the connections of the killed process.
     """
     wait_for(lambda: held.hits, "a request is held")
     held.connections = network.of(PRODUCT)

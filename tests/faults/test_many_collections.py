@@ -1,4 +1,4 @@
-"""Many collections are defined, verified and committed by several threads; a kill in the middle leaves none out."""
+"""Syncs many collections with several threads; after a kill in the middle, no collection may be missing."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ def _fill(pair: Pair) -> None:
     database.c0.create_index("a", name="deferred")
 
 
+@pytest.mark.full
 def test_kills_in_the_middle_of_many_collections(pair: Pair, daemon: Daemon) -> None:
     _fill(pair)
     daemon.kill_at(Point.COLLECTION_CREATED, "d.c20")

@@ -1,7 +1,7 @@
-"""The fault matrix on replica sets of three members: each flight is a sync with faults in all stages.
+"""Runs the fault matrix on replica sets of three members: each flight is one sync with faults in all stages.
 
-A few flights contain every pair of properties (command, class of fault, stage, cluster, number of times). With
-`--full`, every command is combined with every fault.
+By default, a few flights contain every pair of properties (command, class of fault, stage, cluster, number of times).
+With `--full`, every command is combined with every fault.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def members() -> Iterator[Members]:
 
 
 class Members:
-    """Two replica sets of three members as a pair, with a client and the fail points of each. A context manager."""
+    """A context manager with two replica sets of three members, and a client and the fail points of each."""
 
     def __init__(self) -> None:
         self._sets = ThreeMembers("source"), ThreeMembers("destination")

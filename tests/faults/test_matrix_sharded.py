@@ -1,7 +1,7 @@
-"""The fault matrix on sharded clusters: errors of shards, which the router turns into write errors or command errors.
+"""Runs the fault matrix on sharded clusters: shards fail, and the router reports write errors or command errors.
 
-The fail points of shards cannot be limited to an application. They are limited to one collection, and on the source to
-reads.
+Fail points on shards cannot be limited to the daemon's commands. They are limited to one collection and, on the source,
+to reads.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from tests.support.pair import FROM_SHARDED, SHARDED, TO_SHARDED, Pair, across
 from tests.support.selection import full
 
 # After three false election errors, shards wait for each other for many seconds.
-PAIRWISE = pack(pairwise(all_cells((Times.ONCE,), SHARD_COMMANDS)), SHARD_ROOM)
-FULL = pack(all_cells((Times.ONCE, Times.THREE_TIMES), SHARD_COMMANDS), SHARD_ROOM)
+PAIRWISE = pack(pairwise(all_cells((Times.ONCE,), SHARD_COMMANDS)), SHARD_ROOM, SHARD_COMMANDS)
+FULL = pack(all_cells((Times.ONCE, Times.THREE_TIMES), SHARD_COMMANDS), SHARD_ROOM, SHARD_COMMANDS)
 _FILTERS = {"namespace": "d.hashed", "failInternalCommands": True}
 
 

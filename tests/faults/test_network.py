@@ -1,4 +1,4 @@
-"""Slow, cut, reset and silent connections between the daemon and one of the clusters, in a sync with live writes."""
+"""Delays, cuts and resets connections of the daemon, or drops their messages, during a sync with live writes."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _ELSEWHERE = frozenset(
 
 
 class Proxied:
-    """Two replica sets of three members whose clients connect through proxies.
+    """A source and a destination of three members each, whose clients connect through proxies.
 
-    `networks` are the source's proxies, then the destination's.
+    `networks` has the proxies of the source, then those of the destination.
     """
 
     def __init__(self, stack: ExitStack) -> None:
@@ -58,7 +58,10 @@ def _struck(within: AbstractContextManager[Rule], hits: int = 3) -> None:
 
 
 def _silent(network: Network, *ways: Way) -> None:
-    """Lose all messages of the daemon on its present connections, in the given directions; new connections work."""
+    """Make the daemon's present connections lose all messages in these directions; return after three lost messages.
+
+    The connections stay silent afterwards. New connections work.
+    """
     chosen = frozenset(ways)
     lost = Rule(lost=True, ways=chosen, connections=network.of(PRODUCT))
     _struck(network.obeying(lost))
@@ -123,9 +126,9 @@ def test_broken_connections_in_every_stage(proxied: Proxied, tmp_path: Path, nam
 
 
 def test_the_matrix_has_the_commands_of_a_sync(proxied: Proxied, tmp_path: Path) -> None:
-    """Fail if the daemon sends a command that is neither in the fault matrix nor known to be irrelevant to it.
+    """Run a sync without faults: the daemon must send every command of the fault matrix.
 
-    Also fail if it does not send a command of the matrix, or if the sync fails although nothing disturbs it.
+    The only other commands that it may send are in `_ELSEWHERE`. The sync must not fail.
     """
     for network in proxied.networks:
         network.sent.clear()

@@ -1,6 +1,6 @@
-"""Outages of the destination: each must be reported, and no command may hang.
+"""Causes outages of the destination: the daemon must report each of them, and no command may hang.
 
-After the repair, the sync must continue.
+When the outage ends, the sync must continue.
 """
 
 from __future__ import annotations
@@ -40,7 +40,10 @@ def points(three: ThreeMembers) -> Iterator[FailPoints]:
 
 
 def warning(daemon: Daemon, *texts: str) -> str | None:
-    """Return the first warning of the daemon that contains all these texts, or None; fail if the sync has failed."""
+    """Return the daemon's first warning that contains all of these texts; None if there is none.
+
+    Fail if the sync has failed.
+    """
     progress = daemon.progress()
     assert progress["state"] != "FAILED", progress
     found = (each for each in progress.get("warnings", ()) if all(text in each for text in texts))

@@ -1,4 +1,4 @@
-"""A sync that fails again and again, for causes of every kind, is resumed each time, until it is committed."""
+"""Makes a sync fail for causes of every kind, and resumes it after each failure, until it can be committed."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from tests.support.failpoints import ALWAYS, APPLICATION, failing
 from tests.support.fleet import running_fleet
 from tests.support.pair import SHARDED, TO_SHARDED, Pair, Side, across
 from tests.support.resuming import fails_again, refused
+from tests.support.spools import METADATA
 from tests.support.waiting import wait_for
 
 REVERSIBLE = {"reversible": True, "enableUserWriteBlocking": "sourceAndDestination"}
@@ -29,16 +30,19 @@ DROP = {"dropIndexes": "plain", "index": "mine"}
 
 
 def by_hand(side: Side, command: dict[str, Any]) -> None:
-    """Run a command in the database d, even while user writes are blocked; a user with the role restore can do that."""
+    """Run a write command in the database d of a cluster, bypassing the block of user writes."""
     reply = side.client.d.command({**command, "mayBypassWriteBlocking": True})
     assert reply["ok"] == 1 and not reply.get("writeErrors"), reply
 
 
-def kill_while_resumed(daemon: Daemon, point: Point) -> None:
-    """Resume a failed sync, and kill the process three times; restart it each time.
+def kill_while_resumed(pair: Pair, daemon: Daemon, point: Point) -> None:
+    """Restart the process of a failed sync, then resume the sync. Kill and restart the process three times meanwhile.
 
-    It is killed before the resume is saved, right after that, and at `point`.
+    The kills happen before the resume is saved, after it is saved, and when the resumed sync passes `point`.
     """
+    # A failure is shown before it is saved.
+    runs = pair.destination.client[METADATA].runs
+    wait_for(lambda: runs.count_documents({"failure": {"$ne": None}}), "the failure is saved")
     daemon.kill()
     daemon.run()
     # A process that finds a saved failure passes FAILURE_SAVED once at its start, hence the 2.
@@ -54,7 +58,10 @@ def kill_while_resumed(daemon: Daemon, point: Point) -> None:
 
 
 def collmod_refused(client: Client, mode: Any = ALWAYS) -> AbstractContextManager[None]:
-    """Make the primary refuse the collMod commands of the daemon within the block; `mode` can limit their number."""
+    """Make the primary refuse the daemon's collMod commands within the block.
+
+    `mode` is a mode of configureFailPoint; it can limit the number of refusals.
+    """
     data = {"failCommands": ["collMod"], "errorCode": 2, "appName": APPLICATION}
     return failing(client, data, mode)
 
@@ -66,7 +73,10 @@ def fail(daemon: Daemon, error: str, phase: str) -> dict[str, Any]:
 
 
 def define(client: Client) -> None:
-    """Create collections whose definitions differ from their stand-ins on the destination, and one without indexes."""
+    """Create collections whose indexes or options are weaker on the destination until the commit.
+
+    Also create a collection without indexes.
+    """
     writes.fill(client)
     writes.indexes(client)
     client.d.create_collection("capped", capped=True, size=1 << 16, max=100)
@@ -113,7 +123,7 @@ def test_a_sync_is_resumed_in_every_phase(pair: Pair, daemon: Daemon) -> None:
     daemon.run()
     fail(daemon, "DocumentNotCopied", "collection copy")
     by_hand(pair.destination, DROP)
-    kill_while_resumed(daemon, Point.PARTITION_COPIED)
+    kill_while_resumed(pair, daemon, Point.PARTITION_COPIED)
     daemon.wait_until_committable()
     # Change event application.
     source.d.plain.delete_one({"_id": 1})
@@ -124,18 +134,19 @@ def test_a_sync_is_resumed_in_every_phase(pair: Pair, daemon: Daemon) -> None:
     source.d.c.insert_many([{"_id": f"meanwhile {n}", "u": -1 - n} for n in range(50)])
     fails_again(daemon, "EventNotApplicable")
     by_hand(pair.destination, DROP)
-    kill_while_resumed(daemon, Point.POSITION_SAVED)
+    kill_while_resumed(pair, daemon, Point.POSITION_SAVED)
     daemon.wait_until_committable()
     commit_until_it_succeeds(pair, daemon)
     reverse_and_return(pair, daemon)
 
 
+@pytest.mark.full
 def test_a_definition_that_the_listing_cannot_create_is_changed_on_the_source(
     pair: Pair, daemon: Daemon
 ) -> None:
-    """Let the destination refuse an index: the operator drops it on the source, and the sync must be able to continue.
+    """Let the destination refuse an index, drop the index on the source, and resume: the sync must continue.
 
-    Collections that have not changed stay as the first listing has created them.
+    Collections that did not change meanwhile must not be created again.
     """
     source, destination = pair.source.client, pair.destination.client
     writes.fill(source)
@@ -159,7 +170,7 @@ def test_a_definition_that_the_listing_cannot_create_is_changed_on_the_source(
         source.d.command({"collMod": "validated again", "validator": {"n": {"$gte": 1}}})
         source.d.drop_collection("capped")
         source.d.create_collection("capped", capped=True, size=1 << 17)
-        kill_while_resumed(daemon, Point.COLLECTION_CREATED)
+        kill_while_resumed(pair, daemon, Point.COLLECTION_CREATED)
         daemon.wait_until_committable()
     changed = {"refused", "renamed", "freed", "validated again", "capped"}
     kept = {name: uuid for name, uuid in created.items() if name not in changed}
@@ -198,7 +209,7 @@ def commit_until_it_succeeds(pair: Pair, daemon: Daemon) -> None:
     for number in range(50):
         source.d.c.insert_one({"_id": f"unique {number}", "u": -1000})
         source.d.c.update_one({"_id": f"unique {number}"}, {"$set": {"u": -1001 - number}})
-    kill_while_resumed(daemon, Point.COLLECTION_WEAKENED)
+    kill_while_resumed(pair, daemon, Point.COLLECTION_WEAKENED)
     assert daemon.wait_until_committable()["state"] == "RUNNING"
     # The rest of it, when users may write already.
     with ExitStack() as refusing:
@@ -224,7 +235,7 @@ def reverse_and_return(pair: Pair, daemon: Daemon) -> None:
         daemon.post("reverse")
         fail(daemon, "DefinitionNotApplicable", "reversing")
     new_source.client.d.c.insert_many([{"_id": f"reversed {n}", "u": -5000 - n} for n in range(50)])
-    kill_while_resumed(daemon, Point.REVERSED)
+    kill_while_resumed(pair, daemon, Point.REVERSED)
     daemon.wait_until_committable()
     new_source.client.d.plain.update_one({"_id": "again"}, {"$unset": {"u": 1}})
     wait_for(lambda: old_source.client.d.plain.find_one({"_id": "again", "u": None}), "updated")
@@ -237,7 +248,7 @@ def reverse_and_return(pair: Pair, daemon: Daemon) -> None:
     pair.assert_equal()
 
 
-@pytest.mark.in_turns
+@pytest.mark.full
 @across(TO_SHARDED, SHARDED)
 def test_a_sync_between_shards_is_resumed(pair: Pair, daemon: Daemon) -> None:
     source, destination = pair.source.client, pair.destination.client
@@ -254,7 +265,7 @@ def test_a_sync_between_shards_is_resumed(pair: Pair, daemon: Daemon) -> None:
     fail(daemon, "EventNotApplicable", "change event application")
     wait_for(lambda: {*balancers(pair)} == {"full"}, "the balancers are restored")
     by_hand(pair.destination, DROP)
-    kill_while_resumed(daemon, Point.BALANCER_SAVED)
+    kill_while_resumed(pair, daemon, Point.BALANCER_SAVED)
     daemon.wait_until_committable()
     assert (balancers(pair), blocked(pair)) == (stopped, DESTINATION)
     # The cut-over lacks an index, which is built again.
@@ -265,7 +276,7 @@ def test_a_sync_between_shards_is_resumed(pair: Pair, daemon: Daemon) -> None:
     fail(daemon, "DefinitionNotApplicable", "waiting for commit to complete")
     wait_for(lambda: {*balancers(pair)} == {"full"}, "the balancers are restored")
     source.d.c.update_many({}, {"$set": {"failed": True}})
-    kill_while_resumed(daemon, Point.COLLECTION_WEAKENED)
+    kill_while_resumed(pair, daemon, Point.COLLECTION_WEAKENED)
     daemon.commit()
     assert {*balancers(pair)} == {"full"}
     assert "prepared" in destination.d.other.index_information()

@@ -1,4 +1,4 @@
-"""The primary's oplog is too short, but another member's oplog is long enough: the sync must be able to continue."""
+"""Makes the primary's oplog too short, while another member's oplog is long enough: the sync must continue."""
 
 from __future__ import annotations
 
@@ -49,6 +49,7 @@ def make_primary(source: ReplicaSet, chosen: Mongod) -> None:
     wait_for(lambda: source.primary() is chosen, "the member with the long oplog is primary")
 
 
+@pytest.mark.full
 def test_a_sync_waits_for_the_member_with_the_longer_oplog(
     source: ReplicaSet, pair: Pair, tmp_path: Path
 ) -> None:
@@ -67,7 +68,10 @@ def test_a_sync_waits_for_the_member_with_the_longer_oplog(
         roll_over(client)
         daemon.resume()
         warned = wait_for(lambda: _short(daemon), "a warning names the member")
-        assert keeper.address in warned and "make one of these members the primary" in warned
+        assert (
+            keeper.address in warned
+            and "make a member with a long enough oplog the primary" in warned
+        )
         assert daemon.progress()["state"] == "RUNNING"
         make_primary(source, keeper)
         daemon.commit()

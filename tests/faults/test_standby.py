@@ -1,6 +1,6 @@
-"""The active one of two daemons with `--standby` is killed, suspended or cut off; the other one must take over.
+"""Kills, suspends or disconnects the active one of two daemons with `--standby`; the standby must take over.
 
-Each takeover prints how long it took, from the moment at which the test noticed that the active daemon was lost.
+The tests print how long each takeover lasts, from the moment when the active daemon is known to be lost.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ OPTIONS = {
 
 
 class _Writes:
-    """Makes writes and DDL operations on a cluster, different ones at each call of `make`."""
+    """Makes writes and DDL operations on a cluster, different ones with each call of `make`."""
 
     def __init__(self) -> None:
         self._number = 0
@@ -73,7 +73,10 @@ class _Writes:
 
 
 class _Chain:
-    """Kills the active daemon at one point after another; each time, the other daemon takes over and is killed next."""
+    """Kills the active one of two daemons (a `Duo`) again and again, each time at another point of the sync.
+
+    Each time, the standby takes over, and the killed daemon is restarted as the standby.
+    """
 
     def __init__(self, duo: Duo, client: writes.AnyClient) -> None:
         self._duo = duo
@@ -81,9 +84,10 @@ class _Chain:
         self._writes = _Writes()
 
     def kill(self, kills: list[Kill], command: str, body: dict[str, Any]) -> Daemon:
-        """Send a command to the active daemon, and wait until the kills and takeovers have happened in turn.
+        """Send a command to the active daemon, and wait until all kills and takeovers have happened.
 
-        Return the daemon that is active at the end.
+        `kills` has the points at which the active daemons die, in order; `body` is the body of the command. Return the
+        daemon that is active at the end.
         """
         duo = self._duo
         duo.active.kill_at(*kills[0])
@@ -147,7 +151,10 @@ def test_a_takeover_in_every_phase(
 
 
 def test_a_new_active_daemon_knows_the_present_primary(pair: Pair, tmp_path: Path) -> None:
-    """Let the source elect another primary after the standby was started, and then let the standby take over."""
+    """Change the source's primary while a standby waits, then kill the active daemon.
+
+    The standby must take over and show the new primary.
+    """
     client = pair.source.client
     client.d.c.insert_one({"_id": 1})
     with running_duo(pair, tmp_path) as duo:
@@ -173,14 +180,14 @@ def proxied() -> Iterator[Proxied]:
 
 @pytest.fixture
 def remote(proxied: Proxied) -> Pair:
-    """Return two clusters behind proxies; the source has some documents."""
+    """Empty the two clusters behind proxies, insert documents into the source, and return the clusters."""
     proxied.pair.empty()
     proxied.pair.source.client.d.c.insert_many({"_id": n, "v": 0} for n in range(300))
     return proxied.pair
 
 
 def _applied(pair: Pair, name: str) -> None:
-    """Make a change on the source, and wait until it is applied to the destination."""
+    """Insert a document with this `_id` into the source, and wait until the destination has it."""
     pair.source.client.d.marks.insert_one({"_id": name})
     found = pair.destination.client.d.marks.find_one
     wait_for(lambda: found({"_id": name}), f"{name} is applied")
@@ -220,6 +227,7 @@ def test_a_suspended_daemon_writes_nothing_when_it_wakes_up(
         assert duo.active.progress()["state"] == "COMMITTED"
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_a_host_that_is_cut_off(proxied: Proxied, remote: Pair, tmp_path: Path) -> None:
     # After an outage, the standby waits for 30 seconds, so that the active one is first even on a busy machine.
@@ -255,13 +263,14 @@ def _health(daemon: Daemon) -> int:
     return daemon.get("/readyz").status_code
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_an_active_daemon_that_loses_every_other_renewal(
     proxied: Proxied, remote: Pair, tmp_path: Path
 ) -> None:
-    """Lose each second renewal on a link with latency: the daemon must stay active.
+    """Drop every second renewal of the lease on a link with latency: the daemon must stay active.
 
-    A lost request is noticed only after a timeout, and the next renewal needs a new connection.
+    The daemon notices the lost request only after a timeout, and needs a new connection for the next renewal.
     """
     with running_duo(remote, tmp_path) as duo:
         duo.active.start()
@@ -290,6 +299,7 @@ def test_an_active_daemon_that_loses_every_other_renewal(
         remote.assert_equal()
 
 
+@pytest.mark.full
 @pytest.mark.slow
 @across(SHARDED)
 def test_each_of_several_instances_has_a_standby(pair: Pair, tmp_path: Path) -> None:

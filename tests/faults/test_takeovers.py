@@ -1,7 +1,7 @@
 """Makes the active daemon fail in each phase of a sync, and measures the duration of each takeover.
 
-With `--record`, the durations are saved for the documentation. A duration lasts from the failure until the destination
-has accepted the first work of the new active daemon in this phase.
+With `--record`, the durations are saved for the documentation. A takeover lasts from the failure until the destination
+has accepted the first write or command of the new active daemon in this phase.
 """
 
 from __future__ import annotations
@@ -37,9 +37,10 @@ Place = tuple[Point, str]
 
 @dataclass(frozen=True)
 class Phase:
-    """A phase in which the active daemon is lost.
+    """A phase of a sync in which a test makes the active daemon fail.
 
-    It is held at `lost_at` when it is lost. Its successor passes `works_at` when the destination has accepted its work.
+    The active daemon waits at the point `lost_at` of its code until it fails. The new active daemon reaches the point
+    `works_at` when the destination has accepted its first write or command.
     """
 
     name: str
@@ -75,7 +76,7 @@ def _suspended(proxied: Proxied, daemon: Daemon) -> Iterator[None]:
 
 @contextmanager
 def _cut_off(proxied: Proxied, daemon: Daemon) -> Iterator[None]:
-    """Hold all packets of the daemon in both directions; deliver them at the end."""
+    """Hold all network traffic of the daemon during the block, and deliver it at the end."""
     with ExitStack() as stack:
         for each in proxied.networks:
             stack.enter_context(each.held_of(daemon.pid))
@@ -97,7 +98,7 @@ def proxied() -> Iterator[Proxied]:
 
 
 class _Flight:
-    """One sync whose active daemon is lost in every phase, always by the same fault."""
+    """One sync whose active daemon fails once in every phase, always by the same fault."""
 
     def __init__(self, proxied: Proxied, duo: Duo, fault: str, record: Record) -> None:
         self._proxied = proxied
@@ -115,9 +116,10 @@ class _Flight:
             self._held.enter_context(daemon.held_at(*self._phase.lost_at))
 
     def lose(self, users: writes.AnyClient | None = None) -> None:
-        """Wait until the active daemon is in the next phase, lose it, and wait until the other one has taken over.
+        """Wait until the active daemon is in the next phase, make it fail, and wait for the standby to take over.
 
-        With `users`, change that cluster before and after the takeover. At the end, the lost daemon is a standby.
+        If `users` is not None, also write to the cluster of this client before and after the takeover. At the end, the
+        failed daemon is the standby.
         """
         duo, phase, held = self._duo, self._phase, self._held
         assert phase is not None
@@ -147,7 +149,7 @@ class _Flight:
         print(takeover)
 
     def change(self, users: writes.AnyClient | None) -> None:
-        """Make writes and DDL operations on a cluster, different ones at each call; a no-op without a client."""
+        """Make writes and DDL operations on a cluster, different ones with each call; a no-op if `users` is None."""
         if users is None:
             return
         self._changes += 1

@@ -1,7 +1,7 @@
 """Runs the service between clusters with access control and TLS.
 
-The documented roles must suffice, each of them must be necessary, and no password may appear in the output. The tests
-change the roles of the service's users between starts: each start reads the roles again.
+The documented roles must suffice, each role must be necessary, and no password may appear in the output. The tests
+change the roles of the service's users between starts, because each start reads the roles again.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Guarded:
     application: Client
 
     def grant(self, roles: Sequence[str]) -> None:
-        """Give the service's user exactly these roles."""
+        """Replace the roles of the service's user by these roles."""
         self.side.client.admin.command("updateUser", "syncer", roles=list(roles))
 
     def takes_writes(self) -> bool:
@@ -75,7 +75,11 @@ class Clusters:
         return Pair(self.source.side, self.destination.side)
 
     def grant(self, use: Use, side: str = "", without: str = "") -> None:
-        """Grant the roles that `use` requires on both sides; omit the role `without` on `side`."""
+        """Grant the service's users the roles that a sync with the start options of `use` requires.
+
+        The role `without` is left out on the cluster `side`, "source" or "destination". By default, no role is left
+        out.
+        """
         for name, roles in use.sides.items():
             kept = [role for role in roles if (name, role) != (side, without)]
             {"source": self.source, "destination": self.destination}[name].grant(kept)
@@ -130,9 +134,9 @@ def assert_no_password(clusters: Clusters, daemon: Daemon) -> None:
 
 
 def missing(daemon: Daemon, use: Use) -> list[str]:
-    """Return why a preflight with the options of `use` would refuse a start.
+    """Return the descriptions of the violations that a preflight with the start options of `use` reports.
 
-    Fail unless all reasons are NotAuthorized.
+    Fail unless all violations are NotAuthorized.
     """
     answer = daemon.post("preflight", {**NAMES, **use.options}).json()
     assert {each["error"] for each in answer["violations"]} <= {"NotAuthorized"}, answer
@@ -162,9 +166,9 @@ def test_each_missing_documented_role_is_reported_by_name(
 def test_the_roles_for_sharded_clusters_have_the_required_privileges(
     clusters: Clusters, use: Use
 ) -> None:
-    """Grant the roles for sharded clusters on replica sets, which have the same built-in roles.
+    """Check that the roles documented for sharded clusters suffice for them, and those for replica sets do not.
 
-    The router of these tests has no access control.
+    The roles are granted on replica sets, which have the same built-in roles: the tests' router has no access control.
     """
     asked = load(StartSchema(), {**NAMES, **use.options})
     for wide, enough in ((use.on_sharded, True), (use, False)):
@@ -219,7 +223,7 @@ def test_the_documented_roles_are_sufficient(clusters: Clusters, tmp_path: Path,
 
 
 def beginning(folder: Path, cluster0: str, cluster1: str) -> subprocess.Popen[str]:
-    """Start the real program with these connection strings. It must fail before it serves any request."""
+    """Start a daemon that will fail because of its connection strings, and return the process."""
     uris = (f"--cluster0={cluster0}&serverSelectionTimeoutMS=5000", f"--cluster1={cluster1}")
     command = [sys.executable, "-m", "syncsvc", *uris, "--port", "0", "--logPath", str(folder)]
     return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)

@@ -49,7 +49,7 @@ BAD_STARTS: list[tuple[str, Any, str, tuple[str, ...]]] = [
     ("same cluster twice", {"source": "cluster1", "destination": "cluster1"}, "SameCluster", ("cluster1",)),
     ("unknown cluster", {"source": "cluster0", "destination": "cluster2"}, "UnknownCluster", ("cluster2",)),
     ("reversible", {**GOOD, "reversible": True}, "ReversibleNeedsWriteBlocking", ("destinationOnly",)),
-    ("data", {**GOOD, "preExistingDestinationData": True}, "NotSupportedYet", ("preExistingDestinationData",)),
+    ("data", {**GOOD, "preExistingDestinationData": True}, "WriteBlockingWithExistingData", ("destinationOnly",)),
 ]  # fmt: skip
 
 
@@ -67,7 +67,7 @@ def assert_refused(
 
 @pytest.fixture(scope="module")
 def idle(replica_sets: Pair, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Run a daemon with which no test of this module starts a sync, so that its state stays IDLE."""
+    """Run a daemon that stays IDLE: no test of this module starts a sync with this daemon."""
     replica_sets.empty()
     daemon = Daemon(
         replica_sets.source.uri, replica_sets.destination.uri, tmp_path_factory.mktemp("idle")

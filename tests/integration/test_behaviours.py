@@ -1,4 +1,4 @@
-"""Makes changes of every kind on the source in every phase of a sync. Many behaviours share one sync per phase.
+"""Runs every `Behaviour` (a kind of change on the source) in every phase of a sync. Many of them share one sync.
 
 `make test` runs each behaviour in one phase between replica sets, and many of them with a sharded cluster.
 `pytest --full -k <name of a behaviour>` runs a single behaviour in every phase.
@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from syncsvc.sandbox.replica_set import Client
 from tests.support.behaviours import ALL, UPDATES, Behaviour, transactions
 from tests.support.daemon import Daemon
 from tests.support.pair import (
@@ -29,17 +30,25 @@ from tests.support.pair import (
 )
 from tests.support.phases import When, writes_in
 from tests.support.selection import full
+from tests.support.shapes import Kind
 
 
 @dataclass(frozen=True)
 class Round:
-    """One sync: the phase in which changes are made, the topology, and whether the source offers the oplog's diffs."""
+    """The properties of one sync.
+
+    The source is changed in the phase `when`. If `raw_diffs`, change events contain the diffs of the oplog. `shape`
+    says how the destination differs from the source, for example by new names.
+    """
 
     when: When
     raw_diffs: bool = True
     topology: Topology = Topology.REPLICA_SETS
+    shape: Kind = Kind.PLAIN
 
     def __str__(self) -> str:
+        if self.shape is not Kind.PLAIN:
+            return f"{self.when.name}-{self.shape.name}"
         if self.topology is not Topology.REPLICA_SETS:
             return f"{self.when.name}-{self.topology.name}"
         return self.when.name if self.raw_diffs else f"{self.when.name}-without-raw-diffs"
@@ -47,10 +56,13 @@ class Round:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of a round: the failure (empty if the sync was committed), and the differences by database."""
+    """The result of a sync.
+
+    `failure` is empty if the sync was committed. `differences` maps databases to the differences between the clusters.
+    """
 
     failure: str
-    differences: Mapping[str, tuple[str, ...]]
+    differences: Mapping[str, Sequence[str]]
 
     def assert_equal(self, behaviour: Behaviour) -> None:
         assert not self.failure
@@ -59,7 +71,7 @@ class Outcome:
 
 
 def _chosen(request: pytest.FixtureRequest) -> list[Behaviour]:
-    """Return the behaviours of all selected tests that share the round for which pytest requests the fixture."""
+    """Return the behaviours of all tests that pytest has selected for the sync `request.param`."""
     rows = [getattr(item, "callspec").params for item in request.session.items if _is_ours(item)]
     return [row["behaviour"] for row in rows if row.get("outcome") == request.param]
 
@@ -99,9 +111,10 @@ _ACROSS_DATABASES = {
 
 
 def _some(offset: int, unfit: Container[str]) -> list[Any]:
-    """Return all behaviours with sharded collections, and half of the others, to save time; but none that is `unfit`.
+    """Return all behaviours whose collections are sharded and, to save time, half of the other behaviours.
 
-    `offset`, 0 or 1, decides which half. Only `--full` runs all of the others; `make test` runs every second one.
+    Behaviours named in `unfit` are left out. `offset`, 0 or 1, selects the half. `make test` runs every second
+    behaviour of this half, and `--full` all of it.
     """
     fit = [(n, each) for n, each in enumerate(ALL) if each.name not in unfit]
     sharded = [each for _, each in fit if each.name in _SHARDED]
@@ -112,12 +125,25 @@ def _some(offset: int, unfit: Container[str]) -> list[Any]:
 def _shard(pair: Pair, behaviour: Behaviour) -> None:
     if pair.source.shards:
         # Collections can only be renamed to a database on the same shard.
-        primary = {"primaryShard": pair.source.shards[0].name}
+        primary: dict[str, Any] = {"primaryShard": pair.source.shards[0].name}
         for name in (behaviour.name, f"{behaviour.name}_other"):
             pair.source.client.admin.command("enableSharding", name, **primary)
     if behaviour.name in _SHARDED:
         for name in _COLLECTIONS.get(behaviour.name, ("c",)):
             pair.shard(f"{behaviour.name}.{name}")
+
+
+def _databases(behaviours: list[Behaviour]) -> list[str]:
+    return [name for each in behaviours for name in (each.name, f"{each.name}_other")]
+
+
+def _plain_collections(client: Client, behaviours: list[Behaviour]) -> list[str]:
+    """Return the namespace of the collection `c` of each behaviour, if this collection exists and is not capped."""
+    found = []
+    for each in behaviours:
+        rows = client[each.name].list_collections(filter={"name": "c", "type": "collection"})
+        found += [f"{each.name}.c" for row in rows if not row["options"].get("capped")]
+    return found
 
 
 def _sync(pair: Pair, daemon: Daemon, round_: Round, behaviours: list[Behaviour]) -> Outcome:
@@ -128,13 +154,15 @@ def _sync(pair: Pair, daemon: Daemon, round_: Round, behaviours: list[Behaviour]
     _do([partial(each.fill, source[each.name]) for each in behaviours])
     if not round_.raw_diffs:
         daemon.force_classic_updates()
-    with writes_in(round_.when, daemon):
+    shape = round_.shape.of(_databases(behaviours), _plain_collections(source, behaviours))
+    shape.prepare(pair)
+    with writes_in(round_.when, daemon, **shape.start_options):
         _do([partial(each.change, source[each.name]) for each in behaviours])
     progress = daemon.commit_or_fail()
     if progress["state"] == "FAILED":
         return Outcome(f"{progress['error']}: {progress['errorDescription']}", {})
     assert round_.raw_diffs or "reading the documents again" in daemon.log
-    return Outcome("", pair.differences())
+    return Outcome("", shape.differences(pair))
 
 
 @pytest.fixture(scope="module")
@@ -210,4 +238,51 @@ def test_a_behaviour_is_synced_from_shards(outcome: Outcome, behaviour: Behaviou
 def test_a_behaviour_is_synced_between_sharded_clusters(
     outcome: Outcome, behaviour: Behaviour
 ) -> None:
+    outcome.assert_equal(behaviour)
+
+
+# A collection with a document filter must not become a view or a capped collection.
+_NOT_FILTERED = {
+    *("drop_database_and_create_again", "collection_that_became_a_view"),
+    *("convert_to_capped", "convert_to_capped_and_rename"),
+    "convert_to_capped_and_lose_documents",
+}
+# Foreign data keeps a database whose name would differ only in case from a new one.
+_NOT_BESIDE_OTHERS = {"drop_database_and_create_in_other_case"}
+
+
+def _shaped(kind: Kind) -> pytest.MarkDecorator:
+    """Return a mark that runs a test in syncs with the shape `kind` (how the destination differs from the source).
+
+    The source is changed during change event application and, with --full, also during the copy.
+    """
+    rounds = [Round(When.APPLY, shape=kind), full(Round(When.COPY, shape=kind))]
+    return pytest.mark.parametrize("outcome", rounds, indirect=True, ids=str)
+
+
+def _fit(unfit: Container[str]) -> pytest.MarkDecorator:
+    chosen = [each for each in ALL if each.name not in unfit]
+    return pytest.mark.parametrize("behaviour", chosen, ids=lambda each: each.name)
+
+
+@pytest.mark.in_turns(40)
+@_shaped(Kind.RENAMED)
+@_fit(())
+def test_a_behaviour_is_synced_with_new_names(outcome: Outcome, behaviour: Behaviour) -> None:
+    outcome.assert_equal(behaviour)
+
+
+@pytest.mark.in_turns(40)
+@_shaped(Kind.SELECTED)
+@_fit(_NOT_FILTERED)
+def test_a_behaviour_is_synced_with_selected_documents(
+    outcome: Outcome, behaviour: Behaviour
+) -> None:
+    outcome.assert_equal(behaviour)
+
+
+@pytest.mark.in_turns(40)
+@_shaped(Kind.BESIDE)
+@_fit(_NOT_BESIDE_OTHERS)
+def test_a_behaviour_is_synced_beside_foreign_data(outcome: Outcome, behaviour: Behaviour) -> None:
     outcome.assert_equal(behaviour)

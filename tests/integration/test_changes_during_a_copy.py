@@ -20,9 +20,9 @@ Change = Callable[[AnyDatabase], object]
 
 
 class Moment(Enum):
-    """The points at which the copy of a collection is held, each with whether the collection is capped.
+    """A point at which the copy of a collection is held, and whether this collection is capped.
 
-    The copy of a capped collection reads its next page only after it has written the previous one.
+    The copy of a capped collection reads its next page only after it has written the previous page.
     """
 
     READ_IN_PART = (Point.BATCH_WRITTEN, True)
@@ -140,7 +140,7 @@ def _reached(daemon: Daemon, held: Mapping[Case, ExitStack]) -> Case | None:
 
 @pytest.fixture(scope="module")
 def differences(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, ...]]:
-    """Run the sync, and return the differences between the clusters by database."""
+    """Run a sync with all cases, and return the differences between the clusters, by database."""
     with started_pair() as pair:
         daemon = pair.daemon(tmp_path_factory.mktemp("copies"))
         try:

@@ -1,4 +1,4 @@
-"""Each saved partition must be claimed by exactly one instance, even if replies of the server are lost."""
+"""Tests that exactly one instance claims each saved partition, even if replies of the server are lost."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import bson
 from pymongo import MongoClient
 from pymongo.monitoring import CommandListener, CommandStartedEvent, CommandSucceededEvent
 
+from syncsvc.metadata import METADATA_DATABASE
 from syncsvc.saved.partitions import Copied, Partition, Partitions
 from syncsvc.saved.registry import CopyStatus
-from syncsvc.saved.run import METADATA_DATABASE
 from tests.support.failpoints import failing, times
 from tests.support.pair import Pair
 from verifier.cluster.connect import connect
@@ -29,14 +29,27 @@ RANGES = [Range(*each) for each in zip(BOUNDS, BOUNDS[1:])]
 
 
 def saved(pair: Pair, instance: str, reversals: int = 0) -> Partitions:
-    """Return an object that reads the saved partitions as a new process with this instance ID would."""
+    """Return the saved partitions as a new process with this instance ID sees them.
+
+    `reversals` is the number of earlier reversals of the sync.
+    """
     stop = StopToken()
     client = pair.destination.client
-    return Partitions(client, ClusterWriter(client, False, stop), reversals, instance, False, stop)
+    return Partitions(
+        client[METADATA_DATABASE],
+        ClusterWriter(client, False, stop),
+        reversals,
+        instance,
+        False,
+        stop,
+    )
 
 
 def whole(totals: Mapping[bytes, int]) -> list[Partition]:
-    """Return a partition for each collection that covers all of it. `totals` has the estimated bytes by UUID."""
+    """Return one partition for each collection, with all of its documents.
+
+    `totals` maps collection UUIDs to sizes in bytes.
+    """
     return [Partition(uuid, 0, total=total) for uuid, total in totals.items()]
 
 
@@ -46,9 +59,9 @@ def claimed(partitions: Partitions) -> list[Partition]:
 
 @contextmanager
 def lost_answers(pair: Pair, command: str) -> Iterator[None]:
-    """Make the server run the first such command in the block, but report a write concern error.
+    """Make the server run the first `command` in the block, but report a write concern error.
 
-    So the caller cannot know whether the command has taken effect, as after a lost reply.
+    The client then cannot know whether the command has taken effect, as after a lost reply.
     """
     lost = {"code": 91, "errmsg": "lost"}
     data = {"failCommands": [command], "writeConcernError": lost}
@@ -141,9 +154,9 @@ class _Times(CommandListener):
 
 
 def test_a_claim_sees_the_plans_and_claims_before_it(pair: Pair) -> None:
-    """Claim partitions: each read must wait for the latest plan or claim.
+    """Claim partitions: each read must wait (`afterClusterTime`) for the write that last saved or claimed partitions.
 
-    Otherwise, a newly elected primary may not show some partitions yet, and the copy could end without them.
+    Otherwise, a read from a new primary could miss some partitions, and the copy could end without them.
     """
     times = _Times()
     with MongoClient[dict[str, Any]](pair.destination.uri, event_listeners=[times]) as client:

@@ -172,7 +172,7 @@ def _cut_a_copy(pair: Pair, orderly: Daemon) -> None:
 def test_record_ids_of_another_member_are_not_trusted(pair: Pair, orderly: Daemon) -> None:
     """Change the saved resume point as if it came from another member; the copy must begin again.
 
-    A resume point is valid only on the copy of the data where it was made.
+    A resume point that is a record ID is valid only on the member on which it was read.
     """
     _cut_a_copy(pair, orderly)
     # Simulate another member, on which these documents have different, larger record IDs.

@@ -1,4 +1,4 @@
-"""Compares documents of two clusters: every changed document must be reported, and no other."""
+"""Compares documents of two clusters: each document that differs must be reported, and no other."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ SMALL_PAGES = CheckTuning(first_page=50, most_page=50)
 
 
 def nobody(documents: int, size: int) -> None:
-    """Ignore how many documents and bytes were compared: a callback for comparisons."""
+    """Do nothing. This is a progress callback, which gets the numbers of compared documents and bytes."""
 
 
 def mismatches(
@@ -66,7 +66,7 @@ def mismatches(
 
 
 def told(found: list[DocumentMismatch]) -> dict[Any, str]:
-    """Return the texts of the differences, by the `_id` of the document."""
+    """Return a text for each mismatch, by `_id`: the names of the different fields, or else the kind of mismatch."""
     return {
         bson.decode(each.key)["_id"]: str(each).partition(" is ")[2] if not each.fields else
         ", ".join(field.path or "order" for field in each.fields)
@@ -239,9 +239,9 @@ def test_a_stop_ends_the_comparison(pair: Pair) -> None:
 
 @pytest.fixture
 def interrupted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], int]]:
-    """Kill the server cursor before every 25th getMore of a RawCursor.
+    """Kill the server's cursor before every 25th getMore of a RawCursor.
 
-    Yields a function that returns how many cursors were killed.
+    Yields a function that returns the number of killed cursors.
     """
     original = RawCursor._get_more
     reads = 0

@@ -1,4 +1,4 @@
-"""Idle, half-sent and unread connections must not keep the daemon or the verifier from answering other requests."""
+"""Tests that idle, half-sent and unread connections do not keep the daemon or the verifier from answering others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEADLINE = 40
 def assert_answers_beside_a_crowd(process: ServiceProcess, slow: str) -> None:
     """Fail unless the process answers in time although it has 650 useless connections.
 
-    They are 300 idle connections, 300 with half a request, and 50 that do not read the answer to GET `slow`.
+    300 of them are idle, 300 have sent half a request, and 50 do not read the answer to GET `slow`.
     """
     half = b"POST /api/v1/commit HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{"
     unread = f"GET /api/v1/{slow} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()

@@ -1,4 +1,4 @@
-"""A daemon brings the sync to the state that its configuration declares, and a restart changes nothing."""
+"""Declares a sync's state in a file: the daemon must bring the sync to this state, and a restart changes nothing."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Declared:
         )
 
     def declare(self, state: str, **options: Any) -> None:
-        """Restart the daemon with this declared state and these start options."""
+        """Start or restart the daemon with this declared state and these start options."""
         self._start.write_text(json.dumps(self.daemon.start_body(**options)))
         self._config.write_text(f"desiredState: {state}\nstartFile: {self._start}\n")
         if self._has_run and self.daemon.exit_status is None:
@@ -54,7 +54,7 @@ class Declared:
         )
 
     def own_commands(self) -> list[str]:
-        """Return the commands that this process has sent itself, the last one first."""
+        """Return the commands that the daemon itself has run successfully to reach the declared state, newest first."""
         commands = self.daemon.get("overview").json()["overview"]["recentCommands"]
         return [
             each["command"]
@@ -115,6 +115,7 @@ def test_a_sync_follows_the_declared_state_to_the_commit(declared: Declared) -> 
     assert declared.own_commands() == []
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("point", [Point.LISTED, Point.BATCH_WRITTEN, Point.EVENTS_APPLIED])
 def test_a_declared_sync_survives_kills(declared: Declared, point: Point) -> None:
     daemon, pair = declared.daemon, declared.pair
@@ -130,6 +131,7 @@ def test_a_declared_sync_survives_kills(declared: Declared, point: Point) -> Non
     pair.assert_equal()
 
 
+@pytest.mark.full
 def test_a_refused_start_is_shown_and_repeated(declared: Declared) -> None:
     daemon, pair = declared.daemon, declared.pair
     writes.fill(pair.source.client)
@@ -144,13 +146,14 @@ def test_a_refused_start_is_shown_and_repeated(declared: Declared) -> None:
     wait_for(lambda: not declared.has_warning("DestinationNotEmpty"), "the end of the warning")
 
 
+@pytest.mark.full
 def test_a_declaration_of_another_sync_changes_nothing(declared: Declared) -> None:
     daemon, pair = declared.daemon, declared.pair
     writes.fill(pair.source.client)
     declared.declare("running")
     daemon.wait_until_committable()
     declared.declare("committed", reversible=True)
-    wait_for(lambda: declared.has_warning("other options"), "the warning")
+    wait_for(lambda: declared.has_warning("differ from those in startFile"), "the warning")
     assert daemon.progress()["state"] == "RUNNING"
     declared.declare("committed")
     daemon.wait_for_state("COMMITTED")

@@ -1,4 +1,4 @@
-"""The verification in a sync: it must find differences, ignore expected ones, and survive restarts."""
+"""Tests the verification during a sync: it must find differences, ignore expected ones, and survive restarts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CORRUPTIONS: list[tuple[dict[str, Any], tuple[Any, ...]]] = [
 
 
 def behind_our_back(pair: Pair, command: dict[str, Any]) -> None:
-    """Run a write command on the destination, even while user writes are blocked, as the daemon's own writes do."""
+    """Run a write command in the database d of the destination, bypassing the block of user writes."""
     reply = pair.destination.client.d.command({**command, "mayBypassWriteBlocking": True})
     assert reply["ok"] == 1 and not reply.get("writeErrors")
 
@@ -52,7 +52,10 @@ def mismatches(daemon: Daemon, **parameters: Any) -> list[dict[str, Any]]:
 
 
 def listed(daemon: Daemon, **parameters: Any) -> set[tuple[Any, ...]]:
-    """Return the mismatches that the daemon lists: the type, the aspect, and the component or the `_id` of each."""
+    """Return the mismatches that the daemon lists.
+
+    A mismatch of a definition is (type, aspect, component), and one of a document (type, None, `_id`).
+    """
     return {
         (each["type"], each.get("aspect"), each["component"] if "aspect" in each else _key(each))
         for each in mismatches(daemon, **parameters)
@@ -175,6 +178,7 @@ def test_a_killed_check_continues(pair: Pair, daemon: Daemon) -> None:
     assert listed(daemon) == set()
 
 
+@pytest.mark.full
 def test_a_killed_check_keeps_its_mismatches(pair: Pair, daemon: Daemon) -> None:
     writes.fill(pair.source.client)
     kill_and_write(pair, daemon, behind=True)
@@ -187,7 +191,7 @@ def test_a_killed_check_keeps_its_mismatches(pair: Pair, daemon: Daemon) -> None
 def kill_and_write(pair: Pair, daemon: Daemon, behind: bool) -> None:
     """Kill the daemon at several points of its check and of its commit; write to the source before and after each kill.
 
-    If `behind` is true, also write to the destination.
+    If `behind` is true, also change another document on the destination at each write, which the check must find.
     """
 
     def write(key: int) -> None:
@@ -231,11 +235,11 @@ def test_a_check_that_cannot_continue_does_not_pass(pair: Pair, daemon: Daemon) 
     daemon.wait_until_committable()
     daemon.kill()
     # Simulate the state of another version: the daemon must refuse it without damaging it.
-    change_saved_check(pair, {"$inc": {"format": 1}})
+    change_saved_check(pair, {"$inc": {"format": 5}})
     daemon.run()
     assert daemon.wait_for_state("FAILED")["error"] == "IncompatibleMetadata"
     daemon.kill()
-    change_saved_check(pair, {"$inc": {"format": -1}})
+    change_saved_check(pair, {"$inc": {"format": -5}})
     daemon.run()
     daemon.wait_until_committable()
     daemon.kill()
@@ -273,6 +277,7 @@ def test_a_ttl_index_that_enters_the_filter_by_rename_is_refused(
     assert "when_1" in progress["errorDescription"]
 
 
+@pytest.mark.full
 def test_a_destination_that_does_not_answer_is_named(pair: Pair, daemon: Daemon) -> None:
     writes.fill(pair.source.client)
     daemon.start()

@@ -1,4 +1,4 @@
-"""Change events are spooled on the destination: a sync must continue after the source's oplog has dropped them."""
+"""Tests the event spool: a sync must continue after the source's oplog has dropped the spooled change events."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def pair(small: ReplicaSet, replica_sets: Pair) -> Iterator[Pair]:
 
 
 def prepared(pair: Pair, folder: Path, *options: str) -> Daemon:
-    """Return a daemon that checks the oplog often and saves many small rows in the event spool. It is not started."""
+    """Return a daemon, not started, that checks the oplog often and saves many small rows in the event spool."""
     daemon = pair.daemon(folder, *options)
     daemon.watch_closely()
     daemon.spool_often()
@@ -61,7 +61,10 @@ def daemon(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
 
 
 def write_meanwhile(client: writes.AnyClient, number: int) -> None:
-    """Update, delete and insert documents, and create a collection with an index; each `number` makes other changes."""
+    """Update, delete and insert documents, and create a collection with an index.
+
+    Calls with different values of `number` make different changes.
+    """
     client.d.c.update_many({}, {"$inc": {"round": 1}, "$set": {f"at{number}": number}})
     client.d.c.delete_many({"_id": {"$mod": [50, number]}})
     with client.start_session() as session, session.start_transaction():
@@ -79,7 +82,7 @@ def oldest(client: writes.AnyClient) -> Any:
 
 
 def test_a_sync_outlives_the_oplog(pair: Pair, daemon: Daemon) -> None:
-    """Make the oplog drop its entries several times during the copy, and during a pause."""
+    """Make the source's oplog drop its entries several times during the copy and a pause: the sync must be exact."""
     source, destination = pair.source.client, pair.destination.client
     writes.fill(source)
     with daemon.held_at(Point.BATCH_WRITTEN):
@@ -117,7 +120,7 @@ def test_a_sync_outlives_the_oplog(pair: Pair, daemon: Daemon) -> None:
 
 
 def roll_over_while_read(source: writes.AnyClient, destination: writes.AnyClient) -> None:
-    """Make the oplog of the source drop its present entries, but only after the daemon has read their events."""
+    """Make the source's oplog drop all present entries, after the daemon has applied their events."""
     began = spools.now(source)
     while oldest(source) <= began:
         note(source)
@@ -133,7 +136,10 @@ def roll_over_while_read(source: writes.AnyClient, destination: writes.AnyClient
 
 
 def test_a_commit_outlives_the_oplog(pair: Pair, daemon: Daemon) -> None:
-    """Make the oplog drop the entries since the commit time before the cut-over looks for later writes."""
+    """During a commit, drop the oplog entries in which the cut-over searches for later writes.
+
+    The sync must repeat the commit.
+    """
     source, destination = pair.source.client, pair.destination.client
     writes.fill(source)
     daemon.start()
@@ -167,7 +173,8 @@ KILLS = [
 def test_a_sync_killed_at_every_step_of_the_spool_loses_nothing(pair: Pair, daemon: Daemon) -> None:
     """Kill the daemon at each step of the event spool in turn, and make the oplog drop its entries after each kill.
 
-    After the copy, that happens in a pause, in which the process is killed once more.
+    While the oplog drops them, the restarted daemon is paused, or its copy is held. Then it is killed once more. The
+    clusters must be equal at the end.
     """
     source, destination = pair.source.client, pair.destination.client
     writes.fill(source)
@@ -199,8 +206,12 @@ def test_a_sync_killed_at_every_step_of_the_spool_loses_nothing(pair: Pair, daem
     assert not spools.rows(destination)
 
 
+@pytest.mark.full
 def test_a_reader_that_falls_behind_continues_in_the_spool(pair: Pair, daemon: Daemon) -> None:
-    """Hold the application of events, so that the daemon does not read the change stream, while the spool continues."""
+    """Hold event application until the oplog has dropped events that the daemon has spooled meanwhile.
+
+    Afterwards, the daemon must read these events from the spool.
+    """
     source, destination = pair.source.client, pair.destination.client
     writes.fill(source)
     daemon.start()
@@ -335,9 +346,9 @@ def test_a_full_spool_warns_and_then_fails(pair: Pair, tmp_path: Path) -> None:
 
 
 def test_a_paused_sync_says_what_prevents_the_spooling(pair: Pair, tmp_path: Path) -> None:
-    """Make saves of the event spool fail in a pause: a warning must appear and end. Then let the oplog drop events.
+    """Make writes to the event spool fail during a pause: a warning must appear, and disappear afterwards.
 
-    The sync must fail by name then, although it is paused.
+    Then let the oplog drop events. The sync must fail with a named error, although it is paused.
     """
     daemon = prepared(pair, tmp_path, "--eventSpoolMB", "1")
     source, destination = pair.source.client, pair.destination.client
@@ -402,7 +413,7 @@ def test_a_full_spool_goes_on_when_events_are_applied(pair: Pair, tmp_path: Path
 
 @pytest.mark.full
 def test_a_reversed_sync_outlives_the_oplog(pair: Pair, daemon: Daemon) -> None:
-    """Reverse a sync whose destination has a small oplog, which is that of the source afterwards."""
+    """Reverse a sync to a cluster with a small oplog, and make this oplog drop events of the reversed sync."""
     new, old = pair.source.client, pair.destination.client
     writes.fill(old)
     daemon.start(source="cluster1", destination="cluster0", **REVERSIBLE)
@@ -425,8 +436,12 @@ def test_a_reversed_sync_outlives_the_oplog(pair: Pair, daemon: Daemon) -> None:
     assert not spools.rows(old)
 
 
+@pytest.mark.full
 def test_events_of_any_size_are_spooled(pair: Pair, daemon: Daemon) -> None:
-    """Spool an event that needs several parts of a row, an event in fragments, and resume tokens of 6 MB."""
+    """Spool an event that is saved in several documents, an event that the server splits, and resume tokens of 6 MB.
+
+    The sync must continue from the spool after the oplog has dropped these events.
+    """
     source, destination = pair.source.client, pair.destination.client
     writes.fill(source)
     large, key = incompressible(16_000_000), "k" * (3 << 20)
@@ -448,7 +463,7 @@ def test_events_of_any_size_are_spooled(pair: Pair, daemon: Daemon) -> None:
 
 @pytest.mark.full
 def test_a_sync_outlives_the_oplogs_of_shards(clusters: Clusters, tmp_path: Path) -> None:
-    """Make the oplogs of all shards drop their entries, during the copy and during a pause."""
+    """Make the oplogs of all shards drop their entries during the copy and a pause: the sync must be exact."""
     with ExitStack() as stack:
         source = stack.enter_context(ShardedCluster(name="small", oplog_size_mb=16))
         client = stack.enter_context(source.client())

@@ -1,7 +1,7 @@
 """Applies change events to documents that are newer than the events: the result must equal the source byte for byte.
 
-Each document on the destination begins in its state at a random moment, as the copy would have read it. Then all its
-events are applied from the first one on.
+Each document on the destination begins in a state that a copy could have read at a random moment. Then all events of
+the document are applied, beginning with the first event.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 from itertools import islice
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -27,11 +28,13 @@ from syncsvc.engine.run.document_writer import DocumentWriter
 from syncsvc.engine.run.frontier import Frontier
 from syncsvc.engine.run.pace import Pace
 from syncsvc.figures.progress import Progress
+from syncsvc.metadata import METADATA_DATABASE
 from syncsvc.saved.fence import Fence, FencedWriter
 from syncsvc.saved.registry import CollectionRecord, CopyStatus
 from syncsvc.settings import LOAD_LEVELS
 from syncsvc.tuning import Tuning
 from tests.support.pair import Pair
+from tests.unit.syncsvc.records import run_record
 from verifier.cluster.changes import ChangeReader, ChangeStream, start_position
 from verifier.cluster.events import DataEvent, parse_event
 from verifier.cluster.facts import gather
@@ -129,7 +132,7 @@ class Writes:
 
 
 class Replay:
-    """Reads the change events of one collection, and applies them with a real lane of the engine."""
+    """Reads the change events of one collection, and applies them with the daemon's own code (a `Lane`)."""
 
     def __init__(self, pair: Pair, shard_key: dict[str, Any] | None = None) -> None:
         self._stop = StopToken()
@@ -138,8 +141,11 @@ class Replay:
         self.progress = Progress()
         nothing: Any = None
         sharded = bool(pair.destination.shards)
-        writer = FencedWriter(destination, False, self._stop, Fence.of_process(), sharded)
+        writer = FencedWriter(
+            destination, False, self._stop, Fence.of_process(), METADATA_DATABASE, sharded
+        )
         given: dict[str, Any] = {
+            "run": SimpleNamespace(record=run_record()),
             "source_client": source,
             "source_facts": facts,
             "destination_client": destination,
@@ -171,10 +177,7 @@ class Replay:
         self._lane = Lane(context, self._frontier, Room(Tuning(), self._stop), self._stop)
 
     def run(self, random: Random) -> int:
-        """Apply all events that have occurred since this object was created, in batches of random size.
-
-        Return their number.
-        """
+        """Apply all events since the creation of this object, in batches of random size; return the event count."""
         end = self._source.admin.command({"appendOplogNote": 1, "data": {}})["operationTime"]
         events = self._events(end)
         count = 0
@@ -196,7 +199,7 @@ class Replay:
 
 
 def write(collection: Collection[Any], writes: list[Write]) -> None:
-    """Send the writes to the collection; ignore those that the server refuses."""
+    """Send the writes to the collection. Ignore errors of single writes, which the server may refuse."""
     try:
         collection.bulk_write(writes, ordered=False)
     except BulkWriteError:

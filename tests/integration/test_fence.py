@@ -1,4 +1,4 @@
-"""A server must refuse a FencedWriter's delayed write after its call has ended, or a later engine has begun."""
+"""Tests that servers refuse a late write of a FencedWriter: after its caller has given up, or after a takeover."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from uuid import UUID, uuid4
 import pytest
 from pymongo.errors import OperationFailure, PyMongoError
 
+from syncsvc.metadata import METADATA_DATABASE
 from syncsvc.saved import fence as fence_module
 from syncsvc.saved.fence import Fence, FencedWriter
 from tests.support.failpoints import delayed, failing, times
@@ -30,21 +31,21 @@ MANY = range(20)
 
 @pytest.fixture
 def client(pair: Pair) -> Iterator[Client]:
-    """Return a client of the destination with a short socket timeout.
-
-    So a delayed command looks like a lost connection.
-    """
+    """Return a client of the destination with a short socket timeout, so that delays look like lost connections."""
     with closing(connect(pair.destination.uri, _APPLICATION, socket_ms=_WAIT_MS)) as client:
         yield client
 
 
 def writer(client: Client, run: UUID, epoch: int = 1, sharded: bool = False) -> FencedWriter:
-    return FencedWriter(client, False, StopToken(), Fence(run, epoch), sharded)
+    return FencedWriter(client, False, StopToken(), Fence(run, epoch), METADATA_DATABASE, sharded)
 
 
 @contextmanager
 def held(pair: Pair, name: str) -> Iterator[None]:
-    """Make the server delay the next command with that name; after the block, wait until it has run or was refused."""
+    """Make the server delay the next command with this name that the tests' client sends.
+
+    After the block, wait until the command has run or was refused.
+    """
     client = pair.destination.client
     data = {
         "failCommands": [name],
@@ -87,7 +88,7 @@ CASES: dict[str, tuple[str, dict[str, Any], bool, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.in_turns(4)
+@pytest.mark.in_turns(2)
 @pytest.mark.parametrize("case", CASES)
 def test_a_delayed_write_is_refused_after_its_retry(pair: Pair, client: Client, case: str) -> None:
     name, command, as_transaction, later = CASES[case]
@@ -103,6 +104,7 @@ def _documents(pair: Pair) -> list[Any]:
     return list(pair.destination.client.d.c.find().sort("_id", 1))
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("as_transaction", [False, True])
 def test_a_delayed_write_without_retry_is_refused(
     pair: Pair, client: Client, as_transaction: bool
@@ -117,7 +119,7 @@ def test_a_delayed_write_without_retry_is_refused(
 
 def test_a_delayed_write_of_a_cancelled_thread_is_refused(pair: Pair, client: Client) -> None:
     stop = StopToken()
-    writes = FencedWriter(client, False, stop, Fence(uuid4(), 1), False)
+    writes = FencedWriter(client, False, stop, Fence(uuid4(), 1), METADATA_DATABASE, False)
     ended: list[BaseException] = []
 
     def write() -> None:
@@ -139,7 +141,7 @@ def test_a_delayed_write_of_a_cancelled_thread_is_refused(pair: Pair, client: Cl
 
 def test_a_delayed_write_of_an_earlier_engine_is_refused(pair: Pair, client: Client) -> None:
     run, stop = uuid4(), StopToken()
-    earlier = FencedWriter(client, False, stop, Fence(run, 1), False)
+    earlier = FencedWriter(client, False, stop, Fence(run, 1), METADATA_DATABASE, False)
     with held(pair, "update"):
         stop.stop("pause")
         with pytest.raises(BaseException, match="pause"):
@@ -182,7 +184,7 @@ def test_an_earlier_engine_is_refused_and_superseded(pair: Pair, client: Client)
 
 def test_a_refused_mark_settles_nothing(pair: Pair, client: Client) -> None:
     fence = Fence(uuid4(), epoch=2, slots=1)
-    writes = FencedWriter(client, False, StopToken(), fence, False)
+    writes = FencedWriter(client, False, StopToken(), fence, METADATA_DATABASE, False)
     data = {"failCommands": ["update"], "appName": _APPLICATION, "errorCode": 2}
     with failing(pair.destination.client, data), pytest.raises(OperationFailure):
         writes.settle()
@@ -213,9 +215,9 @@ def test_a_refused_document_does_not_affect_the_others(pair: Pair, client: Clien
 
 
 def test_every_write_carries_the_session(pair: Pair, client: Client) -> None:
-    """Check that a write uses the session of the run, not one of the driver.
+    """Check that a write uses a session whose ID is derived from the run's ID, not a session of the driver.
 
-    Only then can a server relate the writes of successive processes.
+    A server can refuse late writes of an earlier process only if all processes of a sync use the same sessions.
     """
     run = uuid4()
     writer(client, run).run("d", update(1))
@@ -225,9 +227,9 @@ def test_every_write_carries_the_session(pair: Pair, client: Client) -> None:
 
 
 def test_a_connection_that_was_opened_during_maintenance_is_replaced() -> None:
-    """Open a connection to a member that is neither primary nor secondary, and then make the member the primary.
+    """Open a connection to a member in maintenance mode, then make the member the primary: writes must succeed.
 
-    The driver refuses sessions on this connection.
+    The driver refuses sessions on such a connection, so it must be replaced.
     """
     with ThreeMembers("kept") as members:
         chosen = next(each for each in members.members if each is not members.primary())

@@ -1,4 +1,4 @@
-"""Listing, copy, change events, definitions and verification must apply the same namespace filters."""
+"""Tests that listing, copy, change events, definitions and verification apply the same namespace filters."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EXCLUDE = [
 
 
 def is_selected(database: str, collection: str) -> bool:
-    """Return whether the filters select the collection. This uses Python's `re`, independently of the product."""
+    """Return whether the filters select the collection. This uses Python's `re`, and no code of the product."""
     if database == "shop":
         return re.search("^orders", collection, re.IGNORECASE) is not None
     if database == "hr":
@@ -159,6 +159,55 @@ def test_a_rename_out_of_the_filter_fails_the_sync_by_name(pair: Pair, daemon: D
     daemon.resume()
     daemon.commit()
     assert ("shop", "orders") not in names(pair.destination)
+
+
+@pytest.mark.in_turns
+@pytest.mark.parametrize("when", [When.REPLAY, When.COPY, When.APPLY], ids=lambda when: when.name)
+def test_a_collection_renamed_out_of_the_filter_is_dropped_on_request(
+    pair: Pair, daemon: Daemon, when: When
+) -> None:
+    """Rename collections to names that the filter excludes: the destination must drop them.
+
+    One collection is renamed back after more writes, and must be copied again.
+    """
+    client = pair.source.client
+    fill(client)
+    options = {"includeNamespaces": INCLUDE, "excludeNamespaces": EXCLUDE}
+    with writes_in(when, daemon, **options, renamedOutOfFilter="drop"):
+        client.shop.orders.rename("done")
+        client.shop.orders.insert_one({"_id": "another collection"})
+        client.shop["ORDERS.old"].rename("away")
+        client.shop.away.insert_one({"_id": "meanwhile"})
+        client.shop.away.rename("orders 3")
+        client.shop["orders 3"].insert_one({"_id": "afterwards"})
+    daemon.commit()
+    assert_selected(pair)
+
+
+@pytest.mark.in_turns
+@across(TO_SHARDED, SHARDED, FROM_SHARDED)
+def test_a_sharded_collection_renamed_out_of_the_filter_is_dropped_on_request(
+    pair: Pair, daemon: Daemon
+) -> None:
+    # Shard by `_id`, whose index always exists.
+    for each in ("shop.orders", "shop.ORDERS.old"):
+        pair.shard(each, {"_id": 1})
+    test_a_collection_renamed_out_of_the_filter_is_dropped_on_request(pair, daemon, When.APPLY)
+
+
+@pytest.mark.full
+def test_a_kill_while_a_renamed_collection_is_dropped(pair: Pair, daemon: Daemon) -> None:
+    client = pair.source.client
+    fill(client)
+    daemon.start(includeNamespaces=INCLUDE, excludeNamespaces=EXCLUDE, renamedOutOfFilter="drop")
+    daemon.wait_until_committable()
+    daemon.kill_at(Point.DEFINITION_APPLIED)
+    client.shop.orders.rename("done")
+    client.shop.orders.insert_one({"_id": "another collection"})
+    daemon.wait_until_killed()
+    daemon.run()
+    daemon.commit()
+    assert_selected(pair)
 
 
 def test_a_kill_while_a_collection_is_renamed_into_the_filter(pair: Pair, daemon: Daemon) -> None:

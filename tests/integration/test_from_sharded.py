@@ -29,7 +29,10 @@ def shard(client: Client, name: str, **options: Any) -> None:
 
 
 def move(client: Client, name: str, low: Any, high: Any) -> None:
-    """Move a range of the shard key `k` from the shard with the lowest chunk to another one."""
+    """Move the documents with `low` <= `k` < `high` to another shard; `k` is the shard key of the collection.
+
+    The shard with the lowest values of `k` must have these documents.
+    """
     metadata = client.config.collections.find_one({"_id": name})
     assert metadata is not None
     lowest = client.config.chunks.find_one({"uuid": metadata["uuid"]}, sort=[("min", 1)])
@@ -53,7 +56,10 @@ def fill(client: Client) -> None:
 
 
 def churn(client: Client, mark: int) -> None:
-    """Move documents to the other shard and back by updates of their shard key, and write to them in between."""
+    """Update shard keys so that documents move to the other shard and back, and write to them in between.
+
+    Different values of `mark` select different documents.
+    """
     ranged = client.d.ranged
     for n in range(mark, 60, 4):
         ranged.update_one({"_id": n, "k": n}, {"$set": {"k": n + MIDDLE + 0.5}})
@@ -99,7 +105,10 @@ def test_a_sync_ends_equal_in_spite_of_kills(pair: Pair, daemon: Daemon) -> None
 def test_an_id_that_a_second_shard_gets_fails_the_sync_by_name(
     pair: Pair, daemon: Daemon, when: When
 ) -> None:
-    """Insert a document whose `_id` already exists on another shard: the destination could keep only one of the two."""
+    """Insert a document whose `_id` already exists on another shard: the sync must fail and name the `_id`.
+
+    The destination could keep only one of the two documents.
+    """
     client = pair.source.client
     fill(client)
     with writes_in(when, daemon):
@@ -118,9 +127,9 @@ def test_an_id_that_a_second_shard_gets_fails_the_sync_by_name(
 def test_updates_of_a_repeated_id_leave_the_other_document_alone(
     pair: Pair, daemon: Daemon
 ) -> None:
-    """Replay the events of a document that was deleted since, while the destination holds the one of the other shard.
+    """Replay the events of a deleted document: another document with the same `_id` must stay on the destination.
 
-    The verification is off, so it repairs nothing.
+    The two documents were on different shards of the source. The verification is off, so it cannot repair anything.
     """
     client = pair.source.client
     fill(client)

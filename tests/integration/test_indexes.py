@@ -20,7 +20,7 @@ def index_names(client: writes.AnyClient, collection: str = "c") -> set[str]:
 
 
 def create_and_drop(pair: Pair) -> None:
-    """Create indexes of every kind on the source, also on a new collection, and drop some of them."""
+    """Create indexes of every kind on an old and a new collection of the source, and drop one of them."""
     client = pair.source.client
     writes.indexes(client, unique=not pair.is_sharded)
     client.d.c.create_index("m", name="dropped")
@@ -42,7 +42,7 @@ def test_indexes_are_built_after_the_copy(pair: Pair, daemon: Daemon, when: When
     pair.assert_equal()
 
 
-@pytest.mark.in_turns
+@pytest.mark.full
 @on_shards
 def test_indexes_are_built_after_the_copy_on_shards(pair: Pair, daemon: Daemon) -> None:
     test_indexes_are_built_after_the_copy(pair, daemon, When.COPY)
@@ -76,12 +76,12 @@ def test_no_indexes_are_built(pair: Pair, daemon: Daemon, when: When) -> None:
 
 
 def needed(pair: Pair, collection: str) -> set[str]:
-    """Return the names of the indexes that a collection has on the destination with every value of `buildIndexes`."""
+    """Return the names of the indexes that the destination's collection has even if `buildIndexes` is `never`."""
     serving = {"_id_hashed"} if pair.is_sharded and collection == "c" else set()
     return {"_id_", *serving}
 
 
-@pytest.mark.in_turns
+@pytest.mark.full
 @on_shards
 def test_no_indexes_are_built_on_shards(pair: Pair, daemon: Daemon) -> None:
     test_no_indexes_are_built(pair, daemon, When.COPY)
@@ -130,7 +130,7 @@ def test_an_index_that_becomes_ttl_without_index_builds_is_refused(
     daemon.commit()
 
 
-@pytest.mark.in_turns(2)
+@pytest.mark.in_turns
 @pytest.mark.parametrize(
     "when, build",
     [*((when, "excludeHashed") for when in PHASES), (When.COPY, "excludeHashedAfterCopy")],
@@ -156,14 +156,14 @@ def test_all_but_hashed_indexes_are_built(
     assert index_names(pair.destination.client, "new") == {"_id_", "plain"}
 
 
-@pytest.mark.in_turns
+@pytest.mark.full
 @on_shards
 def test_all_but_hashed_indexes_are_built_on_shards(pair: Pair, daemon: Daemon) -> None:
     test_all_but_hashed_indexes_are_built(pair, daemon, When.COPY, "excludeHashed")
 
 
 def test_an_index_that_cannot_be_built_is_reported_by_name(pair: Pair, daemon: Daemon) -> None:
-    """Insert a document directly into the destination that makes the build of an index fail."""
+    """Insert a document into the destination that makes an index build fail there: the error must name the index."""
     writes.fill(pair.source.client)
     daemon.start()
     daemon.wait_until_committable()
@@ -186,13 +186,17 @@ def test_an_index_that_cannot_be_built_is_reported_by_name(pair: Pair, daemon: D
     pair.assert_equal()
 
 
+@pytest.mark.in_turns
 @pytest.mark.each_once
 @pytest.mark.parametrize("build", ["beforeDataCopy", "afterDataCopy"])
 @pytest.mark.parametrize("point", [Point.STARTED, Point.LISTED, Point.BATCH_WRITTEN])
 def test_documents_that_an_older_or_newer_index_refuses(
     pair: Pair, daemon: Daemon, point: Point, build: str
 ) -> None:
-    """Drop an index, insert documents that violate it, and create another index with its name."""
+    """Drop an index, insert documents that violate it, and create another index with the same name.
+
+    The sync must apply these changes in their order; the clusters must be equal.
+    """
     writes.fill(pair.source.client)
     c = pair.source.client.d.c
     c.create_index([("p", 1), ("q", 1)], name="x", hidden=True)

@@ -1,4 +1,4 @@
-"""Several instances run one sync between sharded clusters together, one instance for each shard of the source."""
+"""Runs one sync between sharded clusters with several instances, one for each shard of the source."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DOCUMENTS = 900
 
 
 def prepare_copy(pair: Pair, fleet: Fleet) -> None:
-    """Insert documents into a sharded collection, and restart the daemons so that they copy it in many partitions."""
+    """Insert documents into a sharded collection, and restart the daemons so that they use small partitions."""
     source = pair.source.client
     source.admin.command("shardCollection", "shop.orders", key={"n": "hashed"})
     source.shop.orders.insert_many([{"n": n, "pad": "p" * 200} for n in range(DOCUMENTS)])
@@ -346,6 +346,7 @@ def test_a_killed_instance_continues(pair: Pair, fleet: Fleet, number: int) -> N
     pair.assert_equal()
 
 
+@pytest.mark.full
 def test_the_commands_of_the_page_on_several_instances(pair: Pair, fleet: Fleet) -> None:
     writes.fill(pair.source.client)
     ports = {f"2718{2 + n}": str(each.port) for n, each in enumerate(fleet.daemons)}
@@ -367,7 +368,7 @@ def test_the_commands_of_the_page_on_several_instances(pair: Pair, fleet: Fleet)
 
 @prepared(Daemon.judge_soon)
 def test_every_instance_repairs_its_share(pair: Pair, fleet: Fleet) -> None:
-    """Spoil the destination before the commit: each instance must reread the documents whose events it applies."""
+    """Corrupt the destination before the commit: each instance must repair the documents whose events it applies."""
     source, destination = pair.source.client, pair.destination.client
     writes.fill(source)
     source.d.c.create_index("n")
@@ -387,11 +388,13 @@ def test_every_instance_repairs_its_share(pair: Pair, fleet: Fleet) -> None:
     assert (shown["inProgress"], shown["documents"]) == (False, 100)
 
 
+@pytest.mark.full
 @prepared(Daemon.judge_soon)
 def test_all_instances_go_on_after_a_failed_commit(pair: Pair, fleet: Fleet) -> None:
-    """Make the verification of a commit fail, and send /repair to each instance, even to one that missed the failure.
+    """Kill a follower during a commit whose verification then fails: after /repair, all instances must continue.
 
-    The coordinator repairs for all instances.
+    The restarted follower must notice the failure. /repair is sent to each instance: the coordinator must repair, and
+    the follower must resume.
     """
     coordinator, follower = fleet.coordinator, fleet.follower
     source, destination = pair.source.client, pair.destination.client
@@ -420,6 +423,7 @@ def test_all_instances_go_on_after_a_failed_commit(pair: Pair, fleet: Fleet) -> 
     pair.assert_equal()
 
 
+@pytest.mark.full
 def test_all_instances_apply_writes_during_the_cut_over(pair: Pair, fleet: Fleet) -> None:
     writes.fill(pair.source.client)
     fleet.start()
@@ -435,9 +439,9 @@ def test_all_instances_apply_writes_during_the_cut_over(pair: Pair, fleet: Fleet
 
 
 def test_an_outdated_record_withdraws_no_cut_over(pair: Pair, fleet: Fleet) -> None:
-    """Let a follower read an older record of the coordinator, as from a newly elected primary.
+    """During the cut-over, let a follower read an outdated run record of the coordinator, as after an election.
 
-    It must apply nothing then.
+    The follower must not return to change event application.
     """
     coordinator, follower = fleet.daemons
     writes.fill(pair.source.client)
@@ -460,8 +464,12 @@ def test_an_outdated_record_withdraws_no_cut_over(pair: Pair, fleet: Fleet) -> N
     assert follower.log.count("Starting change event application phase") == 1
 
 
+@pytest.mark.full
 def test_each_instance_spools_for_itself(pair: Pair, fleet: Fleet) -> None:
-    """Make both instances spool during the copy and in a pause; kill one of them while it reads its spool."""
+    """Make both instances use an event spool during the copy and a pause; kill one while it reads its spool.
+
+    Each instance must apply the events of its own spool, and no event may be lost.
+    """
     source, destination = pair.source.client, pair.destination.client
     for each in fleet.daemons:
         each.spool_often()
@@ -499,7 +507,7 @@ def test_each_instance_spools_for_itself(pair: Pair, fleet: Fleet) -> None:
 def test_an_instance_needs_no_events_once_the_coordinator_cuts_over(
     pair: Pair, fleet: Fleet
 ) -> None:
-    """Kill a follower after it has applied all events: when it restarts, it must not need its event spool any more."""
+    """Kill a follower that has applied all events: after its restart, it must complete without its event spool."""
     source, destination = pair.source.client, pair.destination.client
     writes.fill(source)
     fleet.start(eventSpool="always")

@@ -1,4 +1,4 @@
-"""The product must sort `_id`s of all types in the order of the server's own index."""
+"""Tests that the product sorts `_id`s of all types in the same order as the server's index on `_id`."""
 
 from __future__ import annotations
 

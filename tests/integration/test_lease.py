@@ -1,11 +1,11 @@
-"""Tests the lease in the metadata database: which daemon gets and keeps it, and the effect of late or lost commands."""
+"""Tests the lease in the metadata: which daemon gets and keeps it, and the effect of late or lost commands."""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
+from syncsvc.metadata import METADATA_DATABASE
 from syncsvc.saved.lease import LEASES, LeaseKeeper
-from syncsvc.saved.run import METADATA_DATABASE
 from tests.support.pair import REPLICA_SETS, SHARDED, Pair, across
 from verifier.cluster.writer import ClusterWriter
 from verifier.runtime.tasks import StopToken
@@ -18,7 +18,7 @@ pytestmark = across(REPLICA_SETS, SHARDED)
 def _keeper(pair: Pair, seconds: float, instance: str = "me") -> LeaseKeeper:
     client = pair.destination.client
     writer = ClusterWriter(client, False, StopToken())
-    return LeaseKeeper(client, writer, instance, "host", "address:1", seconds)
+    return LeaseKeeper(client[METADATA_DATABASE], writer, instance, "host", "address:1", seconds)
 
 
 def test_another_process_takes_a_released_lease(pair: Pair) -> None:

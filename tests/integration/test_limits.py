@@ -1,4 +1,4 @@
-"""Limits at run time: they are obeyed, changed in every state, kept by restarts and take-overs, and shared."""
+"""Tests limits at run time: daemons obey and share them, and keep them after restarts and takeovers."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pytest
 from bson import encode
 
 from syncsvc.limits import Limit, limits_of
+from syncsvc.metadata import METADATA_DATABASE
 from syncsvc.sandbox import ReplicaSet
 from syncsvc.sandbox.mongod import Mongod
 from syncsvc.saved.limits import LimitsStore
@@ -46,7 +47,7 @@ def saved(pair: Pair) -> dict[str, Any]:
 
 
 def fill(pair: Pair, documents: int) -> int:
-    """Insert documents of two collections, each of the same size, and return their size in bytes."""
+    """Insert `documents` documents of equal size into two collections, and return the size of one document in bytes."""
     for name in ("one", "two"):
         pair.shard(f"d.{name}")
         pair.source.client.d[name].insert_many(
@@ -129,7 +130,7 @@ def test_concurrent_changes_are_all_kept(pair: Pair) -> None:
     names = [each.value for each in Limit]
 
     def change(name: str) -> None:
-        store = LimitsStore(client, ClusterWriter(client, False, StopToken()))
+        store = LimitsStore(client[METADATA_DATABASE], ClusterWriter(client, False, StopToken()))
         for amount in range(1, 6):
             store.change({name: amount})
 
@@ -198,7 +199,7 @@ def test_a_limited_copy_is_killed_and_continues(pair: Pair, daemon: Daemon) -> N
 def test_a_limited_copy_meets_its_limit(
     pair: Pair, daemon: Daemon, record_property: Record, limit: str
 ) -> None:
-    """Measure the rate over a minute: it stays within 10 % of the limit."""
+    """Measure the rate of a copy with a limit for a minute: it must be within 10 % of the limit."""
     size = fill(pair, 100_000)
     rate = 500
     daemon.limits(**{limit: rate * size if limit == "copyBytesPerSecond" else rate})
@@ -235,7 +236,10 @@ class _Linked(ReplicaSet):
 def test_auto_keeps_the_latency_below_its_limit(
     replica_sets: Pair, tmp_path: Path, record_property: Record
 ) -> None:
-    """Put the destination behind a link of 3 MB/s, which a copy without a limit saturates: `auto` must prevent that."""
+    """Copy over a 3 MB/s link, first without a limit of the destination's latency, and then with such a limit (`auto`).
+
+    The median latency must exceed the limit before it is set, and stay below it afterwards.
+    """
     with Network() as network, _Linked(network) as behind, behind.client() as client:
         pair = Pair(replica_sets.source, Side(behind.uri, client))
         pair.source.empty()
@@ -253,7 +257,10 @@ def test_auto_keeps_the_latency_below_its_limit(
 
 
 def _watch_latency(pair: Pair, daemon: Daemon, network: Network) -> dict[str, Any]:
-    """Return the limit, and the measured latencies with and without it, in milliseconds."""
+    """Run a sync over a slow link, limit the latency of the destination during the copy, and return measured latencies.
+
+    The result has the latencies `without` the limit, those `limited` by it, and the `limit`, all in milliseconds.
+    """
     threshold = 200
     names = (
         "maxSourceLatencyMS",
@@ -262,9 +269,10 @@ def _watch_latency(pair: Pair, daemon: Daemon, network: Network) -> dict[str, An
         "maxReplicationLagSeconds",
     )
     daemon.limits(auto={"enabled": True, **dict.fromkeys(names)})
-    daemon.start()
-    wait_for(lambda: daemon.progress()["info"] == "collection copy", "the copy")
+    # The link is slow before the start: on a busy machine, the copy could otherwise end before it is measured.
     with network.slow(bytes_per_second=3e6):
+        daemon.start()
+        wait_for(lambda: daemon.progress()["info"] == "collection copy", "the copy")
         without = _latencies(daemon, 10)
         daemon.limits(auto={"maxDestinationLatencyMS": threshold})
         throttled = wait_until_throttled(daemon, "copyBytesPerSecond")
@@ -281,7 +289,7 @@ def _watch_latency(pair: Pair, daemon: Daemon, network: Network) -> dict[str, An
 
 
 def _latencies(daemon: Daemon, number: int) -> list[float]:
-    """Return the next `number` measured latencies of the destination, in milliseconds; one is measured each second."""
+    """Return the next `number` latencies of the destination in milliseconds; the daemon measures one each second."""
     found: list[float] = []
 
     def enough() -> bool:

@@ -1,4 +1,4 @@
-"""If a server loses a cursor between two pages, the whole read must be repeated."""
+"""Makes servers lose a cursor between two pages of a read: the whole read must be repeated."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from uuid import uuid4
 import pytest
 
 from syncsvc import __version__
+from syncsvc.metadata import METADATA_DATABASE
 from syncsvc.saved.partitions import Partition, Partitions
 from syncsvc.saved.registry import CollectionRecord, CopyStatus, Registry
 from tests.support import writes
@@ -35,10 +36,10 @@ APPLICATION = "lost cursors"
 
 @contextmanager
 def failing_pages(pair: Pair, mode: Any, code: int, application: str) -> Iterator[None]:
-    """Make getMore commands of the application fail with the error code on all servers within the block.
+    """During the block, make getMore commands of the application fail with this error code on all servers.
 
-    `mode` is a mode of configureFailPoint. On shards, the getMores of all applications fail, because shards do not know
-    the application behind a router.
+    `mode` is a mode of configureFailPoint. On shards, the getMore commands of all applications fail, because shards do
+    not know which application sends a command through a router.
     """
     with ExitStack() as stack:
         for side in (pair.source, pair.destination):
@@ -81,8 +82,8 @@ def _registry(cluster: Cluster, stop: StopToken) -> Read:
     names = (Namespace("d", f"c{number}") for number in range(ROWS))
     specs = (CollectionSpec(each, Kind.COLLECTION, uuid4().bytes) for each in names)
     found = (CollectionRecord(each, CopyStatus.WAITING, each.namespace) for each in specs)
-    Registry(cluster.client, writer, 0, stop).save_next(found)
-    registry = Registry(cluster.client, writer, 1, stop)
+    Registry(cluster.client[METADATA_DATABASE], writer, 0, stop).save_next(found)
+    registry = Registry(cluster.client[METADATA_DATABASE], writer, 1, stop)
 
     def reload() -> int:
         registry.reload(stop)
@@ -93,14 +94,14 @@ def _registry(cluster: Cluster, stop: StopToken) -> Read:
 
 def _partitions(cluster: Cluster, stop: StopToken) -> Read:
     writer = ClusterWriter(cluster.client, False, stop)
-    partitions = Partitions(cluster.client, writer, 0, "one", False, stop)
+    partitions = Partitions(cluster.client[METADATA_DATABASE], writer, 0, "one", False, stop)
     partitions.plan_whole([Partition(uuid4().bytes, 0) for _ in range(ROWS)])
     return lambda: len(list(partitions))
 
 
 def _copied(cluster: Cluster, stop: StopToken) -> Read:
     writer = ClusterWriter(cluster.client, False, stop)
-    partitions = Partitions(cluster.client, writer, 0, "one", False, stop)
+    partitions = Partitions(cluster.client[METADATA_DATABASE], writer, 0, "one", False, stop)
     partitions.plan_whole([Partition(uuid4().bytes, 0) for _ in range(ROWS)])
     return lambda: len(partitions.copied())
 

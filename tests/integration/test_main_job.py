@@ -55,9 +55,9 @@ def _has_done_everything(workload: Workload) -> bool:
 @pytest.mark.in_turns
 @across_topologies
 def test_writes_before_the_commit_request_are_synced(pair: Pair, daemon: Daemon) -> None:
-    """Write to the source while the commit is requested.
+    """Write to the source while the commit is requested: all writes acknowledged before the request must be synced.
 
-    All writes acknowledged before the request must arrive. Of later writes, those up to some moment may arrive.
+    Later writes may be missing, but only those after some moment: there must be no gaps.
     """
     pair.shard("d.c")
     c = pair.source.client.d.c

@@ -1,4 +1,4 @@
-"""The commands of the manifests for Kubernetes run a whole sync, also when pods are lost and started elsewhere."""
+"""Runs whole syncs with the commands of the Kubernetes manifests, also when pods are lost and restarted elsewhere."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.three_members
 
 
 class Cluster:
-    """The pods of one kind of deployment, as processes: they get the files and commands of the manifests."""
+    """The pods of one kind of deployment, run as local processes with the files and commands of the manifests."""
 
     def __init__(self, kind: str, pair: Pair, folder: Path) -> None:
         self._kind, self._pair, self._folder = kind, pair, folder
@@ -38,7 +38,7 @@ class Cluster:
             self.replace(number)
 
     def replace(self, number: int) -> None:
-        """Lose a pod without warning, and start it on another node, with a new port and new files."""
+        """Kill the pod with this number, if it exists, and start it with a new port and the newest files."""
         if number in self.pods:
             self.pods[number].kill()
         self.pods[number] = Pod(self._kind, number, self._files)
@@ -47,7 +47,7 @@ class Cluster:
         return [each.progress() for each in self.pods.values()]
 
     def wait_for(self, name: str, value: Any) -> None:
-        """Wait until this field of the progress has the value in every pod."""
+        """Wait until the field `name` of the progress has this value in every pod."""
 
         def reached() -> bool:
             progress = self.progress()
@@ -75,7 +75,10 @@ class Cluster:
                 self._files[inside].write_text(self._filled(outside.read_text(), state))
 
     def _filled(self, text: str, state: str) -> str:
-        """Fill the placeholders of a file in, as the operator does."""
+        """Replace the placeholders in the text of a file by the test's values, as users do before `kubectl apply`.
+
+        `state` becomes the declared state.
+        """
         return (
             text.replace(_uri("source", "a"), self._pair.source.uri)
             .replace(_uri("destination", "b"), self._pair.destination.uri)
@@ -114,7 +117,7 @@ class Pod:
         )
 
     def progress(self) -> dict[str, Any]:
-        """Return the progress; empty while the process does not answer."""
+        """Return the progress of the sync; empty while the process does not accept connections."""
         assert self._process.poll() is None, Path(self._log.name).read_text()
         with suppress(requests.ConnectionError):
             answer = requests.get(
@@ -141,6 +144,7 @@ def deployed(kind: str, pair: Pair, tmp_path: Path) -> Iterator[Cluster]:
         cluster.close()
 
 
+@pytest.mark.full
 @pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequestWarning")
 @pytest.mark.parametrize("kind", ["shared", "standby"])
 def test_pods_that_are_lost_continue_elsewhere(deployed: Cluster, pair: Pair) -> None:

@@ -1,4 +1,4 @@
-"""A no-op that the product appends to the oplog must advance change streams past its time, even on an idle cluster."""
+"""Tests that a no-op in the oplog moves change streams past its cluster time, even on an idle cluster."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from verifier.runtime.tasks import StopToken
 
 
 def test_the_change_stream_of_idle_shards_passes_a_noop() -> None:
-    """Append a no-op on a sharded cluster that writes no periodic no-ops, so only this one can advance the stream."""
+    """Append a no-op on an idle sharded cluster without periodic no-ops: the change stream must move past it."""
     still = {"writePeriodicNoops": "false"}
     with ShardedCluster(name="still", parameters=still) as shards, ExitStack() as opened:
         cluster = open_cluster("still", shards.uri, "test")
@@ -31,7 +31,7 @@ def test_the_change_stream_of_idle_shards_passes_a_noop() -> None:
 
 @pytest.mark.full
 def test_a_sync_to_idle_shards_stays_committable(replica_sets: Pair, tmp_path: Path) -> None:
-    """Sync to shards that write no periodic no-ops: the verification must not fall behind the idle destination."""
+    """Sync to shards that write no periodic no-ops: the verification must catch up although one shard is idle."""
     still = {"writePeriodicNoops": "false"}
     with ShardedCluster(name="still", parameters=still) as shards, ExitStack() as stack:
         client = stack.enter_context(shards.client())

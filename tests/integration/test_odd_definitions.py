@@ -1,4 +1,4 @@
-"""Values in definitions that a driver cannot decode, or would change, must be synced byte for byte."""
+"""Syncs definitions with values that a driver cannot decode, or would change: they must be equal byte for byte."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _LITERAL_ONLY = {"undefined"}
 
 
 def expression(name: str) -> RawBSONDocument:
-    """Return a query expression that contains the value with that name in ODD."""
+    """Return a query expression that contains an unusual BSON value: the entry `name` of ODD."""
     kind, value = ODD[name]
     if name in _LITERAL_ONLY:
         literal = rawbson.single(kind, b"$literal", value)
@@ -58,9 +58,9 @@ def partial(name: str) -> RawBSONDocument:
 
 
 def define(client: Client, mark: str) -> None:
-    """Create a collection, a view and a partial index for each value of ODD. Their definitions contain the value.
+    """For each unusual BSON value, create a collection, a view and a partial index with the value in their definitions.
 
-    `mark` is the name of the database.
+    `mark` is the name of the database. The values are the entries of ODD.
     """
     d = client[mark]
     for name in ODD:
@@ -74,9 +74,9 @@ def define(client: Client, mark: str) -> None:
 
 
 def modify(client: Client, mark: str) -> None:
-    """For each value of ODD, create a collection and a view, and change their definitions by a collMod with that value.
+    """For each unusual BSON value, create a collection and a view, and add the value to their definitions by collMod.
 
-    `mark` is the name of the database.
+    `mark` is the name of the database. The values are the entries of ODD.
     """
     d = client[mark]
     for name in ODD:

@@ -1,6 +1,6 @@
-"""A cluster holds the metadata of one sync only.
+"""Tests that a cluster holds the metadata of only one sync.
 
-Of several processes that begin a sync, only the first one may succeed.
+If several processes begin a sync, only the first one may succeed.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import pytest
 from pymongo import MongoClient, WriteConcern
 
 from syncsvc.errors import METADATA_LEFT_OVER, SUPERSEDED
+from syncsvc.metadata import METADATA_DATABASE
 from syncsvc.sandbox import ReplicaSet
 from syncsvc.sandbox.mongod import Mongod
 from syncsvc.saved.run import (
-    METADATA_DATABASE,
     Failure,
     RunStore,
     load_run,
@@ -37,36 +37,40 @@ from verifier.runtime.tasks import StopToken
 
 @pytest.mark.parametrize("instance", ["the same", "another"])
 def test_one_of_two_concurrent_starts_is_refused(pair: Pair, instance: str) -> None:
-    """Begin two runs that both found an empty destination: the second one must change nothing of the first one."""
+    """Begin two syncs that both found no metadata: the second must be refused, and must not change the first."""
     client = pair.destination.client
     writer = ClusterWriter(client, False, StopToken())
-    first = RunStore.begin(writer, run_record(instance="the same", owner="first"))
+    first = RunStore.begin(
+        client[METADATA_DATABASE], writer, run_record(instance="the same", owner="first")
+    )
     collections = client[METADATA_DATABASE].collections
     collections.insert_one({"_id": "listed"})
     with pytest.raises(OperationError) as raised:
-        RunStore.begin(writer, run_record(instance=instance, owner="second"))
+        RunStore.begin(
+            client[METADATA_DATABASE], writer, run_record(instance=instance, owner="second")
+        )
     assert raised.value.kind is METADATA_LEFT_OVER
-    assert saved_instances(client) == ("the same",)
+    assert saved_instances(client[METADATA_DATABASE]) == ("the same",)
     assert collections.find_one({"_id": "listed"})
     first.update(can_write=True)
 
 
 def test_a_takeover_keeps_changes_saved_after_the_record_was_read(pair: Pair) -> None:
-    """Change a saved run after a successor has read it, and before the successor takes it over.
+    """Change the saved run record after a successor has read it, and before the successor takes the run over.
 
-    For example, the new owner must know that a cluster is blocked, because it must lift the block.
+    The successor must see the change: for example, it must know that a cluster is blocked, to lift the block later.
     """
     client = pair.destination.client
     writer = ClusterWriter(client, False, StopToken())
-    owner = RunStore.begin(writer, run_record(owner="first"))
+    owner = RunStore.begin(client[METADATA_DATABASE], writer, run_record(owner="first"))
     stale = owner.record
     owner.update(found_blocked={"cluster0": False})
-    taken = RunStore.take_over(client, writer, stale)
+    taken = RunStore.take_over(client[METADATA_DATABASE], writer, stale)
     assert taken.record.found_blocked == {"cluster0": False}
-    assert load_run(client, stale.instance) == taken.record
+    assert load_run(client[METADATA_DATABASE], stale.instance) == taken.record
     for late in (
         lambda: owner.update(can_write=True),
-        lambda: RunStore.take_over(client, writer, stale),
+        lambda: RunStore.take_over(client[METADATA_DATABASE], writer, stale),
     ):
         with pytest.raises(OperationError) as raised:
             late()
@@ -75,12 +79,14 @@ def test_a_takeover_keeps_changes_saved_after_the_record_was_read(pair: Pair) ->
 
 
 def test_a_failure_that_is_only_shown_is_never_saved(pair: Pair) -> None:
-    """Show a failure, and save another field of the record: the failure must not be saved with it.
+    """Show a failure without saving it, then save another field of the record: the failure must not be saved.
 
     A restart would not continue a sync whose saved state is FAILED.
     """
     client = pair.destination.client
-    store = RunStore.begin(ClusterWriter(client, False, StopToken()), run_record())
+    store = RunStore.begin(
+        client[METADATA_DATABASE], ClusterWriter(client, False, StopToken()), run_record()
+    )
     failure = Failure("ClusterUnreachable", "It does not answer.")
     store.show(state=State.FAILED, failure=failure)
     store.update(epoch=7)
@@ -89,11 +95,11 @@ def test_a_failure_that_is_only_shown_is_never_saved(pair: Pair) -> None:
         failure,
         7,
     )
-    saved = load_run(client, store.record.instance)
+    saved = load_run(client[METADATA_DATABASE], store.record.instance)
     assert saved is not None
     assert (saved.state, saved.failure, saved.epoch) == (State.RUNNING, None, 7)
     store.update(state=State.RUNNING, failure=None)
-    assert store.record == load_run(client, store.record.instance)
+    assert store.record == load_run(client[METADATA_DATABASE], store.record.instance)
 
 
 @pytest.fixture(scope="module")
@@ -105,12 +111,14 @@ def members() -> Iterator[ReplicaSet]:
 
 def test_a_run_is_read_only_once_the_majority_has_it(members: ReplicaSet) -> None:
     with members.client(readConcernLevel="majority") as client, ThreadPoolExecutor() as executor:
-        record = RunStore.begin(ClusterWriter(client, False, StopToken()), run_record()).record
+        record = RunStore.begin(
+            client[METADATA_DATABASE], ClusterWriter(client, False, StopToken()), run_record()
+        ).record
         with _without_followers(members):
             runs = client[METADATA_DATABASE].get_collection("runs", write_concern=WriteConcern(1))
             runs.update_one({"_id": record.instance}, {"$set": {"beat": 99}})
-            assert load_runs(client)[0].beat == record.beat
-            found = executor.submit(load_run, client, record.instance)
+            assert load_runs(client[METADATA_DATABASE])[0].beat == record.beat
+            found = executor.submit(load_run, client[METADATA_DATABASE], record.instance)
             asked = {"command.find": "runs", "command.readConcern.level": "linearizable"}
             wait_for(lambda: found.done() or _running(client, asked), "the read")
         newest = found.result()
@@ -119,7 +127,7 @@ def test_a_run_is_read_only_once_the_majority_has_it(members: ReplicaSet) -> Non
 
 @contextmanager
 def _without_followers(members: ReplicaSet) -> Iterator[None]:
-    """Stop replication to the secondaries within the block, so that they do not get the primary's writes."""
+    """Stop the replication to the secondaries during the block, so that only the primary has new writes."""
     secondaries = [each for each in members.members if each is not members.primary()]
     try:
         for each in secondaries:
@@ -140,9 +148,9 @@ def _running(client: Client, query: dict[str, Any]) -> bool:
 
 
 def test_rows_of_an_earlier_run_are_deleted_by_a_new_one(pair: Pair, daemon: Daemon) -> None:
-    """Insert rows of an earlier run into the metadata, and start a sync.
+    """Insert documents of an earlier run into the metadata, and start a sync: these documents must be deleted.
 
-    The new run would treat such a row as a collection that is already copied.
+    Such a document could make the new run believe that a collection is already copied.
     """
     pair.source.client.d.c.insert_one({"_id": 1})
     metadata = pair.destination.client[METADATA_DATABASE]

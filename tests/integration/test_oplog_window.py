@@ -1,6 +1,6 @@
-"""On a source with a small oplog, a warning must precede the loss of change events.
+"""Tests syncs from a source whose oplog is so small that it drops change events before they are read.
 
-The loss must have a named error.
+A warning must precede the loss; after the loss, the sync must fail with a named error.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def daemon(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
 
 
 def events_read(client: writes.AnyClient) -> int:
-    """Return how many events the source has returned to the daemon's change streams."""
+    """Return the number of events that the daemon's open change streams have returned."""
     stream = "cursor.originatingCommand.pipeline.$changeStream"
     cursors = client.admin.aggregate(
         [
@@ -64,16 +64,17 @@ def events_read(client: writes.AnyClient) -> int:
 
 @contextmanager
 def slow(pair: Pair, command: str, milliseconds: int) -> Iterator[None]:
-    """Delay each command with that name on the destination within the block."""
+    """Delay each command with this name on the destination during the block."""
     data = {"failCommands": [command], "blockConnection": True, "blockTimeMS": milliseconds}
     with failing(pair.destination.client, data):
         yield
 
 
 def is_lost(source: writes.AnyClient, daemon: Daemon) -> bool:
-    """Write to the oplog of the source, and return whether the daemon warns that the sync fails.
+    """Write to the source's oplog, and return whether the daemon warns that the sync will fail.
 
-    The blocked reader has read up to two more pages ahead, so no certain amount of writes makes it lose entries.
+    Call this repeatedly: the blocked reader has read up to two pages ahead, so the necessary number of writes is
+    unknown.
     """
     note(source)
     return "so the sync fails" in str(daemon.progress().get("warnings"))
@@ -119,9 +120,9 @@ def test_entries_lost_during_the_copy_fail_the_sync(pair: Pair, daemon: Daemon) 
 
 
 def test_entries_lost_while_the_copy_hangs_fail_the_sync(pair: Pair, daemon: Daemon) -> None:
-    """Let the oplog drop needed entries while the copy hangs.
+    """Let the oplog drop needed entries while the copy hangs: a warning must appear, and the sync must fail.
 
-    The hanging thread delays the failure of the sync, but must not hide the warning.
+    The hanging thread delays the failure, but not the warning.
     """
     for number in range(3):
         pair.source.client.d[f"c{number}"].insert_one({"_id": 1})
@@ -175,7 +176,7 @@ def test_entries_lost_while_events_wait_fail_the_sync(pair: Pair, daemon: Daemon
 
 
 def test_a_limit_of_events_does_not_endanger_the_oplog(pair: Pair, daemon: Daemon) -> None:
-    """Limit the events to one per second while the oplog is about to drop them: the limit must be suspended."""
+    """Limit change events to one per second while the oplog is about to drop some: the limit must be suspended."""
     source = pair.source.client
     source.d.c.insert_one({"_id": "first"})
     daemon.limits(eventsPerSecond=1)
@@ -183,7 +184,7 @@ def test_a_limit_of_events_does_not_endanger_the_oplog(pair: Pair, daemon: Daemo
     daemon.wait_until_applying()
     # The source seems to write so fast that its oplog lasts for seconds.
     note(source)
-    text = "The limit of change events does not apply at present: in less than 15 minutes the oplog"
+    text = "The limit of change events per second is suspended: in less than 15 minutes the oplog"
     wait_for(lambda: text in str(daemon.progress().get("warnings")), "a warning")
     source.d.c.insert_many({"_id": n} for n in range(1000))
     wait_for(lambda: daemon.progress()["totalEventsApplied"] >= 1000, "all events", seconds=200)
@@ -194,7 +195,7 @@ def test_a_limit_of_events_does_not_endanger_the_oplog(pair: Pair, daemon: Daemo
 def test_entries_that_are_already_read_are_not_lost(pair: Pair, daemon: Daemon) -> None:
     """Let the oplog drop the entry of the saved position after the daemon has read all events.
 
-    The sync must continue.
+    The sync must continue, and warn that a restart would fail until a later position is saved.
     """
     writes.fill(pair.source.client)
     daemon.start(eventSpool="never")
@@ -203,10 +204,18 @@ def test_entries_that_are_already_read_are_not_lost(pair: Pair, daemon: Daemon) 
         pair.source.client.d.c.update_one({"_id": 1}, {"$set": {"held": True}})
         daemon.wait_until_reached(Point.EVENTS_APPLIED)
         roll_over(pair.source.client)
-        wait_for(lambda: "after a restart" in str(daemon.progress().get("warnings")), "a warning")
+        wait_for(
+            lambda: "a restarted or paused sync would need"
+            in str(daemon.progress().get("warnings")),
+            "a warning",
+        )
         note(pair.source.client)
         assert daemon.progress()["state"] == "RUNNING"
-    wait_for(lambda: "after a restart" not in str(daemon.progress().get("warnings")), "no warning")
+    wait_for(
+        lambda: "a restarted or paused sync would need"
+        not in str(daemon.progress().get("warnings")),
+        "no warning",
+    )
     daemon.commit()
     pair.assert_equal()
     assert "warnings" not in daemon.progress()
@@ -227,7 +236,7 @@ def test_the_resume_point_of_an_idle_source_stays_in_the_oplog(pair: Pair, daemo
 
 
 def test_a_reversal_is_refused_once_the_oplog_is_too_short(pair: Pair, daemon: Daemon) -> None:
-    """After the commit, write so much to the new cluster that its oplog drops the entries that a reverse needs."""
+    """After a commit, make the destination's oplog drop the entries that a reverse needs: /reverse must be refused."""
     writes.fill(pair.destination.client, 20)
     daemon.start(
         source="cluster1",

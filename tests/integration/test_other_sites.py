@@ -1,4 +1,7 @@
-"""A web page of another site must not be able to send commands to the processes or read from them; scripts must."""
+"""Tests that web pages of other sites can neither send commands to the services nor read their answers.
+
+Scripts must still be able to do both.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,10 @@ def assert_nothing_is_read(process: ServiceProcess, *paths: str) -> None:
 
 
 def curl(process: ServiceProcess, command: str, *options: str) -> str:
-    """Send a POST request with curl, as the documentation does: its content type is that of an HTML form."""
+    """Send a POST request with curl, as the documentation shows, and return the body of the answer.
+
+    `options` are additional arguments of curl. The content type of the request is that of an HTML form.
+    """
     called = ["curl", "-s", process.url(command), "-X", "POST", "--data", "{}", *options]
     done = subprocess.run(called, capture_output=True, text=True, timeout=PATIENCE, check=True)
     return done.stdout
@@ -44,7 +50,7 @@ def test_a_web_page_cannot_send_commands_to_a_sync(pair: Pair, daemon: Daemon) -
     assert_commands_are_refused(daemon, "start", "preflight")
     daemon.start()
     daemon.wait_until_committable()
-    assert_commands_are_refused(daemon, "pause", "resume", "commit", "reverse")
+    assert_commands_are_refused(daemon, "pause", "resume", "users", "commit", "reverse")
     assert_nothing_is_read(
         daemon, "progress", "mismatches", "namespaces", "openapi.json", "/metrics"
     )

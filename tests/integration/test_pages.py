@@ -1,4 +1,4 @@
-"""Runs the commands of the documentation as printed and in their order; only addresses and programs are replaced."""
+"""Runs the commands of the documentation in their order, exactly as printed except for addresses and programs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 import shlex
 import sys
 from collections.abc import Iterator
+from datetime import datetime
 from itertools import groupby
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -16,8 +17,11 @@ import yaml
 from syncsvc.sandbox.replica_set import Client
 from tests.support import principals
 from tests.support.daemon import Daemon
+from tests.support.filtered import assert_selected
+from tests.support.foreign import assert_synced
 from tests.support.pages import ROOT, Block, commands, paste
 from tests.support.pair import TO_SHARDED, Pair, across
+from tests.support.renamed import assert_renamed
 from tests.support.verifier import Verifier
 
 DATABASE = "shop"
@@ -35,7 +39,7 @@ DESTINATIONS = (
 class Operator:
     """Follows pages of the documentation as an operator: runs their commands, and starts and stops the services.
 
-    The daemon is not started at first.
+    The daemon does not run until the test or a page starts it.
     """
 
     def __init__(self, pair: Pair, folder: Path) -> None:
@@ -51,7 +55,7 @@ class Operator:
         self._verifier.close()
 
     def follow(self, page: str, *titles: str) -> str:
-        """Run the commands under these titles of a page, or all of its commands, and return the output of the shell."""
+        """Run the commands under these titles of a page (default: all commands), and return their output."""
         return "".join(map(self._run, commands(page, *titles)))
 
     def _run(self, block: Block) -> str:
@@ -70,7 +74,7 @@ class Operator:
 
     @property
     def _replaced(self) -> dict[str, str]:
-        """Return the addresses and programs that the pages print, mapped to those of the test."""
+        """Return a map from the addresses and programs in the documentation to those of the test."""
         source, destination = self._pair.source.uri, self._pair.destination.uri
         return {
             **dict.fromkeys(SOURCES, source),
@@ -87,7 +91,10 @@ class Operator:
 
     @property
     def _syncctl(self) -> dict[str, str]:
-        """Return the printed calls of syncctl, mapped to calls of the test's daemons that need no confirmation."""
+        """Return a map from calls of syncctl in the documentation to calls for the test.
+
+        These use the test's daemons, and need no confirmation.
+        """
         addresses = {
             "--url": f"http://127.0.0.1:{self.daemon.port}",
             "--verifier-url": f"http://127.0.0.1:{self._verifier.port}",
@@ -185,6 +192,7 @@ def test_the_commands_of_a_migration(
     fill(pair.source.client)
     shown = operator.follow("docs/howto/prepare.rst")
     assert '"IDLE"' in shown and '"violations": []' in shown
+    assert '"violations": []' in operator.follow("docs/howto/connect.rst")
     assert '"throttledBy": null' in operator.follow("docs/howto/throttle.rst")
     assert '"COMMITTED"' in operator.follow("docs/howto/migrate.rst")
     assert daemon.progress()["canWrite"] is True
@@ -204,6 +212,39 @@ def test_the_commands_that_copy_users(pair: Pair, operator: Operator, daemon: Da
         assert '"users": 5' in shown and "alice" in shown and "5 users and 3 roles copied" in shown
         assert principals.documents(pair.destination) == principals.documents(pair.source)
     pair.assert_equal()
+
+
+def test_the_commands_that_rename_a_database(
+    pair: Pair, operator: Operator, daemon: Daemon
+) -> None:
+    fill(pair.source.client)
+    shown = operator.follow("docs/howto/rename.rst")
+    assert '"destinationNamespace": "store.orders"' in shown and '"verdict": "passed"' in shown
+    assert names(pair.destination.client) >= {"store"}
+    assert_renamed(pair, {DATABASE: "store"})
+
+
+def test_the_commands_that_filter_documents(
+    pair: Pair, operator: Operator, daemon: Daemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    new, old = datetime(2024, 1, 1), datetime(2023, 12, 31)
+    pair.source.client.shop.orders.insert_many(
+        {"region": region, "date": date} for region in ("eu", "us") for date in (new, old)
+    )
+    assert '"documents": 1' in operator.follow("docs/howto/filter-documents.rst")
+    query = {"region": "eu", "date": {"$gte": new}}
+    assert_selected(pair, {"shop.orders": query})
+
+
+def test_the_commands_of_a_sync_to_existing_data(
+    pair: Pair, operator: Operator, daemon: Daemon
+) -> None:
+    fill(pair.source.client)
+    pair.destination.client.theirs.c.insert_one({"_id": 1})
+    shown = operator.follow("docs/howto/existing-data.rst")
+    assert '"violations": []' in shown and '"COMMITTED"' in shown
+    assert_synced(pair.source.client, pair.destination.client, {"theirs.c"})
 
 
 def test_the_commands_of_syncctl(

@@ -1,4 +1,4 @@
-"""Large collections are copied in ranges. Each document must be copied once, with any `_id`, even while chunks move."""
+"""Copies large collections in ranges: each document must be copied once, with any `_id`, even while chunks move."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 from bson import MaxKey, Regex
 
 from syncsvc.engine.run.points import Point
+from syncsvc.metadata import METADATA_DATABASE
 from syncsvc.sandbox.replica_set import Client
-from syncsvc.saved.run import METADATA_DATABASE
 from tests.support.daemon import Daemon
 from tests.support.documents import IDS
 from tests.support.leaks import assert_no_cursors_since, idle_cursors
@@ -33,7 +33,7 @@ CLUSTERED = {"key": {"_id": 1}, "unique": True}
 
 @pytest.fixture
 def finely(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
-    """Run a daemon that copies in small partitions and saves a resume point after every page."""
+    """Run a daemon that copies collections in small partitions and saves a resume point after every page."""
     process = pair.daemon(tmp_path)
     process.small_partitions()
     process.save_every_page()
@@ -45,7 +45,7 @@ def finely(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
 
 
 def halve(client: Client, name: str) -> None:
-    """Move the documents of a sharded collection whose shard key `k` is 0 or more to another shard."""
+    """Move the documents of the sharded collection `name` whose shard key `k` is 0 or more to another shard."""
     (metadata,) = client.config.collections.find({"_id": name})
     *_, chunk = client.config.chunks.find({"uuid": metadata["uuid"]}).sort("min")
     (other,) = client.config.shards.find({"_id": {"$ne": chunk["shard"]}})
@@ -57,7 +57,7 @@ def shard(client: Client, name: str) -> None:
 
 
 def mixed(ids: list[Any]) -> list[dict[str, Any]]:
-    """Return documents with these `_id`s in random order; half of them have the shard key 1, the others -1."""
+    """Return documents with these `_id`s in random order. Their shard keys `k` are 1 and -1, half each."""
     shuffled = Random(1).sample(ids, len(ids))
     return [{"_id": each, "k": (-1) ** n, "t": "x" * 100} for n, each in enumerate(shuffled)]
 
@@ -89,7 +89,7 @@ def fill(pair: Pair) -> None:
 
 
 def copied(pair: Pair) -> dict[str, int]:
-    """Return how many documents of each collection are copied, by the saved registry."""
+    """Return the number of copied documents in the saved registry, by collection name."""
     metadata = pair.destination.client[METADATA_DATABASE]
     return {each["collection"]: each["documents"] for each in metadata.collections.find()}
 
@@ -181,7 +181,7 @@ def test_a_killed_copy_continues(pair: Pair, finely: Daemon, point: Point, numbe
 
 
 def assert_goes_on(pair: Pair, finely: Daemon) -> None:
-    """Run the killed daemon again and commit; fail unless every document was copied and counted once."""
+    """Restart the killed daemon and commit. Fail unless every document was copied, and counted exactly once."""
     finely.run()
     finely.start()
     finely.wait_until_applying()
@@ -211,7 +211,7 @@ def test_chunk_migrations_and_drops_during_the_copy(pair: Pair, finely: Daemon) 
     pair.assert_equal()
 
 
-@pytest.mark.in_turns(2)
+@pytest.mark.in_turns
 @pytest.mark.parametrize(
     "first, second, told",
     [(7, 7, "int 7"), (7, 7.0, "7"), ("a", "A", 'string "'), (MaxKey(), MaxKey(), "maxKey")],
@@ -238,7 +238,7 @@ def test_duplicate_ids_fail_the_copy_by_name(
     pair.assert_equal()
 
 
-@pytest.mark.in_turns
+@pytest.mark.full
 @sharded
 @pytest.mark.parametrize("point", [None, Point.BATCH_WRITTEN, Point.PARTITION_COPIED])
 def test_a_collection_renamed_into_the_filter_is_copied(
@@ -261,6 +261,7 @@ def test_a_collection_renamed_into_the_filter_is_copied(
     pair.assert_equal()
 
 
+@pytest.mark.full
 @across(REPLICA_SETS, full(SHARDED))
 def test_a_resumed_copy_continues_within_the_partitions(pair: Pair, finely: Daemon) -> None:
     fill(pair)
@@ -281,7 +282,7 @@ def test_two_routers_cause_no_retries_and_no_leftover_cursors(pair: Pair, finely
         # Cursors of daemons that other tests have killed stay open for minutes.
         before = idle_cursors(*servers)
         _sync_a_large_collection(pair, finely)
-        assert "A call failed and will be retried." not in finely.log
+        assert "A call to a cluster failed and will be retried." not in finely.log
         assert_no_cursors_since(before, *servers)
 
 
@@ -301,7 +302,7 @@ def _sync_a_large_collection(pair: Pair, finely: Daemon) -> None:
 def test_a_copy_of_an_earlier_version_continues_in_natural_order(
     pair: Pair, orderly: Daemon
 ) -> None:
-    """Continue a copy whose metadata has the form of an earlier version.
+    """Continue a copy that an earlier version of the product began, in natural order from the saved resume point.
 
     That version copied a replica set without partitions, and saved the resume point in the registry.
     """
@@ -327,10 +328,7 @@ def test_a_copy_of_an_earlier_version_continues_in_natural_order(
 
 
 def _as_of_an_earlier_version(pair: Pair) -> dict[str, Any]:
-    """Rewrite the metadata of a copy to the form that an earlier version saved.
-
-    Return the row of the only collection.
-    """
+    """Convert the metadata of a copy to the format of an earlier version; return the only document of the registry."""
     client = pair.destination.client
     (saved,) = client[METADATA_DATABASE].partitions.find()
     copy = {"status": "copying", "resume": saved["place"]}
@@ -347,5 +345,5 @@ def _as_of_an_earlier_version(pair: Pair) -> dict[str, Any]:
 
 
 def _copied_again(daemon: Daemon) -> float:
-    """Return how many documents this process has copied although the destination already had them."""
+    """Return the number of documents that the daemon's process has copied although the destination had them already."""
     return scrape(daemon)["mongosync_documents_copied_again_total"][()]

@@ -1,6 +1,6 @@
-"""Pauses and resumes a sync in each phase, also with kills.
+"""Pauses and resumes a sync in each phase, also when the daemon is killed meanwhile.
 
-Nothing may be lost, and a paused sync may write nothing.
+No change may be lost, and a paused sync must not write.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def fill(pair: Pair) -> None:
 
 
 def start_until(pair: Pair, daemon: Daemon, point: Point) -> None:
-    """Start a sync, and wait until it is held at `point`."""
+    """Start a sync, and wait until the daemon reaches `point`, at which the caller must have told it to wait."""
     fill(pair)
     daemon.start(buildIndexes="afterDataCopy")
     if point is Point.EVENTS_APPLIED:
@@ -55,7 +55,10 @@ def write_meanwhile(client: writes.AnyClient) -> None:
 
 
 def saved(pair: Pair) -> dict[str, Any] | None:
-    """Return the saved run without its journal, in which the last figures are saved shortly after a pause."""
+    """Return the saved run record; None if there is none.
+
+    The journal and the heartbeat are left out, because they still change in a pause.
+    """
     kept = {"journal": False, "beat": False}
     return pair.destination.client[METADATA].runs.find_one(projection=kept)
 
@@ -77,12 +80,15 @@ def assert_refused(daemon: Daemon, command: str, body: Any = None) -> None:
 
 
 def dropped(point: Point) -> str:
-    """Return the name of the collection that `write_once` drops and creates again in the pause at `point`."""
+    """Return the name of the collection that `write_once` drops and creates again during the pause at `point`."""
     return f"dropped in {point.value}"
 
 
 def write_once(client: writes.AnyClient, point: Point) -> None:
-    """Make the same kinds of writes as `write_meanwhile`, but to collections that only the pause at `point` uses."""
+    """Update documents, and create and drop collections, indexes and views, during the pause at `point`.
+
+    Most names contain the point, so a test can call this function once in each pause of a sync.
+    """
     writes.hot_document(client)
     client[f"db{[*PHASES].index(point)}"].new.insert_many({"_id": n} for n in range(5))
     client.d.drop_collection(dropped(point))
@@ -116,8 +122,11 @@ def assert_stays_paused_when_killed(daemon: Daemon, point: Point) -> None:
 
 
 def wait_until_stopped(daemon: Daemon, times: int = 1) -> None:
-    """Wait until the threads of the run have ended in as many pauses as `times` says."""
-    wait_for(lambda: daemon.log.count("The run has stopped") >= times, "the run has stopped")
+    """Wait until the log has at least `times` lines that report the end of the threads of a paused run."""
+    wait_for(
+        lambda: daemon.log.count("The work on the sync has stopped") >= times,
+        "the work has stopped",
+    )
 
 
 @pytest.mark.in_turns
@@ -125,7 +134,10 @@ def wait_until_stopped(daemon: Daemon, times: int = 1) -> None:
 def test_a_sync_paused_in_each_phase_has_lost_nothing(
     pair: Pair, daemon: Daemon, killed: bool
 ) -> None:
-    """Pause and resume one sync at each point in turn; if `killed`, also kill it in each pause."""
+    """Pause and resume one sync at each point in turn, with writes in each pause: nothing may be lost.
+
+    If `killed`, also kill the daemon in each pause: the sync must stay paused.
+    """
     for point in PHASES:
         pair.shard(f"d.{dropped(point)}")
         pair.source.client.d[dropped(point)].insert_many({"_id": n, "n": n} for n in range(50))
@@ -187,7 +199,7 @@ def test_a_resumed_sync_to_shards_has_lost_nothing(
 @pytest.mark.full
 @in_each_phase
 def test_a_sync_killed_in_a_pause_stays_paused(pair: Pair, daemon: Daemon, point: Point) -> None:
-    """Kill a paused daemon twice: before the threads of its run have ended, and afterwards."""
+    """Kill a paused daemon before the threads of its run have ended, and again later: the sync must stay paused."""
     with daemon.held_at(point):
         start_until(pair, daemon, point)
         daemon.pause()
@@ -199,6 +211,7 @@ def test_a_sync_killed_in_a_pause_stays_paused(pair: Pair, daemon: Daemon, point
     pair.assert_equal()
 
 
+@pytest.mark.full
 def test_users_stay_blocked_during_a_pause(pair: Pair, daemon: Daemon) -> None:
     writes.fill(pair.source.client)
     daemon.start()
@@ -211,6 +224,7 @@ def test_users_stay_blocked_during_a_pause(pair: Pair, daemon: Daemon) -> None:
     pair.assert_equal()
 
 
+@pytest.mark.full
 def test_a_resume_waits_for_calls_in_flight(pair: Pair, daemon: Daemon) -> None:
     with ExitStack() as holding:
         holding.enter_context(daemon.held_at(Point.BATCH_WRITTEN))
@@ -226,6 +240,7 @@ def test_a_resume_waits_for_calls_in_flight(pair: Pair, daemon: Daemon) -> None:
     pair.assert_equal()
 
 
+@pytest.mark.full
 def test_an_error_in_a_pause_does_not_end_the_sync(pair: Pair, daemon: Daemon) -> None:
     data = {"failCommands": ["update"], "errorCode": 2}
     admin = pair.destination.client.admin

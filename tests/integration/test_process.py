@@ -57,6 +57,7 @@ def test_the_version_is_printed() -> None:
     assert (done.returncode, done.stdout) == (0, f"syncsvc {__version__}\n")
 
 
+@pytest.mark.in_turns(2)
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -75,6 +76,7 @@ def test_invalid_options_are_reported_by_name(options: list[str], said: str) -> 
     assert "secret" not in done.stderr + done.stdout
 
 
+@pytest.mark.in_turns(2)
 @pytest.mark.parametrize(
     ("uri", "said"),
     [
@@ -134,7 +136,10 @@ COMMANDS = {
 
 @contextmanager
 def still_connecting(daemon: Daemon) -> Iterator[None]:
-    """Start the process, and hold it within the block while it connects: it already answers, but is not initialized."""
+    """Start the daemon, and hold it during the block at the point after it has connected to the clusters.
+
+    Meanwhile, the daemon answers requests, but its startup is not complete.
+    """
     with daemon.held_at(Point.CONNECTED):
         daemon.launch()
         daemon.wait_until_reached(Point.CONNECTED)
@@ -144,9 +149,9 @@ def still_connecting(daemon: Daemon) -> Iterator[None]:
 
 @contextmanager
 def sent(daemon: Daemon, *commands: str) -> Iterator[list[Future[requests.Response]]]:
-    """Send commands at the same time; the block begins when the daemon has received all of them.
+    """Send commands at the same time, and wait until the daemon has received all of them.
 
-    Yields the futures of the answers.
+    Yield the futures of the answers.
     """
     before = daemon.log.count('"Received request"')
     with ThreadPoolExecutor(len(commands)) as threads:
@@ -233,7 +238,7 @@ def test_log_lines_are_json_objects(pair: Pair, daemon: Daemon) -> None:
     assert all({"time", "level", "message"} <= set(line) for line in lines)
     assert {
         "Version info",
-        "The sync was started or loaded.",
+        "The sync was started, or was loaded from its saved state.",
         "The sync is committed.",
         "Stopped.",
     } <= {line["message"] for line in lines}
@@ -247,14 +252,17 @@ def test_a_signal_rotates_the_log(pair: Pair, daemon: Daemon) -> None:
     # The log is rotated before the first line after the signal, and each request writes a line.
     wait_for(lambda: daemon.progress() and len(list(folder.glob("syncsvc*"))) == 2, "it is rotated")
     daemon.start()
-    wait_for(lambda: '"The sync was started or loaded."' in daemon.log, "the start is logged")
+    wait_for(
+        lambda: '"The sync was started, or was loaded from its saved state."' in daemon.log,
+        "the start is logged",
+    )
     old, new = sorted(folder.glob("syncsvc*"))
     assert (
         '"Serving."' in old.read_text()
-        and '"The sync was started or loaded."' not in old.read_text()
+        and '"The sync was started, or was loaded from its saved state."' not in old.read_text()
     )
     assert (
-        '"The sync was started or loaded."' in new.read_text()
+        '"The sync was started, or was loaded from its saved state."' in new.read_text()
         and '"Serving."' not in new.read_text()
     )
     assert [each.stat().st_mode & 0o777 for each in (folder, old, new)] == [0o700, 0o600, 0o600]

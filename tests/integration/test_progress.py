@@ -59,9 +59,9 @@ def collections(daemon: Daemon) -> dict[str, dict[str, Any]]:
 
 
 def wait_for_phases(daemon: Daemon, **phases: str) -> dict[str, dict[str, Any]]:
-    """Wait until the collections are in these phases, and return the progress of each collection.
+    """Wait until each namespace is in the given phase, and return the progress of all namespaces by name.
 
-    The keywords are names of collections; `_` in a keyword stands for `.`.
+    Each keyword is a namespace with `_` in place of `.`; its value is the phase.
     """
 
     def look() -> dict[str, dict[str, Any]] | None:
@@ -84,6 +84,7 @@ def wait_until_logged(daemon: Daemon, message: str) -> Line:
     return wait_for(lambda: logged(daemon, re.escape(message)), message)[-1]
 
 
+@pytest.mark.in_turns
 @across(REPLICA_SETS, full(TO_SHARDED), SHARDED)
 def test_each_phase_is_shown_in_progress(pair: Pair, daemon: Daemon) -> None:
     fill(pair)
@@ -272,7 +273,7 @@ LEVELS = {"debug", "info", "warn", "error", "fatal"}
 
 
 def the_log(daemon: Daemon) -> None:
-    """Fail unless the log has each expected message with the fields that existing log tools read."""
+    """Fail unless the log has each expected message with the fields that log tools for mongosync read."""
     found = lines(daemon)
     assert {line["level"] for line in found} <= LEVELS
     assert len({line["serverID"] for line in found}) == 1

@@ -1,4 +1,4 @@
-"""Tests what the product promises to users: write blocking, a reliable verdict, unique indexes, named failures."""
+"""Tests the promises to users: write blocking, a reliable verdict, unique indexes, named failures."""
 
 from __future__ import annotations
 

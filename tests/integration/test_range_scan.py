@@ -1,4 +1,7 @@
-"""Through a router, a RangeScan must return every document once, in `_id` order, from any resume point."""
+"""Tests a RangeScan, which reads a sharded collection in ranges of `_id`, through a router.
+
+The scan must return every document once, in the order of `_id`, from any resume point.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,10 @@ def client(cluster: ShardedCluster) -> Iterator[Client]:
 
 
 def sharded(client: Client, halved: bool = True, **options: Any) -> None:
-    """Create a collection sharded by `k`, with half of its range on each shard, or all of it on one if not `halved`."""
+    """Create an empty collection that is sharded by `k`, with these `options` of the collection.
+
+    Each of two shards owns one half of the range of `k`; if `halved` is false, one shard owns all of it.
+    """
     client[NAME.database].create_collection(NAME.collection, **options)
     key = {"k": 1, "_id": 1} if not options else {"k": 1}
     client.admin.command("shardCollection", str(NAME), key=key, collation=SIMPLE)
@@ -65,7 +71,7 @@ def move(client: Client, bound: int) -> None:
 def fill(client: Client, ids: list[Any]) -> list[bytes]:
     """Insert documents with these `_id`s, in random order and on both shards.
 
-    Return their keys in the order of the index.
+    Return their keys in the order of the index on `_id`.
     """
     mixed = Random(1).sample(ids, len(ids))
     documents = [{"_id": each, "k": (-1) ** n, "t": "x" * 100} for n, each in enumerate(mixed)]
@@ -92,7 +98,7 @@ def scan(client: Client, portion: Range = Range(), resume_point: bytes | None = 
 
 
 def read(scanned: RangeScan) -> list[bytes]:
-    return [bytes(each) for documents, _ in scanned.pages() for each in documents]
+    return [bytes(each) for block, _ in scanned.pages() for each in block.documents()]
 
 
 MIXED = [*IDS, *TEXTS, *range(100, 200), {"a": Regex("^x")}, {"x": [1, {"y": MaxKey()}]}]
@@ -145,14 +151,17 @@ def test_orphans_are_not_read(client: Client) -> None:
 
 
 def many(client: Client, halved: bool = True) -> None:
-    """Create the collection and fill it with more than one page; see `sharded`."""
+    """Create a sharded collection with more documents than fit into one page of a scan.
+
+    Each of two shards has one half of them; if `halved` is false, one shard has all of them.
+    """
     sharded(client, halved)
     fill(client, [*range(3000)])
 
 
 def begun(client: Client) -> tuple[list[bytes], Iterator[list[bytes]]]:
-    """Start a scan; return its first page, and an iterator over the other pages."""
-    pages = ([bytes(each) for each in documents] for documents, _ in scan(client).pages())
+    """Start a scan; return its first page, and an iterator over the other pages. A page is a list of BSON documents."""
+    pages = ([bytes(each) for each in block.documents()] for block, _ in scan(client).pages())
     return next(pages), pages
 
 
@@ -213,9 +222,9 @@ def test_documents_larger_than_a_page_and_keys_longer_than_a_bound(client: Clien
     [(999, 5000, 5000), (10, 5000, 5000.0), (10, "a", "a"), (999, "a", "A")],
 )
 def test_duplicate_ids_are_found(client: Client, before: int, first: Any, second: Any) -> None:
-    """Scan a collection with two documents whose `_id`s are equal, on the same or on different pages.
+    """Scan a collection in which two documents have equal `_id`s, `first` and `second`: the scan must raise EqualIds.
 
-    The scan must raise EqualIds.
+    `before` is the number of other documents, which decides whether the two are on the same page.
     """
     collated = first != second and isinstance(first, str)
     sharded(client, **(KINDS["collated"] if collated else {}))
@@ -228,7 +237,10 @@ def test_duplicate_ids_are_found(client: Client, before: int, first: Any, second
 
 
 def test_a_document_read_twice_is_no_duplicate(client: Client) -> None:
-    """Pass a key twice, as a scan does if its document moves to another shard meanwhile: no error may be raised."""
+    """Pass the key of one document twice to the check for duplicate `_id`s, which must not raise an error.
+
+    A scan can read a document twice if the document moves to another shard meanwhile.
+    """
     sharded(client)
     (key,) = fill(client, ["a"])
     uuid = scan(client)._uuid

@@ -1,4 +1,4 @@
-"""Every document of a collection must be in exactly one of its ranges, with any type of `_id`."""
+"""Tests that every document of a collection is in exactly one of its ranges, with any type of `_id`."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 def found_in(pair: Pair, portion: Portion, name: Namespace = NAME) -> list[bytes]:
-    """Return the keys of the source's documents in one range.
+    """Return the keys of the source's documents in the range `portion` of a collection.
 
-    They are found as mismatches, because the destination is empty.
+    The destination is empty, so a comparison of the range reports each of these documents as a mismatch.
     """
     comparison = Comparison(
         pair.source.client, pair.destination.client, Mode.BINARY, None, StopToken()

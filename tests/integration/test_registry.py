@@ -1,10 +1,11 @@
-"""The registry of the collections, used by several threads at the same time."""
+"""Tests the registry (the saved list of the source's collections) when several threads use it at the same time."""
 
 from __future__ import annotations
 
 import threading
 from uuid import uuid4
 
+from syncsvc.metadata import METADATA_DATABASE
 from syncsvc.saved.registry import CollectionRecord, CopyStatus, Registry
 from tests.support.pair import Pair
 from verifier.cluster.namespace import Namespace
@@ -14,10 +15,13 @@ from verifier.runtime.tasks import StopToken
 
 
 def test_loading_again_loses_no_change(pair: Pair) -> None:
-    """Load the records again and again, as the commit does, while another thread adds and removes collections."""
+    """Reload the registry repeatedly, as a commit does, while another thread adds and removes collections.
+
+    The other thread must see each of its own changes immediately.
+    """
     stop = StopToken()
     client = pair.destination.client
-    registry = Registry(client, ClusterWriter(client, False, stop), 0, stop)
+    registry = Registry(client[METADATA_DATABASE], ClusterWriter(client, False, stop), 0, stop)
     ended = threading.Event()
 
     def reload() -> None:

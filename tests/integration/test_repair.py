@@ -1,4 +1,4 @@
-"""Differences between the clusters are repaired by the commit, and by /repair, even after the commit has failed."""
+"""Tests that the commit and /repair remove differences between the clusters, even after the commit has failed."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def fill(pair: Pair) -> None:
 
 
 def corrupt(pair: Pair) -> None:
-    """Change, delete and add 50 documents on the destination, drop and create indexes, and change other definitions."""
+    """Corrupt the destination: change 20, delete 20 and add 10 documents; change indexes and other definitions."""
     changes = [{"q": {"_id": n}, "u": {"$set": {"n": -1}}} for n in range(20)]
     behind_our_back(pair, {"update": "c", "updates": changes})
     deletes = [{"q": {"_id": n}, "limit": 1} for n in range(20, 40)]
@@ -238,10 +238,15 @@ def test_a_running_sync_is_repaired_on_demand(pair: Pair, daemon: Daemon) -> Non
     assert DEFINITIONS <= repaired(daemon)
 
 
+@pytest.mark.full
 @JUDGING_SOON
 @across(SHARDED)
 def test_orphaned_documents_are_neither_compared_nor_repaired(pair: Pair, daemon: Daemon) -> None:
-    """Move a chunk of the destination: a repair must wait for an orphaned document only if it occupies an `_id`."""
+    """Move a chunk of the destination, so that orphaned documents remain on the old shard.
+
+    The check and the repair must ignore orphaned documents. Exception: if a missing document has the same `_id` as an
+    orphaned document on its shard, the repair must wait until the orphaned document is deleted.
+    """
     source, destination = pair.source.client, pair.destination.client
     source.d.c.create_index("k")
     pair.shard("d.c", {"k": 1})
@@ -294,11 +299,12 @@ def test_a_reset_drops_what_a_repair_has_created(pair: Pair, daemon: Daemon) -> 
     assert pair.destination.client.d.list_collection_names() == []
 
 
+@pytest.mark.full
 @JUDGING_SOON
 def test_many_documents_are_listed_and_repaired(pair: Pair, daemon: Daemon) -> None:
-    """Repair more documents than one page of the list has.
+    """Repair more documents than fit into one page of the list of mismatches.
 
-    A dry run must list the first ones, and return the number of all.
+    A dry run must list the first 1000 repairs, and return the total number.
     """
     number = 2500
     pair.source.client.d.c.insert_many({"_id": f"{n} " + "k" * 200} for n in range(number))
@@ -319,14 +325,17 @@ def test_many_documents_are_listed_and_repaired(pair: Pair, daemon: Daemon) -> N
 
 
 def create_again(client: writes.AnyClient) -> None:
-    """Drop a collection on the destination as a user, and create it again with another document."""
+    """Drop the collection `other` and create it again with another document, as a user with special privileges can."""
     bypass = {"mayBypassWriteBlocking": True}
     client.d.command({"drop": "other", **bypass})
     client.d.command({"insert": "other", "documents": [{"_id": "theirs"}], **bypass})
 
 
 def assert_kept(daemon: Daemon, client: writes.AnyClient) -> None:
-    """Fail unless a repair does not touch the collection of `create_again`; then drop the collection, and repair it."""
+    """Fail if a repair changes the collection `other`, which a user has created again on the cluster of `client`.
+
+    Then drop this collection, and repair again.
+    """
     assert daemon.commit_or_fail()["error"] == "VerificationFailed"
     plan = daemon.post("repair", {"dryRun": True}).json()
     assert {each["action"].partition(" ")[0] for each in plan["repairs"]} == {"none:"}
@@ -366,11 +375,12 @@ def names(client: writes.AnyClient) -> list[str]:
     return list(client.d.list_collection_names())
 
 
+@pytest.mark.full
 @JUDGING_SOON
 def test_a_repair_keeps_what_users_have_created(pair: Pair, daemon: Daemon) -> None:
-    """Let users drop a collection on the destination and create it again: a repair must keep it, even after a reversal.
+    """Let users drop a collection on the destination and create a new one: a repair must keep the new collection.
 
-    It may hold data that somebody needs.
+    The same must hold after a reversal. The new collection may hold data that the users need.
     """
     source, destination = pair.source.client, pair.destination.client
     writes.fill(source)
@@ -394,6 +404,7 @@ def test_a_repair_keeps_what_users_have_created(pair: Pair, daemon: Daemon) -> N
     pair.assert_equal()
 
 
+@pytest.mark.in_turns
 @pytest.mark.each_once
 @across(REPLICA_SETS, SHARDED)
 @pytest.mark.parametrize("verification", [{"repair": "never"}, {"enabled": False}])
@@ -423,7 +434,7 @@ def test_writes_after_the_commit_are_applied(
 
 
 def test_a_commit_does_not_wait_for_documents_that_expire(pair: Pair, daemon: Daemon) -> None:
-    """Let documents expire on the source while the commit verifies, and again while it cuts over."""
+    """Let documents expire on the source during the verification and the cut-over: the commit must not be repeated."""
     source, destination = pair.source.client, pair.destination.client
     writes.fill(source)
     source.d.expiring.create_index("at", expireAfterSeconds=0)
@@ -461,7 +472,7 @@ def commit_time(destination: writes.AnyClient) -> Any:
 
 
 def test_the_warning_of_a_failed_commit_ends(pair: Pair, daemon: Daemon) -> None:
-    """Let a commit fail while it waits for users, who still write to the source: its warning must end."""
+    """Let user writes delay a commit, which then fails: the warning about these writes must disappear."""
     client = pair.source.client
     writes.fill(client)
     daemon.start()
@@ -550,6 +561,7 @@ def warnings_of_writes(daemon: Daemon) -> list[str]:
     return [each for each in warnings if "still write to the source" in each]
 
 
+@pytest.mark.in_turns
 @JUDGING_SOON
 @across(REPLICA_SETS, full(SHARDED))
 def test_a_killed_repair_goes_on(pair: Pair, daemon: Daemon) -> None:
@@ -599,10 +611,11 @@ def counts(daemon: Daemon) -> tuple[int, int]:
     return len(every) - definitions, definitions
 
 
+@pytest.mark.full
 @JUDGING_SOON
 @across(full(REPLICA_SETS), full(TO_SHARDED), full(FROM_SHARDED), SHARDED)
 def test_documents_of_every_kind_are_repaired(pair: Pair, daemon: Daemon) -> None:
-    """Spoil documents of many kinds, for example on a wrong shard, on two shards, or in a capped collection."""
+    """Corrupt documents of many kinds, such as on a wrong shard or in a capped collection: the commit repairs all."""
     client, changed = pair.source.client, pair.destination.client
     pair.shard("d.placed", {"place": "hashed"})
     client.d.placed.insert_many({"_id": n, "place": n} for n in range(60))
@@ -637,9 +650,9 @@ def test_documents_of_every_kind_are_repaired(pair: Pair, daemon: Daemon) -> Non
 
 
 def insert_some(pair: Pair, name: str, documents: list[dict[str, Any]]) -> None:
-    """Insert documents whose `_id`s exist on the destination.
+    """Insert documents whose `_id`s already exist on the destination; fail unless the server refuses them.
 
-    A sharded cluster accepts those that belong to another shard than the existing document.
+    A sharded cluster may accept some of the documents: those that belong to another shard than the existing ones.
     """
     command = {"insert": name, "documents": documents, "ordered": False}
     reply = pair.destination.client.d.command(

@@ -1,4 +1,4 @@
-"""Changes before and during the listing of a sync, crashes of servers, and index builds in progress."""
+"""Syncs changes before and during the listing of collections, with server crashes and index builds in progress."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ def test_changes_of_unsynced_namespaces_are_ignored(pair: Pair, daemon: Daemon) 
     pair.assert_equal()
 
 
+@pytest.mark.full
 def test_a_capped_collection_overwrites_documents_during_the_copy(
     pair: Pair, daemon: Daemon
 ) -> None:
@@ -45,8 +46,12 @@ def test_a_capped_collection_overwrites_documents_during_the_copy(
     pair.assert_equal()
 
 
+@pytest.mark.full
 def test_an_update_that_crashes_the_server_of_the_destination(pair: Pair, tmp_path: Path) -> None:
-    """WARNING: MongoDB 6.0 crashes if a pipeline changes a field whose name occurs twice in the document."""
+    """Crash the destination's server by a synced update, and restart it: the sync must continue.
+
+    WARNING: MongoDB 6.0 crashes if a pipeline changes a field whose name occurs twice in the document.
+    """
     twice = bson.encode({"_id": 1, "a": 1})[4:-1] + bson.encode({"a": 2, "pad": "p" * 3000})[4:-1]
     document = RawBSONDocument((len(twice) + 5).to_bytes(4, "little") + twice + b"\0")
     pair.source.client.d.c.insert_one(document)
@@ -83,6 +88,7 @@ def test_an_index_build_in_progress_is_not_listed(pair: Pair, daemon: Daemon) ->
     pair.assert_equal()
 
 
+@pytest.mark.full
 def test_metadata_of_another_instance_is_refused(
     pair: Pair, daemon: Daemon, tmp_path: Path
 ) -> None:
@@ -118,6 +124,7 @@ def test_drops_by_users_during_the_cut_over_do_not_fail_it(pair: Pair, daemon: D
     daemon.wait_for_state("COMMITTED")
 
 
+@pytest.mark.full
 def test_a_suspended_process_does_not_overwrite_its_successors_writes(
     pair: Pair, daemon: Daemon, tmp_path: Path
 ) -> None:

@@ -1,4 +1,4 @@
-"""The report of a real sync: after a commit whose process was killed, after a restart, and after a reversal."""
+"""Tests the report of a real sync: after a commit whose process was killed, after a restart, and after a reverse."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DOCUMENTS = 300
 
 @pytest.fixture
 def audited(pair: Pair, tmp_path: Path) -> Any:
-    """Return a daemon whose operator is otto."""
+    """Run a daemon that requires API tokens; the test sends commands with the token of the operator `otto`."""
     daemon = pair.daemon(tmp_path, "--tokenFile", str(write_tokens(tmp_path)))
     daemon.use_token(OPERATOR)
     daemon.run()
@@ -63,7 +63,7 @@ def test_a_report_after_everything_that_can_happen(pair: Pair, audited: Daemon) 
 
 
 def assert_counted_once(pair: Pair, daemon: Daemon) -> None:
-    """Fail unless reports that are requested at the same time save the newest counts only once."""
+    """Request several reports at the same time: each applied event must be counted only once."""
 
     def applied() -> int:
         return int(daemon.progress()["totalEventsApplied"])
@@ -81,7 +81,7 @@ def assert_counted_once(pair: Pair, daemon: Daemon) -> None:
 
 
 def fail_and_resume(pair: Pair, daemon: Daemon) -> None:
-    """Let a commit fail at a difference that is not repaired, and have it repaired, which resumes the sync."""
+    """Make a commit fail because of a changed document, and send /repair, which repairs it and resumes the sync."""
     collection = pair.destination.client.d[HOSTILE]
     wait_for(lambda: collection.find_one({"_id": 1, "n": 2}), "the newest change is applied")
     updates = [{"q": {"_id": 1}, "u": {"$set": {"n": -1}}}]
@@ -129,7 +129,10 @@ def assert_committed(found: dict[str, Any]) -> None:
 
 
 def assert_page(daemon: Daemon) -> None:
-    """Fail unless a reader gets the page, and the page holds the hostile name only as text."""
+    """Request the report as an HTML page with a token of the role reader, and check the answer.
+
+    The name of a collection that contains HTML must appear in the page only as escaped text.
+    """
     daemon.use_token(READER)
     answer = daemon.get_with("report", {**bearer(READER), "Accept": "text/html,*/*;q=0.8"})
     assert answer.headers["Content-Type"] == "text/html; charset=utf-8"

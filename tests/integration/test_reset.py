@@ -1,4 +1,4 @@
-"""`POST /api/v1/reset` must drop exactly what the sync has created on the destination, and then allow a new start."""
+"""Tests `POST /api/v1/reset`: it must drop exactly what the sync created on the destination, and allow a new start."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REVERSIBLE = {"reversible": True, "enableUserWriteBlocking": "sourceAndDestinati
 
 
 def contents(client: Client) -> set[str]:
-    """Return the names of all collections and views, including metadata, and the names of empty databases.
+    """Return the namespaces of all collections and views, including metadata; an empty database counts as `name.`.
 
     `system.views` is left out, because a server keeps it after the last view was dropped.
     """
@@ -37,7 +37,10 @@ def contents(client: Client) -> set[str]:
 
 
 def but_metadata(client: Client) -> set[str]:
-    """Return the same as `contents`, without system collections and metadata, which changes while a sync runs."""
+    """Return the namespaces of all collections and views except those of the system and the metadata.
+
+    Metadata is left out because it changes while a sync runs.
+    """
     return {
         each
         for each in contents(client)
@@ -67,7 +70,7 @@ def refusal(daemon: Daemon, body: dict[str, Any]) -> tuple[int, str, str]:
 
 
 def fill(pair: Pair) -> None:
-    """Create collections of all kinds, one of them sharded, and views."""
+    """Create views and collections of all kinds on the source. If a cluster is sharded, one collection is sharded."""
     pair.shard("d.c")
     client = pair.source.client
     writes.fill(client)
@@ -79,7 +82,7 @@ def fill(pair: Pair) -> None:
 
 
 def change_as_users(side: Side) -> None:
-    """Create collections on the destination as users, and replace some of those that the sync has created."""
+    """Create collections on the cluster as users, and replace some of those that the sync has created."""
     client = side.client
     client.d.mine.insert_one({"_id": 1})
     client.theirs.c.insert_one({"_id": 1})
@@ -198,9 +201,9 @@ def test_a_sync_is_reset_in_every_state(pair: Pair, daemon: Daemon, state: str) 
 
 
 def test_collections_whose_creation_was_not_saved(pair: Pair, daemon: Daemon) -> None:
-    """Kill the daemon after it has created a collection, and before it has saved the UUID.
+    """Kill the daemon after it has created collections, and before it has saved their UUIDs; then reset the sync.
 
-    A reset must drop the collection if it is empty. If it has documents, users have inserted them, and it must stay.
+    The reset must drop the empty collection. It must keep the collection with a document, which a user has inserted.
     """
     writes.fill(pair.source.client)
     daemon.kill_at(Point.COLLECTION_CREATED, number=2)
@@ -220,7 +223,10 @@ def test_collections_whose_creation_was_not_saved(pair: Pair, daemon: Daemon) ->
 
 
 def test_a_collection_of_users_that_the_source_creates_later(pair: Pair, daemon: Daemon) -> None:
-    """Create a collection as a user before the source creates one with that name: a reset must not drop it."""
+    """Create a collection on the destination before the source creates one of the same name.
+
+    A reset must not drop the destination's collection.
+    """
     writes.fill(pair.source.client)
     daemon.start(enableUserWriteBlocking="none", verification={"enabled": False})
     daemon.wait_until_committable()
@@ -234,7 +240,7 @@ def test_a_collection_of_users_that_the_source_creates_later(pair: Pair, daemon:
 
 
 def test_production_data_is_never_dropped(pair: Pair, daemon: Daemon) -> None:
-    """Reset a sync after users may write to the destination, and after a reversal: both must be refused."""
+    """Request a reset after users may write to the destination, and after a reversal: each request must be refused."""
     writes.fill(pair.source.client)
     daemon.start(**REVERSIBLE)
     daemon.wait_until_committable()
@@ -258,7 +264,7 @@ def test_production_data_is_never_dropped(pair: Pair, daemon: Daemon) -> None:
 
 
 def test_the_first_of_a_concurrent_commit_and_reset_wins(pair: Pair, daemon: Daemon) -> None:
-    """Save a reset while a commit runs: the commit must stop before it allows users to write."""
+    """Request a reset during a commit, before canWrite is true: the commit must stop, and the reset must complete."""
     writes.fill(pair.source.client)
     daemon.start()
     daemon.wait_until_committable()
@@ -271,7 +277,10 @@ def test_the_first_of_a_concurrent_commit_and_reset_wins(pair: Pair, daemon: Dae
 
 
 def test_a_process_that_was_superseded_drops_nothing(pair: Pair, daemon: Daemon) -> None:
-    """Let another process complete a reset and begin a new sync, before the first process continues its reset."""
+    """Hold a process during a reset, until another process has completed this reset and begun a new sync.
+
+    The first process must then fail, and must not drop anything of the new sync.
+    """
     writes.fill(pair.source.client)
     writes.time_series(pair.source.client)
     daemon.start()
@@ -294,6 +303,7 @@ def test_a_process_that_was_superseded_drops_nothing(pair: Pair, daemon: Daemon)
         successor.close()
 
 
+@pytest.mark.full
 @across(SHARDED)
 def test_several_instances_are_reset_together(pair: Pair, tmp_path: Any) -> None:
     fill(pair)

@@ -1,6 +1,6 @@
-"""Reverses a committed sync, repeatedly.
+"""Reverses a committed sync, and reverses it again after each commit.
 
-Nothing may be copied or lost, and each commit must restore the definitions.
+No collection may be copied again, no change may be lost, and each commit must restore the definitions.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ EXPIRING: dict[str, dict[str, Any]] = {
 
 
 def address(client: writes.AnyClient) -> str:
-    """Return the address of a cluster as the progress shows it: that of the primary, or of the first router."""
+    """Return the address that the progress shows for a cluster: that of its primary, or of its first router."""
     host, port = client.primary or min(client.topology_description.server_descriptions())
     return f"{host}:{port}"
 
@@ -55,7 +55,7 @@ def _fill(pair: Pair) -> None:
 
 
 def _change(client: writes.AnyClient, mark: str) -> None:
-    """Make changes of every kind to the collections of `_fill`."""
+    """Make writes and DDL operations of every kind. `mark` makes the changes of each call different."""
     _move_unique_values(client, mark)
     _change_other_values(client, mark)
 
@@ -85,7 +85,7 @@ def _change_other_values(client: writes.AnyClient, mark: str) -> None:
 
 
 def _move_unique_values(client: writes.AnyClient, mark: str) -> None:
-    """Move a unique value from one document to the next.
+    """Move a unique value from one document to the next, in several steps. `mark` is part of the value.
 
     WARNING: while the index is prepareUnique, this can crash a MongoDB 6.0 secondary.
     """
@@ -96,7 +96,7 @@ def _move_unique_values(client: writes.AnyClient, mark: str) -> None:
 
 
 def _redefine(client: writes.AnyClient) -> None:
-    """Change every definition that the commit has restored."""
+    """Change or drop collections, indexes and views whose definitions the commit has restored on the destination."""
     d = client.d
     d.command({"collMod": "capped", "cappedSize": 8192, "cappedMax": 40})
     d.command({"collMod": "clustered", "expireAfterSeconds": 10**7})
@@ -140,9 +140,9 @@ def _assert_committed(pair: Pair, daemon: Daemon, writable: Side, refusing: Side
 
 
 def _assert_reversed(pair: Pair, daemon: Daemon, expected: tuple[bool, bool]) -> None:
-    """Fail unless a reversed sync applies events, and user writes are blocked as `expected` says.
+    """Fail unless the reversed sync applies events, and user writes are blocked as `expected`.
 
-    `expected` has a flag for the former source, and one for the former destination.
+    `expected` has two flags: whether cluster0 (the first source) is blocked, and whether cluster1 is.
     """
     progress = daemon.progress()
     assert (progress["canWrite"], progress["info"]) == (False, "change event application")
@@ -179,8 +179,12 @@ def test_a_sync_is_reversed_twice(pair: Pair, daemon: Daemon) -> None:
     assert daemon.log.count("Starting collection copy phase") == 1
 
 
+@pytest.mark.full
 def test_users_write_before_the_end_of_the_commit(pair: Pair, daemon: Daemon) -> None:
-    """Write to the destination and change its definitions before and after the commit makes indexes unique."""
+    """Write to the destination and change its definitions as soon as canWrite is true, before the commit ends.
+
+    Some changes come before the indexes become unique, and some afterwards.
+    """
     _fill(pair)
     d = pair.source.client.d
     for name in (

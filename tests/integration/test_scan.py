@@ -1,4 +1,4 @@
-"""A NaturalScan may resume only if record IDs still refer to the same documents; otherwise, it must start again."""
+"""Tests a NaturalScan (a read in natural order): it must resume only if record IDs still denote the same documents."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ def pages(
 
 
 def two_pages(replica_set: ReplicaSet, checkpoint: bool) -> tuple[list[int], ResumePoint | None]:
-    """Return the `_id`s of the first two pages, and the resume point after them.
+    """Return the `_id`s of the first two pages of a scan, and the resume point after them.
 
-    `checkpoint` is whether the server writes a checkpoint between them.
+    If `checkpoint` is true, the server writes a storage checkpoint between the two pages.
     """
     with opened(replica_set.uri) as cluster, replica_set.client() as client:
         scan = pages(cluster)
@@ -78,7 +78,7 @@ def the_rest(uri: str, point: ResumePoint | None) -> list[int]:
 
 
 def shut_down(member: Mongod) -> None:
-    """Shut the server down cleanly, so that its files contain all data."""
+    """Shut the server of this member down cleanly, so that its files contain all data."""
     assert member.pid is not None
     os.kill(member.pid, signal.SIGTERM)
     wait_for(lambda: member.pid is None, "the server ends")
@@ -94,6 +94,7 @@ def copy_files(source: Path, target: Path) -> None:
     shutil.copytree(source, target, ignore=shutil.ignore_patterns("mongod.lock", "*.log"))
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("access_control", [False, True])
 def test_a_restarted_member_keeps_its_resume_points(access_control: bool) -> None:
     with ReplicaSet(name="restarted", access_control=access_control) as replica_set:
@@ -105,9 +106,9 @@ def test_a_restarted_member_keeps_its_resume_points(access_control: bool) -> Non
 
 
 def test_a_crash_before_a_checkpoint_invalidates_resume_points() -> None:
-    """Kill a server after a resume point was made, and before its next checkpoint.
+    """Crash a server after a resume point was made, before its next storage checkpoint: the scan must start again.
 
-    After such a crash, the server gives the documents since its last checkpoint other record IDs.
+    After such a crash, documents that were inserted since the last checkpoint can have other record IDs.
     """
     with ReplicaSet(name="crashed") as replica_set:
         fill(replica_set)
@@ -118,7 +119,10 @@ def test_a_crash_before_a_checkpoint_invalidates_resume_points() -> None:
 
 
 def test_replaced_data_files_invalidate_resume_points(tmp_path: Path) -> None:
-    """Replace the files of a member by a snapshot that is older than its last start; its address stays the same."""
+    """Replace a member's files by a snapshot from before its last start: the scan must start again.
+
+    The address of the member stays the same.
+    """
     with ReplicaSet(name="restored") as replica_set:
         fill(replica_set)
         (member,) = replica_set.members
@@ -132,6 +136,7 @@ def test_replaced_data_files_invalidate_resume_points(tmp_path: Path) -> None:
         assert the_rest(replica_set.uri, point) == list(range(DOCUMENTS))
 
 
+@pytest.mark.full
 def test_a_member_seeded_with_copied_files_has_other_record_ids() -> None:
     with ReplicaSet(name="seeded", members=3) as replica_set:
         fill(replica_set)
@@ -169,7 +174,7 @@ def renumber(member: Mongod) -> None:
 
 
 def make_primary(replica_set: ReplicaSet, wanted: Mongod) -> None:
-    """Make this member the primary."""
+    """Make the member `wanted` the primary of its replica set."""
 
     def is_primary() -> bool:
         if (primary := replica_set.primary()) is wanted:

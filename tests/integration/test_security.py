@@ -1,4 +1,7 @@
-"""Processes with tokens and TLS: generated requests cause no internal error, and no token is written anywhere."""
+"""Sends generated requests to services with tokens and TLS.
+
+No request may cause an internal error, and no output may contain a token.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clusters that lack a feature that the programs use: a sync falls back to the replacement, or is refused by name."""
+"""Syncs clusters without some server features: the sync must use a substitute, or be refused with a named error."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def address(side: Side) -> str:
 
 @pytest.fixture
 def limited(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
-    """Return a daemon whose process a test starts after `without_features`."""
+    """Return a daemon that is not started, so that the test can first choose the missing server features."""
     process = pair.daemon(tmp_path)
     try:
         yield process
@@ -57,6 +57,7 @@ def test_a_probe_finds_what_a_server_refuses(pair: Pair) -> None:
     assert probing.refused(pair.source.client, NEWEST) == {SPLIT_EVENTS.name}
 
 
+@pytest.mark.in_turns(2)
 @pytest.mark.each_once
 @pytest.mark.parametrize(
     "withheld",
@@ -104,6 +105,15 @@ def test_a_sync_is_refused_without_a_needed_command(
     pair.source.client.d.c.insert_one({"_id": 1})
     answer = limited.post("start", {**GOOD, **options})
     assert_refused(answer, 409, "ServerFeatureMissing", (withheld, "destination"))
+
+
+@across(SHARDED)
+def test_a_sharded_source_that_does_not_report_ddl_is_refused(pair: Pair, limited: Daemon) -> None:
+    limited.without_features(EXPANDED_EVENTS.name)
+    limited.run()
+    pair.source.client.d.c.insert_one({"_id": 1})
+    said = ("The source is a sharded cluster", EXPANDED_EVENTS.name)
+    assert_refused(limited.post("start", GOOD), 409, "ServerFeatureMissing", said)
 
 
 @pytest.fixture

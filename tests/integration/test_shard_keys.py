@@ -1,4 +1,4 @@
-"""Refused starts with shard keys for a sharded source, and syncs that copy shard keys between sharded clusters."""
+"""Tests starts whose shard keys must be refused, and syncs that copy shard keys between sharded clusters."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_the_option_sharding_needs_a_sharded_destination(
 
 
 def make_unique(pair: Pair) -> None:
-    """Create a collection sharded by a unique key, whose index has a custom name."""
+    """Create a collection on the source, with a unique shard key whose index has a custom name."""
     source = pair.source.client
     source.d.create_collection("c", collation={"locale": "en", "strength": 2})
     simple = {"locale": "simple"}
@@ -36,7 +36,7 @@ def make_unique(pair: Pair) -> None:
 
 
 def found(pair: Pair) -> tuple[bool, dict[str, bool]]:
-    """Return whether the destination's shard key is unique, and whether each index is unique, by its name."""
+    """Return whether the destination's shard key of d.c is unique, and whether each index is unique, by its name."""
     client = pair.destination.client
     row = client.config.collections.find_one({"_id": "d.c"})
     assert row is not None

@@ -15,7 +15,6 @@ from syncsvc.sandbox.replica_set import Client
 from tests.support.daemon import Daemon
 from tests.support.pair import FROM_SHARDED, SHARDED, Pair, Side, across
 from tests.support.phases import When, writes_in
-from tests.support.resuming import assert_final
 from tests.support.sharded.cluster import ShardedCluster
 from tests.support.waiting import wait_for
 from verifier.cluster.inventory import find_collection, list_collections
@@ -30,7 +29,7 @@ def shard(client: Client, name: str, **options: Any) -> None:
 
 
 def others(client: Client, database: str) -> list[str]:
-    """Return the names of the shards other than the primary shard of the database."""
+    """Return the names of all shards except the primary shard of the database."""
     primary = client.config.databases.find_one({"_id": database})
     assert primary is not None
     return [
@@ -39,13 +38,16 @@ def others(client: Client, database: str) -> list[str]:
 
 
 def move(client: Client, name: str, low: Any, high: Any) -> None:
-    """Move a range to a shard other than the primary shard of the database."""
+    """Move a range of shard keys, from `low` up to but excluding `high`, to another shard.
+
+    `name` is the namespace; the new shard is not the primary shard of its database.
+    """
     bounds = {"min": low, "max": high}
     client.admin.command("moveRange", name, toShard=others(client, name.split(".")[0])[0], **bounds)
 
 
 def shard_keys(client: Client) -> dict[str, tuple[list[Any], bool]]:
-    """Return the keys of the sharded collections of users, and whether each is unique."""
+    """Return the shard key of each user collection, and whether the key is unique, by namespace."""
     rows = client.config.collections.find(
         {"_id": {"$not": {"$regex": "^(config|mongosync_reserved)"}}}
     )
@@ -70,7 +72,7 @@ def fill(client: Client) -> None:
 
 
 def define(client: Client) -> None:
-    """Make DDL operations of every kind, except changes of shard keys."""
+    """Run DDL operations of every kind on the source, except changes of shard keys."""
     d = client.d
     d.hashed.create_index("m")
     d.hashed.create_index([("k", 1), ("m", 1)], name="both")
@@ -98,11 +100,11 @@ def define(client: Client) -> None:
     client.drop_database("e")
 
 
-@pytest.mark.in_turns(2)
+@pytest.mark.in_turns
 @pytest.mark.parametrize("when", PHASES, ids=lambda when: when.name)
 @from_shards
 def test_ddl_events_are_applied(pair: Pair, daemon: Daemon, when: When) -> None:
-    """Make DDL operations of every kind. Each shard reports them for itself.
+    """Run DDL operations of every kind: each must be applied once, although each shard sends an event for it.
 
     The shards report different UUIDs if a collection was dropped and created again.
     """
@@ -114,7 +116,7 @@ def test_ddl_events_are_applied(pair: Pair, daemon: Daemon, when: When) -> None:
     assert_equal(pair)
 
 
-@pytest.mark.in_turns(2)
+@pytest.mark.in_turns
 @pytest.mark.parametrize("when", PHASES, ids=lambda when: when.name)
 @from_shards
 def test_collections_are_sharded_and_keys_refined(pair: Pair, daemon: Daemon, when: When) -> None:
@@ -131,11 +133,11 @@ def test_collections_are_sharded_and_keys_refined(pair: Pair, daemon: Daemon, wh
     assert_equal(pair)
 
 
-@pytest.mark.in_turns(2)
+@pytest.mark.in_turns
 @pytest.mark.parametrize("when", PHASES, ids=lambda when: when.name)
 @from_shards
 def test_a_database_moves_to_another_shard(pair: Pair, daemon: Daemon, when: When) -> None:
-    """Move a database to another primary shard: its documents move without change events."""
+    """Move a database to another primary shard, which moves documents without change events: none may be lost."""
     client = pair.source.client
     fill(client)
     client.d.plain.create_index("k", unique=True)
@@ -152,11 +154,11 @@ def test_a_database_moves_to_another_shard(pair: Pair, daemon: Daemon, when: Whe
     assert client.d.plain.count_documents({}) == 91
 
 
-@pytest.mark.in_turns(2)
+@pytest.mark.in_turns
 @pytest.mark.parametrize("when", PHASES, ids=lambda when: when.name)
 @from_shards
 def test_a_collection_becomes_capped(pair: Pair, daemon: Daemon, when: When) -> None:
-    """Convert a collection to a capped one: the server writes its documents again without change events."""
+    """Run convertToCapped, which rewrites the documents without change events: the clusters must be equal."""
     client = pair.source.client
     fill(client)
     with writes_in(when, daemon):
@@ -165,23 +167,6 @@ def test_a_collection_becomes_capped(pair: Pair, daemon: Daemon, when: When) -> 
     daemon.commit()
     assert_equal(pair)
     assert pair.destination.client.d.plain.options()["capped"]
-
-
-@pytest.mark.in_turns
-@from_shards
-def test_resharding_fails_the_sync_by_name(pair: Pair, daemon: Daemon) -> None:
-    client = pair.source.client
-    daemon.kill()
-    daemon.watch_closely()
-    fill(client)
-    daemon.run()
-    daemon.start()
-    daemon.wait_until_committable()
-    client.admin.command("reshardCollection", "d.ranged", key={"m": 1}, numInitialChunks=1)
-    failed = wait_for(lambda: _failed(daemon), "FAILED")
-    assert failed["error"] == "ShardKeyChanged"
-    assert "d.ranged" in failed["errorDescription"]
-    assert_final(daemon)
 
 
 def _failed(daemon: Daemon) -> dict[str, Any] | None:
@@ -214,7 +199,7 @@ def test_a_sharded_time_series_is_refused(pair: Pair, daemon: Daemon) -> None:
 
 
 class _AtListIndexes(monitoring.CommandListener):
-    """Calls a function once, when a client lists the indexes of `d.c`."""
+    """Calls a function once, as soon as a client lists the indexes of a collection named `c`."""
 
     def __init__(self, act: Any) -> None:
         self._act = act
@@ -252,8 +237,17 @@ def test_a_listing_never_mixes_up_renamed_collections(pair: Pair) -> None:
     assert (str(found.namespace), list(found.indexes)) == ("d.away", ["of this_1"])
 
 
+@from_shards
+@pytest.mark.in_turns
+def test_a_copy_from_secondaries_is_refused(pair: Pair, daemon: Daemon) -> None:
+    fill(pair.source.client)
+    answer = daemon.post("start", daemon.start_body(copyReadPreference="secondary"))
+    assert (answer.status_code, answer.json()["error"]) == (409, "ReadPreferenceNotApplicable")
+    assert "copyReadPreference is secondary" in answer.json()["errorDescription"]
+
+
 def modes(pair: Pair) -> tuple[str, str]:
-    """Return the balancer modes of the source and the destination."""
+    """Return the balancer mode of the source, then that of the destination."""
     first, second = (
         side.client.admin.command("balancerStatus")["mode"]
         for side in (pair.source, pair.destination)
@@ -283,7 +277,10 @@ def test_balancers_are_stopped_until_the_commit(pair: Pair, daemon: Daemon, by_h
 
 @between_sharded_clusters
 def test_balancers_are_restored_after_a_failure(pair: Pair, daemon: Daemon) -> None:
-    """Kill the daemon after it has saved the balancer modes, and after it has saved its failure."""
+    """Kill the daemon after it has saved the balancer modes, and after it has saved its failure.
+
+    After the first restart, the sync must stop the balancers; after the second one, they must run as before the sync.
+    """
     client = pair.source.client
     fill(client)
     daemon.kill_at(Point.BALANCER_SAVED, "cluster0")
@@ -328,13 +325,14 @@ def test_a_balancer_started_by_a_user_causes_a_warning(pair: Pair, tmp_path: Pat
     assert modes(pair) == ("full", "full")
 
 
+@pytest.mark.in_turns
 @from_shards
 def test_chunks_move_while_documents_are_copied_and_changes_applied(
     pair: Pair, daemon: Daemon
 ) -> None:
-    """Move chunks during a sync. The old shard keeps orphaned documents, which must not be copied.
+    """Move chunks during a sync: the orphaned documents that stay on the old shard must not be copied.
 
-    They may be outdated, or deleted on the new shard.
+    An orphaned document may be an outdated copy, or a copy of a document that is deleted on the new shard.
     """
     client = pair.source.client
     fill(client)
@@ -357,7 +355,7 @@ def test_chunks_move_while_documents_are_copied_and_changes_applied(
 
 
 def change(client: Client, mark: int) -> None:
-    """Write to both shards of a sharded cluster; each `mark` makes other changes."""
+    """Write to both shards of a sharded cluster; calls with different values of `mark` insert different documents."""
     for name in ("hashed", "ranged", "plain"):
         each = client.d[name]
         each.insert_many({"_id": f"{mark}.{n}", "k": 1000 * mark + n} for n in range(100))
@@ -365,6 +363,7 @@ def change(client: Client, mark: int) -> None:
         each.delete_many({"k": {"$mod": [17, mark]}})
 
 
+@pytest.mark.in_turns
 @from_shards
 def test_the_change_stream_resumes_after_a_kill_and_a_pause(pair: Pair, daemon: Daemon) -> None:
     client = pair.source.client
@@ -414,7 +413,7 @@ def test_a_sync_between_sharded_clusters_is_reversed(pair: Pair, daemon: Daemon)
 
 
 def _bounds(client: Client, name: str) -> tuple[Any, Any]:
-    """Return the lower and the upper bound of a chunk on the primary shard of the database."""
+    """Return the lower and the upper bound of a chunk of the namespace `name` on its database's primary shard."""
     collection = client.config.collections.find_one({"_id": name})
     away = others(client, name.split(".")[0])
     assert collection is not None
@@ -459,7 +458,7 @@ _REVERSIBLE = {
 
 
 def _fill_kinds_of_keys(client: Client) -> None:
-    """Create the collections of `fill`, one with a unique shard key, and a sharded one with a collation."""
+    """Create unsharded collections, and sharded ones with a hashed, ranged or unique shard key, or with a collation."""
     fill(client)
     shard(client, "d.unique", key={"k": 1}, unique=True)
     client.d.unique.insert_many({"_id": n, "k": n} for n in range(50))

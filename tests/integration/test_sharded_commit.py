@@ -1,4 +1,4 @@
-"""After a commit, each shard of the destination must have the definitions of the source."""
+"""Tests that each shard of the destination has the definitions of the source after a commit."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def fill(pair: Pair) -> None:
 
 
 def leave_the_primary_shard(side: Side) -> str:
-    """Move all chunks away from the primary shard, and return the name of that shard."""
+    """Move all chunks of d.c away from the primary shard of the database d, and return this shard's name."""
     config = side.client.config
     (database,) = config.databases.find({"_id": "d"})
     (metadata,) = config.collections.find({"_id": "d.c"})
@@ -42,7 +42,7 @@ def leave_the_primary_shard(side: Side) -> str:
 
 
 def indexes(side: Side, without: str = "") -> list[Any]:
-    """Return the indexes of the collection on each shard, except the shard named `without`."""
+    """Return the indexes of d.c on each shard, except the shard named `without`; by default, on all shards."""
     found = []
     for each in side.shards:
         if each.name != without:
@@ -51,6 +51,7 @@ def indexes(side: Side, without: str = "") -> list[Any]:
     return found
 
 
+@pytest.mark.in_turns
 @pytest.mark.each_once
 @pytest.mark.parametrize("primary_has_chunks", [True, False])
 def test_indexes_are_those_of_the_source_on_every_shard(

@@ -1,6 +1,6 @@
-"""Applies change events to newer documents on a sharded cluster: the result must equal the source.
+"""Applies change events on a sharded cluster to documents that already contain later writes.
 
-The chunks of source and destination differ.
+The result must equal the source, although the two clusters have different chunks.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _WRITES = 20
 
 
 class KeyedWrites(Writes):
-    """Generates random writes to one document of a sharded collection; some of them change its shard key."""
+    """Generates random writes to one document of a sharded collection; some writes change its shard key."""
 
     def document(self, identity: int) -> dict[str, Any]:
         return {**super().document(identity), **self._shard_key()}

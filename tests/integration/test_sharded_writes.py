@@ -1,4 +1,4 @@
-"""Documents of sharded collections must be synced exactly, even if their shard keys change, in every phase."""
+"""Tests that documents of sharded collections are synced exactly in every phase, even if their shard keys change."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ everywhere, to_shards = across(TO_SHARDED, SHARDED, FROM_SHARDED), across(TO_SHA
 
 
 class Keyed:
-    """A sharded collection. Each of its documents has the same value in all fields of the shard key.
+    """A sharded collection. In each of its documents, all fields of the shard key have the same value.
 
     The value `MISSING` stands for a document without these fields.
     """
@@ -62,7 +62,10 @@ class Keyed:
         return {"_id": identity, "pad": PAD, **self.fields(value), **more}
 
     def query(self, identity: Any, value: Any) -> dict[str, Any]:
-        """Return a filter with the `_id` and the shard key of a document; routers need both to change the shard key."""
+        """Return a filter with the `_id` and the shard key of a document. A router needs both to change the shard key.
+
+        `value` is the present value of all fields of the shard key.
+        """
         known = None if value is self.MISSING else value
         return {"_id": identity, **{path: {"$eq": known} for path in self.key}}
 
@@ -103,7 +106,7 @@ def fill(pair: Pair) -> None:
 
 
 def spread(source: Side) -> None:
-    """Move one range of each collection, so that each shard of a sharded source has some documents of it."""
+    """Move a range of each collection of a sharded source to another shard, so that each shard has some documents."""
     for each in COLLECTIONS:
         name = f"d.{each.name}"
         metadata = source.client.config.collections.find_one({"_id": name}) or {}
@@ -117,7 +120,7 @@ def spread(source: Side) -> None:
 
 
 def churn(collection: Collection[Any], each: Keyed) -> None:
-    """Change the shard keys of documents in every way that servers allow."""
+    """Change the shard keys of documents in every way that servers allow; `each` describes the collection."""
     for number, value in all_values():
         other = value if value in STAYING else VALUES[number - 3]
 
@@ -141,7 +144,7 @@ def churn(collection: Collection[Any], each: Keyed) -> None:
 
 
 def more_churn(collection: Collection[Any]) -> None:
-    """Make unusual writes that do not depend on the shard key of the collection."""
+    """Make unusual writes whose documents do not depend on the collection's shard key."""
     literal = {"$literal": {"_id": "zero", "k": HIGH, "a": {"b": 1}, "t": Timestamp(0, 0)}}
     collection.insert_one({"_id": "zero", "k": HIGH, "a": {"b": 1}})
     collection.update_one({"_id": "zero"}, [{"$replaceWith": literal}])
@@ -180,7 +183,7 @@ def test_shard_keys_change_in_each_phase(pair: Pair, daemon: Daemon, when: When)
             assert all(client.d[each.name].find_one() for each in COLLECTIONS)
 
 
-@pytest.mark.in_turns
+@pytest.mark.full
 @everywhere
 def test_ambiguous_update_descriptions_are_handled(pair: Pair, daemon: Daemon) -> None:
     daemon.force_classic_updates()
@@ -191,12 +194,12 @@ def test_ambiguous_update_descriptions_are_handled(pair: Pair, daemon: Daemon) -
     pair.assert_equal()
 
 
-@pytest.mark.in_turns
+@pytest.mark.full
 @everywhere
 @pytest.mark.each_once
 @pytest.mark.parametrize("when", [When.COPY, When.APPLY])
 def test_large_documents(pair: Pair, daemon: Daemon, when: When) -> None:
-    """Insert, change and move documents of the maximum size."""
+    """Insert, change and move documents of the maximum size: the clusters must be equal after the commit."""
 
     def large(**fields: Any) -> dict[str, Any]:
         rest = len(bson.encode({**fields, "pad": b""}))
@@ -220,7 +223,11 @@ def test_large_documents(pair: Pair, daemon: Daemon, when: When) -> None:
 @pytest.mark.each_once
 @pytest.mark.parametrize("when", [When.BEFORE, When.LISTED, When.COPY, When.APPLY])
 def test_collated_collections(pair: Pair, daemon: Daemon, when: When) -> None:
-    """Use strings that are equal under the collation of the collection, but different as shard keys."""
+    """Replace documents by others whose `_id`s and shard keys differ only in case.
+
+    They are equal under the collection's collation, but a shard key is compared without a collation. The clusters must
+    be equal after the commit.
+    """
     database, each = pair.source.client.d, Keyed("collated", {"k": 1})
     collated = database.create_collection("collated", collation={"locale": "en", "strength": 2})
     collated.create_index("k", collation={"locale": "simple"})
@@ -274,7 +281,10 @@ def test_a_document_that_an_older_or_newer_index_refuses(pair: Pair, daemon: Dae
 @pytest.mark.in_turns
 @to_shards
 def test_an_orphaned_document_is_awaited(pair: Pair, daemon: Daemon) -> None:
-    """Move a document away from a shard and back, while that shard still has an orphaned copy of it."""
+    """Move a document back to a shard that still has an orphaned copy of the document.
+
+    The sync must warn of the orphaned copy, and must continue when the shard has deleted the copy.
+    """
     pair.source.client.d.c.create_index("k")
     pair.shard("d.c", {"k": 1})
     pair.source.client.d.c.insert_many({"_id": number, "k": number} for number in range(HIGH))

@@ -1,4 +1,4 @@
-"""Two instances run one sync from a replica set; the start option `instances` names them."""
+"""Runs one sync from a replica set with two instances, which the start option `instances` names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from syncsvc.engine.run.points import Point
-from syncsvc.saved.run import METADATA_DATABASE
+from syncsvc.metadata import METADATA_DATABASE
 from tests.support import writes
 from tests.support.daemon import Daemon
 from tests.support.fleet import Fleet, kill_at_each
@@ -27,7 +27,10 @@ CAPPED = ("first", "second")
 
 
 def fill(pair: Pair, fleet: Fleet) -> None:
-    """Create large collections, which are copied in ranges, small collections of every kind, and capped ones."""
+    """Create large collections, which are copied in ranges, small collections of every kind, and capped ones.
+
+    Restart the daemons with small partitions.
+    """
     client = pair.source.client
     for name in CAPPED:
         client.d.create_collection(name, capped=True, size=1 << 20)
@@ -47,9 +50,9 @@ def fill(pair: Pair, fleet: Fleet) -> None:
 
 @contextmanager
 def coordinator_held_in_the_copy(fleet: Fleet) -> Iterator[None]:
-    """Start the sync, and hold the coordinator during the block, after it has claimed the capped collections.
+    """Make the coordinator wait in the copy of the capped collections until the end of the block.
 
-    So the other instance copies everything else.
+    The other instance therefore copies everything else.
     """
     with ExitStack() as held:
         for name in CAPPED:
@@ -63,7 +66,7 @@ def wait_until_held(fleet: Fleet) -> None:
 
 
 def copied_by(pair: Pair) -> dict[str, int]:
-    """Return how many bytes each instance has copied, by its ID, as the metadata says."""
+    """Return the number of bytes that each instance has copied according to the metadata, by instance ID."""
     group = {"_id": "$instance", "copied": {"$sum": "$copied"}}
     found = pair.destination.client[METADATA_DATABASE].partitions.aggregate([{"$group": group}])
     return {each["_id"]: each["copied"] for each in found}
@@ -78,7 +81,10 @@ def insertion_order(client: writes.AnyClient) -> list[Any]:
 
 
 def write(client: writes.AnyClient, mark: str) -> None:
-    """Write to documents whose events different instances apply, and make DDL operations in between."""
+    """Write to documents whose events different instances apply, and run DDL operations in between.
+
+    `mark` makes the writes of each call different.
+    """
     orders = client.shop.orders
     orders.insert_many([{"_id": f"{mark} {n}", "n": n} for n in range(60)])
     orders.update_many({"n": {"$lt": -950}}, {"$set": {f"at {mark}": 1}, "$inc": {"k": 1}})
@@ -89,6 +95,7 @@ def write(client: writes.AnyClient, mark: str) -> None:
     orders.create_index(f"at {mark}")
 
 
+@pytest.mark.full
 @pytest.mark.slow
 @pytest.mark.three_members
 def test_killed_instances_share_a_sync_and_reverse_it(pair: Pair, fleet: Fleet) -> None:
@@ -168,9 +175,9 @@ def test_instances_sync_to_a_sharded_cluster(pair: Pair, fleet: Fleet) -> None:
 
 
 def refused(fleet: Fleet, number: int, **options: Any) -> tuple[str, str]:
-    """Start a sync on the instance with that number; return the name and the description of the error.
+    """Try to start a sync on the instance with this number; fail unless the instance refuses.
 
-    A preflight must report the same error.
+    A preflight must report the same error. Return the name and the description of the error.
     """
     daemon = fleet.daemons[number]
     body = daemon.start_body(**options)
@@ -195,7 +202,7 @@ def test_instances_that_do_not_fit_are_refused(pair: Pair, fleet: Fleet) -> None
         name, text = refused(fleet, number, instances=instances)
         assert (
             name == "DifferentStart"
-            and "b was started with different values for: instances" in text
+            and "b was started with different values of these options: instances" in text
         )
     assert coordinator.progress()["state"] == "IDLE"
 
@@ -218,6 +225,7 @@ def test_instances_that_do_not_fit_are_refused(pair: Pair, fleet: Fleet) -> None
     assert "The instance a failed" in shown[1]["errorDescription"]
 
 
+@pytest.mark.full
 def test_the_commands_of_the_page_on_instances_of_a_replica_set(pair: Pair, fleet: Fleet) -> None:
     writes.fill(pair.source.client)
     ports = {f"2718{2 + n}": str(each.port) for n, each in enumerate(fleet.daemons)}
@@ -236,10 +244,11 @@ def test_the_commands_of_the_page_on_instances_of_a_replica_set(pair: Pair, flee
     pair.assert_equal()
 
 
+@pytest.mark.full
 def test_both_repair_and_apply_writes_after_the_verdict(pair: Pair, fleet: Fleet) -> None:
     """Write to the source after the verdict, and let the coordinator save a position after this write.
 
-    The write must not be lost for the other instance, which has not applied its share.
+    The follower is killed before it applies its share of the events, and must apply them after its restart.
     """
     source, destination = pair.source.client, pair.destination.client
     coordinator, follower = fleet.daemons
@@ -275,7 +284,7 @@ def test_both_repair_and_apply_writes_after_the_verdict(pair: Pair, fleet: Fleet
 
 
 def position_of(pair: Pair, instance: str) -> Any:
-    """Return the cluster time of the position that an instance has saved."""
+    """Return the cluster time of the position that this instance has saved in its run record."""
     record = pair.destination.client[METADATA_DATABASE].runs.find_one({"_id": instance})
     assert record is not None
     return record["position"]["time"]

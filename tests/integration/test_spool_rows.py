@@ -1,4 +1,7 @@
-"""The rows of the event spool are saved, read and deleted in order, and a successor of a killed process finds them."""
+"""Tests that the event spool saves, reads and deletes its rows in order; a row holds one or more change events.
+
+A process that replaces a killed one must find the rows.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import bson
 import pytest
 from bson.timestamp import Timestamp
 
+from syncsvc.metadata import METADATA_DATABASE
 from syncsvc.saved.fence import Fence, FencedWriter
 from syncsvc.saved.spool import Spool
 from tests.support.pair import REPLICA_SETS, SHARDED, Pair, across
@@ -29,9 +33,11 @@ def at(time: int) -> Position:
 def spool_of(pair: Pair, run: UUID = RUN, reversals: int = 0, fence: Fence | None = None) -> Spool:
     client, stop = pair.destination.client, StopToken()
     sharded = bool(pair.destination.shards)
-    writer = FencedWriter(client, False, stop, fence or Fence.of_process(), sharded)
+    writer = FencedWriter(
+        client, False, stop, fence or Fence.of_process(), METADATA_DATABASE, sharded
+    )
     writer.settle()
-    return Spool(client, writer, run, reversals, stop)
+    return Spool(client[METADATA_DATABASE], writer, run, reversals, stop)
 
 
 def loaded(pair: Pair, position: Position) -> Spool:
@@ -45,7 +51,10 @@ def event(number: int, size: int = 10) -> bytes:
 
 
 def filled(pair: Pair, rows: int = 3) -> Spool:
-    """Return a spool with rows of two events each: the first from time 10 to 20, the next from 20 to 30, and so on."""
+    """Return a spool with `rows` rows of two events each.
+
+    The first row covers the times 10 to 20, the second one 20 to 30, and so on.
+    """
     spool = loaded(pair, at(10))
     for number in range(1, rows + 1):
         events = [event(10 * number), event(10 * number + 5)]
@@ -54,7 +63,7 @@ def filled(pair: Pair, rows: int = 3) -> Spool:
 
 
 def contents(spool: Spool, position: Position) -> list[bytes]:
-    """Return all events in the rows that end after that position."""
+    """Return the events of all rows of the spool that end after `position`, in order."""
     found: list[bytes] = []
     while row := spool.after(position):
         found += map(bytes, spool.read(row))
@@ -106,7 +115,10 @@ def test_a_stream_without_events_needs_one_row(pair: Pair) -> None:
 
 
 def test_a_row_whose_header_was_not_saved_does_not_exist(pair: Pair) -> None:
-    """Remove the header of a row, as if a process had been killed while it saved or deleted the row."""
+    """Remove the header of a row, as if a process had been killed while it saved or deleted the row.
+
+    The next process must ignore the row.
+    """
     filled(pair)
     rows = pair.destination.client[METADATA][SPOOL]
     rows.delete_one({"_id.number": 2, "_id.part": 0})

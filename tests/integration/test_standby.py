@@ -1,4 +1,4 @@
-"""Two daemons with `--standby`: what each of them answers, and how they change their roles."""
+"""Tests how two daemons with `--standby` answer requests, and how they change roles."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.waiting import wait_for
 COMMANDS: dict[str, dict[str, Any]] = {
     "start": {"source": "cluster0", "destination": "cluster1"},
     "preflight": {"source": "cluster0", "destination": "cluster1"},
-    **dict.fromkeys(("pause", "resume", "commit", "reverse"), {}),
+    **dict.fromkeys(("pause", "resume", "users", "commit", "reverse"), {}),
     "repair": {"dryRun": True},
     "reset": {"confirm": "cluster1"},
 }
@@ -117,10 +117,10 @@ def test_a_reset_is_completed_by_the_standby(pair: Pair, duo: Duo) -> None:
 def test_a_process_without_the_lease_does_not_keep_the_sync(
     pair: Pair, duo: Duo, tmp_path: Path
 ) -> None:
-    """Let a process without `--standby` begin a sync, and later take it over.
+    """Let a process without `--standby` start a sync beside two daemons with `--standby`, and restart this process.
 
-    The holder of the lease must take the sync back. A former active daemon that wakes up in the middle of a command can
-    do the same as such a process.
+    Each time, the daemon that holds the lease must take the sync over. A suspended former active daemon that wakes up
+    can interfere in the same way.
     """
     pair.source.client.d.c.insert_one({"_id": 1})
     (tmp_path / "other").mkdir()
@@ -139,8 +139,12 @@ def test_a_process_without_the_lease_does_not_keep_the_sync(
     pair.assert_equal()
 
 
+@pytest.mark.full
 def test_a_daemon_that_is_suspended_after_it_took_the_lease(pair: Pair, duo: Duo) -> None:
-    """Hold a daemon after it has taken the lease, until another one holds it: it must not touch the sync then."""
+    """Hold a daemon that has just taken the lease, until another daemon has taken the expired lease.
+
+    When the first daemon continues, it must become a standby and leave the sync alone.
+    """
     pair.source.client.d.c.insert_one({"_id": 1})
     first, second = duo.active, duo.standby
     first.start()
@@ -195,10 +199,11 @@ def test_readiness_names_what_is_missing(tmp_path: Path) -> None:
         daemon.close()
 
 
+@pytest.mark.full
 def test_a_repair_is_completed_by_the_standby(pair: Pair, duo: Duo) -> None:
-    """Kill the active daemon during a repair: the standby must repeat it.
+    """Kill the active daemon during a repair: the standby must repeat the repair.
 
-    It must also repair documents that users change on the source meanwhile.
+    The standby must also repair documents that have changed on the source since the repair began.
     """
     source, destination = pair.source.client, pair.destination.client
     writes.fill(source)

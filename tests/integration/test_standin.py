@@ -1,4 +1,4 @@
-"""Real servers must accept the conversion of definitions to stand-ins and back, without building an index for that."""
+"""Tests that servers accept the conversion of definitions to stand-ins and back, without any index build."""
 
 from __future__ import annotations
 

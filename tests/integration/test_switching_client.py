@@ -1,6 +1,6 @@
-"""An application writes throughout a migration and its reversals, and switches clusters at each cut-over.
+"""Tests that no acknowledged write is lost during a migration and its reversals.
 
-No acknowledged write may be lost.
+An application writes all the time, and switches clusters at each cut-over.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Migration:
         self._application.wait_for_writes()
 
     def commit(self) -> None:
-        """Commit the sync. The clusters must be equal before the application may write to the destination."""
+        """Commit the sync. Fail unless the clusters are equal before the application writes to the destination."""
         self._commits += 1
         self._daemon.wait_until_committable()
         self._assert_blocked(source=False, destination=True)
@@ -61,7 +61,10 @@ class Migration:
         self._application.wait_for_writes()
 
     def assert_nothing_is_lost(self) -> None:
-        """Fail unless the present cluster has exactly the acknowledged documents. Call this while no client writes."""
+        """Fail unless the destination has exactly the documents of all acknowledged writes.
+
+        No client may write during this comparison.
+        """
         found = self._destination.client.app.data.find()
         assert {each["_id"]: each for each in found} == self._application.documents
 

@@ -1,4 +1,4 @@
-"""`syncctl` as a process, against a daemon: a reversible sync from the preflight to the second commit."""
+"""Runs `syncctl` as a process, for a reversible sync from the preflight to the second commit."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Operator:
         }
 
     def run(self, *arguments: str, status: Exit = Exit.OK) -> str:
-        """Run a command without a terminal, and return what it prints."""
+        """Run a command without a terminal; return its output, and fail unless its exit status is `status`."""
         done = subprocess.run(
             [*self._program, *arguments],
             stdin=subprocess.DEVNULL,
@@ -59,7 +59,7 @@ class Operator:
         return done.stdout + done.stderr
 
     def begin(self, *arguments: str) -> tuple[subprocess.Popen[bytes], Path]:
-        """Start a command without a terminal, and return its process and the file that it writes to."""
+        """Start a command without a terminal; return the process, and the file to which its output is written."""
         output = self._folder / "output-of-syncctl"
         with output.open("wb") as file:
             command = [*self._program, *arguments]
@@ -67,7 +67,10 @@ class Operator:
         return process, output
 
     def run_at_terminal(self, *arguments: str, typed: str = "", status: Exit = Exit.OK) -> str:
-        """Run a command at a terminal where this text is typed, and return what it shows."""
+        """Run a command at a terminal, and type the text `typed` there; return the text that the terminal shows.
+
+        Fail unless the exit status of the command is `status`.
+        """
         ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
         command = [*self._program, *arguments]
@@ -104,7 +107,7 @@ def test_an_operator_runs_a_reversible_sync(pair: Pair, daemon: Daemon, tmp_path
     assert "permit a start" in operator.run("doctor", "-f", str(job))
     operator.run("start", "-f", str(job))
     shown = operator.run_at_terminal("watch", "--until", "canCommit")
-    assert "Ctrl-C ends this display only." in shown and "100 %" in shown and "\x1b[" in shown
+    assert "Ctrl-C ends only this display." in shown and "100 %" in shown and "\x1b[" in shown
     assert re.search(r"Next.*syncctl commit --wait", shown)
 
     examine_running(operator, tmp_path)
@@ -113,7 +116,7 @@ def test_an_operator_runs_a_reversible_sync(pair: Pair, daemon: Daemon, tmp_path
     assert "Type cluster1 to confirm" in shown and "nothing was sent" in shown
     assert daemon.progress()["state"] == "RUNNING"
     shown = operator.run_at_terminal("commit", "--wait", typed="cluster1\n")
-    assert "COMMITTED" in shown and "applications may write to it" in shown
+    assert "COMMITTED" in shown and "applications may write to the destination" in shown
     pair.assert_equal()
 
     pair.destination.client.shop.orders.insert_one({"_id": "of the destination"})
@@ -143,6 +146,7 @@ def test_the_other_commands_at_a_terminal(pair: Pair, daemon: Daemon, tmp_path: 
     assert "syncctl watch" in shows("resume")
     assert "InvalidState" in shows("reverse", status=Exit.FAILED)
     assert "usersAndRoles" in shows("users", status=Exit.FAILED)
+    assert "usersAndRoles" in shows("users", "--copy", status=Exit.FAILED)
     for command in ("report", "diagnose"):
         target = tmp_path / command
         assert str(target) in shows(command, "-o", str(target)).replace("\r\n", "")
@@ -177,7 +181,7 @@ def test_the_commands_of_the_verifier(pair: Pair, tmp_path: Path) -> None:
 
 
 def examine_running(operator: Operator, tmp_path: Path) -> None:
-    """Run the commands that only show something."""
+    """Run commands of syncctl that change nothing while the sync is RUNNING, and check their output."""
     progress = json.loads(operator.run("status", "--json"))["progress"]
     assert progress["state"] == "RUNNING"
     assert re.search(r"^shop\.orders +copied +100 % +1,000 ", operator.run("namespaces"), re.M)
@@ -190,14 +194,17 @@ def examine_running(operator: Operator, tmp_path: Path) -> None:
 
 
 def watch_across_a_restart(operator: Operator, daemon: Daemon) -> None:
-    """Pause, kill and resume the sync while `watch` follows it."""
+    """Pause, kill and resume the sync while `syncctl watch` shows its state, and check the output."""
     operator.run("pause")
     assert "PAUSED" in operator.run("commit", "--dry-run", status=Exit.FAILED)
     watch, output = operator.begin("watch", "--until", "canCommit")
     with watch:
         wait_for(lambda: "PAUSED" in output.read_text(), "watch shows the pause")
         daemon.kill()
-        wait_for(lambda: "No answer, retrying" in output.read_text(), "watch shows the outage")
+        wait_for(
+            lambda: "No answer from the daemon, retrying" in output.read_text(),
+            "watch shows the outage",
+        )
         daemon.run()
         operator.run("resume")
         assert watch.wait(PATIENCE) == Exit.OK

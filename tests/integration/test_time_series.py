@@ -1,4 +1,4 @@
-"""Differences between time-series and other collections; `test_behaviours` tests their changes in each phase."""
+"""Tests the special cases of time-series collections; `test_behaviours` changes such collections in each phase."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ def test_time_series_of_an_old_source_are_refused(pair: Pair, daemon: Daemon) ->
 
 
 def test_a_time_series_without_buckets_is_left_out(pair: Pair, daemon: Daemon) -> None:
-    """Create a view of a time-series collection without its buckets.
+    """Create time-series collections that have only a view and no buckets: the sync must not copy the views.
 
-    A server leaves one behind if a time-series collection is dropped while it is being created.
+    A server leaves such a view behind if a time-series collection is dropped while it is being created.
     """
     d = pair.source.client.d
     d.c.insert_one({"_id": 1})

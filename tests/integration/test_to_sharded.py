@@ -1,4 +1,4 @@
-"""Syncs a replica set to a sharded cluster: shard keys, distribution, supporting indexes, refused options."""
+"""Syncs a replica set to a sharded cluster; tests shard keys, distribution, supporting indexes, refused options."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def fill(pair: Pair, name: str = "c", documents: int = DOCUMENTS, **options: Any
 
 
 def shares(side: Side, collection: str) -> list[int]:
-    """Return how many documents of the collection each shard has."""
+    """Return the number of documents of the collection in the database d on each shard."""
     counts = []
     for shard in side.shards:
         with shard.client() as client:
@@ -83,9 +83,9 @@ def assert_no_zones(pair: Pair) -> None:
 
 
 def assert_spread(pair: Pair, daemon: Daemon) -> None:
-    """Sync collections with several shard keys; fail unless their documents are on all shards of the destination.
+    """Sync collections with several shard keys; fail unless each shard of the destination gets many of their documents.
 
-    The databases must have different primary shards, too.
+    Fail, too, if all databases of the destination have the same primary shard.
     """
     for name, key in KEYS.items():
         fill(pair, name)
@@ -249,7 +249,7 @@ class TestIndexes:
             daemon.start_body(sharding=sharding(entry("d.c", {"n": 1}), supported=False)),
         ).json()
         assert refused["error"] == "ShardKeyIndexMissing"
-        assert "d.c has no index that begins with {n: 1}" in refused["errorDescription"]
+        assert "d.c has no index that supports the shard key" in refused["errorDescription"]
         daemon.start()
         daemon.commit()
         names = indexes(pair)
@@ -390,9 +390,10 @@ class TestChangesOfIndexes:
 
 class TestLater:
     def test_collections_created_later_are_sharded(self, pair: Pair, daemon: Daemon) -> None:
-        """Create collections of sharding entries during the sync, one of them again after a drop: they must be sharded.
+        """Create collections that `sharding` entries name, during the sync or again after a drop: they must be sharded.
 
-        Convert another one to a capped collection: it must not be sharded, because servers refuse that.
+        Convert another collection with an entry to a capped one: it must not be sharded, because servers do not allow
+        that.
         """
         source, sharded = pair.source.client, pair.destination.client.config.collections
         fill(pair, "again")
@@ -474,7 +475,7 @@ class TestLater:
 
 
 def define(pair: Pair) -> None:
-    """Create the collections that the refused start options name."""
+    """Create collections of several kinds on the source, for start options that must be refused."""
     d = pair.source.client.d
     fill(pair)
     d.unique.create_index("text", unique=True)
@@ -505,7 +506,7 @@ REFUSED: dict[str, tuple[Document, str, str]] = {
     "descending": (
         {"sharding": sharding(entry("d.c", {"n": -1}))},
         "InvalidShardingEntry",
-        "d.c: the direction of n is -1",
+        "d.c: the direction of the field n is -1",
     ),
     "twice": (
         {"sharding": sharding(entry("d.c", {"n": 1}), entry("d.c", {"few": 1}))},
@@ -525,7 +526,7 @@ REFUSED: dict[str, tuple[Document, str, str]] = {
         "ReversibleNeedsEqualShards",
         "the source has no shards, and the destination has 2 shards",
     ),
-    "without": ({"sharding": None}, "ShardingRequired", "does not contain sharding"),
+    "without": ({"sharding": None}, "ShardingRequired", "does not contain the option sharding"),
 }
 
 
@@ -608,15 +609,15 @@ def fill_and_shard(pair: Pair) -> None:
 
 
 def cut_elsewhere(pair: Pair) -> None:
-    """Delete half of the documents, so that a restarted process divides the collections in another way."""
+    """Delete the documents with the lower half of `n`, so that a restarted daemon divides the data differently."""
     for name in ("c", "few"):
         pair.source.client.d[name].delete_many({"n": {"$lt": DOCUMENTS // 2}})
 
 
 def assert_sharding_goes_on(pair: Pair, daemon: Daemon) -> None:
-    """Run the killed daemon again and commit.
+    """Restart the killed daemon and commit.
 
-    Fail unless all documents are synced, spread over the shards, and no zones are left.
+    Fail unless all documents are synced and spread over the shards, and no zones are left.
     """
     daemon.run()
     assert daemon.post("start", daemon.start_body()).json() == {"success": True}
@@ -648,7 +649,11 @@ def test_a_daemon_killed_in_a_sharding_event_continues(
 
 
 def assert_events_go_on(pair: Pair, daemon: Daemon, *kills: tuple[Point, str]) -> None:
-    """Kill the daemon at these points in turn while it applies the creation of a sharded collection and of an index."""
+    """Create a sharded collection and an index during a sync; kill and restart the daemon at each of `kills` meanwhile.
+
+    A kill is a point, and the namespace for which the daemon passes the point. After the last restart, the sync must
+    commit: with equal clusters, and without temporary zones and indexes.
+    """
     fill(pair)
     pair.source.client.d.c.create_index("n", name="own")
     pair.shard("d.c", {"n": 1})

@@ -1,4 +1,4 @@
-"""Transactions on the source that are open when a phase of a sync begins or ends."""
+"""Tests transactions on the source that are open when a phase of a sync begins or ends."""
 
 from __future__ import annotations
 
@@ -18,7 +18,11 @@ pytestmark = pytest.mark.three_members
 
 @contextmanager
 def _open_transaction(client: writes.AnyClient, first: int) -> Iterator[ClientSession]:
-    """Open a transaction that has changed ten documents, whose `_id`s begin with `first`, and inserted new ones."""
+    """Open a transaction that has updated, deleted and inserted five documents each.
+
+    `first` is the lowest `_id` of the updated documents. Yields the session, with which the caller
+    commits or aborts the transaction.
+    """
     with client.start_session() as session:
         session.start_transaction()
         for n in range(first, first + 5):
@@ -54,10 +58,7 @@ def test_transactions_open_before_the_start_are_synced(pair: Pair, daemon: Daemo
 
 
 def test_a_transaction_across_the_start_of_the_stream_is_synced(pair: Pair, daemon: Daemon) -> None:
-    """Commit a transaction that was open when the change stream began.
-
-    The listing and the copy must include its writes.
-    """
+    """Commit a transaction that was open when the change stream began: all of its writes must be synced."""
     client = pair.source.client
     writes.fill(client)
     with _open_transaction(client, 0) as session, daemon.held_at(Point.STARTED):

@@ -1,4 +1,7 @@
-"""A sync begun by an earlier version must continue and commit; one of a newer version must be refused unchanged."""
+"""Tests the upgrade of the product during a sync.
+
+A sync of an earlier version must continue and commit. A sync of a newer version must be refused and left unchanged.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,8 @@ from tests.upgrade.saved_state import METADATA, State, contents, load, restore
 FOLDER = Path(upgrade.__file__).parent
 # Some states for each older format that can be read: syncs of its last version, each killed in another phase.
 STATES = sorted(FOLDER.glob("format-*.json"))
-# The format in which a sync without users and roles is saved: earlier versions may continue it.
+# The format in which a plain sync is saved: earlier versions may continue it. The later formats differ from it only in
+# that they mark start options, which earlier versions would ignore.
 PRESENT_FORMAT = 7
 # The phase in which each of them continues.
 PHASES = {
@@ -39,7 +43,7 @@ def idle(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
 
 
 def saved(state: State, name: str) -> Any:
-    """Return the only document of the metadata collection with that name in a saved state."""
+    """Return the only document that a saved state has for the metadata collection `name`."""
     ((document,),) = (
         each["documents"]
         for each in state["destination"]
@@ -49,13 +53,14 @@ def saved(state: State, name: str) -> Any:
 
 
 def test_each_format_has_a_fixture_of_each_phase() -> None:
-    earlier = range(FORMATS.oldest, FORMATS.current)
+    earlier = range(FORMATS.oldest, PRESENT_FORMAT + 1)
     assert {each.stem for each in STATES} == {
         f"format-{n}-{phase}" for n in earlier for phase in PHASES
     }
     assert {saved(load(each), "runs")["format"] for each in STATES} == {*earlier}
 
 
+@pytest.mark.in_turns(3)
 @pytest.mark.parametrize("path", STATES, ids=lambda path: path.stem)
 def test_a_sync_of_an_earlier_version_is_committed(pair: Pair, idle: Daemon, path: Path) -> None:
     state = load(path)
@@ -90,5 +95,5 @@ def test_a_sync_of_a_newer_version_is_refused_and_unchanged(
     idle.launch()
     assert idle.wait_until_ended() != 0
     assert "IncompatibleMetadata" in idle.output
-    assert "saved by a newer version" in idle.output
+    assert "of a newer version" in idle.output
     assert contents(pair.destination.client) == before

@@ -1,13 +1,20 @@
-"""Users and custom roles are copied at the commit; conflicts are refused or kept, and nothing is ever overwritten."""
+"""Tests the copy of users and custom roles, at the commit and on request.
+
+It never overwrites existing ones on the destination. If a user or role already exists there, the sync is refused, or
+the existing one is kept.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
+from syncsvc.engine.principals import TEMPORARY
 from syncsvc.engine.run.points import Point
+from syncsvc.principals.comparison import Kind
 from tests.support.daemon import Daemon
 from tests.support.fleet import Fleet
 from tests.support.pair import REPLICA_SETS, SHARDED, TO_SHARDED, Pair, across
@@ -20,6 +27,7 @@ from tests.support.principals import (
     documents,
     fill,
     log_in,
+    record_ids,
     temporary_left,
 )
 from tests.support.waiting import wait_for
@@ -35,8 +43,12 @@ def principals(pair: Pair) -> Iterator[None]:
 
 
 def results(daemon: Daemon) -> dict[str, str]:
-    """Return what a commit would do now with each user and role, by name."""
+    """Return the result that a commit would have now for each user and role, by name."""
     return {f"{each['name']}@{each['database']}": each["result"] for each in daemon.users()}
+
+
+def to_copy(daemon: Daemon) -> set[str]:
+    return {name for name, result in results(daemon).items() if result == "copy"}
 
 
 def preflight(daemon: Daemon, **options: Any) -> dict[str, Any]:
@@ -44,6 +56,7 @@ def preflight(daemon: Daemon, **options: Any) -> dict[str, Any]:
     return answer
 
 
+@pytest.mark.in_turns
 @across(REPLICA_SETS, TO_SHARDED, SHARDED)
 @pytest.mark.three_members
 def test_applications_log_in_on_the_destination_with_their_old_passwords(
@@ -136,13 +149,16 @@ def test_conflicts_can_be_kept_and_nothing_is_overwritten(pair: Pair, daemon: Da
     assert after == {**documents(pair.source), **before}
     assert log_in(pair.destination, "alice", "of the destination")
     assert daemon.progress()["usersAndRoles"]["kept"] == 2
-    assert "2 different, kept as on the destination" in daemon.overview()["summary"]
+    assert "2 different on the destination, left unchanged there" in daemon.overview()["summary"]
 
 
 def test_a_custom_role_must_not_have_the_name_of_a_built_in_role(
     pair: Pair, daemon: Daemon
 ) -> None:
-    """A built-in role of the destination would hide a copied role of that name. Here, both clusters have the role."""
+    """Request a copy of a custom role that has the name of a built-in role: a preflight must report an error.
+
+    The destination would use its built-in role, and not the copy. In this test, the source has both roles, too.
+    """
     admin = pair.source.client.admin
     hidden = {"role": "clusterMonitor", "db": "admin", "privileges": [], "roles": []}
     admin.hidden.insert_one({"_id": "admin.clusterMonitor", **hidden})
@@ -151,7 +167,7 @@ def test_a_custom_role_must_not_have_the_name_of_a_built_in_role(
     admin.hidden.drop()
     (violation,) = preflight(daemon, **COPY)["violations"]
     assert violation["error"] == "UserOrRoleExists"
-    text = "role clusterMonitor@admin (it is a built-in role of the destination"
+    text = "role clusterMonitor@admin (the destination has a built-in role of this name"
     assert text in violation["errorDescription"]
 
 
@@ -183,7 +199,9 @@ def test_only_users_and_roles_of_the_named_databases_are_copied(pair: Pair, daem
 def test_without_the_option_nothing_is_copied(pair: Pair, daemon: Daemon) -> None:
     fill(pair.source.client)
     daemon.start()
-    assert daemon.get("users").json()["error"] == "InvalidState"
+    for answer in (daemon.get("users"), daemon.post("users")):
+        assert answer.json()["error"] == "InvalidState"
+        assert "usersAndRoles.copy true" in answer.json()["errorDescription"]
     daemon.commit()
     assert documents(pair.destination) == {}
     assert "usersAndRoles" not in daemon.progress()
@@ -214,6 +232,218 @@ def test_a_reset_drops_exactly_what_was_created(pair: Pair, daemon: Daemon) -> N
     assert temporary_left(pair.destination) == set()
 
 
+@pytest.mark.in_turns
+@across(REPLICA_SETS, TO_SHARDED, SHARDED)
+def test_users_are_copied_on_request_and_again_by_the_commit(pair: Pair, daemon: Daemon) -> None:
+    """Copy on request, log in on the blocked destination, and change users and roles on the source before the commit.
+
+    The commit must replace only those that have changed, and those that have a changed role.
+    """
+    source, destination = pair.source, pair.destination
+    fill(source.client)
+    daemon.start(**COPY)
+    daemon.wait_until_committable()
+    copied = daemon.copy_users()
+    assert copied == {"copied": True, "users": 5, "roles": 3, "equal": 0, "kept": 0}
+    assert documents(destination) == documents(source)
+    assert temporary_left(destination) == set()
+    assert log_in(destination, "alice", "old secret")
+    assert set(results(daemon).values()) == {"equal"}
+    assert daemon.progress()["state"] == "RUNNING" and not daemon.progress()["canWrite"]
+
+    assert daemon.copy_users() == copied
+
+    before = record_ids(destination)
+    source.client.app.command("updateUser", "alice", pwd="new secret")
+    source.client.app.command("dropUser", "bob")
+    source.client.app.command("updateRole", "outer", roles=["reader"])
+    add_user(source.client, "late", "just in time")
+    changed = {"alice@app", "late@app", "outer@app", "wide@admin", "chief@admin"}
+    # Later, because a majority read can be older than the last acknowledged write.
+    wait_for(lambda: to_copy(daemon) == changed, "the changes are listed")
+    assert daemon.copy_users()["users"] == 5
+    assert documents(destination) == documents(source)
+    source.client.app.command("dropUser", "late")
+    add_user(source.client, "late", "another one")
+    daemon.commit()
+    assert documents(destination) == documents(source)
+    assert temporary_left(destination) == set()
+    assert log_in(destination, "alice", "new secret") and not log_in(destination, "bob", "geheim")
+    assert log_in(destination, "late", "another one")
+    after = record_ids(destination)
+    kept = {name for name in before if before[name] == after.get(name)}
+    assert kept == {"other.carol", "$external.CN=machine,O=example"}
+    said = [each["text"] for each in daemon.report()["timeline"]]
+    # Three copies on request and the commit, all with the same numbers.
+    assert said.count("copy users and roles") == 3
+    assert said.count("copied 5 users and 3 roles; 0 equal") == 4
+    pair.assert_equal()
+
+
+def test_a_copy_on_request_never_overwrites(pair: Pair, daemon: Daemon) -> None:
+    """Change a copied user on the destination: a copy and a commit must be refused, and change nothing."""
+    source, destination = pair.source.client, pair.destination.client
+    fill(source)
+    daemon.start(**COPY)
+    daemon.wait_until_committable()
+    add_user(destination, "bob", "of the destination")
+    refused = daemon.post("users")
+    assert conflict(refused) and "user bob@app" in refused.json()["errorDescription"]
+    assert {*documents(pair.destination)} == {"app.bob"}
+    destination.app.command("dropUser", "bob")
+    daemon.copy_users()
+    destination.app.command("updateUser", "bob", pwd="changed")
+    source.app.command("updateUser", "alice", pwd="new secret")
+    before = documents(pair.destination)
+    assert conflict(daemon.post("users"))
+    wait_for(lambda: conflict(daemon.post("commit")), "the commit is refused")
+    assert documents(pair.destination) == before
+    destination.app.command("dropUser", "bob")
+    daemon.commit()
+    assert documents(pair.destination) == documents(pair.source)
+    pair.assert_equal()
+
+
+def test_a_copy_on_request_keeps_other_definitions_with_skip(pair: Pair, daemon: Daemon) -> None:
+    fill(pair.source.client)
+    daemon.start(usersAndRoles={"copy": True, "onConflict": "skip"})
+    daemon.wait_until_committable()
+    daemon.copy_users()
+    pair.destination.client.app.command("updateUser", "bob", pwd="changed")
+    changed = documents(pair.destination)["app.bob"]
+    assert daemon.copy_users()["kept"] == 1
+    daemon.commit()
+    assert documents(pair.destination) == {**documents(pair.source), "app.bob": changed}
+
+
+def test_a_copy_leaves_the_temporary_collections_of_other_syncs(pair: Pair, daemon: Daemon) -> None:
+    """Save a user for another sync with the same destination, then start a sync, copy users and reset."""
+    foreign = pair.destination.client.admin[f"{TEMPORARY[Kind.USER]}{'0' * 32}"]
+    foreign.insert_one({"_id": "app.theirs"})
+    try:
+        fill(pair.source.client)
+        daemon.start(**COPY)
+        daemon.wait_until_committable()
+        daemon.copy_users()
+        assert documents(pair.destination) == documents(pair.source)
+        assert daemon.post("reset", {"confirm": "cluster1"}).ok
+        daemon.wait_for_state("IDLE")
+        assert temporary_left(pair.destination) == {foreign.name}
+    finally:
+        foreign.drop()
+
+
+def test_a_failed_copy_on_request_is_in_the_report(pair: Pair, daemon: Daemon) -> None:
+    """Change a user on the destination during the second copy, so that the copy fails."""
+    fill(pair.source.client)
+    daemon.start(**COPY)
+    daemon.wait_until_committable()
+    daemon.copy_users()
+    pair.source.client.app.command("updateUser", "bob", pwd="new")
+    with ThreadPoolExecutor() as pool, daemon.held_at(Point.PRINCIPALS_ADDED, number=2):
+        refused = pool.submit(refused_copy, daemon)
+        daemon.wait_until_reached(Point.PRINCIPALS_ADDED, number=2)
+        pair.destination.client.app.command("updateUser", "bob", pwd="changed")
+    assert refused.result().startswith("UserOrRoleNotCopied")
+    shown = daemon.progress()["usersAndRoles"]
+    assert shown == {"copied": False, "users": 0, "roles": 0, "equal": 0, "kept": 0}
+    said = [each["text"] for each in daemon.report()["timeline"]]
+    assert said.count("copy users and roles") == 2
+    assert said.count("copied 5 users and 3 roles; 0 equal") == 1
+
+
+def test_a_user_changed_during_a_reset_keeps_its_roles(pair: Pair, daemon: Daemon) -> None:
+    """Change a user after the reset has listed the users to drop: the user must stay, and so must its roles."""
+    fill(pair.source.client)
+    daemon.start(**COPY)
+    daemon.wait_until_committable()
+    daemon.copy_users()
+    with daemon.held_at(Point.PRINCIPAL_DROPPED):
+        assert daemon.post("reset", {"confirm": "cluster1"}).ok
+        daemon.wait_until_reached(Point.PRINCIPAL_DROPPED)
+        name = "bob" if "app.bob" in documents(pair.destination) else "CN=machine,O=example"
+        database = pair.destination.client["app" if name == "bob" else "$external"]
+        database.command("updateUser", name, customData={"changed": True})
+        (changed,) = database.command("usersInfo", name)["users"]
+    daemon.wait_for_state("IDLE")
+    assert {*documents(pair.destination)} == {changed["_id"], "app.reader"}
+    assert database.command("usersInfo", name)["users"] == [changed]
+
+
+def refused_copy(daemon: Daemon, **body: Any) -> str:
+    """Return the error and its description; fail if the copy on request is not refused."""
+    answer = daemon.post("users", body)
+    assert not answer.ok
+    return f"{answer.json()['error']}: {answer.json()['errorDescription']}"
+
+
+def test_a_copy_on_request_is_refused_in_other_states(pair: Pair, daemon: Daemon) -> None:
+    fill(pair.source.client)
+    needed = "InvalidState: a copy of users and roles needs state RUNNING; the state is "
+    assert refused_copy(daemon).startswith(f"{needed}IDLE")
+    assert refused_copy(daemon, now=True).startswith("InvalidRequest: now:")
+    with daemon.held_at(Point.BLOCK_SAVED, "cluster1"):
+        daemon.start(**COPY)
+        daemon.wait_until_reached(Point.BLOCK_SAVED, "cluster1")
+        assert "still being initialized" in refused_copy(daemon)
+    daemon.wait_until_committable()
+    daemon.pause()
+    assert refused_copy(daemon).startswith(f"{needed}PAUSED. First resume the sync")
+    daemon.resume()
+    with daemon.held_at(Point.STEP_DONE, "definitions prepared"):
+        daemon.ask_for_commit()
+        daemon.wait_until_reached(Point.STEP_DONE, "definitions prepared")
+        assert refused_copy(daemon).startswith(f"{needed}COMMITTING. Wait")
+    assert documents(pair.destination) == {}
+    daemon.wait_for_state("COMMITTED")
+    assert refused_copy(daemon).startswith(f"{needed}COMMITTED")
+
+
+def test_a_reset_drops_what_was_copied_on_request(pair: Pair, daemon: Daemon) -> None:
+    fill(pair.source.client)
+    daemon.start(**COPY)
+    daemon.wait_until_committable()
+    daemon.copy_users()
+    # These two copies leave most users unchanged, so the names of all must stay saved.
+    pair.source.client.app.command("updateUser", "bob", pwd="new")
+    daemon.copy_users()
+    daemon.kill()
+    daemon.run()
+    daemon.wait_until_committable()
+    assert (
+        len(daemon.post("reset", {"confirm": "cluster1", "dryRun": True}).json()["usersAndRoles"])
+        == 8
+    )
+    assert daemon.post("reset", {"confirm": "cluster1"}).ok
+    daemon.wait_for_state("IDLE")
+    assert documents(pair.destination) == {}
+
+
+def test_a_user_changed_on_the_destination_during_the_copy_fails_the_commit(
+    pair: Pair, daemon: Daemon
+) -> None:
+    destination = pair.destination.client
+    fill(pair.source.client)
+    daemon.start(**COPY)
+    daemon.wait_until_committable()
+    with daemon.held_at(Point.PRINCIPALS_ADDED):
+        daemon.ask_for_commit()
+        daemon.wait_until_reached(Point.PRINCIPALS_ADDED)
+        destination.app.command("updateUser", "bob", pwd="changed")
+    failed = daemon.wait_for_state("FAILED")
+    assert failed["error"] == "UserOrRoleNotCopied" and "user bob@app" in failed["errorDescription"]
+    assert not failed["canWrite"] and temporary_left(pair.destination) == set()
+    daemon.resume()
+    # The commit must not overwrite the change.
+    assert results(daemon)["bob@app"] == "conflict"
+    destination.app.command("dropUser", "bob")
+    daemon.commit()
+    assert documents(pair.destination) == documents(pair.source)
+    assert log_in(pair.destination, "bob", "geheim")
+    pair.assert_equal()
+
+
+@pytest.mark.full
 def test_a_reversed_sync_copies_the_users_created_since(pair: Pair, daemon: Daemon) -> None:
     fill(pair.source.client)
     daemon.start(**COPY, reversible=True, enableUserWriteBlocking="sourceAndDestination")
@@ -226,6 +456,7 @@ def test_a_reversed_sync_copies_the_users_created_since(pair: Pair, daemon: Daem
     daemon.wait_until_committable()
     wait_for(lambda: conflict(daemon.post("commit")), "the commit is refused")
     pair.source.client.app.command("dropUser", "bob")
+    assert daemon.copy_users()["users"] == 2
     daemon.commit()
     assert documents(pair.source) == documents(pair.destination)
     assert log_in(pair.source, "new", "on the new cluster")
@@ -238,8 +469,8 @@ def test_a_repeated_commit_copies_what_has_changed_since_the_first_attempt(
 ) -> None:
     """Write to the source after users and roles were copied, so that the commit is withdrawn and repeated.
 
-    In between, a user and a role that the first attempt has copied are dropped on the source, and another user gets a
-    new password.
+    Before the second attempt, the source drops a copied user and a copied role, and changes the password of another
+    user. The destination must get these changes, too.
     """
     source = pair.source.client
     fill(source)
@@ -258,8 +489,9 @@ def test_a_repeated_commit_copies_what_has_changed_since_the_first_attempt(
     pair.assert_equal()
 
 
+@pytest.mark.full
 def test_a_copied_role_that_others_have_received_stays_theirs(pair: Pair, daemon: Daemon) -> None:
-    """Give a copied role to a user of the destination, repeat the commit, and reset: the user keeps the role."""
+    """Grant a copied role to a user of the destination, repeat the commit, and reset: the user must keep the role."""
     source, destination = pair.source.client, pair.destination.client
     fill(source)
     daemon.start(**COPY)
@@ -280,10 +512,15 @@ def test_a_copied_role_that_others_have_received_stays_theirs(pair: Pair, daemon
     assert left["app.mine"] == before["app.mine"]
 
 
+@pytest.mark.full
 def test_of_several_instances_only_the_coordinator_copies(pair: Pair, fleet: Fleet) -> None:
     fill(pair.source.client)
     fleet.start(**COPY)
     fleet.wait_until_committable()
+    assert f"must be sent to the coordinator {fleet.names[0]}" in refused_copy(fleet.follower)
+    assert documents(pair.destination) == {}
+    fleet.coordinator.copy_users()
+    add_user(pair.source.client, "late", "just in time")
     fleet.commit()
     assert documents(pair.destination) == documents(pair.source)
     said = ["Users and roles were copied." in each.log for each in fleet.daemons]

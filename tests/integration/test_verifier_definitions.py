@@ -1,6 +1,6 @@
-"""Changes of definitions during a check.
+"""Changes definitions during a check of the verifier.
 
-One on the source must end the check; one on the destination is compared again.
+A change on the source must end the check; a definition changed on the destination must be compared again.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ def _fill(pair: Pair) -> None:
         side.client.e.c.insert_one({"_id": 1})
 
 
+@pytest.mark.in_turns(3)
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_change_on_the_source_ends_the_check(pair: Pair, checker: Checker, name: str) -> None:
     _fill(pair)
@@ -157,7 +158,9 @@ def test_a_document_filter_leaves_out_measurements_with_a_note(
     check.assert_passed()
     first, note = check.check.figures.progress().notes
     assert first == "Only documents that match the filter {'a': 5} were compared."
-    assert note.startswith("d.ts: its measurements were not compared")
+    assert note.startswith(
+        "d.ts: the measurements of this time-series collection were not compared"
+    )
 
 
 def test_measurements_are_compared_by_their_buckets(pair: Pair, checker: Checker) -> None:
@@ -209,9 +212,10 @@ def test_documents_expired_on_one_cluster_only_are_no_mismatch(
 def test_a_fast_clock_of_the_destination_hides_no_lost_document(
     pair: Pair, checker: Checker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Make the destination's clock appear to be far ahead, while the destination lacks a document with a TTL date.
+    """Check a document with a TTL date that is missing on the destination, whose clock seems to be far ahead.
 
-    A test cannot set a server's clock, so it changes the time that the check reads from the destination.
+    The check must report the document, although it has expired by the destination's clock. A test cannot set a server's
+    clock, so it changes the time that the check reads from the destination.
     """
     for side in (pair.source, pair.destination):
         side.client.d.c.create_index("t", expireAfterSeconds=0)

@@ -1,4 +1,4 @@
-"""The verifier must report every kind of difference exactly, and nothing else."""
+"""Tests that the verifier reports every kind of difference exactly, and nothing else."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ DEFINITIONS = [
 
 @pytest.fixture(scope="module")
 def corrupted() -> Iterator[Pair]:
-    """Return two clusters with differences of all kinds, which no test changes."""
+    """Start two clusters with differences of all kinds. The tests only read them."""
     with started_pair() as pair:
         for side in (pair.source, pair.destination):
             _fill(side.client)

@@ -34,10 +34,10 @@ Change = Callable[[Any], None]
 
 
 class Writer:
-    """Writes to both clusters like a replicator that makes mistakes.
+    """Writes to both clusters, like a replicator that makes mistakes.
 
-    Some changes reach the destination late, and some reach only one cluster. So a test must compare the clusters itself
-    to find out how they differ at the end.
+    Some changes reach the destination late, and some reach only one cluster. A test must therefore compare the clusters
+    itself to know how they differ at the end.
     """
 
     def __init__(self, pair: Pair, seed: int) -> None:
@@ -91,7 +91,7 @@ class Writer:
 
 
 def _different(pair: Pair) -> set[tuple[str, bytes]]:
-    """Return the collection and the key of each document that differs, found by reading everything with the driver."""
+    """Compare all documents without the verifier; return the namespace and the key of each one that differs."""
     found = set()
     for name in "ab":
         source, destination = (
@@ -107,6 +107,7 @@ def _different(pair: Pair) -> set[tuple[str, bytes]]:
     return found
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("seed", [0, 1, *map(full, range(2, 10))])
 def test_remaining_differences_are_reported(pair: Pair, checker: Checker, seed: int) -> None:
     writer = Writer(pair, seed)

@@ -1,4 +1,4 @@
-"""Tests the verifier as its operator sees it: options, messages, exit statuses, the API, the log."""
+"""Tests the verifier as its operator sees it: options, messages, exit statuses, HTTP answers and the log."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 
 from syncsvc.sandbox import ReplicaSet
+from tests.support.failpoints import failing
 from tests.support.metrics import scrape
+from tests.support.obedience import slug
 from tests.support.pair import Pair
 from tests.support.service_process import ROOT
 from tests.support.verifier import Verifier
@@ -61,6 +63,7 @@ def test_the_version_is_printed() -> None:
     assert (done.returncode, done.stdout) == (0, f"syncsvc-verifier {__version__}\n")
 
 
+@pytest.mark.in_turns(2)
 @pytest.mark.parametrize("once, status", [([], 1), (["--checkOnce"], 2)])
 @pytest.mark.parametrize(
     "uri, said",
@@ -127,6 +130,7 @@ def test_a_single_check_fails_and_names_the_differences(pair: Pair, tmp_path: Pa
     assert (tmp_path / "log" / "verifier.log").exists()
 
 
+@pytest.mark.full
 def test_only_requested_namespaces_are_checked(pair: Pair) -> None:
     fill(pair)
     pair.destination.client.d.c.delete_one({"_id": 7})
@@ -139,6 +143,7 @@ def test_only_requested_namespaces_are_checked(pair: Pair) -> None:
     assert check_once(pair, "--srcNamespace", "d.c").returncode == 1
 
 
+@pytest.mark.full
 def test_renamed_namespaces_are_checked(pair: Pair) -> None:
     fill(pair)
     pair.destination.client.d.c.rename("other")
@@ -146,6 +151,7 @@ def test_renamed_namespaces_are_checked(pair: Pair) -> None:
     assert check_once(pair, *names).returncode == 0
 
 
+@pytest.mark.full
 def test_a_signal_ends_a_single_check(pair: Pair, tmp_path: Path) -> None:
     fill(pair)
     (tmp_path / "hold-listed-1").touch()
@@ -227,6 +233,16 @@ def test_a_second_check_passes_after_a_repair(verifier: Verifier, pair: Pair) ->
     assert (reported.count("FAILED"), reported.count("PASSED")) == (2, 2)
 
 
+def test_a_report_without_differences_reads_nothing(verifier: Verifier, pair: Pair) -> None:
+    fill(pair)
+    verifier.run()
+    verifier.assert_passed(verifier.verify())
+    refused = {"errorCode": 13, "failCommands": ["find"]}
+    with failing(pair.destination.client, refused):
+        unread = verifier.get("report").json()["report"]["notKnown"]
+    assert not any("cannot be read" in each for each in unread)
+
+
 def test_mismatches_are_paged(verifier: Verifier, pair: Pair) -> None:
     fill(pair)
     pair.destination.client.d.c.delete_many({"_id": {"$lt": 25}})
@@ -285,6 +301,39 @@ def test_mismatches_are_shown_immediately_after_a_restart(verifier: Verifier, pa
     assert summary["docMismatches"]["byType"]["missingOnDst"] == 3
 
 
+def test_the_figures_of_a_first_comparison_survive_a_kill(verifier: Verifier, pair: Pair) -> None:
+    fill(pair)
+    pair.destination.client.d.c.delete_many({"_id": {"$lt": 3}})
+    for side in (pair.source, pair.destination):
+        side.client.d.create_collection("view", viewOn="c")
+    with verifier.held_at(Point.GENERATION_DONE, "0"):
+        verifier.run()
+        verifier.check()
+        verifier.wait_until_reached(Point.GENERATION_DONE, "0")
+        before = _figures(verifier)
+        verifier.kill()
+    with verifier.held_at(Point.LISTED):
+        verifier.run()
+        assert _figures(verifier) == before, "before the check continues"
+        verifier.kill()
+    (verifier.folder / f"reached-{slug(Point.GENERATION_DONE, '0')}-1").unlink()
+    with verifier.held_at(Point.GENERATION_DONE, "0"):
+        verifier.run()
+        verifier.wait_until_reached(Point.GENERATION_DONE, "0")
+        assert _figures(verifier) == before, "after the check has continued"
+    assert before["documents"] == (101, 3)
+
+
+def _figures(verifier: Verifier) -> dict[str, Any]:
+    report = verifier.get("report").json()["report"]
+    compared, differences = report["compared"], report["differences"]
+    return {
+        "documents": (compared["documents"], differences["documents"]),
+        "collections": (compared["namespaces"], report["namespaces"]["listed"]),
+        "definitions": differences["definitions"],
+    }
+
+
 def test_the_report_survives_restarts(verifier: Verifier, pair: Pair, tmp_path: Path) -> None:
     hostile = "<img src=x onerror=alert(1)>"
     fill(pair)
@@ -307,10 +356,13 @@ def test_the_report_survives_restarts(verifier: Verifier, pair: Pair, tmp_path: 
     assert {each["address"] for each in before["commands"]} == {"127.0.0.1"}
     assert [each["version"] for each in before["processes"]] == [__version__] * 2
     assert len(before["differences"]["listed"]) == 100
+    compared = {each["namespace"]: each["documents"] for each in before["namespaces"]["listed"]}
+    assert compared == {f"d.{hostile}": 200, "d.c": 100, "d.v": 1}, "also those of a killed process"
     assert verifier.terminate() == 0
     verifier.run()
     after_restart = verifier.get("report").json()["report"]
-    for name in ("headline", "check", "commands", "processes", "compared", "differences"):
+    names = ("headline", "check", "commands", "processes", "compared", "differences", "namespaces")
+    for name in names:
         assert after_restart[name] == before[name], name
     target = tmp_path / "report.html"
     tool = [
@@ -353,6 +405,7 @@ def test_the_api_listens_on_localhost_only(verifier: Verifier) -> None:
     assert {each for each in addresses if each.endswith(f":{port}")} == {f"0100007F:{port}"}
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_documented_roles_suffice_and_a_missing_one_is_named() -> None:
     reading = ["readAnyDatabase", "clusterMonitor", "backup"]

@@ -1,4 +1,4 @@
-"""The verifier on sharded clusters: equal data must pass, and every difference must be reported exactly."""
+"""Runs the verifier on sharded clusters: equal data must pass, and every difference must be reported exactly."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ def clients(pair: Pair) -> tuple[Client, Client]:
 
 
 def shard(pair: Pair, name: str, **key: Any) -> None:
-    """Shard a collection by this key; on a replica set, create an index with this key instead."""
+    """Shard the collection with the full name `name` by the fields in `key`, on both clusters.
+
+    On a replica set, create an index on these fields instead.
+    """
     for client in clients(pair):
         if client.is_mongos:
             simple = {"locale": "simple"}
@@ -63,9 +66,9 @@ def fill(pair: Pair) -> None:
 
 
 def move(pair: Pair) -> None:
-    """Move half of the collection to the other shard, and update all documents.
+    """On sharded clusters, move half of d.ranged to the other shard. On both clusters, update all its documents.
 
-    So the orphaned documents on the old shard are outdated.
+    The orphaned documents on the old shard are therefore outdated.
     """
     for client in clients(pair):
         if client.is_mongos:
@@ -77,7 +80,10 @@ def move(pair: Pair) -> None:
 
 
 def move_rest(pair: Pair) -> None:
-    """Move the other half of the collection, too, and update all documents again."""
+    """Move the rest of d.ranged to the shard to which `move` has moved a half, and update all its documents.
+
+    On a replica set, only update the documents.
+    """
     for client in clients(pair):
         if client.is_mongos:
             (metadata,) = client.config.collections.find({"_id": "d.ranged"})
@@ -147,7 +153,7 @@ def corrupt(client: Client) -> None:
 
 
 def change(pair: Pair) -> None:
-    """Change documents after they were compared: some in the same way on both clusters, others only on one of them."""
+    """Change documents after they were compared: some in the same way on both clusters, some only on one cluster."""
     for client in clients(pair):
         client.d.hashed.update_many({"_id": {"$gt": 20, "$lt": 50}}, {"$set": {"text": "z"}})
         client.d.ranged.delete_many({"_id": {"$in": [10, 60]}})
@@ -233,7 +239,7 @@ def test_documents_on_two_shards_may_share_an_id(pair: Pair, checker: Checker) -
 
 
 def elsewhere(client: Client, number: int) -> int:
-    """Return a shard key whose documents are on another shard than those with the shard key `number`."""
+    """Return a value of the shard key `k` of d.c that belongs to another shard than the value `number`."""
 
     def shard_of(k: int) -> str:
         plan = client.d.command("explain", {"find": "c", "filter": {"k": k}})["queryPlanner"]

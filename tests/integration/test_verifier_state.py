@@ -1,4 +1,4 @@
-"""The saved state of a check: which process may continue it, and when it is refused."""
+"""Tests which process may continue a saved check of the verifier, and which one must refuse to continue it."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _APPLICATION = "slow save"
 
 
 def _never(name: str, work: Callable[[], None]) -> None:
-    """Ignore `work` instead of running it in a thread, so that a check begins but makes no progress."""
+    """Ignore `work` instead of running it in a thread, so that a check can begin but makes no progress."""
 
 
 class Processes:
-    """Creates services for one pair of clusters, one after another, as successive processes of the verifier would."""
+    """Creates services of the verifier one after another, as successive processes for one pair of clusters would."""
 
     def __init__(self, source: Cluster, destination: Cluster) -> None:
         self._clusters = (source, destination)
@@ -104,10 +104,10 @@ def test_the_state_of_other_options_is_refused(
 def test_the_state_of_a_newer_version_is_refused(pair: Pair, processes: Processes) -> None:
     processes.start().check(None, SentCommand("check", 0.0))
     check = pair.destination.client[STATE].check
-    check.update_one({}, {"$inc": {"format": 1}})
+    check.update_one({}, {"$set": {"format": FORMATS.current + 1}})
     saved = check.find_one()
     refusal = _refused(INCOMPATIBLE_METADATA, processes.start)
-    assert f"format {FORMATS.current + 1}: it was saved by a newer version" in refusal
+    assert f"format {FORMATS.current + 1}: the format is of a newer version" in refusal
     assert check.find_one() == saved
 
 

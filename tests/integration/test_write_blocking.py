@@ -1,6 +1,6 @@
-"""User writes must be blocked as `enableUserWriteBlocking` says.
+"""Tests that user writes are blocked as the start option `enableUserWriteBlocking` requires.
 
-Afterwards, each cluster must be blocked or not as before.
+After the sync, each cluster must be blocked or unblocked as it was before the sync.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ MODES: list[tuple[Any, tuple[tuple[bool, bool], ...]]] = [
 CHOSEN_MODES = [full(*each) if isinstance(each[0], bool) else each for each in MODES]
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize(("mode", "expected"), CHOSEN_MODES, ids=[repr(mode) for mode, _ in MODES])
 def test_users_are_blocked_at_the_documented_steps(
     pair: Pair, daemon: Daemon, mode: Any, expected: tuple[tuple[bool, bool], ...]
@@ -83,6 +84,7 @@ def test_users_are_blocked_at_the_documented_steps_on_shards(pair: Pair, daemon:
     test_users_are_blocked_at_the_documented_steps(pair, daemon, *MODES[0])
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize(
     ("mode", "by_hand"),
     [("sourceAndDestination", BOTH), ("destinationOnly", SOURCE), ("none", BOTH)],
@@ -92,7 +94,8 @@ def test_a_block_set_before_the_sync_is_restored(
 ) -> None:
     """Block user writes by hand before the sync: the block must be restored after the commit.
 
-    If the sync itself blocks the destination, the commit must lift that block, because canWrite is true.
+    `by_hand` has two flags: whether the source is blocked by hand, and whether the destination is. If the sync
+    itself blocks the destination, the commit must lift that block, because canWrite is true.
     """
     writes.fill(pair.source.client)
     for side, refuse in zip((pair.source, pair.destination), by_hand, strict=True):
@@ -104,7 +107,7 @@ def test_a_block_set_before_the_sync_is_restored(
 
 
 def test_a_failed_start_restores_the_write_blocks(pair: Pair, daemon: Daemon) -> None:
-    """Kill the daemon after it has saved a failure: the next process must lift the write block."""
+    """Kill the daemon after it has saved a failure: the next process must lift the write block of the sync."""
     writes.fill(pair.source.client)
     daemon.kill_at(Point.FAILURE_SAVED)
     _fail(pair, "create", 2, {"times": 1})
@@ -134,7 +137,10 @@ def test_a_failed_start_keeps_blocks_set_before_the_sync(pair: Pair, daemon: Dae
 def test_a_failed_verification_restores_the_block_of_the_source(
     pair: Pair, daemon: Daemon, killed: bool
 ) -> None:
-    """Fail the verification: the source must get back the block that it had before the start, even after a kill."""
+    """Let the verification fail: the source must be blocked or unblocked as before the start.
+
+    If `killed`, the daemon is also killed as soon as the failure is saved.
+    """
     by_hand = not killed
     writes.fill(pair.source.client)
     block(pair.source, by_hand)
@@ -180,7 +186,7 @@ def test_a_temporary_failure_keeps_the_write_blocks(pair: Pair, daemon: Daemon) 
 
 @contextmanager
 def _one_shard_refuses(side: Side) -> Iterator[None]:
-    """Within the block, a change of the block stays half done: the second shard refuses it."""
+    """Make the second shard refuse to change its write block within the `with` block; such a change stays half done."""
     refused = {"failCommands": ["_shardsvrSetUserWriteBlockMode"], "errorCode": 6}
     with side.shards[1].client() as client:
         with failing(client, {**refused, "failInternalCommands": True}):
@@ -188,14 +194,18 @@ def _one_shard_refuses(side: Side) -> Iterator[None]:
 
 
 def _wait_for_change(side: Side, refuse: bool) -> None:
-    """Wait until the config server has begun to block user writes, or to unblock them."""
+    """Wait until the config server has begun to block user writes if `refuse`, or else to unblock them."""
     changes = side.client.config.sharding_configsvr_coordinators
     wait_for(lambda: changes.find_one({"block": refuse}), "the change of the block has begun")
 
 
+@pytest.mark.full
 @across(SHARDED)
 def test_a_block_that_only_one_shard_has_is_completed(pair: Pair, daemon: Daemon) -> None:
-    """Kill the daemon and the routers while one shard has changed its block, and the other one has not yet."""
+    """Kill the daemon and the routers after one of two shards has changed its write block.
+
+    The restarted daemon must change the write block of the other shard, too.
+    """
     writes.fill(pair.source.client)
     with _one_shard_refuses(pair.destination):
         daemon.start()
@@ -224,7 +234,10 @@ def test_a_block_that_only_one_shard_has_is_completed(pair: Pair, daemon: Daemon
 
 @across(SHARDED)
 def test_an_unblocking_that_is_not_complete_is_not_undone(pair: Pair, daemon: Daemon) -> None:
-    """Start a sync while an administrator's unblocking is half done, and let the sync fail: it must block no writes."""
+    """Start a sync while an administrator's removal of a write block is half done, and let the sync fail.
+
+    The failed sync must not block user writes again.
+    """
     block(pair.destination)
     writes.fill(pair.source.client)
     with ExitStack() as refusing:
@@ -243,7 +256,10 @@ def test_an_unblocking_that_is_not_complete_is_not_undone(pair: Pair, daemon: Da
 
 
 def test_a_transaction_that_is_open_at_the_commit_is_not_lost(pair: Pair, daemon: Daemon) -> None:
-    """Commit while a transaction is open on the source: user write blocking must wait for the transaction."""
+    """Commit while a transaction is open on the source: its writes must be synced.
+
+    The command that blocks user writes waits for the end of the transaction.
+    """
     writes.fill(pair.source.client)
     daemon.start(enableUserWriteBlocking=True)
     daemon.wait_until_committable()
@@ -272,10 +288,11 @@ def _fail(pair: Pair, command: str, code: int, mode: Any) -> None:
     )
 
 
+@pytest.mark.full
 def test_a_failed_cut_over_without_blocks_is_resumed(pair: Pair, daemon: Daemon) -> None:
-    """Fail a cut-over before canWrite is true, without write blocking: a resume must withdraw the commit.
+    """Without write blocking, let a cut-over fail before canWrite is true: a resume must withdraw the commit.
 
-    Users do not write to the destination before canWrite, so no write is lost.
+    Users do not write to the destination before canWrite is true, so no write is lost.
     """
     writes.indexes(pair.source.client)
     writes.fill(pair.source.client)

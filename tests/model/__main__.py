@@ -1,4 +1,4 @@
-"""`python -m tests.model --seeds 1-50`: runs the model test with these seeds, on clusters that it starts."""
+"""`python -m tests.model --seeds 1-50`: runs the model test with these seeds, on clusters that the program starts."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def main() -> int:
 
 @dataclass
 class Results:
-    """The results by profile: the summaries of the runs that ended equal, and the seeds of those that failed."""
+    """The results of all runs, by the name of the profile: summaries of successful runs, and seeds of failed runs."""
 
     equal: dict[str, list[Summary]] = field(default_factory=lambda: defaultdict(list))
     failed: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))

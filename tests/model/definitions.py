@@ -1,4 +1,4 @@
-"""Random DDL operations on collections, views and indexes, as commands. Pure functions of a random generator."""
+"""Generates random DDL operations on collections, views and indexes, as commands; sends nothing to a server."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def index_name(index: Document) -> str:
 
 
 class Definitions:
-    """Generates random DDL operations."""
+    """Generates random DDL operations. The same state of the random generator leads to the same operations."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
@@ -157,7 +157,7 @@ class Definitions:
         return self._one({"dropDatabase": 1})
 
     def _rename(self) -> Operation:
-        """Return a rename of a collection: perhaps to another database, to its own name, or to the name of a view."""
+        """Return a rename of a collection, sometimes to another database, to its own name, or to the name of a view."""
         names = self._family()
         source = f"{self._near_database()}.{self._random.choice(names)}"
         target = f"{self._near_database()}.{self._random.choice(names)}"
@@ -165,13 +165,17 @@ class Definitions:
         return plain("admin", rename)
 
     def _family(self) -> Sequence[str]:
-        """Return names among which to rename a collection: those of ordered collections, or of plain ones and views."""
+        """Return the collection names from which a rename takes its source and its target.
+
+        These are either the names of collections that can be capped, or the names of other collections and of views.
+        """
         return values.ORDERED if self._chance(0.3) else (*values.PLAIN * 2, *values.VIEWS)
 
     def _near_database(self) -> str:
-        """Return a random database, more often the first one.
+        """Return a random database: the first one in three of four cases.
 
-        So both names of a rename are often in the same database.
+        This keeps most renames within one database, because the server handles them differently from renames across
+        databases.
         """
         return values.DATABASES[0] if self._chance(0.75) else values.DATABASES[1]
 

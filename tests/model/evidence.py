@@ -1,4 +1,4 @@
-"""The evidence of a failed run: the operations that were sent to the source, and the source's oplog."""
+"""Saves the evidence of a failed run: the operations that were sent to the source, and the source's oplog."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tests.support.pair import Pair
 
 
 def keep(run: Run, pair: Pair, folder: Path) -> str:
-    """Write the operations and the source's oplog into files in `folder`; return a summary with the differences.
+    """Write the operations of a run and the source's oplog into files in `folder`; return a summary of the differences.
 
-    A namespace that differs gets a file with its own part of the oplog.
+    Each namespace that differs between the clusters gets a file with its own part of the oplog.
     """
     (folder / "journal").write_text(_lines(map(_journal_line, run.writers.journal)))
     oplog = _oplog_since(run.began, pair)
@@ -44,7 +44,10 @@ def _oplog_since(began: Timestamp, pair: Pair) -> list[Document]:
 
 
 def _about(namespace: str, oplog: list[Document]) -> Iterator[Document]:
-    """Yield the oplog entries of a namespace, and of each collection that had this name at some time."""
+    """Yield the oplog entries of the collections that had the name `namespace` at some time.
+
+    Also yield the entries that drop its database.
+    """
     database, _, collection = namespace.partition(".")
     names = {namespace, f"{database}.system.buckets.{collection}"}
     uuids = {each["ui"] for each in oplog if "ui" in each and names & _namespaces(each)}
@@ -55,7 +58,7 @@ def _about(namespace: str, oplog: list[Document]) -> Iterator[Document]:
 
 
 def _operations(entry: Document) -> Iterator[Document]:
-    """Yield the oplog entry itself; if it is a transaction, yield its operations instead."""
+    """Yield the operations in an oplog entry: those of its transaction if it has one, or else the entry itself."""
     inner = entry["o"].get("applyOps") if entry["op"] == "c" else None
     if inner is None:
         yield entry

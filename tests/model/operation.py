@@ -1,4 +1,4 @@
-"""An operation that a thread of the model test sends to the source."""
+"""The class Operation: one or more commands that a thread of the model test sends to the source."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Document = dict[str, Any]
 
 
 class End(Enum):
-    """How a transaction ends."""
+    """The two ways in which a transaction can end."""
 
     COMMIT = "commit"
     ABORT = "abort"
@@ -18,7 +18,7 @@ class End(Enum):
 
 @dataclass(frozen=True)
 class Operation:
-    """Commands on a database that run one after another; if `end` is not None, they are one transaction."""
+    """Commands on one database that run one after another; if `end` is not None, they form one transaction."""
 
     database: str
     commands: tuple[Document, ...]

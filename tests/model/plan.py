@@ -1,6 +1,6 @@
-"""The plan of a run: the operations of every thread, and when the daemon is held and killed.
+"""Plans a run of the model test: the operations of every thread, and when the daemon is held and killed.
 
-Pure functions of the seed and the profile.
+The functions are pure: the plan depends only on the seed and the profile.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from tests.model.operation import Document, End, Operation
 from tests.model.selection import FILTER, leaves
 from tests.model.writes import Writes
 from tests.support.pair import Topology
+from tests.support.shapes import Kind
 
 
 class Profile(Enum):
-    """The profiles of a run: its topology, and the kinds of operations that the threads run once the sync has begun."""
+    """A kind of run: it determines the topology of the clusters, and the kinds of operations during the sync."""
 
     DATA = "data"
     DEFINITIONS = "definitions"
@@ -30,6 +31,19 @@ class Profile(Enum):
     SHARDED = "sharded"
     INSTANCES = "instances"
     SHARED_SOURCE = "shared-source"
+    OLD_SOURCE = "old-source"
+    RENAMED = "renamed"
+    SELECTED = "selected"
+    BESIDE = "beside"
+
+    @property
+    def kind(self) -> Kind:
+        kinds = {
+            Profile.RENAMED: Kind.RENAMED,
+            Profile.SELECTED: Kind.SELECTED,
+            Profile.BESIDE: Kind.BESIDE,
+        }
+        return kinds.get(self, Kind.PLAIN)
 
     @property
     def topology(self) -> Topology:
@@ -42,15 +56,21 @@ class Profile(Enum):
         return topologies.get(self, Topology.REPLICA_SETS)
 
     def fits(self, operation: Operation) -> bool:
-        """Return whether the operation is allowed in this profile, because it does not make the sync fail."""
+        """Return whether the operation may be used with this profile; false if it would make the sync fail."""
         if self is Profile.FILTERED:
             return not leaves(operation)
+        if self is Profile.OLD_SOURCE:
+            return not any("timeseries" in each for each in operation.commands)
         return self.topology is Topology.REPLICA_SETS or not sharding.unfit(operation)
 
 
 @dataclass(frozen=True)
 class Passing:
-    """The nth time that a daemon passes a point; n is `number`."""
+    """A kill of the daemon when it passes `point` for the nth time; n is `number`.
+
+    `subject` is a detail that the daemon reports at the point, such as the name of a step. If `subject` is not empty,
+    only passes with this subject count.
+    """
 
     point: Point
     number: int = 1
@@ -59,7 +79,7 @@ class Passing:
 
 @dataclass(frozen=True)
 class Delay:
-    """A kill of a daemon some seconds after the stage has begun: by SIGTERM if `gentle`, otherwise by SIGKILL."""
+    """A kill of the daemon `seconds` after a stage has begun: by SIGTERM if `gentle`, otherwise by SIGKILL."""
 
     seconds: float
     gentle: bool
@@ -71,10 +91,11 @@ Stream = tuple[Operation, ...]
 
 @dataclass(frozen=True)
 class Stage:
-    """The next operations of every thread: `streams` has those of each.
+    """One stage of a run. `streams` has the operations of each thread.
 
-    While they run, the daemon is held at `hold`, or continues if that is None, and is killed by `kill`. If the point of
-    the kill is not reached within the stage, the kill happens later, followed by the kills of later stages.
+    While they run, the daemon is held at the point `hold`, unless that is None. It is then killed as `kill` says. If
+    the daemon does not reach the point of the kill in this stage, the kill happens in a later stage, before the kill of
+    that stage.
     """
 
     streams: tuple[Stream, ...]
@@ -84,9 +105,9 @@ class Stage:
 
 @dataclass(frozen=True)
 class Plan:
-    """The plan of a run.
+    """The plan of a run: its operations, kills and options.
 
-    The operations of `before` precede the start of the sync; the commit follows the last stage.
+    The operations of `before` precede the start of the sync; the commit follows the last stage of `applying`.
     """
 
     before: Stage
@@ -99,9 +120,11 @@ class Plan:
     open_during_copy: Operation | None
     open_during_commit: Operation | None
     start_options: Document
+    kind: Kind
     filtered: bool
     sharded: bool
     several_instances: bool
+    old_source: bool
     classic_updates: bool
     save_every_page: bool
     load_level: int
@@ -113,7 +136,7 @@ _WRITERS = 3
 
 @dataclass(frozen=True)
 class Amount:
-    """How many operations each thread runs in each stage, and the share of DDL operations among them, from 0 to 1."""
+    """The number of operations of each thread in each stage, and the share of DDL operations in them, from 0 to 1."""
 
     initializing: int
     copying: int
@@ -131,6 +154,10 @@ _AMOUNTS = {
     Profile.SHARDED: Amount(20, 30, 40, 0.2),
     Profile.INSTANCES: Amount(20, 30, 40, 0.2),
     Profile.SHARED_SOURCE: Amount(20, 30, 40, 0.3),
+    Profile.OLD_SOURCE: Amount(12, 16, 20, 0.6),
+    Profile.RENAMED: Amount(20, 30, 40, 0.3),
+    Profile.SELECTED: Amount(20, 30, 40, 0.2),
+    Profile.BESIDE: Amount(20, 30, 40, 0.3),
 }
 # Before the sync: the same for all profiles.
 _BEFORE, _SHARE_BEFORE = 25, 0.3
@@ -159,14 +186,22 @@ _KILLS_OF_APPLICATION = (
     (Point.DEFINITION_APPLIED, 12),
     (Point.POSITION_SAVED, 2),
 )
+# Without events, such a source makes the sync copy collections and change definitions between two events.
+_KILLS_WITH_OLD_SOURCE = (
+    *_KILLS_OF_APPLICATION,
+    (Point.REDEFINED, 3),
+    (Point.BATCH_WRITTEN, 3),
+)
 _KILLS_OF_COMMIT = ((Point.STEP_DONE, 1), (Point.POSITION_SAVED, 1), (Point.DEFINITION_APPLIED, 1))
 
 
 def plan(seed: int, profile: Profile) -> Plan:
-    """Return the plan of a run. It is always the same for the same seed and profile."""
+    """Return the plan of a run. The same seed and profile always lead to the same plan."""
     random = Random(f"{seed} {profile.value}")
     amount = _AMOUNTS[profile]
     filtered = profile is Profile.FILTERED
+    old_source = profile is Profile.OLD_SOURCE
+    kills = _KILLS_WITH_OLD_SOURCE if old_source else _KILLS_OF_APPLICATION
     writers = [_Writer(seed, number, profile) for number in range(_WRITERS)]
 
     def streams(number: int) -> tuple[Stream, ...]:
@@ -183,8 +218,7 @@ def plan(seed: int, profile: Profile) -> Plan:
             streams(amount.copying), _hold_of_copy(random), _kill(random, 0.5, _KILLS_OF_COPY)
         ),
         applying=tuple(
-            Stage(streams(amount.applying), kill=_kill(random, 0.6, _KILLS_OF_APPLICATION))
-            for _ in range(2)
+            Stage(streams(amount.applying), kill=_kill(random, 0.6, kills)) for _ in range(2)
         ),
         commit_kill=_kill(random, 0.3, _KILLS_OF_COMMIT),
         open_during_copy=_open_transaction(seed, 0, profile, End.COMMIT),
@@ -194,9 +228,11 @@ def plan(seed: int, profile: Profile) -> Plan:
             "buildIndexes": random.choice(("beforeDataCopy", "afterDataCopy")),
             **(FILTER if filtered else {}),
         },
+        kind=profile.kind,
         filtered=filtered,
         sharded=profile.topology is not Topology.REPLICA_SETS,
         several_instances=profile in (Profile.INSTANCES, Profile.SHARED_SOURCE),
+        old_source=old_source,
         classic_updates=random.random() < 0.2,
         save_every_page=random.random() < 0.5,
         load_level=random.randint(1, 4),
@@ -205,7 +241,7 @@ def plan(seed: int, profile: Profile) -> Plan:
 
 
 class _Writer:
-    """Generates the random operations of one thread. They do not depend on the server's replies."""
+    """Generates the random operations of one thread. They do not depend on the replies of the server."""
 
     def __init__(self, seed: int, number: int, profile: Profile) -> None:
         self._random = Random(f"{seed} writer {number}")
@@ -257,10 +293,10 @@ def _hold_of_copy(random: Random) -> Passing | None:
 
 
 def _kill(random: Random, probability: float, kills: tuple[tuple[Point, int], ...]) -> Kill | None:
-    """Return a kill at one of these points or after a random delay; None if no kill happens.
+    """Return a random kill at one of the points in `kills`, or after a delay; return None if no kill is to happen.
 
-    `probability` is the probability of a kill. `kills` are pairs of a point and a number: the kill happens when the
-    daemon has passed the point up to that many times.
+    `probability` is the probability of a kill. `kills` has pairs of a point and a number n: the daemon is killed when
+    it passes the point for a random time from the first to the nth.
     """
     if random.random() > probability:
         return None

@@ -1,4 +1,4 @@
-"""Runs a plan between two clusters, with the real daemon."""
+"""Runs a plan of the model test between two clusters, with the real daemon."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from itertools import cycle
+from itertools import chain, cycle
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -21,11 +21,12 @@ from syncsvc.sandbox.replica_set import Client
 from tests.model import sharding, values
 from tests.model.operation import Operation
 from tests.model.plan import Delay, Kill, Passing, Plan, Stage
-from tests.model.selection import selects
+from tests.model.selection import SELECTED, selects
 from tests.model.writers import Writers, transaction
 from tests.support.daemon import Daemon
 from tests.support.fleet import Fleet
 from tests.support.pair import Pair, Side, assert_none
+from tests.support.shapes import Kind
 from tests.support.waiting import wait_for
 
 _GLANCE = 0.05
@@ -39,7 +40,7 @@ Condition = Callable[[Daemon, dict[str, Any]], bool]
 
 
 class Run:
-    """One run of a plan between two clusters, which must be empty before."""
+    """One run of a plan between two clusters, which must be empty at its beginning."""
 
     def __init__(self, plan: Plan, pair: Pair, folder: Path) -> None:
         self.writers = Writers(pair.source.client)
@@ -53,6 +54,7 @@ class Run:
         self.began = pair.source.client.admin.command(ask)["operationTime"]
         self.kills = 0
         self._plan = plan
+        self._shape = plan.kind.of((*values.DATABASES, values.APART), SELECTED)
         self._pair = pair
         self._victims = cycle(self.daemons)
         self._orders: deque[tuple[Kill, Daemon]] = deque()
@@ -76,16 +78,20 @@ class Run:
         self._assert_equal()
 
     def differences(self) -> list[str]:
-        """Return the differences between the clusters as sentences, except those that have a known cause.
+        """Return the differences between the clusters as sentences, except those with a known cause.
 
-        The known causes are the filter, the shard keys of renamed collections, and time-series collections that the
-        source has created incompletely.
+        The known causes are the namespace filter, the shard keys of renamed collections, and time-series collections
+        that the source has created incompletely.
         """
         source, destination = self._pair.source.client, self._pair.destination.client
-        result = compare_clusters(source, destination, self._pair.shard_keys)
-        assert result.namespaces > 0
         incomplete = _incomplete_time_series(source)
-        found = [each for each in result.differences if each not in incomplete]
+        if self._plan.kind is Kind.PLAIN:
+            result = compare_clusters(source, destination, self._pair.shard_keys)
+            assert result.namespaces > 0
+            found = list(result.differences)
+        else:
+            found = list(chain.from_iterable(self._shape.differences(self._pair).values()))
+        found = [each for each in found if each not in incomplete]
         if self._plan.filtered:
             return [each for each in found if selects(_namespace(each)) or not _is_missing(each)]
         if self._pair.shard_keys:
@@ -105,6 +111,9 @@ class Run:
                 each.save_every_page()
             if self._plan.small_partitions:
                 each.small_partitions(20_000)
+            if self._plan.old_source:
+                each.believe_the_source_is_old()
+                each.watch_closely()
 
     @property
     def _coordinator(self) -> Daemon:
@@ -149,7 +158,7 @@ class Run:
         return self._coordinator.has_reached(hold.point, hold.subject, hold.number)
 
     def _order(self, kill: Kill | None) -> None:
-        """Order that a daemon be killed, after the kills that were ordered before have happened."""
+        """Schedule a kill of a daemon, after the kills that are already scheduled; a no-op if `kill` is None."""
         if kill is not None:
             victim = self._coordinator if _is_done_once(kill) else next(self._victims)
             self._orders.append((kill, victim))
@@ -164,7 +173,10 @@ class Run:
             victim.kill_at(kill.point, kill.subject, kill.number)
 
     def _wait(self, holds: Condition, what: str) -> None:
-        """Wait until the condition is true for every daemon and its progress; meanwhile, restart killed daemons."""
+        """Wait until `holds` is true for every daemon and its progress; meanwhile, restart killed daemons.
+
+        `what` describes the condition in the error after a timeout.
+        """
 
         def all_hold() -> bool:
             found = self._look_after_daemons()
@@ -173,15 +185,15 @@ class Run:
         wait_for(all_hold, what)
 
     def _look_after_daemons(self) -> list[dict[str, Any]]:
-        """Kill a daemon if its delay has passed, restart killed daemons, and return the progress of all daemons."""
+        """Run the next kill if the time of a Delay has come, restart killed daemons, and return the progress of all."""
         if self._due is not None and monotonic() > self._due:
             self._kill()
         return [self._look_after(each) for each in self.daemons]
 
     def _look_after(self, daemon: Daemon) -> dict[str, Any]:
-        """Restart the daemon if it was killed, and start the sync if it has none; return its progress.
+        """Restart the daemon if it was killed, start the sync if the daemon is IDLE, and return the progress.
 
-        Return an empty dict if it does not answer. Raises AssertionError if the sync has failed.
+        Return an empty dict if the daemon does not answer. Raises AssertionError if the sync has failed.
         """
         if daemon.exit_status is not None:
             self._start_again(daemon)
@@ -190,9 +202,16 @@ class Run:
             if progress["state"] == "FAILED":
                 raise AssertionError(f"{progress['error']}: {progress['errorDescription']}")
             if progress["state"] == "IDLE":
-                daemon.start(**self._plan.start_options)
+                self._start(daemon)
             return progress
         return {}
+
+    def _start(self, daemon: Daemon) -> None:
+        """Start the sync. A no-op if a writer has just dropped a collection with a document filter."""
+        self._shape.prepare(self._pair)
+        options = {**self._plan.start_options, **self._shape.start_options}
+        answer = daemon.post("start", daemon.start_body(**options))
+        assert answer.ok or answer.json()["error"] == "InvalidDocumentFilter", answer.text
 
     def _kill(self) -> None:
         kill, victim = self._orders[0]
@@ -229,10 +248,11 @@ def _namespaces(side: Side) -> list[str]:
 
 
 def _incomplete_time_series(source: Client) -> set[str]:
-    """Return the sentences with which the comparison reports time-series collections without buckets.
+    """Return the possible differences, as sentences, for each time-series collection of the source that has no buckets.
 
-    A server creates the buckets of a time-series collection first, and then its view. A drop between the two steps
-    leaves a view that contains nothing and refuses all writes.
+    The sync does not create such a collection on the destination. A server creates the buckets of a time-series
+    collection first, and then its view. If the collection is dropped between the two steps, only the view remains: it
+    is empty, and the server refuses all writes to it.
     """
     found = set()
     for database in source.list_database_names():
@@ -240,6 +260,7 @@ def _incomplete_time_series(source: Client) -> set[str]:
         for name, kind in kinds.items():
             if kind == "timeseries" and f"system.buckets.{name}" not in kinds:
                 found.add(f"{database}.{name}: timeseries missing on destination")
+                found.add(f"{database}.{name}: {database}.{name} is missing")
     return found
 
 
@@ -253,15 +274,15 @@ def _is_missing(difference: str) -> bool:
 
 
 def _is_of_sharding(difference: str) -> bool:
-    """Return whether the difference is about sharding, which the test cannot judge.
+    """Return whether the difference is about a shard key, or about whether a collection is sharded.
 
-    It does not know which shard key a renamed collection has.
+    The test ignores such differences, because it does not know which shard key a renamed collection should have.
     """
     return difference.partition(": ")[2].startswith(("sharded ", "shard key "))
 
 
 def _is_done_once(kill: Kill) -> bool:
-    """Return whether only the coordinator passes the point of the kill."""
+    """Return whether the kill happens at a point that only the coordinator passes."""
     return isinstance(kill, Passing) and kill.point in _DONE_ONCE
 
 

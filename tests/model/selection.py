@@ -1,4 +1,4 @@
-"""The namespace filter of the profile FILTERED, and which namespaces it selects. Pure functions."""
+"""Decides which namespaces the filter of the profile FILTERED selects, and names the collections of SELECTED."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ FILTER: Document = {
     "excludeNamespaces": [{"database": "m0", "collectionsRegex": {"pattern": "^[dw]$"}}],
 }
 
+# The collections whose documents are filtered in the profile SELECTED. They are never capped, and never views.
+SELECTED = ("m0.a", "m0.b", "m1.a")
+
 
 def selects(namespace: str) -> bool:
     database, _, collection = namespace.partition(".")
@@ -25,10 +28,10 @@ def selects(namespace: str) -> bool:
 
 
 def leaves(operation: Operation) -> bool:
-    """Return whether the operation may rename a synced collection to a name that the filter excludes.
+    """Return whether the operation can rename a synced collection to a name that the filter excludes.
 
-    That would make the sync fail. An `$out`, and a rename across databases, write to a collection with a temporary name
-    in the target database first.
+    Such a rename makes the sync fail. An `$out` and a rename across databases count, because the server first writes to
+    a collection with a temporary name in the target database.
     """
     return any(
         _may_have_been_selected(source, target) and not selects(target)

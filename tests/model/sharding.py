@@ -1,4 +1,4 @@
-"""The collections that the model test shards, and the operations that a sync of them does not allow."""
+"""Shards collections for the model test, and recognizes operations that sharded collections do not support."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ from tests.support.pair import Pair
 
 
 class _Sharded(NamedTuple):
-    """A collection with its shard key. Documents from `middle` on are moved to the second shard; None if none are."""
+    """A collection with its shard key.
+
+    The documents from the shard key `middle` on are moved to the second shard. If `middle` is None, all documents stay
+    on one shard.
+    """
 
     name: str
     key: Document
@@ -36,7 +40,10 @@ _ON_SOURCE = (
 
 
 def shard(pair: Pair) -> None:
-    """Shard the collections: on a sharded source, or else on the destination, by the start of the sync."""
+    """Shard some collections of the source at once, and spread their documents over two shards.
+
+    If only the destination is sharded, nothing is sharded yet: the start of the sync will request the shard keys.
+    """
     for each in _ON_SOURCE if pair.source.shards else _ON_DESTINATION:
         pair.shard(each.name, each.key)
         if pair.source.shards and each.middle:
@@ -52,9 +59,9 @@ def _move(pair: Pair, name: str, middle: Document) -> None:
 
 
 def unfit(operation: Operation) -> bool:
-    """Return whether sharded collections do not allow the operation.
+    """Return whether sharded collections do not support the operation.
 
-    It may have an unsupported option, or rename a collection to another database.
+    Such an operation has an option that they do not support, or renames a collection to another database.
     """
     return any(map(_is_unfit, operation.commands))
 
@@ -70,9 +77,9 @@ def _is_unfit(command: Document) -> bool:
 
 
 def _is_unfit_index(index: Document) -> bool:
-    """Return whether a sharded collection may not have the index: it is unique, or a TTL index.
+    """Return whether the index is unique or a TTL index, which the model test does not create on sharded collections.
 
-    A unique index must begin with the shard key. WARNING: a sharded cluster of MongoDB 6.0 crashes if
+    A unique index would have to begin with the shard key. WARNING: a sharded cluster of MongoDB 6.0 crashes if
     `expireAfterSeconds` is set on a wildcard index.
     """
     return any(index.get(each) for each in ("unique", "prepareUnique", "expireAfterSeconds"))

@@ -1,4 +1,4 @@
-"""Makes the plan of one seed, runs it, and reports the result."""
+"""Makes the plan of one seed, runs it, and returns the result."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ class Summary:
 
 
 def attempt(seed: int, profile: Profile, pair: Pair, folder: Path) -> Summary:
-    """Make and run the plan of a seed and a profile. The evidence of a failure is written into `folder`.
+    """Make and run the plan of a seed and a profile; return the figures of the run.
 
-    Raises AssertionError with a summary of the evidence if the sync fails or the clusters differ at the end.
+    If the sync fails or the clusters differ at the end, write the evidence into `folder`, and raise AssertionError with
+    a summary of it.
     """
     began = monotonic()
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
-"""Random names, keys, values and documents. Pure functions of a random generator.
+"""Generates random names, `_id`s, values and documents.
 
-All are drawn from small sets, so that operations of different threads concern the same collections and documents.
+The sets of names and `_id`s are small, so operations of different threads often use the same collections and documents.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def database(random: Random) -> str:
 
 
 def key(random: Random) -> Any:
-    """Return a random `_id`; in half of the cases, one of twelve that are used most often and so probably exist."""
+    """Return a random `_id`: in at least half of the cases one of twelve `_id`s, whose documents probably exist."""
     return favoured(random, KEYS, 12)
 
 
@@ -130,7 +130,7 @@ def numbers(random: Random, most: int = 12) -> list[int]:
 def fields(random: Random) -> Document:
     """Return a random document without `_id`, with its fields in random order.
 
-    It has fields that indexes, validators and updates use, and fields with odd names.
+    The document has fields that indexes, validators and updates use, and fields with unusual names.
     """
     document: Document = {
         "n": random.randrange(50),
@@ -155,14 +155,14 @@ def fields(random: Random) -> Document:
 
 
 def favoured(random: Random, choices: Sequence[Any], few: int) -> Any:
-    """Return a random choice; in half of the cases, one of the first `few` choices."""
+    """Return a random element of `choices`; in at least half of the cases, one of the first `few` elements."""
     return random.choice(choices[:few] if random.random() < 0.5 else choices)
 
 
 def measurements(random: Random) -> list[Document]:
     """Return random documents for a time-series collection. They share some buckets and never expire.
 
-    Their times fit into the 32 bits that the `_id` of a bucket has for a time.
+    Their times fit into 32 bits, because the `_id` of a bucket has only 32 bits for a time.
     """
     begin = datetime(2037, 1, 1, tzinfo=UTC) + timedelta(hours=random.randrange(4))
     return [
@@ -177,5 +177,5 @@ def measurements(random: Random) -> list[Document]:
 
 
 def shuffled(random: Random, choices: Sequence[Any], most: int) -> list[Any]:
-    """Return a random selection of up to `most` of the choices, at least one, in random order."""
+    """Return between one and `most` different elements of `choices`, in random order."""
     return random.sample(choices, random.randint(1, most))

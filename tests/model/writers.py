@@ -1,4 +1,4 @@
-"""Threads that run operations on the source, and a journal of these operations with the errors of the server."""
+"""Runs operations on the source in threads, and keeps a journal of these operations with the server's errors."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ REFUSALS = {
 
 
 class Refused(Exception):
-    """Raised if the server has refused a command, or some of its statements. `codes` are the error codes."""
+    """Raised if the server has refused a command, or some of its statements. `codes` has the error codes."""
 
     def __init__(self, errors: Sequence[Document]) -> None:
         super().__init__("; ".join(f"{each['code']}: {each['errmsg']}" for each in errors))
@@ -91,8 +91,8 @@ class Refused(Exception):
 class Entry(NamedTuple):
     """An operation in the journal.
 
-    `time` is the source's cluster time after the operation; None if it is unknown. `refused` is the error if the server
-    has refused the operation.
+    `time` is the source's cluster time after the operation; None if unknown. `refused` is the server's error; None if
+    the server has accepted the operation.
     """
 
     writer: int
@@ -114,10 +114,10 @@ class Writers:
 
     @contextmanager
     def writing(self, streams: Sequence[Stream]) -> Iterator[list[Future[None]]]:
-        """Run the streams during the block, and wait for their end after it. An error in the block stops them.
+        """Run each stream of operations in a thread during the block, and wait for their end after it.
 
-        Yields the futures of the threads. Raises AssertionError if the server refuses an operation with an unexpected
-        error.
+        Yields the futures of the threads. An error in the block stops the threads. Raises AssertionError if the server
+        refuses an operation with an unexpected error.
         """
         with ThreadPoolExecutor(len(streams), "writer") as executor:
             running = [executor.submit(self._write, *each) for each in enumerate(streams)]
@@ -147,7 +147,7 @@ class Writers:
 def perform(client: AnyClient, operation: Operation) -> Any:
     """Run an operation, and return the source's cluster time after it.
 
-    Raises Refused if the server refuses a command, or a statement of one.
+    Raises Refused if the server refuses a command, or a statement of a command.
     """
     if operation.end is None:
         return _perform_plainly(client, operation)
@@ -160,7 +160,8 @@ def perform(client: AnyClient, operation: Operation) -> Any:
 def transaction(client: AnyClient, operation: Operation) -> Iterator[ClientSession]:
     """Run the commands of the operation in a transaction before the block, and commit or abort it after the block.
 
-    Raises Refused if the server refuses a command, a statement or the commit.
+    `operation.end` says whether to commit or abort. Yields the session of the transaction. Raises Refused if the server
+    refuses a command, a statement or the commit.
     """
     # Closing the session aborts its transaction.
     with client.start_session() as session:
@@ -177,9 +178,9 @@ def transaction(client: AnyClient, operation: Operation) -> Iterator[ClientSessi
 
 
 def _perform_plainly(client: AnyClient, operation: Operation) -> Any:
-    """Run all commands of an operation, even after one was refused.
+    """Run all commands of an operation without a transaction; if one is refused, still run the others.
 
-    Return the source's cluster time after the last one. Raises Refused with all errors at the end.
+    Return the source's cluster time after the last command. Raises Refused with all errors if any command was refused.
     """
     refused: list[Document] = []
     time = None

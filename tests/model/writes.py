@@ -1,4 +1,4 @@
-"""Random writes of documents, as commands. Pure functions of a random generator."""
+"""Generates random writes of documents, as commands; sends nothing to a server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.model.operation import Document, End, Operation, plain
 
 
 class Writes:
-    """Generates random writes of one thread. `name` is part of those `_id`s that must be used only once."""
+    """Generates the random writes of one thread. `name` is part of each `_id` that only this thread may use."""
 
     def __init__(self, random: Random, name: str) -> None:
         self._random = random
@@ -43,7 +43,7 @@ class Writes:
         return kind()
 
     def filling(self) -> Operation:
-        """Return an insert of up to 20 documents into a random collection, for the time before the sync."""
+        """Return an insert of up to 20 documents into a random collection, to run before the sync starts."""
 
         def insert(collection: str) -> Document:
             documents = self._documents(collection, 20)
@@ -54,7 +54,8 @@ class Writes:
     def long_transaction(self, end: End) -> Operation:
         """Return a transaction that may stay open for a long time, and ends as `end` says.
 
-        It writes to a database of its own, because it would block DDL operations on other databases.
+        It writes to a database of its own, because a transaction blocks DDL operations on the databases that it writes
+        to.
         """
         inserts = ({"insert": name, "documents": self._documents(name, 9)} for name in ("k", "l"))
         deletes = {"delete": "k", "deletes": [{"q": self._query("k"), "limit": 1}]}
@@ -171,7 +172,7 @@ class Writes:
         return self._one(find_and_modify)
 
     def _hot_document(self) -> Operation:
-        """Return many updates of one document in one command; the sync combines them into few writes."""
+        """Return one command with many updates of the same document, which the sync combines into few writes."""
 
         def update(collection: str) -> Document:
             query = self._query(collection)
@@ -211,9 +212,9 @@ class Writes:
         return plain(values.database(self._random), insert)
 
     def _update_of_measurements(self) -> Operation:
-        """Return an update of the metaField of measurements.
+        """Return an update of the metaField of a time-series collection.
 
-        Servers allow no other update of a time-series collection.
+        Servers allow no other updates of such a collection.
         """
         change = {"q": {"place": "a"}, "u": {"$set": {"place": self._random.choice((2, "b"))}}}
         update = {
@@ -233,7 +234,7 @@ class Writes:
 
 
 def classic(random: Random) -> Document:
-    """Return a random update with operators, such as $set. The server refuses it for some documents."""
+    """Return a random update with operators such as $set. The server refuses such updates for some documents."""
     change: Document = {}
     for choices in values.shuffled(random, _operators(random), 3):
         operator, argument = random.choice(choices)
@@ -242,9 +243,9 @@ def classic(random: Random) -> Document:
 
 
 def _operators(random: Random) -> list[list[tuple[str, Document]]]:
-    """Return update operators with their arguments, in groups; an update can have only one of each group.
+    """Return groups of update operators with their arguments. An update must have at most one operator of each group.
 
-    Operators of the same group change the same field, which servers refuse.
+    Operators of the same group change the same field, and servers refuse such conflicts.
     """
     number = random.randrange(50)
     deep = random.choice(("sub.x", "sub.y.z", "sub.new.er", "sub.list.1", "sub.$x", "sub.0"))
@@ -288,7 +289,7 @@ def _operators(random: Random) -> list[list[tuple[str, Document]]]:
 
 
 def pipeline(random: Random) -> list[Document]:
-    """Return a random update with a pipeline, which can set fields whose names contain dots or begin with $."""
+    """Return a random update pipeline, which can set fields whose names contain dots or begin with $."""
     return values.shuffled(random, _stages(random), 2)
 
 

@@ -1,5 +1,5 @@
-"""The artefacts of `make dist`, each installed in an empty environment. `make test-packages` runs these tests.
+"""Tests the artefacts of `make dist`, each installed in an empty environment. `make test-packages` runs these tests.
 
-They need root, because they boot a Debian system with systemd (`machine`), and Debian's packages mmdebstrap,
-systemd-container and unzip. The servers of the clusters run outside of that system.
+The tests of the .deb and the .rpm need root, because they boot a Debian system with systemd (`machine`), and Debian's
+packages mmdebstrap, systemd-container and unzip. The servers of the clusters run outside of that system.
 """

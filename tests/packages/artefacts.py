@@ -1,4 +1,4 @@
-"""The artefacts in dist, and builds of another version or in another place."""
+"""Finds the built packages in a folder such as `dist`, and builds the last commit again in another folder."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BUILD = Path("packaging", "build")
 
 @dataclass(frozen=True)
 class Artefacts:
-    """A folder with the artefacts of one version."""
+    """The wheel, archive, packages and checksums that `make dist` has built for one version, in a folder."""
 
     folder: Path
 
@@ -48,13 +48,16 @@ class Artefacts:
 
 
 def build_again(place: Path) -> Artefacts:
-    """Build the last commit in another folder."""
+    """Clone the repository into the folder `place`, and build the artefacts of the last commit there."""
     _clone(place)
     return _build(place)
 
 
 def build_next(place: Path) -> Artefacts:
-    """Build the last commit with a higher version and another sample configuration."""
+    """Clone the repository into the folder `place`, and build the artefacts of a next version there.
+
+    The next version is the last commit with a higher version number and another sample configuration.
+    """
     _clone(place)
     version = place / "verifier" / "runtime" / "version.py"
     version.write_text(version.read_text().replace(f'"{VERSION}"', f'"{NEXT_VERSION}"'))

@@ -1,4 +1,4 @@
-"""The artefacts of this version, of the next one, and a new machine."""
+"""Fixtures for the tests of packages: the artefacts of this version and of the next one, and a new machine."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def dist() -> Artefacts:
 
 @pytest.fixture(scope="session")
 def following(tmp_path_factory: pytest.TempPathFactory) -> Artefacts:
-    """Build the artefacts of the next version."""
+    """Build the artefacts of the next version, and return them."""
     return build_next(tmp_path_factory.mktemp("next") / "clone")
 
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Iterator[Machine]:
-    """Boot a new Debian system."""
+    """Boot a new Debian system for the duration of the test."""
     with new_machine(tmp_path) as machine:
         yield machine

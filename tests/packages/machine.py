@@ -1,6 +1,6 @@
-"""A new Debian system, in which a package is installed like on a new machine.
+"""Creates new Debian systems, in which tests install a package as on a new machine.
 
-It shares the network of this machine, so that its programs reach the servers of the tests.
+A system uses the network of the host, so that its programs can reach the servers of the tests.
 """
 
 from __future__ import annotations
@@ -29,18 +29,21 @@ _ENVIRONMENT = {
 
 @dataclass(frozen=True)
 class Machine:
-    """A Debian system: the folder `root` of its files, and the command line `enter` that runs a command in it."""
+    """A Debian system. `root` is the folder of its files.
+
+    `enter` is the beginning of a command line on the host that runs a command in the system.
+    """
 
     root: Path
     enter: tuple[str, ...]
 
     def command(self, *command: str) -> list[str]:
-        """Return a command line that runs a command in this system, in the home of root."""
+        """Return a command line for the host that runs `command` in this system, in root's home directory."""
         variables = [f"{name}={value}" for name, value in _ENVIRONMENT.items()]
         return [*self.enter, "env", "-i", "--chdir=/root", *variables, *command]
 
     def attempt(self, text: str) -> subprocess.CompletedProcess[str]:
-        """Run a script in the shell of this system."""
+        """Run a script in the shell of this system; return its exit status and output."""
         return subprocess.run(
             self.command("sh", "-e", "-c", text),
             capture_output=True,
@@ -50,7 +53,7 @@ class Machine:
         )
 
     def run(self, text: str) -> str:
-        """Run a script in the shell of this system, and return its output; fail if a command fails."""
+        """Run a script in the shell of this system, and return its output; fail if a command of the script fails."""
         done = self.attempt(text)
         assert done.returncode == 0, (text, done.stdout[-4000:], done.stderr[-4000:])
         return done.stdout
@@ -58,7 +61,7 @@ class Machine:
 
 @contextmanager
 def new_machine(folder: Path) -> Iterator[Machine]:
-    """Boot a new Debian 12 in a folder for the block, with systemd as its first process."""
+    """Boot a new Debian 12 with systemd, whose files are in `folder`; stop and delete it at the end of the block."""
     root = _new_system(folder, "bookworm")
     # Without --register and --keep-unit, it would need systemd outside, too. It ends if the test is killed.
     options = ["--quiet", "--register=no", "--keep-unit", "--boot", f"--directory={root}"]
@@ -81,7 +84,7 @@ def new_machine(folder: Path) -> Iterator[Machine]:
 
 @contextmanager
 def new_root(folder: Path, release: str) -> Iterator[Machine]:
-    """Make a new Debian of a release for the block, in which no process runs."""
+    """Create the files of a Debian system of this release, without booting it; delete them at the end of the block."""
     root = _new_system(folder, release)
     shutil.copy("/etc/resolv.conf", root / "etc")
     subprocess.run(["mount", "--types", "proc", "proc", str(root / "proc")], check=True)
@@ -93,7 +96,10 @@ def new_root(folder: Path, release: str) -> Iterator[Machine]:
 
 
 def _new_system(folder: Path, release: str) -> Path:
-    """Copy the files of a new system into a folder. Its template in build is kept: `make clean` removes it."""
+    """Copy the files of a new system into a folder.
+
+    The files are copied from a template in build/, which stays until `make clean` removes it.
+    """
     assert os.getuid() == 0, "only root can run a new system"
     template = ROOT / "build" / f"debian-{release}"
     if not template.exists():
@@ -109,7 +115,10 @@ def _new_system(folder: Path, release: str) -> Path:
 
 
 def _systemd_below(process: int) -> int | None:
-    """Return the child of a process that has become systemd; another child may exist shortly before."""
+    """Return the ID of the process's child that runs systemd; None if there is none.
+
+    Before systemd runs, the process can have another child for a short time.
+    """
     children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
     found = (int(each) for each in children if _name(each) == "systemd")
     return next(found, None)

@@ -1,4 +1,7 @@
-"""A small migration with installed programs, under writes, from the start to an independent comparison."""
+"""Runs a small migration with installed programs, while the source is written to.
+
+At the end, the tests' own comparison and the installed verifier must find the clusters equal.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +18,13 @@ from tests.support.waiting import PATIENCE, wait_for
 
 
 class Installed(Protocol):
-    """Returns the command line that runs an installed program, given by its name and arguments."""
+    """A function that returns a command line for an installed program; `command` is its name and its arguments."""
 
     def __call__(self, *command: str) -> list[str]: ...
 
 
 class Operator:
-    """Operates a sync between the clusters of `pair` by the installed syncctl."""
+    """Operates a sync between the clusters of `pair` with the installed syncctl."""
 
     def __init__(self, installed: Installed, pair: Pair, port: int) -> None:
         self._installed = installed
@@ -46,7 +49,7 @@ class Operator:
         self("start")
 
     def commit(self) -> None:
-        """Commit when possible; then compare the clusters with the test's own comparison and the installed verifier."""
+        """Commit as soon as possible. Then compare the clusters, with the sandbox's comparison and the verifier."""
         self("watch", "--until", "canCommit")
         assert "COMMITTED" in self("commit", "--wait", "--yes")
         self._pair.assert_equal()
@@ -56,7 +59,7 @@ class Operator:
 
 
 def migrate(installed: Installed, pair: Pair, port: int) -> None:
-    """Migrate with a daemon that runs for as long as the migration."""
+    """Start a daemon, migrate with it, and stop it. `port` is the port of its API."""
     clusters = ("--cluster0", pair.source.uri, "--cluster1", pair.destination.uri)
     command = installed("syncsvc", *clusters, "--port", str(port))
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as daemon:
@@ -73,7 +76,10 @@ def migrate(installed: Installed, pair: Pair, port: int) -> None:
 
 @contextmanager
 def written(pair: Pair) -> Iterator[None]:
-    """Fill the source, and write to it during the block until every kind of write has happened."""
+    """Fill the source, and write to it in other threads during the block.
+
+    At the end of the block, wait until every kind of write has happened; then stop the threads.
+    """
     writes.fill(pair.source.client, 2000)
     with Workload([pair.source.client.d.c, pair.source.client.d.other], seed=1) as workload:
         yield

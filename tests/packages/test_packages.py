@@ -1,4 +1,4 @@
-"""The .deb and the .rpm on a new machine: installation, a migration across an upgrade, removal."""
+"""Tests the .deb and the .rpm on a new machine: installation, a migration across an upgrade, and removal."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ LOCAL = "SYNCSVC_LOAD_LEVEL=2"
 
 @dataclass(frozen=True)
 class Packager:
-    """The commands of a kind of package.
+    """The commands of one package manager.
 
-    `kept` is the suffix of a changed configuration file after a removal, and `sample` that of the new sample after an
-    upgrade.
+    `kept` is the suffix that a changed configuration file gets when the package is removed. `sample` is the suffix of
+    the new sample configuration after an upgrade.
     """
 
     prepare: str
@@ -43,7 +43,7 @@ class Packager:
 
 
 def printed(page: str, title: str) -> str:
-    """Return the commands of a section of a page, which are run as printed."""
+    """Return the commands in a section of a documentation page, to run them exactly as printed."""
     return "\n".join(block.text for block in commands(page, title))
 
 
@@ -71,7 +71,7 @@ RPM = Packager(
 
 
 def bring(machine: Machine, file: Path) -> None:
-    """Copy a package into the home of root, instead of the former one."""
+    """Copy a package file into the home directory of the machine's root, in place of an earlier package."""
     machine.run("rm -f *.deb *.rpm")
     shutil.copy(file, machine.root / "root")
 
@@ -105,7 +105,7 @@ def test_the_deb_runs_with_a_newer_python(dist: Artefacts, pair: Pair, tmp_path:
 
 
 def refuse_other_installation(machine: Machine) -> None:
-    """Try to install over a virtual environment, which must stay as it is."""
+    """Try to install the package over a virtual environment: this must fail and leave the environment unchanged."""
     modules = "/opt/syncsvc/lib/python3.13/site-packages"
     machine.run(f"mkdir -p {modules}")
     refused = machine.attempt(DEB.install)
@@ -151,7 +151,7 @@ def test_a_sync_survives_an_upgrade(
 
 
 def install(machine: Machine, packager: Packager, file: Path) -> None:
-    """Install the package, and check what it has installed."""
+    """Install the package `file`, and check the installed programs, files, user and service."""
     machine.run(packager.prepare)
     bring(machine, file)
     machine.run(packager.install)
@@ -167,13 +167,16 @@ def install(machine: Machine, packager: Packager, file: Path) -> None:
 
 
 def versions_in_the_log(machine: Machine) -> list[str]:
-    """Return the versions of the processes that have written a log, in order."""
+    """Return the versions of the daemon processes that have written the logs, the oldest process first."""
     text = machine.run("cat $(ls -tr /var/log/syncsvc/syncsvc*.log)")
     return re.findall(r'"Version info".*?"version": "([^"]+)"', text)
 
 
 def remove(machine: Machine, packager: Packager, changed: str) -> None:
-    """Remove the package; the configuration and the logs stay."""
+    """Remove the package, and check that the configuration and the logs stay.
+
+    `changed` is the text of the changed configuration file.
+    """
     machine.run(packager.remove)
     assert (machine.root / f"{CONFIGURATION}{packager.kept}").read_text() == changed
     assert machine.run("ls /var/log/syncsvc/syncsvc.log")

@@ -1,4 +1,4 @@
-"""The artefacts that any user can run: the wheel in an empty virtual environment, the archive without a network."""
+"""Tests the artefacts that need no root: the wheel in an empty virtual environment, the archive without a network."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ PROGRAMS = ("syncctl", "syncsvc", "syncsvc-verifier")
 
 
 def run(command: list[str] | str, folder: Path, environment: Mapping[str, str]) -> str:
-    """Run a command, or a text in a shell, with nothing but this environment, and return its output."""
+    """Run a command in `folder` with exactly these environment variables, and return its output.
+
+    If `command` is a string, it is a shell script. Fails if the status of the command is not 0.
+    """
     command = ["bash", "-e", "-c", command] if isinstance(command, str) else command
     done = subprocess.run(
         command, capture_output=True, text=True, cwd=folder, env=environment, timeout=600
@@ -66,14 +69,14 @@ def test_the_wheel_migrates_from_an_empty_environment(
 
 
 def pythons() -> list[Path]:
-    """Return the interpreters on this machine that the archive supports."""
+    """Return the paths of this machine's Python interpreters that the archive supports."""
     names = ("python3.11", "python3.12", "python3.13")
     found = [Path(path) for name in names if (path := _interpreter(name))]
     return [*dict.fromkeys(found)]
 
 
 def _interpreter(name: str) -> str | None:
-    """Return the path of an installed interpreter; a shim of pyenv may only say that a version is not active."""
+    """Return the path of an installed interpreter, or None. Shims of pyenv are ignored: they may be inactive."""
     versions = Path.home() / ".pyenv" / "versions"
     of_pyenv = [str(path) for path in versions.glob(f"*/bin/{name}")]
     here = sys.base_prefix + f"/bin/{name}"

@@ -1,4 +1,4 @@
-"""Two clusters to which a test writes the same or different data, and which are then compared."""
+"""Writes the same or different data to two clusters, and compares the clusters with the sandbox's comparison."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,7 +14,7 @@ Client = MongoClient[dict[str, Any]]
 
 
 class Pair:
-    """Two clusters: `both` makes the same writes on each of them, and `differences` compares them."""
+    """Two clusters. `both` runs the same writes on each cluster, and `differences` compares the clusters."""
 
     def __init__(self, source: Client, destination: Client) -> None:
         self.clients = source, destination

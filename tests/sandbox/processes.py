@@ -1,4 +1,4 @@
-"""Observes processes through /proc, to find out what a sandbox has started and what it has left behind."""
+"""Finds the processes that a sandbox has started, and those that it has left behind, through /proc."""
 
 import os
 import signal
@@ -12,7 +12,10 @@ from tests.support.waiting import wait_for
 
 
 def is_running(pid: int) -> bool:
-    """Return whether the process runs. A zombie, whose parent has not collected its exit status yet, does not count."""
+    """Return whether the process runs.
+
+    A zombie, which has ended but whose exit status its parent has not collected yet, does not count as running.
+    """
     return _state_and_parent(pid)[0] not in "ZX"
 
 
@@ -28,7 +31,7 @@ def command_of(pid: int) -> str:
 
 
 def wait_until_gone(pids: set[int], folder: Path) -> None:
-    """Wait until these processes have ended, and the folder is empty and not used by any process."""
+    """Wait until these processes have ended, the folder is empty, and no running command names the folder."""
     wait_for(lambda: not any(map(is_running, pids)), "the processes are gone")
     wait_for(lambda: not any(folder.iterdir()), f"{folder} is empty")
     wait_for(lambda: not any(str(folder) in command_of(p) for p in _all()), "no process uses it")
@@ -36,7 +39,7 @@ def wait_until_gone(pids: set[int], folder: Path) -> None:
 
 @contextmanager
 def python(arguments: Sequence[str], folder: Path) -> Iterator[subprocess.Popen[str]]:
-    """Run Python in its own process group, with `folder` as the folder of temporary files."""
+    """Run Python in a new process group, with `folder` as the folder for temporary files; kill it after the block."""
     process = subprocess.Popen(
         [sys.executable, *arguments],
         stdin=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""Access control must refuse unauthenticated clients, and give each user only the privileges of its roles."""
+"""Tests that access control refuses unauthenticated clients, and limits each user to the privileges of its roles."""
 
 from collections.abc import Iterator
 

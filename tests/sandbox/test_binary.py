@@ -1,4 +1,4 @@
-"""The search for a mongod program: the order of the places, and the errors if there is no usable program."""
+"""Tests the search for a mongod program: the order of searched places, and the errors without a usable program."""
 
 import os
 import sys
@@ -20,7 +20,7 @@ def program(path: Path, text: str = GOOD, mode: int = 0o755) -> Path:
 
 @pytest.fixture(autouse=True)
 def bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hide every mongod from the search: the environment variable, the programs on PATH, and the installed package."""
+    """Hide every mongod from the search: clear the environment variable, PATH and the path of Python packages."""
     monkeypatch.delenv("SYNCSVC_MONGOD", raising=False)
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr(sys, "path", [])
@@ -104,7 +104,7 @@ def test_a_file_that_is_not_a_program_is_an_error(configured: Path) -> None:
 
 def test_a_program_other_than_mongod_is_an_error(configured: Path) -> None:
     program(configured, "#!/bin/sh\necho hello; exit 3\n")
-    with pytest.raises(SandboxError, match="exit code 3 and said 'hello'"):
+    with pytest.raises(SandboxError, match="exit code 3 and printed 'hello'"):
         find_mongod()
 
 
@@ -118,7 +118,9 @@ def test_a_missing_library_is_reported(configured: Path) -> None:
 def test_an_outdated_library_is_reported(configured: Path) -> None:
     message = "mongod: /lib/libcrypto.so.3: version `OPENSSL_3.0.0' not found (required by mongod)"
     program(configured, f'#!/bin/sh\necho "{message}" >&2; exit 1\n'.replace("`", "\\`"))
-    with pytest.raises(SandboxError, match=r"libcrypto.so.3 on this system lacks OPENSSL_3.0.0"):
+    with pytest.raises(
+        SandboxError, match=r"libcrypto.so.3 on this system lacks the version OPENSSL_3.0.0"
+    ):
         find_mongod()
 
 

@@ -1,4 +1,7 @@
-"""A server of the clusters that tests share dies: no call hangs, the test fails, and the next one gets new servers."""
+"""Tests what happens if a server that several tests share dies.
+
+No call may hang, the current test must fail, and the next test must get new servers.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from tests.support.pair import Clusters
 from tests.support.waiting import wait_for
 
 
+@pytest.mark.full
 def test_a_dead_server_fails_the_test_and_is_replaced() -> None:
     with Clusters() as clusters:
         pair = clusters.pair(members=3)
@@ -35,7 +39,7 @@ def test_a_dead_server_fails_the_test_and_is_replaced() -> None:
 
 
 def _kill_a_secondary(client: Client) -> str:
-    """Kill a secondary without the sandbox's knowledge, and return how the error names it."""
+    """Kill a secondary without using the sandbox; return a text that identifies it in the error message."""
     host, port = wait_for(lambda: min(client.secondaries, default=None), "a secondary")
     with MongoClient(f"mongodb://{host}:{port}/?directConnection=true") as direct:
         os.kill(direct.admin.command("serverStatus")["pid"], signal.SIGKILL)

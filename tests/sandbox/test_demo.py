@@ -1,4 +1,4 @@
-"""The output of the demo: missing packages, progress, and the reaction to Ctrl-C."""
+"""Tests the output of the demo: missing packages, progress, and the reaction to Ctrl-C."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import sys
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -49,7 +50,10 @@ APPLYING = replace(
 
 
 def display(progress: Progress, waiting_for: str, terminal: bool) -> str:
-    """Return the text that a new display shows for this progress."""
+    """Return the text that a new display shows for this progress.
+
+    `waiting_for` names what the demo waits for. If `terminal`, the display behaves as in a terminal.
+    """
     shown = StringIO()
     console = Console(file=shown, force_terminal=terminal, width=120, color_system=None)
     with Display(console) as new:
@@ -75,6 +79,17 @@ def test_lag_verification_and_the_awaited_condition_are_shown(terminal: bool) ->
     assert "waiting for" in shown and "canCommit" in shown
 
 
+@pytest.mark.parametrize("terminal", [False, True])
+def test_each_warning_is_printed_once(terminal: bool) -> None:
+    shown = StringIO()
+    console = Console(file=shown, force_terminal=terminal, width=120, color_system=None)
+    with Display(console) as new:
+        for warnings in ((), ("[b]Behind by 7 s.",), ("[b]Behind by 12 s.", "Short oplog."), ()):
+            new.show(replace(APPLYING, warnings=warnings), Written(1, 2, 3), "")
+    assert shown.getvalue().count("WARNING: [b]Behind by 7 s.") == 1
+    assert shown.getvalue().count("WARNING") == 2
+
+
 def test_a_committed_sync_shows_the_number_of_differences() -> None:
     shown = display(replace(APPLYING, state="COMMITTED", mismatches=0), "", False)
     assert "0 differ" in shown and "waiting for" not in shown
@@ -82,11 +97,14 @@ def test_a_committed_sync_shows_the_number_of_differences() -> None:
 
 def test_progress_is_read_from_both_answers() -> None:
     side = {"estimatedDocumentCount": 20, "hashedDocumentCount": 10}
-    answer = {"progress": {"state": "RUNNING", "verification": {"destination": side}}}
+    answer: dict[str, Any] = {
+        "progress": {"state": "RUNNING", "verification": {"destination": side}}
+    }
+    answer["progress"]["warnings"] = ["Short oplog."]
     mismatches = [{"verification": {"mismatches": 2}}, {"verification": None}]
     progress = Progress.from_answers(answer, {"namespaces": mismatches})
     assert (progress.total_documents, progress.compared_documents) == (20, 10)
-    assert progress.mismatches == 2
+    assert (progress.mismatches, progress.warnings) == (2, ("Short oplog.",))
 
 
 @pytest.mark.parametrize("module", ["syncsvc.sandbox.demo", "syncsvc.sandbox"])
@@ -147,5 +165,8 @@ def test_ctrl_c_is_acknowledged_immediately(tmp_path: Path, part: str) -> None:
         demo.send_signal(signal.SIGINT)
         shown = demo.stdout.read()
     assert demo.returncode == 130
-    assert re.search(r"Stopping: ending .*\nStopped. No process and no file is left.\n$", shown)
+    assert re.search(
+        r"Stopping the demo: .*\nThe demo has stopped, and has left no process and no file.\n$",
+        shown,
+    )
     wait_for(lambda: not any(tmp_path.iterdir()), "no file is left")

@@ -1,4 +1,4 @@
-"""The sandbox's comparison must report every kind of difference exactly, and nothing for equal clusters."""
+"""Tests that the sandbox's comparison reports every kind of difference exactly, and nothing for equal clusters."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""The comparison must report every document that differs, regardless of the type of its `_id`, and no other."""
+"""Tests that the sandbox's comparison reports exactly the documents that differ, whatever the types of their `_id`s."""
 
 from collections.abc import Callable, Iterator
 from datetime import datetime

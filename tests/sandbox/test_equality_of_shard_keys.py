@@ -1,4 +1,7 @@
-"""The comparison must report different shard keys, but accept an index that only supports a requested shard key."""
+"""Tests that the sandbox's comparison reports different shard keys.
+
+It must accept an index that exists only to support a requested shard key.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The flights must be loaded completely, with the right types, and with one index of each kind."""
+"""Tests that the sample data set of flights is loaded completely, with the right types, and one index of each kind."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -31,6 +31,7 @@ def database() -> Iterator[Database[dict[str, Any]]]:
         yield client[DATABASE]
 
 
+@pytest.mark.full
 def test_all_documents_are_loaded(database: Database[dict[str, Any]]) -> None:
     assert {name: database[name].count_documents({}) for name in COUNTS} == COUNTS
 

@@ -1,4 +1,4 @@
-"""One server process: its port, its restart, and the error if it does not start."""
+"""Tests a single server process: its port, its restart, and the error if it does not start."""
 
 import socket
 from collections.abc import Iterator

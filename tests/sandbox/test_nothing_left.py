@@ -1,4 +1,4 @@
-"""However a sandbox ends, it must leave no process and no file behind."""
+"""Tests that a sandbox leaves no process and no file behind, in whatever way it ends."""
 
 import os
 import signal
@@ -38,6 +38,7 @@ def _press_enter(owner: subprocess.Popen[str]) -> None:
     owner.stdin.flush()
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("reaper_dies", [False, True])
 def test_a_stop_leaves_nothing(tmp_path: Path, reaper_dies: bool) -> None:
     # Use a separate process, because all sandboxes of one process share a reaper.
@@ -75,6 +76,7 @@ def test_a_program_that_ends_without_a_stop_leaves_nothing(tmp_path: Path) -> No
 
 
 # The child processes are one member, for a sharded cluster also two routers and a config server, and the reaper.
+@pytest.mark.in_turns
 @pytest.mark.parametrize("start, number", [(START, 2), (START_SHARDED, 5)])
 def test_sigkill_of_the_owner_leaves_nothing(tmp_path: Path, start: str, number: int) -> None:
     with python(["-c", f"{start} {WAIT}"], tmp_path) as owner:
@@ -94,9 +96,9 @@ def test_sigkill_of_a_starting_owner_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_sigkill_of_an_owner_with_a_forked_child_leaves_nothing(tmp_path: Path) -> None:
-    """Kill the owner of a sandbox while a forked child of it lives: all servers and files must be removed.
+    """Kill the process that owns a sandbox, while its forked child lives: all servers and files must be removed.
 
-    The child inherits the owner's open files, including the pipe to the reaper.
+    The child inherits the open files of the owner, including the pipe to the reaper.
     """
     forked = f"{START} import os; child = os.fork() or input(); print(child, flush=True); input()"
     with python(["-c", forked], tmp_path) as owner:
@@ -118,6 +120,7 @@ def test_a_forked_child_does_not_stop_its_parents_servers(tmp_path: Path) -> Non
             client.test.items.insert_one({})
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_of_the_command_leaves_nothing(tmp_path: Path, sent: signal.Signals) -> None:
     with python(["-m", "syncsvc.sandbox", "--accessControl"], tmp_path) as command:

@@ -1,4 +1,4 @@
-"""Replica sets of one and three members: they accept writes, have the requested configuration, and can fail over."""
+"""Tests replica sets of one and three members: they accept writes, have the requested configuration, and fail over."""
 
 import os
 from collections.abc import Iterator
@@ -44,7 +44,7 @@ def write(replica_set: ReplicaSet, number: int) -> None:
 
 
 def count(replica_set: ReplicaSet, index: int) -> int:
-    """Return how many documents the member with that index has."""
+    """Return the number of documents on the member with this index."""
     address = replica_set.members[index].address
     with Client(address, directConnection=True) as client:
         numbers = client.test.get_collection(

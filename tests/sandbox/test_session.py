@@ -1,4 +1,4 @@
-"""The commands that `python -m syncsvc.sandbox` prints must work when they are pasted."""
+"""Tests that the commands printed by `python -m syncsvc.sandbox` work when they are pasted into a shell."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tests.support.selection import full
 from tests.support.service_process import ROOT, free_port
 from tests.support.waiting import PATIENCE, wait_for
 
-LAST_LINE = "Ctrl-C here ends both clusters"
+LAST_LINE = "Ctrl-C in this terminal ends both clusters"
 # The number of documents of the example, and of those that expire within seconds.
 FLIGHTS, SOON_EXPIRED = 369_888, 100
 
 
 def shell(command: str) -> str | None:
-    """Run a pasted line with only the system's programs on PATH, and return its output; None if it fails."""
+    """Run a command line with only the system's programs on PATH. Return its output, or None if it fails."""
     done = subprocess.run(
         ["bash", "-c", command],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""Sharded clusters for tests must behave like those behind a real `mongos`, as far as the product depends on it."""
+"""Tests that the sandbox's sharded clusters behave like those behind a real `mongos`, as far as the product needs."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_orphaned_documents_are_not_read(cluster: ShardedCluster, client: Client
 
 
 def chunks(client: Client, name: str) -> list[tuple[Any, Any, str]]:
-    """Return the chunks of a collection in order: the lower bound, the upper bound and the shard of each."""
+    """Return the chunks of the namespace `name` in order, each as its lower bound, its upper bound and its shard."""
     (metadata,) = client.config.collections.find({"_id": name})
     rows = client.config.chunks.find({"uuid": metadata["uuid"]}).sort("min", 1)
     return [(*row["min"].values(), *row["max"].values(), row["shard"]) for row in rows]

@@ -1,4 +1,4 @@
-"""Servers with certificates must refuse clients without TLS, and clients with TLS must verify the server."""
+"""Tests that servers with certificates refuse clients without TLS, and that clients with TLS verify the server."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The workload must really write, count correctly, and report its errors."""
+"""Tests that the workload really writes, counts its writes correctly, and reports its errors."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,6 +1,6 @@
-"""Clients that write throughout a migration, and switch to the other cluster when the first one refuses their writes.
+"""Clients that write throughout a migration, and switch to the other cluster when their writes are refused.
 
-Each client writes its own documents and records their expected contents: the last writes acknowledged by a majority.
+Each client writes its own documents and records their expected contents: the results of its last acknowledged writes.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ Document = dict[str, Any]
 class SwitchingClient:
     """One thread of an application, which writes to the source first.
 
-    When its writes are blocked, it waits until the daemon reports `canWrite`, and then writes to the destination that
-    the daemon reports. It writes only while `going` is set.
+    When its writes are blocked, the thread waits until the daemon reports `canWrite`, and then writes to the
+    destination that the daemon reports. The thread pauses while the event `going` is not set.
     """
 
     def __init__(self, name: str, pair: Pair, daemon: Daemon, going: threading.Event) -> None:
@@ -65,7 +65,7 @@ class SwitchingClient:
                 self.acknowledged += 1
 
     def _write(self, identity: str) -> None:
-        """Make one random write: insert, replace, update or delete a document, or insert two in a transaction."""
+        """Insert, replace, update or delete the document `identity` at random, or insert two in a transaction."""
         collection = self._collection()
         if self._random.random() < 0.2:
             self._insert_two(collection, identity)
@@ -108,7 +108,7 @@ class SwitchingClient:
         return self._clients[self._there].app.get_collection("data", write_concern=majority)
 
     def _switch(self) -> None:
-        """Wait until the sync reports `canWrite` or this client is ended; then send later writes to the destination."""
+        """Wait until the daemon reports `canWrite`, or this client is ended; then write to the destination."""
         self.is_waiting = True
         progress = wait_for(self._writable, "canWrite")
         self._there = progress["directionMapping"]["Destination"].partition(":")[0]
@@ -120,7 +120,7 @@ class SwitchingClient:
 
 
 class Application:
-    """Several clients that write to one collection with a unique index, during a `writing` block."""
+    """Several clients that write to one collection with a unique index during the block of `writing`."""
 
     def __init__(self, pair: Pair, daemon: Daemon, clients: int = 3) -> None:
         pair.source.client.app.data.create_index("unique", unique=True, sparse=True)
@@ -133,7 +133,7 @@ class Application:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Run the clients while the block runs. Raises the error of a client that failed."""
+        """Run the clients during the block. At its end, raise the error of a client that failed."""
         self._going.set()
         with ThreadPoolExecutor(len(self._clients)) as executor:
             self._running = [executor.submit(each.run) for each in self._clients]
@@ -147,7 +147,7 @@ class Application:
             each.result()
 
     def wait_for_writes(self) -> None:
-        """Wait until each client has made 30 more writes, on the cluster that it writes to at present."""
+        """Wait until each client has made 30 more successful writes on its present cluster."""
         goals = [each.acknowledged + _SOME for each in self._clients]
         self._wait(
             lambda: all(each.acknowledged >= goal for each, goal in zip(self._clients, goals)),
@@ -155,11 +155,11 @@ class Application:
         )
 
     def wait_until_refused(self) -> None:
-        """Wait until the writes of all clients are refused, and the clients wait for canWrite."""
+        """Wait until the writes of all clients are refused, so that all clients wait for canWrite."""
         self._wait(lambda: all(each.is_waiting for each in self._clients), "all are refused")
 
     def rest(self) -> None:
-        """Make the clients wait before their next write, until `go_on`.
+        """Make the clients wait before their next write, until `go_on` is called.
 
         Call this after the writes of all clients were refused.
         """
@@ -170,9 +170,9 @@ class Application:
 
     @property
     def documents(self) -> dict[str, Document]:
-        """Return the expected documents of all clients by `_id`, as far as their writes are acknowledged.
+        """Return the expected documents of all clients by `_id`: the results of their acknowledged writes.
 
-        The result is exact only while no client writes.
+        The documents are exact only while no client writes.
         """
         return {name: each for client in self._clients for name, each in client.documents.items()}
 

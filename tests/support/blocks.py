@@ -1,4 +1,4 @@
-"""Helpers for user write blocking: whether servers have it enabled, and whether they refuse a user's write."""
+"""Helpers for user write blocking: block a cluster, and check whether it is blocked or refuses a user's write."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def block(side: Side, refuse: bool = True) -> None:
 
 
 def code_of_write(side: Side) -> int | None:
-    """Insert a document as a user, and return the error code; None if the insert succeeds."""
+    """Insert a document as a user, and return the error code of the server; None if the insert succeeds."""
     try:
         side.client.d.of_users.insert_one({"by": "user"})
     except OperationFailure as error:

@@ -1,4 +1,4 @@
-"""Checks of two clusters that run in the test process, in the same way as in the verifier's service."""
+"""Runs checks of two clusters in the test process, in the same way as the verifier's service does."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ METADATA = "__mdb_internal_checks"
 
 
 class RunningCheck:
-    """A check that `run` executes in a thread. It records the observer's points that it has reached.
+    """A check that `run` executes in a thread. It records which named points of the code the check has reached.
 
-    `grace` is for how many seconds remaining differences are compared again at the end.
+    `grace` is the time in seconds for which remaining differences are compared again at the end.
     """
 
     def __init__(
@@ -57,7 +57,10 @@ class RunningCheck:
 
     @contextmanager
     def held_at(self, point: Point, subject: object = "") -> Iterator[None]:
-        """Within the block, make each thread of the check wait when it reaches the point with this subject."""
+        """Make each thread of the check that reaches the point with this subject wait until the block ends.
+
+        The subject is, for example, a namespace or the number of a generation; it is empty at some points.
+        """
         released = self._held[f"{point.value} {subject}"] = threading.Event()
         try:
             yield
@@ -79,7 +82,7 @@ class RunningCheck:
         assert name in self.reached, self.verdict
 
     def end(self) -> Verdict:
-        """Tell the check that all writes to the clusters have ended, and return its verdict."""
+        """Tell the check that all writes to the clusters have ended; wait for its verdict, and return it."""
         self.check.no_more_writes()
         return self.wait_for_verdict()
 
@@ -87,7 +90,7 @@ class RunningCheck:
         return wait_for(lambda: self.verdict, "a verdict")
 
     def assert_passed(self) -> None:
-        """Raise AssertionError with the verdict and all mismatches if the check did not pass."""
+        """Raise AssertionError, with the verdict and all mismatches as its text, if the check did not pass."""
         assert self.verdict is not None
         if self.verdict.outcome is not Outcome.PASSED:
             found = [*self.documents(), *self.definitions()]
@@ -102,7 +105,10 @@ class RunningCheck:
         }
 
     def definitions(self) -> set[tuple[str, str, str, str]]:
-        """Return the namespace, the kind of difference, the aspect and the component of each definition mismatch."""
+        """Return the namespace, difference, aspect and component of each definition mismatch.
+
+        The fields of DefinitionMismatch have the same names.
+        """
         return {
             (
                 str(found.mismatch.namespace),
@@ -122,17 +128,14 @@ class Checker:
         self._clusters = clusters
 
     def of_older_source(self) -> Checker:
-        """Return a Checker that treats the source as a MongoDB 5.0 server.
-
-        It opens the change stream of such a server in another way.
-        """
+        """Return a Checker that treats the source as a MongoDB 5.0 server, whose change stream needs other options."""
         source, destination = self._clusters
         facts = replace(source.facts, version=(5, 0, 0))
         return Checker((replace(source, facts=facts), destination))
 
     @contextmanager
     def running(self, request: Request = Request(), grace: float = 0.0) -> Iterator[RunningCheck]:
-        """Run a check while the block runs; it is stopped at the end of the block."""
+        """Run a check during the block, and stop it at the end of the block; see RunningCheck for `grace`."""
         stop = StopToken()
         with TaskGroup("test", stop) as group:
             check = RunningCheck(self._clusters, request, grace, group.stop)
@@ -143,7 +146,7 @@ class Checker:
                 group.stop.stop("the end of the test")
 
     def verdict(self, request: Request = Request()) -> RunningCheck:
-        """Run a complete check of clusters that receive no writes; return it after it has ended."""
+        """Run a check to its end, on clusters that receive no writes; return the ended check."""
         with self.running(request) as check:
             check.end()
         return check

@@ -1,4 +1,4 @@
-"""Renders the commands of `syncctl` as reStructuredText, from the tree that parses them."""
+"""Renders the commands of `syncctl` as reStructuredText for the documentation, from the program's own definitions."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from syncsvc.ctl.exits import Exit
 
 
 def commands_as_rst() -> str:
-    """Return a section for each command, in the order of the help."""
+    """Return the documentation of all commands, one section for each, in the order of the help."""
     return "\n".join(_sections(syncctl, "syncctl"))
 
 
 def options_as_rst() -> str:
-    """Return the options that every command accepts."""
+    """Return the documentation of the options that every command accepts."""
     return "\n".join(_options(syncctl))
 
 
 def exits_as_rst() -> str:
-    """Return the table of exit statuses."""
+    """Return a table of the exit statuses of syncctl and their meanings."""
     rows = [(each.value, each.meaning) for each in Exit]
     return tabulate(rows, ("status", "meaning"), tablefmt="rst") + "\n"
 
 
 def leaves(group: click.Group, path: str) -> Iterator[tuple[str, click.Command]]:
-    """Yield every command of the tree with its full name."""
+    """Yield every command in the group and its subgroups with its full name, which begins with `path`."""
     for name, command in group.commands.items():
         if isinstance(command, click.Group):
             yield from leaves(command, f"{path} {name}")
@@ -53,7 +53,7 @@ def _arguments(command: click.Command) -> Iterator[str]:
 
 
 def _values(parameter: click.Parameter) -> str:
-    """Return the metavar of a parameter, in the same form for all versions of click."""
+    """Return the placeholder for a parameter's value in the help, the same for all versions of click."""
     if isinstance(parameter.type, click.Choice) and parameter.metavar is None:
         return "|".join(parameter.type.choices)
     assert parameter.metavar, f"{parameter.name} has no metavar"

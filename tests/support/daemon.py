@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support import observed
-from tests.support.service_process import ServiceProcess
+from tests.support.service_process import ServiceProcess, connection
 from tests.support.waiting import wait_for
 from verifier.cluster.features import RAW_UPDATES
 
@@ -25,28 +25,30 @@ class Daemon(ServiceProcess):
 
     def __init__(
         self,
-        source: str,
-        destination: str,
+        source: str | Path,
+        destination: str | Path,
         folder: Path,
         *options: str,
         start_options: Callable[[], dict[str, Any]] = dict,
     ) -> None:
-        """Prepare a daemon, but do not start its process; `run` starts it.
+        """Prepare a daemon without starting its process; `run` starts it.
 
-        `source` and `destination` are connection strings, and the logs are written in `folder`. `start_options` returns
-        defaults for the body of each start.
+        `source` and `destination` are connection strings, or files that contain them. The logs are written to `folder`;
+        `options` are more command line options. `start_options` is called for each start, and returns default options
+        for it.
         """
         self._start_options = start_options
         super().__init__(
             folder,
-            *("--cluster0", source, "--cluster1", destination),
+            *connection("cluster0", source),
+            *connection("cluster1", destination),
             *("--logPath", str(folder / "log"), "--verbosity", "DEBUG", *options),
         )
 
     def start_body(self, **options: Any) -> dict[str, Any]:
-        """Return the body of a start request with these options.
+        """Return the body of a start request with these options and the defaults of the daemon.
 
-        Automatic repair is disabled by default, because it would hide the differences that a test is to find.
+        By default, automatic repair is disabled, because it would hide the differences that a test must find.
         """
         verification = {"repair": "never"}
         body = {"source": "cluster0", "destination": "cluster1", "verification": verification}
@@ -64,12 +66,12 @@ class Daemon(ServiceProcess):
         self._command("resume")
 
     def commit(self) -> None:
-        """Commit as soon as possible, and wait for COMMITTED."""
+        """Commit as soon as possible, and wait until the state is COMMITTED."""
         self.ask_for_commit()
         self.wait_for_state("COMMITTED")
 
     def ask_for_commit(self) -> None:
-        """Send /commit again and again until it is accepted.
+        """Send /commit repeatedly until it is accepted.
 
         One attempt is not enough: on a busy machine, canCommit can become false before the request arrives.
         """
@@ -82,7 +84,7 @@ class Daemon(ServiceProcess):
         return not refused
 
     def commit_until_killed(self) -> None:
-        """Send /commit again and again until the process is killed at a point that `kill_at` has set.
+        """Send /commit repeatedly until the process is killed at the point that `kill_at` has set.
 
         One attempt is not enough: canCommit can become false before the request arrives.
         """
@@ -94,7 +96,7 @@ class Daemon(ServiceProcess):
         return self.exit_status is not None
 
     def reverse(self) -> None:
-        """Reverse the sync, and wait until it is RUNNING in the other direction."""
+        """Reverse the sync, and wait until the sync is RUNNING in the other direction."""
         self._command("reverse")
         self.wait_for_state("RUNNING")
 
@@ -109,7 +111,7 @@ class Daemon(ServiceProcess):
         return self._wait(lambda p: p["info"] == "change event application", "applying")
 
     def commit_or_fail(self) -> dict[str, Any]:
-        """Commit as soon as possible; return the progress when the state is COMMITTED or FAILED."""
+        """Commit as soon as possible; wait until the state is COMMITTED or FAILED, and return the progress."""
 
         def caught_up(progress: dict[str, Any]) -> bool:
             return progress["state"] == "FAILED" or progress["ceaStage"] == "steady state"
@@ -139,16 +141,16 @@ class Daemon(ServiceProcess):
     def without_features(self, *lines: str) -> None:
         """Make later processes of this daemon treat clusters as if they lacked these features.
 
-        Each line is the name of a feature; an address of a cluster after it limits the line to that cluster.
+        Each line names a feature. If an address follows the name, only the cluster with this address lacks the feature.
         """
         (self.folder / "without-features").write_text("\n".join(lines))
 
     def classic_updates(self) -> None:
-        """Make later processes of this daemon reread updated documents, as if clusters had no diffs in the oplog."""
+        """Make later processes of this daemon reread updated documents, as if the oplogs contained no diffs."""
         self.without_features(RAW_UPDATES.name)
 
     def force_classic_updates(self) -> None:
-        """Restart the process so that it rereads updated documents, as for a source without the oplog's own diffs."""
+        """Restart the process so that it rereads updated documents, as for a source whose oplog contains no diffs."""
         self.classic_updates()
         self.kill()
         self.run()
@@ -166,18 +168,25 @@ class Daemon(ServiceProcess):
         (self.folder / "small-partitions").write_text(str(size))
 
     def watch_closely(self) -> None:
-        """Make later processes of this daemon check the source's oplog and the balancers ten times a second.
+        """Make later processes of this daemon check the source's oplog, shard keys and balancers ten times a second.
 
-        They check the shard keys of the source, and the definitions of a source before 6.0, as often.
+        For a source before 6.0, these processes check the definitions as often.
         """
         (self.folder / "watch-closely").touch()
+
+    def forge_reshardings(self) -> None:
+        """Make later processes of this daemon receive the events of `tests.support.forged.report_resharding`.
+
+        They do not look for resharded collections themselves after their start.
+        """
+        (self.folder / "forge-reshardings").touch()
 
     def spool_often(self) -> None:
         """Make later processes of this daemon save small rows in the event spool, several times a second."""
         (self.folder / "spool-often").touch()
 
     def expect_heartbeats(self) -> None:
-        """Make later processes of this daemon warn of another instance after three seconds without a heartbeat."""
+        """Make later processes of this daemon warn after three seconds without a heartbeat of another instance."""
         (self.folder / "expect-heartbeats").touch()
 
     def set_lease(self, seconds: float) -> None:
@@ -185,23 +194,23 @@ class Daemon(ServiceProcess):
         (self.folder / "lease").write_text(str(seconds))
 
     def report_often(self) -> None:
-        """Make later processes of this daemon log the report on the progress several times a second."""
+        """Make later processes of this daemon log their progress several times a second."""
         (self.folder / "report-often").touch()
 
     def warn_soon(self) -> None:
-        """Make later starts warn of a wait after two seconds."""
+        """Make later processes of this daemon warn of each wait, such as an unanswered call, after two seconds."""
         (self.folder / "warn-soon").touch()
 
     def give_up_soon(self) -> None:
-        """Make later starts give up after five seconds of unexpected errors, or ten of a silent connection."""
+        """Make later processes of this daemon retry unexpected errors for only 5 s, and wait for servers for 10 s."""
         (self.folder / "give-up-soon").touch()
 
     def judge_soon(self) -> None:
-        """Make later starts skip the grace period of the verification, in which late documents can still expire."""
+        """Make later processes of this daemon end a verification at once, without rechecking remaining differences."""
         (self.folder / "judge-soon").touch()
 
     def limits(self, **changes: Any) -> dict[str, Any]:
-        """Change limits, if any are given, and return the answer of /limits."""
+        """Change the limits in `changes` if there are any, and return the answer of /limits."""
         answer = self.patch("limits", changes) if changes else self.get("limits")
         assert answer.ok, answer.text
         self._assert_described(answer)
@@ -209,9 +218,9 @@ class Daemon(ServiceProcess):
         return body
 
     def namespaces(self, **parameters: str | int) -> dict[str, Any]:
-        """Return the answer of /namespaces, whose query has these parameters.
+        """Return the answer of /namespaces to a request with these query parameters.
 
-        Check it against the OpenAPI description.
+        Fail unless the OpenAPI description allows the answer.
         """
         answer = self.get("namespaces", **parameters)
         self._assert_described(answer)
@@ -219,22 +228,31 @@ class Daemon(ServiceProcess):
         return body
 
     def users(self) -> list[dict[str, Any]]:
-        """Return what a commit would do now with each user and role."""
+        """Return the list of users and roles, each with the result that a commit would have for it now."""
         answer = self.get("users")
         assert answer.ok, answer.text
         self._assert_described(answer)
         found: list[dict[str, Any]] = answer.json()["usersAndRoles"]
         return found
 
+    def copy_users(self) -> dict[str, Any]:
+        """Copy users and roles before the commit; return the numbers of copied and skipped ones, as in the answer."""
+        answer = self.post("users")
+        assert answer.ok, answer.text
+        self._assert_described(answer)
+        copied: dict[str, Any] = answer.json()["usersAndRoles"]
+        assert copied == self.progress()["usersAndRoles"]
+        return copied
+
     def overview(self, **parameters: str) -> dict[str, Any]:
-        """Return the overview, which the page shows."""
+        """Return the overview of the sync, which the web page shows; `parameters` are query parameters."""
         answer = self.get("overview", **parameters)
         self._assert_described(answer)
         overview: dict[str, Any] = answer.json()["overview"]
         return overview
 
     def report(self) -> dict[str, Any]:
-        """Return the report of the sync."""
+        """Return the report of the sync as JSON. Fail unless the OpenAPI description allows the answer."""
         answer = self.get("report")
         assert answer.ok, answer.text
         self._assert_described(answer)
@@ -243,7 +261,7 @@ class Daemon(ServiceProcess):
 
     @contextmanager
     def no_room(self) -> Iterator[None]:
-        """Within the block, make the process see 100 MB of free memory, and no free disk space on the destination."""
+        """Make the daemon see 100 MB of free memory, and no free disk space on the destination, during the block."""
         (self.folder / "no-room").touch()
         try:
             yield
@@ -252,7 +270,10 @@ class Daemon(ServiceProcess):
 
 
 def prepared(*calls: Callable[[Daemon], None]) -> pytest.MarkDecorator:
-    """Mark a test: these methods are called on each daemon of the fixtures `daemon` and `fleet` before it runs."""
+    """Return a mark for a test: before the test, these methods are called on each daemon of its fixtures.
+
+    The fixtures are `daemon` and `fleet`.
+    """
     return pytest.mark.prepared.with_args(*calls)
 
 

@@ -14,17 +14,17 @@ _INTERVAL = 0.5
 
 
 class MongodDied(AssertionError):
-    """Raised if a server has ended by itself.
+    """Raised if a server has ended by itself, without an order of the test.
 
-    It is an AssertionError, because a test that crashes a server must not be retried.
+    This is an AssertionError, because a test that crashes a server must not be retried.
     """
 
 
 class DeathWatch(Generic[K]):
-    """Checks the servers of clusters in a thread. A context manager.
+    """Checks in a thread whether servers have died, that is, ended by themselves. A context manager.
 
-    If a server has died, the other servers of its cluster are killed. Otherwise a call could wait for it forever: an
-    index build waits for all voting members, for example. `clusters` returns the servers of each running cluster.
+    If a server has died, the thread kills the other servers of its cluster. Otherwise, a call could hang forever: an
+    index build, for example, waits for all voting members. `clusters` returns the servers of each running cluster.
     """
 
     def __init__(self, clusters: Callable[[], Mapping[K, Iterable[Mongod]]]) -> None:
@@ -42,12 +42,12 @@ class DeathWatch(Generic[K]):
         self._thread.join()
 
     def refuse_dead(self) -> None:
-        """Raise MongodDied if a server has died; the text names the server and has the last lines of its log."""
+        """Raise MongodDied if a server has died; the error text names the server and has the last lines of its log."""
         if self._deaths:
             raise MongodDied("\n".join(self._deaths.values()))
 
     def forget(self) -> list[K]:
-        """Forget all deaths. Return the clusters whose servers had died; all their servers have been killed."""
+        """Forget all deaths. Return the clusters that have lost a server; all of their servers have been killed."""
         dead = [*self._deaths]
         self._deaths.clear()
         return dead

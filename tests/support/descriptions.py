@@ -33,7 +33,7 @@ def assert_described(
 ) -> None:
     """Fail unless the OpenAPI description of the service allows this answer.
 
-    `status`, `content_type` and `text` are those of the answer to a request with this method and path.
+    `status`, `content_type` and `text` are the answer to a request with this method and path.
     """
     operation = DESCRIPTIONS[service]["paths"][path][method.lower()]
     assert str(status) in operation["responses"], f"{method} {path} answered {status}: {text}"

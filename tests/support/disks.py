@@ -17,12 +17,12 @@ class Disk:
 
     @property
     def free(self) -> int:
-        """Return the free bytes."""
+        """Return the number of free bytes."""
         room = os.statvfs(self.folder)
         return room.f_bavail * room.f_frsize
 
     def fill_up(self, leave: int = 0) -> None:
-        """Write a file so large that only `leave` bytes are free."""
+        """Fill the disk with a file, until only `leave` bytes are free."""
         with (self.folder / "ballast").open("wb") as ballast:
             os.posix_fallocate(ballast.fileno(), 0, max(1, self.free - leave))
 
@@ -36,7 +36,7 @@ class Disk:
 
 @contextmanager
 def small_disk(folder: Path, megabytes: int) -> Iterator[Disk]:
-    """Mount an in-memory file system of that size on a folder for the block. Requires root."""
+    """Mount an in-memory file system of `megabytes` MB on a folder during the block. Requires root."""
     folder.mkdir(parents=True, exist_ok=True)
     disk = Disk(folder)
     disk._mount(f"size={megabytes}m")

@@ -1,4 +1,4 @@
-"""Documents of every BSON type and with every unusual field name that servers accept."""
+"""Creates documents of every BSON type and with every unusual field name that servers accept."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ IDS: tuple[Any, ...] = (
 
 
 def odd_documents() -> Iterator[RawBSONDocument]:
-    """Yield a document for each entry of VALUES and RAW_FIELDS, and a document for each `_id` of IDS."""
+    """Yield a document for each entry of VALUES and RAW_FIELDS, and a document for each `_id` in IDS."""
     for number, (name, value) in enumerate(VALUES.items()):
         yield RawBSONDocument(bson.encode({"_id": f"value {number}", "name": name, "v": value}))
     for number, (name, field) in enumerate(RAW_FIELDS.items()):
@@ -111,7 +111,7 @@ def odd_documents() -> Iterator[RawBSONDocument]:
 def insert_odd_documents(collection: Collection[Any]) -> None:
     """Insert all `odd_documents` into a collection.
 
-    An update sets the zero timestamps afterwards, because an insert replaces them by the server's time.
+    An update sets the zero timestamps afterwards, because the server replaces them in an insert by its own time.
     """
     collection.insert_many(odd_documents())
     for name in ("zero timestamp", "zero timestamp at top"):

@@ -16,9 +16,9 @@ from tests.support.waiting import wait_for
 
 
 class Duo:
-    """Two daemons with `--standby`: at first, `active` is the active one and `standby` the other one.
+    """Two daemons with `--standby`: `active` runs the sync, and `standby` waits to take over.
 
-    After a takeover, `await_takeover` exchanges the two.
+    After a takeover, `await_takeover` exchanges the two attributes.
     """
 
     def __init__(self, pair: Pair, folder: Path, *options: str) -> None:
@@ -31,7 +31,7 @@ class Duo:
         self.durations: list[float] = []
 
     def run(self) -> None:
-        """Start both daemons one after the other; the first one becomes active."""
+        """Start both daemons, first the one that becomes active."""
         for each in (self.active, self.standby):
             each.run()
         assert [role_of(each) for each in (self.active, self.standby)] == ["active", "standby"]
@@ -43,8 +43,8 @@ class Duo:
     def await_takeover(self, what: str) -> None:
         """Wait until the standby has become active; then exchange `active` and `standby`.
 
-        A standby that was killed after it became active counts, too. `what` says in the output what caused the
-        takeover.
+        The takeover also counts if the new active daemon was killed afterwards. `what` is the cause of the takeover,
+        which is printed.
         """
         began = monotonic()
         standby = self.standby
@@ -60,7 +60,7 @@ def _was_killed(daemon: Daemon) -> bool:
 
 
 def role_of(daemon: Daemon) -> str | None:
-    """Return the role that a daemon shows, active or standby; None if it does not answer or is still starting."""
+    """Return the role of a daemon, "active" or "standby"; None if it does not answer or is still starting."""
     with suppress(requests.RequestException):
         progress: dict[str, Any] = daemon.progress()
         if progress["state"] != "INITIALIZING":
@@ -72,9 +72,9 @@ def role_of(daemon: Daemon) -> str | None:
 def running_duo(
     pair: Pair, folder: Path, *options: str, leases: tuple[float, float] | None = None
 ) -> Iterator[Duo]:
-    """Run two daemons with `--standby` for the block.
+    """Run two daemons with `--standby` during the block.
 
-    `leases` has the seconds for which the lease of the first and of the second one is valid; None for the default.
+    `leases` has the duration of the leases of the first and of the second daemon, in seconds; None for the default.
     """
     duo = Duo(pair, folder, *options)
     if leases is not None:

@@ -1,4 +1,4 @@
-"""Renders the recorded results in docs/evidence as tables for the documentation."""
+"""Renders the recorded test results in docs/evidence as tables for the documentation."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tests.faults import cells, test_matrix, test_matrix_sharded
 from tests.faults.cells import Stage
 
 RECORDS = Path(__file__).parents[2] / "docs" / "evidence"
-_MISSING = "Not recorded yet.\n"
+MISSING = "Not recorded yet.\n"
 
 
 def tests() -> str:
-    """Render the runs of the tests: one of `make test`, and one of `make test-all`."""
+    """Return a text with the results of the recorded runs of `make test` and `make test-all`."""
     return "\n".join(
         _run(command, _read(name))
         for command, name in (("make test", "tests"), ("make test-all", "tests-full"))
@@ -28,7 +28,7 @@ def tests() -> str:
 
 def _run(command: str, record: Any) -> str:
     if record is None:
-        return f"``{command}``: {_MISSING}"
+        return f"``{command}``: {MISSING}"
     rows = [
         (name, *(f"{area[each]:,}" for each in ("passed", "failed", "retried", "skipped")))
         + (f"{area['seconds'] / 60:,.1f}",)
@@ -36,11 +36,11 @@ def _run(command: str, record: Any) -> str:
     ]
     head = ["Folder", "Passed", "Failed", "Retried", "Skipped", "Minutes of one process"]
     failures = "".join(f"- failed: ``{each}``\n" for each in record["failures"])
-    return f"``{command}`` took {record['minutes']} minutes. {_origin(record)}\n\n{_table(head, rows)}\n{failures}"
+    return f"``{command}`` took {record['minutes']} minutes. {origin_of(record)}\n\n{table(head, rows)}\n{failures}"
 
 
 def faults() -> str:
-    """Render the numbers of cases in the fault matrix by stage, and how many faults occurred in the recorded runs."""
+    """Return a table with the numbers of planned faults by stage of a sync, and the numbers in the recorded runs."""
     columns = [
         selection
         for module in (test_matrix, test_matrix_sharded)
@@ -51,11 +51,11 @@ def faults() -> str:
     rows.append(("all", *(f"{count.total():,}" for count in counts)))
     head = ["Stage", "Replica sets", "with make test-all", "Shards", "with make test-all"]
     classes = ", ".join(f"{name} ({len(found)})" for name, found in cells.FAULTS.items())
-    return f"The faults, by class: {classes}.\n\n{_table(head, rows)}{_struck()}"
+    return f"The faults, by class: {classes}.\n\n{table(head, rows)}{_struck()}"
 
 
 def _struck() -> str:
-    """Render how many of the planned faults have occurred in the recorded runs."""
+    """Return sentences with the number of planned faults that have occurred in the recorded runs."""
     return "".join(
         f"\nIn the recorded run of ``{command}``, {_sum(found, 'struck')} of {_sum(found, 'planned')} planned {name} "
         "have occurred; for the others, the stage ended first.\n"
@@ -70,10 +70,10 @@ def _sum(flights: Iterable[Any], name: str) -> str:
 
 
 def takeovers() -> str:
-    """Render how long takeovers took, by phase and by what has stopped the active daemon."""
+    """Return a table of the durations of takeovers, by phase and by the fault that stopped the active daemon."""
     record = _read("takeovers")
     if record is None:
-        return _MISSING
+        return MISSING
     groups: dict[tuple[str, str], list[Any]] = defaultdict(list)
     for each in record["measured"]["takeover"]:
         groups[each["phase"], each["fault"]].append(each)
@@ -83,21 +83,27 @@ def takeovers() -> str:
     rows = [(*names, *_durations(found)) for names, found in groups.items()]
     head = ["Phase", "Lost by", "Takeovers", "Median (s)", "Longest (s)", "Load"]
     failures = "".join(f"- failed: ``{each}``\n" for each in record["failures"])
-    return f"{_origin(record)}\n\n{_table(head, rows)}\n{failures}"
+    return f"{origin_of(record)}\n\n{table(head, rows)}\n{failures}"
 
 
 def _durations(takeovers: Sequence[Any]) -> tuple[str, ...]:
-    """Return how many takeovers there were, their median and longest duration, and the median load of the machine."""
+    """Return cells of the table of takeovers: their number, median and longest duration, and the median load.
+
+    The durations are in seconds; the load is that of the machine.
+    """
     seconds = [each["seconds"] for each in takeovers]
     load = median(each["load"] for each in takeovers)
     return f"{len(seconds):,}", f"{median(seconds):.1f}", f"{max(seconds):.1f}", f"{load:.1f}"
 
 
 def limits() -> str:
-    """Render the rates of throttled copies, and the latency of a loaded destination with and without `auto`."""
+    """Return two tables: the rates of throttled copies, and the latency of a loaded destination.
+
+    The latency is shown without and with the limit `auto`.
+    """
     record = _read("limits")
     if record is None:
-        return _MISSING
+        return MISSING
     rates = [
         (each["limit"], f"{each['rate']:,}", f"{each['found']:,.1f}")
         + (f"{each['found'] / each['rate']:.1%}", f"{each['load']:.1f}")
@@ -110,20 +116,20 @@ def limits() -> str:
     head = ["Limit", "Allowed documents/s", "Measured documents/s", "Measured share", "Load"]
     of_auto = ["Limit (ms)", "Median without (ms)", "Longest", "Median with auto (ms)", "Longest"]
     failures = "".join(f"- failed: ``{each}``\n" for each in record["failures"])
-    tables = (_table(head, rates), _table(of_auto, latencies))
-    return "\n".join([f"{_origin(record)}\n", *tables, failures])
+    tables = (table(head, rates), table(of_auto, latencies))
+    return "\n".join([f"{origin_of(record)}\n", *tables, failures])
 
 
 def _latency(milliseconds: Sequence[float]) -> tuple[str, str]:
-    """Return the median and the longest of these latencies."""
+    """Return the median and the maximum of these latencies in milliseconds, as text."""
     return f"{median(milliseconds):,.0f}", f"{max(milliseconds):,.0f}"
 
 
 def model() -> str:
-    """Render the recorded runs of the model test, by profile."""
+    """Return a table of the recorded runs of the model test, by profile."""
     record = _read("model")
     if record is None:
-        return _MISSING
+        return MISSING
     rows = [
         (
             name,
@@ -136,32 +142,11 @@ def model() -> str:
         for name, each in record["profiles"].items()
     ]
     head = ["Profile", "Runs", "Operations", "Kills", "Hours", "Failed seeds"]
-    return f"Seeds {record['seeds']}. {_origin(record)}\n\n{_table(head, rows)}"
+    return f"Seeds {record['seeds']}. {origin_of(record)}\n\n{table(head, rows)}"
 
 
-def benchmarks() -> str:
-    """Render the recorded benchmarks: the medians of each candidate."""
-    record = _read("bench")
-    if record is None:
-        return _MISSING
-    tables = [_benchmark(each) for each in record["results"] if "candidates" in each]
-    return "\n".join([f"{record['rounds']} rounds. {_origin(record['machine'])}\n", *tables])
-
-
-def _benchmark(result: dict[str, Any]) -> str:
-    candidates = result["candidates"]
-    columns = [name for name in next(iter(candidates.values())) if name != "runs"]
-    rows = [
-        (name, *(_number(each[column]) for column in columns)) for name, each in candidates.items()
-    ]
-    return f"{result['title']}\n\n{_table(['Candidate', *columns], rows)}"
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
-
-
-def _origin(record: dict[str, Any]) -> str:
+def origin_of(record: dict[str, Any]) -> str:
+    """Return a sentence with the date, the versions and the machine of a record."""
     return (
         f"{record['date']}, version {record['version']} (commit ``{record['commit']}``), MongoDB {record['mongod']}, "
         f"Python {record['python']}, pymongo {record['pymongo']}, Linux {record['kernel']}, {record['cpus']} CPUs, "
@@ -169,7 +154,8 @@ def _origin(record: dict[str, Any]) -> str:
     )
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table in reStructuredText; the first column is text, the others are numbers."""
     align = ("left", *["right"] * (len(head) - 1))
     shown = tabulate(
         list(rows), headers=list(head), tablefmt="rst", colalign=align, disable_numparse=True

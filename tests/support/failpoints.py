@@ -1,6 +1,6 @@
-"""Fail points of the servers: errors, closed connections and delays of single commands of the product.
+"""Causes faults by fail points of the servers: errors, closed connections and delays of single commands.
 
-A fail point `failCommand` must be armed on every member, because a step-down would lose it otherwise. Each server has
+The fail point `failCommand` must be armed on every member, because another member can become primary. Each server has
 only one fault of `failCommand` at a time.
 """
 
@@ -30,9 +30,10 @@ def times(number: int) -> Document:
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault that a fail point causes in a command.
+    """A fault that a fail point of a server causes in a command.
 
-    `data` are fields of the fail point. A `point` other than failCommand affects the writes of all clients.
+    `point` is the name of the fail point, and `data` has additional fields for it. A fault of another fail point than
+    failCommand affects the writes of all clients.
     """
 
     name: str
@@ -44,7 +45,7 @@ class Fault:
 
 
 def error(code: int, *labels: str) -> Fault:
-    """Return a fault that makes the server refuse a command with this error code, before it runs the command."""
+    """Return a fault that makes the server refuse a command with this error code and these error labels."""
     return Fault(f"error {code}", {"errorCode": code, **_labels(labels)})
 
 
@@ -69,7 +70,10 @@ def _labels(labels: Iterable[str]) -> Document:
 
 @contextmanager
 def failing(client: Client, data: Document, mode: Any = ALWAYS) -> Iterator[None]:
-    """Arm failCommand on the primary within the block, with these fields; `mode` is a mode of configureFailPoint."""
+    """Arm failCommand on the primary during the block, with the fields `data`.
+
+    `mode` is a mode of configureFailPoint, for example how many commands fail.
+    """
     point = {"configureFailPoint": "failCommand"}
     client.admin.command({**point, "mode": mode, "data": dict(data)})
     try:
@@ -79,9 +83,9 @@ def failing(client: Client, data: Document, mode: Any = ALWAYS) -> Iterator[None
 
 
 def delayed(client: Client, command: str, application: str = APPLICATION) -> list[int]:
-    """Return the IDs of the operations that a fault delays: the primary has received them, but not begun to run them.
+    """Return the IDs of operations that the primary has received, but that a fault keeps from running.
 
-    Only operations of the `application` with that command are returned.
+    Only operations of the `application` with this command name are returned.
     """
     wanted = {
         "appName": application,
@@ -95,7 +99,7 @@ def delayed(client: Client, command: str, application: str = APPLICATION) -> lis
 class FailPoints:
     """The fail points on all members of some replica sets. Leaving the `with` block disarms failCommand.
 
-    The fail points affect only connections with the application name `application`; None for all connections.
+    The faults affect only connections with the application name `application`; if it is None, all connections.
     """
 
     def __init__(self, *sets: ReplicaSet, application: str | None = APPLICATION) -> None:
@@ -115,7 +119,7 @@ class FailPoints:
             each.close()
 
     def arm(self, fault: Fault, commands: Iterable[str], mode: Any, **filters: Any) -> Armed:
-        """Arm the fault for these commands on all members.
+        """Arm the fault for the commands with these names on all members.
 
         `mode` is a mode of configureFailPoint, and `filters` are additional fields of the fail point.
         """
@@ -138,11 +142,11 @@ class FailPoints:
             armed.end()
 
     def disarm(self, point: str) -> int:
-        """Disarm the fail point on all members; return how often it has been hit since the servers started."""
+        """Disarm the fail point named `point` on all members; return its number of hits since the servers started."""
         return sum(self._set(point, "off", {}).values())
 
     def entered(self, point: str) -> int:
-        """Return how often the fail point has been hit since the servers started.
+        """Return the number of hits of the fail point named `point` since the servers started.
 
         A member that does not answer counts 0.
         """
@@ -164,7 +168,7 @@ class FailPoints:
 class Armed:
     """A fault that is or was armed.
 
-    `before` and `hits` count how often it was hit: before it was armed, and until its end.
+    `before` is the number of hits of the fail point before it was armed; `hits` is the number while it was armed.
     """
 
     points: FailPoints

@@ -1,4 +1,4 @@
-"""Several instances of the daemon that run one sync: one for each shard of the source, or two for a replica set."""
+"""Runs several instances of the daemon for one sync: one for each shard of the source, or two for a replica set."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Fleet:
             )
 
     def _start_options(self) -> dict[str, Any]:
-        """Return the options that a start of several instances between these clusters requires."""
+        """Return the start options that these clusters and several instances require."""
         named = {} if self._pair.source.shards else {"instances": self.names}
         return {**self._pair.start_options(), **named}
 
@@ -76,11 +76,11 @@ class Fleet:
         self.wait_for_state("RUNNING")
 
     def wait_for_state(self, state: str) -> list[dict[str, Any]]:
-        """Wait until all instances are in the state, and return their progress."""
+        """Wait until all instances are in the state, and return the progress of each."""
         return [each.wait_for_state(state) for each in self.daemons]
 
     def wait_for_warning(self, daemon: Daemon, text: str) -> None:
-        """Wait until an instance shows a warning that contains the text."""
+        """Wait until the instance `daemon` shows a warning that contains the text."""
 
         def warned() -> bool:
             return any(text in each for each in daemon.progress().get("warnings", ()))
@@ -96,7 +96,7 @@ class Fleet:
 def running_fleet(
     pair: Pair, folder: Path, *options: str, prepare: Callable[[Daemon], None] = lambda _: None
 ) -> Iterator[Fleet]:
-    """Run the instances of a sync; `prepare` is called with each of them before."""
+    """Run the instances of a sync during the block; first call `prepare` with each of them."""
     fleet = Fleet(pair, folder, *options)
     for each in fleet.daemons:
         prepare(each)
@@ -108,9 +108,9 @@ def running_fleet(
 
 
 def kill_at_each(daemon: Daemon, points: Iterable[Point], then: Callable[[], None]) -> None:
-    """Kill the process at each of these points in turn, and run it again after each kill.
+    """For each of these points in turn: restart the daemon, let it kill itself at the point, and start it again.
 
-    For each point, the process is restarted with an order to be killed there. `then` must make it reach the point.
+    `then` is called before the daemon has reached the point, and must make the daemon reach it.
     """
     for point in points:
         daemon.kill()

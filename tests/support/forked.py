@@ -1,7 +1,7 @@
-"""Test processes forked from a server process that has already imported everything.
+"""Forks test processes from a server process that has already imported everything.
 
-Importing takes a second, which hundreds of tests would spend again and again. All of the forked processes have the same
-hash seed, and therefore the same order of sets.
+Importing takes a second, which hundreds of tests would spend again. All of the forked processes have the same hash
+seed, and therefore the same order of sets.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _asking = threading.Lock()
 
 
 class Forked:
-    """A program in a separate process; its output is appended to the file `output`."""
+    """A program in a forked process; its output is appended to the file `output`."""
 
     def __init__(
         self, program: Program, folder: Path, options: Sequence[str], output: Path
@@ -42,15 +42,15 @@ class Forked:
         return self._process.pid
 
     def poll(self) -> int | None:
-        """Return the exit status; None while the process runs.
+        """Return the exit status of the process; None while it runs.
 
-        If a signal ended it, the status is the negative signal number.
+        If a signal has ended the process, the status is the negative signal number.
         """
         with _asking:
             return self._process.exitcode
 
     def signal(self, number: int) -> None:
-        """Send a signal; a no-op if the process has ended."""
+        """Send the signal `number` to the process; a no-op if the process has ended."""
         if self.poll() is None:
             # It may end between the check and the signal.
             with suppress(ProcessLookupError):
@@ -66,7 +66,7 @@ def _run(program: Program, folder: Path, options: Sequence[str], output: Path) -
 
 
 def _end_with_parent() -> None:
-    """Wait until the test process ends, even if it is killed, and end this process, too."""
+    """Wait until the test process has ended, even by a kill; then end this forked process, too."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()

@@ -1,4 +1,4 @@
-"""Requests that schemathesis generates from a service's own OpenAPI description, and checks of their answers.
+"""Generates requests from a service's own OpenAPI description with schemathesis, and checks the answers.
 
 The same description always leads to the same requests. There are no deadlines that a busy machine could miss.
 """
@@ -22,8 +22,7 @@ from tests.support.service_process import ServiceProcess
 from tests.support.tokens import bearer
 from tests.support.waiting import PATIENCE
 
-_BOUNDED = settings(
-    max_examples=15,
+_SETTINGS = settings(
     derandomize=True,
     database=None,
     deadline=None,
@@ -39,15 +38,21 @@ def _lines(context: schemathesis.DeserializationContext, response: schemathesis.
 
 
 class Fuzzer:
-    """Sends requests for every operation that the OpenAPI description of a running process contains."""
+    """Sends requests for every operation that the OpenAPI description of a running process contains.
 
-    def __init__(self, process: ServiceProcess) -> None:
+    `examples` is the maximum number of valid requests for each operation, and of invalid ones.
+    """
+
+    def __init__(self, process: ServiceProcess, examples: int = 5) -> None:
         self._base = f"http://127.0.0.1:{process.port}"
         description = schemathesis.openapi.from_dict(process.get("openapi.json").json())
         operations = [each.ok() for each in description.get_all_operations()]
-        self._good = [case for each in operations for case in _cases(each, _GOOD)]
+        self._good = [case for each in operations for case in _cases(each, _GOOD, examples)]
         self._bad = [
-            case for each in operations if each.body or each.query for case in _cases(each, _BAD)
+            case
+            for each in operations
+            if each.body or each.query
+            for case in _cases(each, _BAD, examples)
         ]
         assert self._good and self._bad
         self._session = requests.Session()
@@ -56,8 +61,8 @@ class Fuzzer:
     def fuzz(self, *, only_bad: Container[str] = (), token: str | None = None) -> None:
         """Send valid and invalid requests for each operation, and check the answers against the description.
 
-        `only_bad` has the last parts of the paths to which only invalid requests are sent. With a `token`, all requests
-        carry it.
+        Operations whose path ends in a name that `only_bad` contains get only invalid requests. If `token` is not None,
+        all requests carry it.
         """
         self._headers = {} if token is None else bearer(token)
         for case in self._good:
@@ -85,16 +90,18 @@ class Fuzzer:
 
 
 def _name_clusters(case: schemathesis.Case, mode: schemathesis.GenerationMode) -> None:
-    """Put the existing cluster names into a valid start, because a start with other names is refused early."""
+    """Put existing cluster names into a valid start request: other names would be refused too early."""
     if mode is _GOOD and isinstance(case.body, dict) and "source" in case.body:
         case.body.update(zip(("source", "destination"), CLUSTERS, strict=True))
 
 
-def _cases(operation: APIOperation, mode: schemathesis.GenerationMode) -> list[schemathesis.Case]:
-    """Return different requests for an operation: valid ones in the positive mode, else invalid ones."""
+def _cases(
+    operation: APIOperation, mode: schemathesis.GenerationMode, examples: int
+) -> list[schemathesis.Case]:
+    """Return at most `examples` different requests for an operation, valid or invalid ones depending on `mode`."""
     made: dict[str, schemathesis.Case] = {}
 
-    @_BOUNDED
+    @settings(_SETTINGS, max_examples=examples)
     @given(case=operation.as_strategy(generation_mode=mode))
     def make(case: schemathesis.Case) -> None:
         # A request without a body is not bad if the operation treats that as {}.

@@ -1,4 +1,4 @@
-"""Random `_id`s of all types, and collections with such `_id`s."""
+"""Generates random `_id`s of all types, and creates collections with such `_id`s."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ keys = (
 
 
 def insert(client: Client, name: Namespace, inserted: list[bytes]) -> None:
-    """Insert documents that have only these `_id`s. Documents that the server refuses are ignored."""
+    """Insert documents with only an `_id`, given as BSON. Ignore the documents that the server refuses."""
     raws = [RawBSONDocument(each) for each in inserted]
     command = {"insert": name.collection, "ordered": False, "documents": raws}
     # The server refuses duplicate keys, and names with an embedded dollar. The errors quote the key, which the driver
@@ -42,7 +42,7 @@ def insert(client: Client, name: Namespace, inserted: list[bytes]) -> None:
 
 
 def in_order_of_index(client: Client, name: Namespace) -> list[bytes]:
-    """Return all documents of the collection, as BSON, in the order of its `_id` index."""
+    """Return all documents of the collection, as BSON, in the order of the index on `_id`."""
     command: dict[str, Any] = {"find": name.collection, "sort": {"_id": 1}, "hint": {"_id": 1}}
     with RawCursor(client, name.database, command) as cursor:
         return [bytes(each) for page in cursor.pages() for each in page.documents()]

@@ -35,7 +35,7 @@ def holdings(pid: int, *clients: AnyClient) -> Holdings:
 def assert_no_leaks(pid: int, before: Holdings, *clients: AnyClient) -> None:
     """Wait until the process has no more threads, and the clusters no more cursors, than in `before`.
 
-    Also check the number of server sessions and the memory of the process. Call this after a sync is committed.
+    Also fail if a cluster has too many sessions, or the process uses too much memory. Call this after a commit.
     """
     wait_for(lambda: _threads(pid) <= before.threads, f"no more than {before.threads} threads", 30)
     assert_no_cursors_since(before.cursors, *clients)
@@ -53,7 +53,7 @@ def assert_no_cursors_since(before: frozenset[str], *clients: AnyClient) -> None
 
 
 def idle_cursors(*clients: AnyClient) -> frozenset[str]:
-    """Return a text about each open cursor on these servers, with its command; cursors of replication are left out."""
+    """Return the command of each idle cursor on these clusters, as text, except cursors of replication."""
     operations = [{"$currentOp": {"idleCursors": True, "allUsers": True}}]
     found = [each for client in clients for each in client.admin.aggregate(operations)]
     ours = (each for each in found if each["type"] == "idleCursor" and _is_ours(each))

@@ -1,4 +1,4 @@
-"""The lines that a program can log, found in its source code."""
+"""Finds, in the source code of a program, the lines that the program can log."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _LEVELS = {
 
 
 class LogLine(NamedTuple):
-    """A line that a program can log. Variable parts of the message are replaced by `...`.
+    """A line that a program can log. In `message`, `...` stands for each variable part.
 
-    `fields` are the names of the fields that the line adds.
+    `fields` has the names of the additional fields of the line.
     """
 
     level: str
@@ -29,7 +29,7 @@ class LogLine(NamedTuple):
 
 
 def log_lines(modules: Iterable[Path]) -> list[LogLine]:
-    """Return the lines that these modules can log, each once, the most severe first.
+    """Return the different lines that these modules can log, sorted, with the most severe ones first.
 
     Lines whose message is not written in the call itself are left out.
     """

@@ -1,4 +1,4 @@
-"""Prints pip constraints that pin the lower bounds of the requirements: `python -m tests.support.lowest`."""
+"""Prints pip constraints for the lowest allowed version of each requirement: `python -m tests.support.lowest`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The manifests for Kubernetes in packaging/kubernetes."""
+"""Reads the manifests for Kubernetes in packaging/kubernetes. Each folder there is a kustomization."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ spec:
 
 
 def rules() -> str:
-    """Return the content of `RULES`."""
+    """Return the alert rules of the documentation as YAML for the Prometheus Operator."""
     _, _, groups = ALERTS.read_text().partition("\ngroups:\n")
     lines = ("groups:\n" + groups).splitlines()
     return _RULES + "".join(f"  {line}".rstrip() + "\n" for line in lines)
@@ -38,7 +38,7 @@ def kustomization(kind: str) -> dict[str, Any]:
 
 
 def resources(kind: str) -> Iterator[dict[str, Any]]:
-    """Yield the resources of a kustomization, and of those that it includes."""
+    """Yield the resources of the kustomization `kind`, and those of the kustomizations that it includes."""
     folder = FOLDER / kind
     for name in kustomization(kind)["resources"]:
         path = (folder / name).resolve()
@@ -49,7 +49,7 @@ def resources(kind: str) -> Iterator[dict[str, Any]]:
 
 
 def pod(kind: str) -> dict[str, Any]:
-    """Return the specification of the pods of a kustomization."""
+    """Return the specification of the pods of the kustomization `kind`."""
     (found,) = (each for each in resources(kind) if "template" in each.get("spec", {}))
     spec: dict[str, Any] = found["spec"]["template"]["spec"]
     return spec
@@ -61,7 +61,7 @@ def container(kind: str) -> dict[str, Any]:
 
 
 def files(kind: str) -> dict[str, Path]:
-    """Return the files that a container of the kustomization mounts, by their paths in the container."""
+    """Return the files that a container of the kustomization `kind` mounts, by their paths in the container."""
     made = {
         each["name"]: each["files"]
         for name in ("secretGenerator", "configMapGenerator")

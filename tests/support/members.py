@@ -1,4 +1,4 @@
-"""Replica sets of three members, and failures of members: stops, restarts, rollbacks, loss of the majority."""
+"""Replica sets of three members, with methods that cause failures: stops, restarts, rollbacks, loss of the majority."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ThreeMembers(ReplicaSet):
 
     @contextmanager
     def stopped(self, member: Mongod) -> Iterator[None]:
-        """Suspend the process of a member with SIGSTOP within the block; its connections stay open."""
+        """Suspend the process of a member (SIGSTOP) during the block. Its connections stay open."""
         pid = member.pid
         assert pid is not None
         os.kill(pid, signal.SIGSTOP)
@@ -40,9 +40,9 @@ class ThreeMembers(ReplicaSet):
 
     @contextmanager
     def without_primary(self) -> Iterator[None]:
-        """Kill two of the three members within the block, one of them the primary.
+        """Kill two of the three members, including the primary, and restart them at the end of the block.
 
-        The last member cannot become primary.
+        During the block, the last member cannot become primary.
         """
         first = self.kill_primary()
         second = (first + 1) % len(self.members)
@@ -57,7 +57,7 @@ class ThreeMembers(ReplicaSet):
                 self._wait_until_in_service(self.members[index])
 
     def restart_all(self) -> None:
-        """Restart the members one by one, the primary last, as in a rolling upgrade."""
+        """Kill and restart the members one by one, the primary last, as in a rolling upgrade."""
         primary = self.members.index(self.primary())
         others = [index for index in range(len(self.members)) if index != primary]
         for index in (*others, primary):
@@ -67,20 +67,26 @@ class ThreeMembers(ReplicaSet):
 
     @contextmanager
     def without_majority(self) -> Iterator[None]:
-        """Stop replication to the secondaries within the block: no write is acknowledged by a majority."""
+        """Stop the replication to the secondaries during the block, so that no write gets a majority."""
         primary = self.primary()
-        others = [self._direct_client(each) for each in self.members if each is not primary]
+        with self.lagging(*(each for each in self.members if each is not primary)):
+            yield
+
+    @contextmanager
+    def lagging(self, *secondaries: Mongod) -> Iterator[None]:
+        """Stop the replication to these members during the block. They still answer."""
+        clients = [self._direct_client(each) for each in secondaries]
         try:
-            for each in others:
+            for each in clients:
                 _set_point(each, "stopReplProducer", "alwaysOn")
             yield
         finally:
-            for each in others:
+            for each in clients:
                 _set_point(each, "stopReplProducer", "off")
                 each.close()
 
     def roll_back(self, write: Any) -> None:
-        """Call `write` with a direct client of the primary, and roll back what it has written.
+        """Call `write` with a direct client of the primary, and make the replica set roll back these writes.
 
         Returns when the former primary is a secondary again.
         """

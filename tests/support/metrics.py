@@ -23,7 +23,7 @@ def parsed(text: str) -> Shown:
 
 
 def values(families: Iterable[Metric]) -> Shown:
-    """Return the values by the name of the sample and the values of its labels."""
+    """Return the value of each sample, by the name of the sample and then by the values of its labels."""
     shown: Shown = {}
     for family in families:
         for sample in family.samples:

@@ -1,4 +1,4 @@
-"""Reads the metadata of a sync as dashboards for mongosync do."""
+"""Reads the metadata of a sync in the same way as dashboards for mongosync do."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ def global_state(side: Side) -> dict[str, Any]:
 
 
 def copied_phases(side: Side) -> dict[str, dict[str, int]]:
-    """Return how many partitions of each collection are in each phase."""
+    """Return the number of partitions in each phase, by collection and then by phase."""
     rows = side.client[METADATA].partitions.aggregate(_PHASES)
     return {row["_id"]: row["phases"] for row in rows}
 
 
 def copied_bytes(side: Side) -> tuple[int, int]:
-    """Return the copied and the total bytes of all partitions."""
+    """Return the copied and the total number of bytes of all partitions."""
     (row,) = side.client[METADATA].partitions.aggregate([{"$group": _BYTES}])
     return row["copied"], row["total"]
 
 
 def overwrite(side: Side, collection: str, **fields: Any) -> None:
-    """Set fields of all documents of a metadata collection, despite a write block."""
+    """Set these fields in all documents of a metadata collection, even while user writes are blocked."""
     update = {"q": {}, "u": {"$set": fields}, "multi": True}
     side.client[METADATA].command(
         {"update": collection, "updates": [update], "mayBypassWriteBlocking": True}

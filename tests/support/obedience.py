@@ -1,8 +1,9 @@
-"""An observer that obeys files in a folder, whose names contain points that a process passes.
+"""Kills a service, or makes it wait, at named points of its code, according to files in a folder.
 
-When a point is passed for the nth time, `kill-<point>-<n>` kills the process with SIGKILL. `hold-<point>-<n>` makes the
-process write the file `reached-<point>-<n>` and wait until the hold file is deleted. The name of a point can include a
-subject, such as a namespace or a step: then the file counts only passes with this subject.
+The service calls an observer at each point. When the process passes the point for the nth time, the file
+`kill-<point>-<n>` makes it kill itself with SIGKILL. The file `hold-<point>-<n>` makes it write the file
+`reached-<point>-<n>` and wait until the hold file is deleted. The name can also contain a subject after the point, such
+as a namespace or a step: then only passes with this subject count.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pathlib import Path
 
 
 def slug(point: Enum, subject: str = "") -> str:
-    """Return the form in which the name of a point, with or without a subject, is used in names of files."""
+    """Return the part of a file name that stands for a point and, if it is not empty, its subject."""
     return re.sub(r"\W+", "_", f"{point.value} {subject}".strip())[:200]
 
 

@@ -3,10 +3,12 @@
 More files in the folder change the daemon:
 
 - `without-features`: it treats the clusters as if they lacked the server features that the file names, one in each
-  line; after a name, the address of a cluster limits the line to that cluster.
+  line. If an address follows the name, only the cluster with this address lacks the feature.
 - `save-every-page`: the copy saves its resume point after every page.
-- `small-partitions`: larger collections are copied by ranges of the size, in bytes, that the file contains.
+- `small-partitions`: the file contains a size in bytes. Collections larger than that are copied in ranges of that size.
 - `old-source`: it treats servers of 6.0 like those of 5.0, and compares definitions only once, before the commit.
+- `forge-reshardings`: the change stream of the source reports reshardings, as servers of 6.0.14 do: see
+  `tests.support.forged`. The daemon itself looks for resharded collections only once.
 - `watch-closely`: it checks the oplog, shard keys, balancers and definitions of an old source ten times a second.
 - `spool-often`: the event spool gets a row several times a second, and rows are small. A paused sync that cannot save
   events retries soon.
@@ -14,7 +16,7 @@ More files in the folder change the daemon:
 - `lease`: its lease (`--standby`) is valid for the number of seconds that the file contains.
 - `wait-briefly`: commands do not wait long for the startup.
 - `report-often`: the half-minute report is logged several times a second.
-- `warn-soon`: it warns of a wait after two seconds instead of 15.
+- `warn-soon`: it warns of a wait, such as an unanswered call, after two seconds instead of 15.
 - `give-up-soon`: it retries after unexpected errors for five seconds instead of a minute, and waits for bytes from a
   server for ten seconds instead of a minute.
 - `judge-soon`: differences that remain at the end of the verification count at once, instead of being rechecked for
@@ -35,6 +37,7 @@ from typing import Any
 from syncsvc.cli import main
 from syncsvc.preflight import memory, questions
 from syncsvc.tuning import Tuning
+from tests.support import forged
 from tests.support.obedience import observer
 from verifier.cluster import connect, failures, probing
 from verifier.cluster.connect import Client
@@ -52,21 +55,27 @@ _WATCH_CLOSELY = (
 
 
 def run(folder: Path, options: Sequence[str]) -> int:
-    """Run the daemon with these options, and return its exit status.
+    """Run the daemon with these options, as the files in `folder` say, and return its exit status.
 
-    Afterwards, this process cannot be used any more.
+    Afterwards, this process cannot be used any more, because the files have changed global settings.
     """
     if (folder / "old-source").exists():
         ClusterFacts.reports_ddl = False  # type: ignore[assignment,method-assign]
     if (folder / "without-features").exists():
-        _withhold((folder / "without-features").read_text().splitlines())
+        withhold((folder / "without-features").read_text().splitlines())
+    if (folder / "forge-reshardings").exists():
+        forged.obey()
     _choose_room(folder)
     _choose_patience(folder)
     return main(options, observer(folder), Tuning(**dict(_tuned(folder))))
 
 
-def _withhold(lines: Sequence[str]) -> None:
-    """Make the probe report features as refused; each line names one, and may limit it to the primary's address."""
+def withhold(lines: Sequence[str]) -> None:
+    """Make the probe of server features report the features that `lines` name as refused by the server.
+
+    Each line names one feature. If the address of a primary follows the name, only the cluster with this primary
+    lacks the feature.
+    """
     refused = probing.refused
 
     def refused_now(client: Client, version: Version) -> frozenset[str]:
@@ -80,7 +89,7 @@ def _withhold(lines: Sequence[str]) -> None:
 
 
 def _tuned(folder: Path) -> Iterator[tuple[str, Any]]:
-    """Yield the tuning fields, as names and values, that the files in `folder` change."""
+    """Yield the name and the value of each field of Tuning that the files in `folder` change."""
     yield "stream_wait_ms", 50
     yield "check", CheckTuning(stream_wait_ms=50)
     yield "instance_interval", 0.2
@@ -93,6 +102,8 @@ def _tuned(folder: Path) -> Iterator[tuple[str, Any]]:
         yield "partition_bytes", int((folder / "small-partitions").read_text())
     if (folder / "watch-closely").exists():
         yield from ((name, 0.1) for name in _WATCH_CLOSELY)
+    if (folder / "forge-reshardings").exists():
+        yield "shard_key_interval", 3600.0
     if (folder / "spool-often").exists():
         yield "spool_interval", 0.1
         yield "spool_row_bytes", 100_000
@@ -110,7 +121,7 @@ def _tuned(folder: Path) -> Iterator[tuple[str, Any]]:
 
 
 def _choose_patience(folder: Path) -> None:
-    """Shorten the limits of waits that are no tuning, because they are the same for every sync."""
+    """Shorten time limits that are module constants, not fields of Tuning, if files in `folder` request this."""
     if (folder / "warn-soon").exists():
         waits.LONG = 2.0
     if (folder / "give-up-soon").exists():

@@ -1,7 +1,7 @@
 """The real verifier with an observer: `python -m tests.support.observed_verifier FOLDER OPTION...`.
 
-It waits less than usual for an idle change stream and between generations, because most tests need several of these
-waits.
+The verifier obeys the files in FOLDER (see `obedience`). It waits less than usual for an idle change stream and between
+generations, because most tests need several of these waits.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from verifier.compare.tuning import CheckTuning
 
 
 def run(folder: Path, options: Sequence[str]) -> int:
-    """Run the verifier with these options, and return its exit status.
+    """Run the verifier with these options, obeying the files in `folder`, and return its exit status.
 
-    Afterwards, this process cannot be used any more.
+    Afterwards, this process cannot be used any more, because the verifier has changed global settings.
     """
     return main(options, observer(folder), CheckTuning(stream_wait_ms=50, least_pause=0.2))
 

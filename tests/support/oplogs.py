@@ -1,4 +1,4 @@
-"""Replica sets with a small oplog, and writes that make the oplog drop its old entries."""
+"""Creates replica sets with a small oplog, and makes an oplog drop its old entries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NOTE = "n" * 4_000_000
 
 
 def small_oplog() -> ReplicaSet:
-    """Return a replica set with an oplog of 16 MB and without periodic no-ops. The caller starts it."""
+    """Return a replica set, not started, with an oplog of 16 MB and without periodic no-ops."""
     return ReplicaSet(name="small", oplog_size_mb=16, parameters={"writePeriodicNoops": "false"})
 
 
@@ -33,7 +33,7 @@ def note(client: AnyClient) -> None:
 
 
 def roll_over(client: AnyClient) -> None:
-    """Write until the primary's oplog has dropped all entries that it has now."""
+    """Write to the oplog until the primary has dropped all entries that existed at the call."""
     now = client.admin.command("ping")["operationTime"]
 
     def is_over() -> bool:

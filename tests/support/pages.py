@@ -36,9 +36,9 @@ _BLOCK = re.compile(
 
 @dataclass(frozen=True)
 class Block:
-    """A block of commands on a page of the documentation, and the title of its section.
+    """A block of commands on a page of the documentation. `title` is the title of its section.
 
-    `language` is sh or javascript (for mongosh). `is_run` is whether the tests run the block.
+    `language` is sh or javascript (for mongosh). `is_run` is true if the tests run the block.
     """
 
     title: str

@@ -1,4 +1,4 @@
-"""The two clusters of a test: replica sets, or sharded clusters on one or both sides."""
+"""The two clusters of a test: replica sets, or a sharded cluster on one or both sides."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PARAMETERS = {"ttlMonitorSleepSecs": "1", "resumableIndexBuildMajorityOpTimeTim
 
 
 class Topology(Enum):
-    """The topologies of a pair. A value says whether the source is sharded, and whether the destination is."""
+    """The topologies of a pair. The value says whether the source is sharded, then whether the destination is."""
 
     REPLICA_SETS = (False, False)
     TO_SHARDED = (False, True)
@@ -79,7 +79,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Pair:
-    """The source and the destination of a test, and the shard keys for the start of a sync, by namespace."""
+    """The source and the destination of a test. `shard_keys` has the shard keys that a start requests, by namespace."""
 
     source: Side
     destination: Side
@@ -87,14 +87,14 @@ class Pair:
 
     @property
     def is_sharded(self) -> bool:
-        """Return whether a cluster is sharded, so that `shard` has an effect."""
+        """Return whether at least one cluster is sharded, so that `shard` has an effect."""
         return bool(self.source.shards or self.destination.shards)
 
     @property
     def changes_to_shards(self) -> bool:
         """Return whether the source is a replica set and the destination is sharded.
 
-        Collections cannot be renamed to another database then.
+        Such a sync does not support renames of collections to another database.
         """
         return bool(self.destination.shards) and not self.source.shards
 
@@ -104,10 +104,10 @@ class Pair:
         return bool(self.destination.shards) == bool(self.source.shards)
 
     def shard(self, namespace: str, key: dict[str, Any] | None = None) -> None:
-        """Shard a collection: on a sharded source at once, so that the sync shards it on a sharded destination, too.
+        """Make the sync shard a collection on a sharded destination; a no-op between replica sets.
 
-        Otherwise, the start of the sync requests it for the destination. The key is the hashed `_id` by default. A
-        no-op between replica sets.
+        A sharded source gets the shard key at once. If only the destination is sharded, the start of the sync requests
+        the shard key. The default key is the hashed `_id`.
         """
         key = key or {"_id": "hashed"}
         if not self.is_sharded:
@@ -122,7 +122,7 @@ class Pair:
             self.shard_keys[namespace] = {"key": key, "unique": False}
 
     def start_options(self) -> dict[str, Any]:
-        """Return the start options that a sync between these clusters requires; empty if none."""
+        """Return the start options that a sync between these clusters requires; empty if there are none."""
         if not self.changes_to_shards:
             return {}
         entries = [_entry(*each) for each in self.shard_keys.items()]
@@ -134,14 +134,14 @@ class Pair:
         return Daemon(*uris, folder, *options, start_options=self.start_options)
 
     def assert_equal(self) -> None:
-        """Fail if the clusters differ, by the sandbox's comparison, which shares no code with the product."""
+        """Fail if the clusters differ according to the sandbox's comparison, which shares no code with the product."""
         clients = self.source.client, self.destination.client
         result = compare_clusters(*clients, self.shard_keys)
         assert_none(result.differences)
         assert result.namespaces > 0
 
     def differences(self) -> dict[str, tuple[str, ...]]:
-        """Return the differences that the sandbox's comparison finds, as sentences, by database."""
+        """Return the differences that the sandbox's comparison finds: sentences, by database."""
         clients = self.source.client, self.destination.client
         return differences_by_database(*clients, self.shard_keys)
 
@@ -151,7 +151,7 @@ class Pair:
 
 
 def assert_none(differences: Sequence[str]) -> None:
-    """Fail with all these differences, one per line, if there are any. A plain assertion would shorten them."""
+    """Fail with all of these differences, one per line, if there are any. A plain assertion would shorten the list."""
     assert not differences, "\n".join([f"{len(differences)} differences:", *differences])
 
 
@@ -165,7 +165,7 @@ _Cluster = ReplicaSet | ShardedCluster
 
 
 class _Kind(NamedTuple):
-    """The properties of a cluster.
+    """The properties of a cluster that tests share.
 
     `members` is the size of a replica set; each shard of a sharded cluster has one member.
     """
@@ -175,9 +175,9 @@ class _Kind(NamedTuple):
     members: int
 
     def is_idle_beside(self, topology: Topology) -> bool:
-        """Return whether to stop this cluster when a test needs a pair of that topology, because it would only be idle.
+        """Return whether to stop this cluster when a test needs a pair of this topology, because it would be idle.
 
-        Replica sets of one member are never stopped.
+        Replica sets of one member are never stopped early.
         """
         return self.members > 1 or (self.is_sharded and topology is REPLICA_SETS)
 
@@ -191,7 +191,7 @@ class _Kind(NamedTuple):
 
 
 class _Started(NamedTuple):
-    """A running cluster; closing `stack` ends it."""
+    """A running cluster; closing `stack` stops it."""
 
     side: Side
     cluster: _Cluster
@@ -207,9 +207,10 @@ class _Started(NamedTuple):
 class Clusters:
     """Clusters that many tests share.
 
-    Each is started when it is first needed, and stopped at the end of a `with` block. Sharded clusters are stopped
-    earlier if a pair of replica sets is requested, and sets of three members if another pair is requested, because idle
-    servers slow down the others. If a server dies, `wait_for` raises MongodDied, and all calls to its cluster fail.
+    A cluster is started when a test first needs it, and stopped at the end of the `with` block. Some idle clusters are
+    stopped earlier, because they slow down the others: a sharded cluster if a test requests two replica sets, and a set
+    of three members if a test requests another pair. If a server dies, `wait_for` raises MongodDied, and all calls to
+    its cluster fail.
     """
 
     def __init__(self) -> None:
@@ -227,9 +228,9 @@ class Clusters:
         self._end([*self._started])
 
     def discard_dead(self) -> None:
-        """Stop each cluster of which a server has died, so that the next pair is complete; then raise MongodDied.
+        """Stop each cluster that has lost a server, so that the next pair is complete; then raise MongodDied.
 
-        A no-op if no server has died.
+        This is a no-op if no server has died.
         """
         try:
             self._deaths.refuse_dead()
@@ -237,7 +238,10 @@ class Clusters:
             self._end(self._deaths.forget())
 
     def pair(self, topology: Topology = REPLICA_SETS, members: int = 1) -> Pair:
-        """Return two clusters; replica sets among them have the given number of members. Raises MongodDied."""
+        """Return a source and a destination of this topology; each replica set has `members` members.
+
+        Raises MongodDied if a server has died since the last call.
+        """
         self.discard_dead()
         names = ("source", "destination")
         wanted = [
@@ -270,6 +274,6 @@ class Clusters:
 
 @contextmanager
 def started_pair(topology: Topology = REPLICA_SETS) -> Iterator[Pair]:
-    """Start two new clusters for the block, without access control."""
+    """Start two new clusters without access control, and stop them at the end of the block."""
     with Clusters() as clusters:
         yield clusters.pair(topology)

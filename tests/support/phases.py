@@ -14,8 +14,9 @@ from tests.support.daemon import Daemon
 class When(Enum):
     """The phases of a sync in which a test can write.
 
-    REPLAY: the collections are listed after the writes, so the list contains more than the first change events say.
-    LISTED: the copy finds newer documents than the list of collections suggests.
+    REPLAY: the change stream has started, but the sync lists the collections only after the writes. So the events of
+    the writes are applied to collections that already have the result. LISTED: the sync has listed the collections, but
+    starts the copy only after the writes. So the copy reads newer documents than those at the listing.
     """
 
     BEFORE = "before the sync"
@@ -36,7 +37,7 @@ _HELD_AT = {
 
 @contextmanager
 def writes_in(when: When, daemon: Daemon, **options: Any) -> Iterator[None]:
-    """Run the writes of the block in the given phase of a sync, which this function starts; afterwards, the sync runs.
+    """Start a sync, run the writes of the block in the given phase, and let the sync continue afterwards.
 
     The source must hold at least one document, because the copy is held at its first batch.
     """

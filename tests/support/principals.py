@@ -23,7 +23,10 @@ _AUTHENTICATION_FAILED = 18
 
 @contextmanager
 def cleared(pair: Pair) -> Iterator[None]:
-    """Remove all users and roles from both clusters, which must not have access control, before and after the block."""
+    """Remove all users and roles from both clusters, before and after the block.
+
+    The clusters must have no access control.
+    """
     for side in (pair.source, pair.destination):
         clear(side)
     try:
@@ -52,7 +55,7 @@ def add_user(
 
 
 def fill(client: Client) -> None:
-    """Create users and roles of all kinds: nested roles, custom data, restrictions, one mechanism, no password."""
+    """Create users and roles of all kinds, for example with nested roles, restrictions, or without a password."""
     add_role(client, "reader", privileges=READ)
     add_role(client, "outer", roles=["reader", "dbAdmin"], authenticationRestrictions=LOCAL)
     add_role(client, "wide", "admin", roles=[{"role": "outer", "db": "app"}, "clusterMonitor"])
@@ -75,12 +78,19 @@ def fill(client: Client) -> None:
 
 
 def documents(side: Side) -> dict[str, bytes]:
-    """Return the stored documents of all users and roles by `_id`, as the servers keep them."""
+    """Return the stored documents of the users and roles in the databases of `DATABASES`, as BSON by `_id`."""
     names = ("system.users", "system.roles")
     found = (
         row for name in names for row in side.client.admin[name].find({"db": {"$in": [*DATABASES]}})
     )
     return {row["_id"]: bson.encode(row) for row in found}
+
+
+def record_ids(side: Side) -> dict[str, int]:
+    """Return the record IDs of the users in the databases of `DATABASES`. A user that is created again has a new ID."""
+    users = side.client.admin["system.users"]
+    found = users.find({"db": {"$in": [*DATABASES]}}, show_record_id=True)
+    return {row["_id"]: row["$recordId"] for row in found}
 
 
 def log_in(
@@ -90,7 +100,7 @@ def log_in(
     database: str = "app",
     mechanism: str = "SCRAM-SHA-256",
 ) -> bool:
-    """Return whether the cluster accepts the password of the user."""
+    """Return whether the cluster accepts this user and password. `database` is the database that defines the user."""
     options = {"username": user, "password": password, "authSource": database}
     with MongoClient(side.uri, authMechanism=mechanism, **options) as client:
         try:
@@ -102,5 +112,9 @@ def log_in(
 
 
 def temporary_left(side: Side) -> set[str]:
-    """Return the temporary collections with credentials that exist on the cluster."""
-    return {each for each in TEMPORARY.values() if side.client.admin[each].find_one() is not None}
+    """Return the names of the cluster's temporary collections for users and roles, of any sync, that are not empty."""
+    admin = side.client.admin
+    found = (
+        each for each in admin.list_collection_names() if each.startswith((*TEMPORARY.values(),))
+    )
+    return {each for each in found if admin[each].find_one() is not None}

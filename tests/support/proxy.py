@@ -41,7 +41,7 @@ BOTH_WAYS = frozenset(Way)
 
 @dataclass(eq=False)
 class Rule:
-    """A disturbance of the messages on all connections of one application."""
+    """A way to disturb messages, for example to hold or delay them, on all connections of one application."""
 
     application: str = PRODUCT
     ways: frozenset[Way] = BOTH_WAYS
@@ -79,9 +79,9 @@ class Rule:
 
 
 class Network:
-    """The proxies of a test, which run in one thread with an event loop, and the rules that they obey.
+    """The proxies of a test, and the rules that disturb their messages. Use it as a context manager.
 
-    A context manager.
+    The proxies run in one thread with an event loop.
     """
 
     def __init__(self) -> None:
@@ -103,7 +103,7 @@ class Network:
         self._loop.close()
 
     def proxy(self, port: int) -> Proxy:
-        """Return a new proxy of the server on that port; the server need not run yet."""
+        """Return a new proxy of the server on that port; the server need not be running yet."""
         listener = socket.create_server((_HOST, 0))
         proxy = Proxy(self, port, listener.getsockname()[1])
         self._run(proxy.listen(listener))
@@ -111,7 +111,7 @@ class Network:
 
     @contextmanager
     def obeying(self, rule: Rule) -> Iterator[Rule]:
-        """Apply a rule within the block. At its end, the messages that the rule has held are delivered, in order."""
+        """Apply the rule during the block. At the end of the block, deliver the messages that it has held, in order."""
         self._loop.call_soon_threadsafe(self.rules.append, rule)
         try:
             yield rule
@@ -119,31 +119,39 @@ class Network:
             self._run(self._lift(rule))
 
     def held(self, *ways: Way, commands: tuple[str, ...] = ()) -> Any:
-        """Hold messages of the product within the block, even after their clients disconnect; deliver them at its end.
+        """Hold messages of the product during the block, even after their clients disconnect; then deliver them.
 
-        `commands` limits this to requests with these names and their replies.
+        `ways` are the directions to hold; without any, both. If there are `commands`, only requests with these names
+        and their replies are held.
         """
         chosen = frozenset(ways) or BOTH_WAYS
         return self.obeying(Rule(held=True, ways=chosen, commands=frozenset(commands)))
 
     def held_of(self, pid: int, *ways: Way) -> Any:
-        """Hold all messages of one process of the product within the block, even on connections that it opens later."""
+        """Hold all messages of one process of the product within the block, even on connections that it opens later.
+
+        `ways` are the directions to hold; without any, both.
+        """
         chosen = frozenset(ways) or BOTH_WAYS
         return self.obeying(Rule(held=True, ways=chosen, pid=pid))
 
     def held_of_existing(self, *ways: Way) -> Any:
-        """Hold messages of the product on its present connections within the block; connections opened later work."""
+        """Hold messages of the product on its present connections within the block; connections opened later work.
+
+        `ways` are the directions to hold; without any, both.
+        """
         chosen = frozenset(ways) or BOTH_WAYS
         return self.obeying(Rule(held=True, ways=chosen, connections=self.of(PRODUCT)))
 
     def of(self, application: str) -> frozenset[Connection]:
-        """Return the current connections of an application."""
+        """Return the open connections of an application. `application` is a part of its name."""
         return frozenset(each for each in [*self.connections] if application in each.application)
 
     def lost(self, *ways: Way) -> Any:
         """Lose all messages of the product within the block.
 
-        A connection that has lost a message stays silent, even after the block, until one side closes it.
+        `ways` are the directions in which messages are lost; without any, both. A connection that has lost a message
+        stays silent, even after the block, until one side closes it.
         """
         return self.obeying(Rule(lost=True, ways=frozenset(ways) or BOTH_WAYS))
 
@@ -151,10 +159,10 @@ class Network:
         return self.obeying(Rule(latency=latency, bytes_per_second=bytes_per_second))
 
     def cut(self, way: Way, after: int, *commands: str) -> Any:
-        """Within the block, reset each connection of the product during its next message.
+        """Reset each connection of the product during its next message in the direction `way`, while the block runs.
 
-        `after` bytes of the message are delivered. `commands` limits this to requests with these names and their
-        replies.
+        The first `after` bytes of the message are delivered before the reset. If there are `commands`, only requests
+        with these names and their replies cause a reset.
         """
         return self.obeying(
             Rule(cut_after=after, ways=frozenset({way}), commands=frozenset(commands))
@@ -186,7 +194,7 @@ class Network:
 
 
 def ports_of(pid: int) -> set[int]:
-    """Return the local ports of all TCP sockets of a process; an empty set if it has ended."""
+    """Return the local ports of all TCP sockets of a process; an empty set if the process has ended."""
     sockets = set()
     with suppress(FileNotFoundError):
         for each in Path(f"/proc/{pid}/fd").iterdir():
@@ -249,7 +257,7 @@ class Connection:
         self._owners: dict[int, bool] = {}
 
     def is_of(self, pid: int) -> bool:
-        """Return whether the process with that pid has opened the connection."""
+        """Return whether the process `pid` has opened the connection."""
         if pid not in self._owners:
             self._owners[pid] = self._client_port in ports_of(pid)
         return self._owners[pid]
@@ -272,8 +280,8 @@ class Connection:
     ) -> None:
         """Forward the messages of one direction, subject to the rules of the network.
 
-        Messages are read even while a rule holds them. So the messages of a client that is killed in the meantime can
-        still be delivered.
+        Messages are read even while a rule holds them, so that the messages of a killed client can still be delivered
+        afterwards.
         """
         messages: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
         reading = asyncio.create_task(_read_all(reader, messages))
@@ -326,7 +334,7 @@ class Connection:
 async def _read_all(
     reader: asyncio.StreamReader, messages: asyncio.Queue[tuple[float, bytes]]
 ) -> None:
-    """Queue each message with its time of arrival, and an empty message at the end."""
+    """Put each message with its time of arrival into the queue, and an empty message at the end of the stream."""
     now = asyncio.get_running_loop().time
     try:
         while True:

@@ -1,4 +1,4 @@
-"""A receiver of webhooks on loopback: an HTTP server that keeps the notices, and whose answers a test chooses."""
+"""A receiver of webhooks on loopback: an HTTP server that keeps the notices and gives the answers that a test wants."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PATH = "/hooks/T0k3n"
 
 @dataclass
 class Receiver:
-    """Keeps the requests that it has accepted, and answers with `status`. `hangs` makes it answer nothing."""
+    """Keeps the requests that it has accepted, and answers with the HTTP status `status`, or not at all if `hangs`."""
 
     url: str = ""
     status: int = 200
@@ -53,7 +53,7 @@ class Receiver:
             assert abs(time() - int(signature["t"])) < 600
 
     def assert_in_order(self) -> None:
-        """Fail unless the notices of each process came in their order, and each one once."""
+        """Fail if a notice of a process came twice, or before an earlier notice of the same process."""
         numbers: dict[str, list[int]] = {}
         for each in self.notices:
             process, _, number = each["id"].partition("-")
@@ -72,7 +72,7 @@ def write_secret(folder: Path, secret: str = SECRET) -> str:
 
 @contextmanager
 def receiving(port: int = 0) -> Iterator[Receiver]:
-    """Serve a receiver on loopback while the block runs, on `port`, or on any free port if it is 0."""
+    """Run a Receiver on loopback during the block, on `port`; 0 stands for any free port."""
     receiver = Receiver()
 
     class Handler(BaseHTTPRequestHandler):

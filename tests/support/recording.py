@@ -27,7 +27,7 @@ _AREAS = ("unit", "integration", "faults", "model", "contract", "upgrade", "sand
 
 
 def origin() -> dict[str, Any]:
-    """Return when, where and with which versions a record is made."""
+    """Return the fields of a record that identify its run: the date, the commit, the versions and the machine."""
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "commit": _first_line("git", "rev-parse", "HEAD")[:12],

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from types import ModuleType
@@ -31,7 +32,8 @@ from syncsvc.resuming import RESUMPTIONS, Resumption
 from syncsvc.settings import LOAD_LEVELS, LoadLevel
 from syncsvc.state import State, Trigger, next_state
 from syncsvc.tuning import THREAD_FACTORS, Tuning
-from tests.support import commands, descriptions, evidence, log_lines, manifests, roles
+from tests.bench.benchmarks import BENCHMARKS
+from tests.support import benchmarks, commands, descriptions, evidence, log_lines, manifests, roles
 from tests.unit.verifier.values import EXAMPLE, EXAMPLE_DEFINITIONS, EXAMPLE_DOCUMENTS
 from verifier.cluster import extended
 from verifier.cluster.features import FEATURES, Feature
@@ -124,7 +126,7 @@ def _load_levels() -> str:
 
 
 def _loads() -> Iterator[tuple[int, str, LoadLevel]]:
-    """Yield the numbers of threads of each load level, for each range of round-trip times and its name."""
+    """Yield the numbers of threads for each load level and each range of round-trip times, which is given as text."""
     for level, load in LOAD_LEVELS.items():
         for least in sorted(THREAD_FACTORS):
             reach = f"{1000 * least:.0f} ms or more" if least else "shorter"
@@ -134,7 +136,7 @@ def _loads() -> Iterator[tuple[int, str, LoadLevel]]:
 def _threads() -> str:
     """Render the number of threads of a sync between replica sets, by load level.
 
-    The architecture page explains the summands.
+    The architecture page explains how the numbers are composed.
     """
     process = 5 + REQUEST_THREADS
     sync = process + 4
@@ -157,7 +159,7 @@ def _threads() -> str:
 
 
 def _log_lines(*parts: str) -> str:
-    """Render the log lines of these packages and modules, given by their paths in the repository."""
+    """Render the log lines of packages and modules of the product, given by their paths in the repository."""
     paths = [DOCS.parent / each for each in parts]
     return log_lines.as_rst(
         module for path in paths for module in (path.rglob("*.py") if path.is_dir() else [path])
@@ -165,7 +167,7 @@ def _log_lines(*parts: str) -> str:
 
 
 def _metrics(module: ModuleType) -> str:
-    """Render the metrics of a service, with those of its webhook."""
+    """Render the metrics of a service, and of its webhook. `module` has the tables of both."""
     return metrics.as_rst([*module.TABLE, *module.WEBHOOK_TABLE])
 
 
@@ -272,10 +274,9 @@ class _Api:
         return kind if isinstance(kind, str) else " or ".join(kind)
 
     def _inner(self, schema: dict[str, Any]) -> dict[str, Any]:
-        """Return the schema that has the fields to show for a value of this schema.
+        """Return the schema of the elements if `schema` is an array, also a nested or nullable one; else the schema.
 
-        For an array, that is the schema of its elements; for a nullable value, the schema of the value that is not
-        null.
+        The documentation shows the fields of the returned schema.
         """
         resolved = self._resolved(schema)
         if "items" in resolved:
@@ -307,7 +308,7 @@ def _json(value: Any) -> str:
 
 
 def _features() -> str:
-    """Return the table of the server features; rows that differ only in their names are one row."""
+    """Return the table of the server features. Features that differ only in their names share a row."""
 
     def rest(feature: Feature) -> tuple[str, ...]:
         where = [
@@ -363,7 +364,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "evidence-takeovers": evidence.takeovers,
     "evidence-limits": evidence.limits,
     "evidence-model": evidence.model,
-    "evidence-benchmarks": evidence.benchmarks,
+    **{f"benchmark-{name}": partial(benchmarks.part, name) for name in BENCHMARKS},
 }
 
 

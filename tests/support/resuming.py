@@ -8,7 +8,7 @@ from tests.support.daemon import Daemon
 
 
 def refused(daemon: Daemon) -> tuple[int, str, str]:
-    """Send /resume, which must be refused; return the HTTP status, the name and the description of the error."""
+    """Send /resume, which must be refused; return the HTTP status, the name of the error and its description."""
     answer = daemon.post("resume")
     body: dict[str, Any] = answer.json()
     return answer.status_code, body["error"], body["errorDescription"]
@@ -29,9 +29,9 @@ def assert_final(daemon: Daemon, *texts: str) -> None:
 
 
 def fails_again(daemon: Daemon, error: str) -> dict[str, Any]:
-    """Resume a sync although the cause of its failure remains.
+    """Resume a sync whose cause of failure remains, and return the progress after its next failure.
 
-    Return the progress after the sync has failed with `error` again.
+    The sync must fail with `error` again.
     """
     daemon.resume()
     failed = daemon.wait_for_state("FAILED")

@@ -1,9 +1,9 @@
 """A pytest plugin that runs a failed test marked `retry` once more, if a busy machine can be the only cause.
 
 On a busy machine, a replica set can be without a primary, or a process without CPU time, for longer than any deadline.
-So a test is retried if each of its failures is a timeout, or a server that the test's own client could not reach. A
-failed assertion is never retried, because that could hide a lost write; nor is a daemon that does not answer, which has
-probably crashed. The last line of the output says how many tests were retried.
+So a test is retried if all its errors are timeouts or servers that the test's own client could not reach. A failed
+assertion is never retried, because a retry could hide a lost write. A daemon that does not answer is not retried
+either, because it has probably crashed. The last line of the output says how many tests were retried.
 """
 
 from __future__ import annotations
@@ -40,7 +40,10 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 
 def _run(item: pytest.Item, nextitem: pytest.Item | None, is_last: bool) -> bool:
-    """Run and report a test. Return True if it must run again; its failures are then reported as retried."""
+    """Run and report a test. Return True if the test must run again; its failures are then reported as retried.
+
+    If `is_last`, the test is not run again.
+    """
     errors = item.stash[_ERRORS] = []
     location = {"nodeid": item.nodeid, "location": item.location}
     item.ihook.pytest_runtest_logstart(**location)
@@ -70,7 +73,7 @@ def pytest_runtest_makereport(
 def pytest_exception_interact(node: pytest.Item | pytest.Collector) -> None:
     """Set the time limit of a test again after an error, because the clean-up of the test may hang.
 
-    pytest cancels the limit at the first error.
+    pytest cancels the time limit at the first error.
     """
     seconds = get_timeout_config_value(node.config)
     if seconds > 0 and isinstance(node, pytest.Item):
@@ -79,9 +82,9 @@ def pytest_exception_interact(node: pytest.Item | pytest.Collector) -> None:
 
 
 def _is_excused(error: BaseException) -> bool:
-    """Return whether an error is a timeout or an unreachable server, and no failed assertion has caused it.
+    """Return whether the error is a timeout or an unreachable server, without a failed assertion among its causes.
 
-    An assertion may have failed before a timeout in a `finally` block, for example.
+    For example, a timeout in a `finally` block may follow a failed assertion.
     """
     chain = list(_chain(error))
     return isinstance(error, _EXCUSED) and not any(isinstance(e, AssertionError) for e in chain)
@@ -106,7 +109,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Print the last line of the run. Processes of xdist have no terminal."""
+    """Print how many tests were retried, as the last line of the output. Worker processes of xdist print nothing."""
     reporter: pytest.TerminalReporter | None = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None and reporter.stats and not config.option.collectonly:
         retried = {report.nodeid for report in reporter.stats.get(_RETRIED, ())}

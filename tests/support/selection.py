@@ -1,10 +1,10 @@
 """A pytest plugin that selects the tests of `make test`; the option --full, and `make test-all`, run all tests.
 
-Three marks leave tests out. `full` is for a test, or a value of a parameter, that repeats other tests in more steps,
-modes or phases. `each_once` is for a test with several parameters: only enough combinations are run to try each value
-of each parameter. `in_turns(n)` is for a test that repeats itself in several phases or modes: only n combinations are
-run. Different tests run different ones, so that each phase is run by some test. Tests that are named on the command
-line (`file::test`) are always run.
+Three marks leave tests out. `full` marks a test, or a value of a parameter, that repeats other tests in more steps,
+modes or phases. `each_once` marks a test with several parameters: the chosen combinations contain each value of each
+parameter at least once. `in_turns(n)` marks a test that repeats itself in several phases or modes: only n combinations
+run, and different tests run different ones, so that some test runs in each phase. Tests that are named on the command
+line (`file::test`) always run.
 """
 
 from __future__ import annotations
@@ -47,7 +47,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _chosen(name: str, combinations: list[pytest.Item]) -> list[pytest.Item]:
-    """Return which of a test's combinations of parameters are run, by the marks of the first combination."""
+    """Return the combinations of a test's parameters to run.
+
+    These are all of `combinations`, or only some of them if the test has the mark `each_once` or `in_turns`. `name` is
+    the name of the test.
+    """
     if combinations[0].get_closest_marker("each_once"):
         combinations = covering(combinations)
     turns = combinations[0].get_closest_marker("in_turns")
@@ -55,14 +59,14 @@ def _chosen(name: str, combinations: list[pytest.Item]) -> list[pytest.Item]:
 
 
 def in_turns(name: str, combinations: list[pytest.Item], number: int = 1) -> list[pytest.Item]:
-    """Return `number` of the combinations, evenly spaced. The name of the test determines which one is the first."""
+    """Return `number` of the combinations, evenly spaced. The name of the test determines the first combination."""
     number = min(number, len(combinations))
     first, step = crc32(name.encode()), len(combinations) / number
     return [combinations[(first + int(n * step)) % len(combinations)] for n in range(number)]
 
 
 def full(*values: Any) -> Any:
-    """Return a value of a test's parameters, marked to be run only with --full."""
+    """Return these parameter values for a test, marked so that the test runs with them only with --full."""
     return pytest.param(*values, marks=pytest.mark.full)
 
 

@@ -1,6 +1,7 @@
-"""A service in its own process.
+"""Runs a service in its own process.
 
-A test controls it through its HTTP API, as a user would, and through files with orders.
+A test controls the service through its HTTP API, as a user would, and through files that tell the process to wait or to
+kill itself.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ _FIRST_PORT, _PORTS_EACH, _RANGES = 20_000, 200, 35
 
 @cache
 def _ports() -> Iterator[int]:
-    """Return an endless iterator over a range of ports that no other test process uses while this one runs.
+    """Return an endless iterator over a range of ports that no other test run uses while this process lives.
 
-    So the process of another test cannot take the port of a process that is down for a moment, and answer in its place.
+    This keeps a service of another test from taking the port of a service that is being restarted.
     """
     for number in SystemRandom().sample(range(_RANGES), k=_RANGES):
         # Not in the temporary folder: a test may replace it, and check that nothing is left there.
@@ -68,10 +69,18 @@ def free_port() -> int:
     raise AssertionError("unreachable: the ports never end")
 
 
+def connection(option: str, source: str | Path) -> tuple[str, str]:
+    """Return the arguments for `option`, such as cluster0: --cluster0 with a string, or --cluster0File with a path."""
+    if isinstance(source, Path):
+        return f"--{option}File", str(source)
+    return f"--{option}", source
+
+
 class ServiceProcess:
     """A service process that can be restarted with the same options.
 
-    `program` runs the service with an observer. Every answer is checked against the OpenAPI description of `service`.
+    `program` runs the service so that it obeys the files of the test. Every answer is checked against the OpenAPI
+    description of `service`.
     """
 
     service: str
@@ -109,10 +118,10 @@ class ServiceProcess:
         return self._process.poll()
 
     def run(self, ready: bool = True) -> None:
-        """Start the process, and wait until it accepts commands, or until an order of `kill_at` has killed it.
+        """Start the process, and wait until it accepts commands or has killed itself at a point that `kill_at` has set.
 
-        If `ready` is false, wait only until it answers requests. If its port was taken before it could listen, it is
-        started again on another port.
+        If `ready` is false, wait only until the process answers requests. If the port is taken before the process can
+        listen, start the process again on another port.
         """
         while True:
             self.launch()
@@ -184,7 +193,10 @@ class ServiceProcess:
         return self._http.get(url, params=parameters, timeout=PATIENCE)
 
     def get_with(self, path: str, headers: dict[str, str]) -> requests.Response:
-        """Send a GET request with these headers and return its answer; `path` is as in `get`."""
+        """Send a GET request with these headers and return its answer.
+
+        `path` is relative to /api/v1/, or absolute.
+        """
         return self._http.get(urljoin(self.url(""), path), headers=headers, timeout=PATIENCE)
 
     def progress(self) -> dict[str, Any]:
@@ -204,9 +216,9 @@ class ServiceProcess:
 
     @contextlib.contextmanager
     def held_at(self, point: Enum, subject: str = "", number: int = 1) -> Iterator[None]:
-        """Within the block, make the process wait when it passes the point for the given time.
+        """Make the process wait, until the end of the block, when it passes `point` for the `number`-th time.
 
-        `number` 1 is the first time that it passes the point with this subject.
+        Only passes with this `subject`, such as the name of a collection, count; without a subject, all passes.
         """
         name = f"{slug(point, subject)}-{number}"
         (self.folder / f"hold-{name}").touch()
@@ -222,7 +234,7 @@ class ServiceProcess:
         return (self.folder / f"reached-{slug(point, subject)}-{number}").exists()
 
     def wait_until_killed(self) -> None:
-        """Wait until SIGKILL ends the process, as ordered by `kill_at`; then remove all such orders."""
+        """Wait until the process has killed itself at a point that `kill_at` has set; then remove all such points."""
         assert self.wait_until_ended() == -signal.SIGKILL
         self.forget_kills()
 

@@ -23,7 +23,7 @@ def headers(client: AnyClient) -> list[dict[str, Any]]:
 
 
 def rows(client: AnyClient) -> int:
-    """Return the number of documents in the event spool, including those of earlier directions and runs of a sync."""
+    """Return the number of documents in the event spool, including those of earlier runs and reversed directions."""
     return client[METADATA][SPOOL].count_documents({})
 
 
@@ -33,16 +33,19 @@ def now(client: AnyClient) -> Timestamp:
 
 
 def change(client: AnyClient, name: str, query: Any, update: dict[str, Any]) -> None:
-    """Change a document in a metadata collection, or insert it, even while user writes are blocked."""
+    """Update the document that matches `query` in the metadata collection `name`, or insert it.
+
+    This works even while user writes are blocked.
+    """
     statement = {"q": query, "u": update, "upsert": True}
     command = {"update": name, "updates": [statement], "mayBypassWriteBlocking": True}
     assert client[METADATA].command(command)["n"] == 1
 
 
 def leave_row(client: AnyClient, run: dict[str, Any]) -> None:
-    """Save a row that does not follow the last one, like a late write of a stopped engine.
+    """Save a row of the event spool that does not start where the last row ends, as a late write could.
 
-    `run` is the saved run record.
+    Such a write comes from an engine that has been stopped. `run` is the saved run record.
     """
     direction = {"run": UUID(run["fence"]).hex, "reversals": run["reversals"]}
     time = Timestamp(2**32 - 1, 1)
@@ -72,7 +75,7 @@ def wait_until_spooled(source: AnyClient, destination: AnyClient, instances: int
 
 
 def provoke(pair: Pair, daemon: Daemon) -> None:
-    """Write to the source until the daemon begins to spool events, far less than the oplog holds."""
+    """Write to the source until the daemon begins to spool events; the oplog still holds far more than these writes."""
 
     def is_active() -> bool:
         pair.source.client.admin.command({"appendOplogNote": 1, "data": {"note": "n" * 10_000}})

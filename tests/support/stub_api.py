@@ -15,7 +15,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Request:
-    """A request that the server received, with the body as parsed JSON; None without a body."""
+    """A request that the server received. The body is parsed JSON, or None if the request had no body."""
 
     method: str
     path: str
@@ -25,34 +25,38 @@ class Request:
 
 @dataclass
 class StubApi:
-    """Answers each path with its prepared answers in turn, the last one again and again; otherwise with NotFound."""
+    """Answers each path with its prepared answers in turn, and repeats the last one. Other paths get NotFound."""
 
     url: str = ""
     requests: list[Request] = field(default_factory=list)
     _answers: dict[str, list[tuple[int, str]]] = field(default_factory=lambda: defaultdict(list))
 
     def answer(self, path: str, *bodies: Any, status: int = 200) -> None:
-        """Add answers of a path, such as `progress` or `/metrics`: objects, which are sent as JSON, or texts."""
+        """Queue answers for a path such as `progress` or `/metrics`. Objects are sent as JSON, strings as text."""
         texts = (body if isinstance(body, str) else json.dumps(body) for body in bodies)
         self._answers[_absolute(path)] += [(status, text) for text in texts]
 
     def refuse(self, path: str, error: str, status: int = 409) -> None:
-        """Add a refusal of a path, with the name of the error."""
+        """Queue a refusal for a path, with the name of the error."""
         body = {"success": False, "error": error, "errorDescription": f"Because of {error}."}
         self.answer(path, body, status=status)
 
+    def break_off(self, path: str) -> None:
+        """Make the server close the connection of a request to this path without an answer, as a killed daemon does."""
+        self.answer(path, "", status=0)
+
     def forget(self) -> None:
-        """Forget the prepared answers, and the requests."""
+        """Forget the prepared answers and the received requests."""
         self._answers.clear()
         self.requests.clear()
 
     def bodies(self, path: str) -> list[Any]:
-        """Return the bodies of the requests to a path."""
+        """Return the bodies of the received requests to a path, in order."""
         wanted = _absolute(path)
         return [each.body for each in self.requests if each.path.partition("?")[0] == wanted]
 
     def take(self, path: str) -> tuple[int, str]:
-        """Return the next answer to a request to this path."""
+        """Return the next prepared answer to a request to this path."""
         prepared = self._answers[path]
         if not prepared:
             body = {"success": False, "error": "NotFound", "errorDescription": "No such path."}
@@ -66,7 +70,7 @@ def _absolute(path: str) -> str:
 
 @contextmanager
 def stub_api(tls: SSLContext | None = None) -> Iterator[StubApi]:
-    """Serve a StubApi on loopback while the block runs; with TLS, as localhost."""
+    """Run a StubApi on loopback during the block; with `tls`, under the name localhost."""
     stub = StubApi()
 
     class Handler(BaseHTTPRequestHandler):
@@ -79,6 +83,9 @@ def stub_api(tls: SSLContext | None = None) -> Iterator[StubApi]:
             body = json.loads(text) if text else None
             stub.requests.append(Request(self.command, self.path, body, dict(self.headers)))
             status, answer = stub.take(self.path.partition("?")[0])
+            if not status:
+                self.close_connection = True
+                return
             data = answer.encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(data)))

@@ -1,4 +1,4 @@
-"""Token files of tests."""
+"""Writes files with API tokens for tests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ OPERATOR = "operator-token-0123456789"
 def write_tokens(
     folder: Path, text: str = f"reader {READER} rita\noperator {OPERATOR} otto\n"
 ) -> Path:
-    """Write a token file that only its owner can read."""
+    """Write a token file that only its owner can read, and return its path.
+
+    Each line of `text` has a role, a token and the name of the caller.
+    """
     path = folder / "tokens"
     path.touch(mode=0o600)
     path.write_text(text)

@@ -1,4 +1,4 @@
-"""The verifier as a separate process that a test controls."""
+"""Runs the verifier as a separate process that a test controls."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support import observed_verifier
-from tests.support.service_process import ServiceProcess
+from tests.support.service_process import ServiceProcess, connection
 from tests.support.waiting import wait_for
 
 
@@ -19,10 +19,13 @@ class Verifier(ServiceProcess):
     log_file = "verifier.log"
     port_option = "--serverPort"
 
-    def __init__(self, source: str, destination: str, folder: Path, *options: str) -> None:
+    def __init__(
+        self, source: str | Path, destination: str | Path, folder: Path, *options: str
+    ) -> None:
         super().__init__(
             folder,
-            *("--srcURI", source, "--destURI", destination),
+            *connection("srcURI", source),
+            *connection("destURI", destination),
             *("--logPath", str(folder / "log"), "--verbosity", "DEBUG"),
             *(options or ("--verifyAll",)),
         )
@@ -52,20 +55,20 @@ class Verifier(ServiceProcess):
         return self.wait_for_verdict()
 
     def assert_passed(self, progress: dict[str, Any]) -> None:
-        """Fail with the reasons and all mismatches if `progress` does not have the verdict passed."""
+        """Fail with the reasons and all mismatches unless the verdict in `progress` is passed."""
         if progress["verdict"] != "passed":
             found = [*self.lines("docMismatches"), *self.lines("nsMismatches")]
             raise AssertionError("\n".join(map(str, [progress["verdictReasons"], *found])))
 
     def lines(self, what: str, **parameters: Any) -> list[dict[str, Any]]:
-        """Request `what`, which is docMismatches or nsMismatches; return its lines."""
+        """Request the endpoint `what`, docMismatches or nsMismatches, and return the parsed lines of the answer."""
         answer = self.get(what, **parameters)
         assert answer.status_code == 200, answer.text
         assert answer.headers["Content-Type"].startswith("application/x-ndjson")
         return [json.loads(line) for line in answer.text.splitlines()]
 
     def differing_definitions(self) -> list[tuple[str, str, str, str]]:
-        """Return the type, namespace, aspect and component of each line of nsMismatches, sorted."""
+        """Return the fields type, namespace, aspect and component of each line of nsMismatches, sorted."""
         return sorted(
             (line["type"], line["namespace"], line["aspect"], line["component"])
             for line in self.lines("nsMismatches")

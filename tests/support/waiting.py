@@ -12,7 +12,7 @@ T = TypeVar("T")
 # Longer than any machine needs, however busy it is; a passing test never waits that long. In seconds.
 PATIENCE = 300.0
 # The shortest and the longest poll interval, in seconds.
-_LEAST_PAUSE, _LONGEST_PAUSE = 0.01, 0.1
+_LEAST_PAUSE, _LONGEST_PAUSE = 0.01, 0.2
 
 # Called at each poll. They raise an error if no condition can become true any more.
 refusals: list[Callable[[], None]] = []
@@ -23,8 +23,8 @@ _pause = threading.Event()
 class DeadlinePassed(Exception):
     """Raised if a condition has not become true in time.
 
-    It is not an AssertionError: a busy machine can cause it, so a test that fails with it may be retried (see
-    `retries`).
+    This is not an AssertionError: a busy machine can cause it, so a test that fails with this error may be retried (see
+    the module `retries`).
     """
 
     def __init__(self, what: str, seconds: float, last_seen: object) -> None:
@@ -34,8 +34,8 @@ class DeadlinePassed(Exception):
 def wait_for(condition: Callable[[], T | None], what: str, seconds: float = PATIENCE) -> T:
     """Call `condition` until its value is true, and return that value.
 
-    Raises DeadlinePassed after that many seconds; `what` describes the condition in its text. Each of the `refusals` is
-    called at every poll, and may raise an error that ends the wait.
+    Raises DeadlinePassed after `seconds`, with a text that contains `what`, the description of the condition. Each
+    function in the module's list `refusals` is called at every poll, and can raise an error to end the wait.
     """
     began = time.monotonic()
     while not (value := condition()):

@@ -1,4 +1,4 @@
-"""Writes for tests that run a sync of their own, each as a function of a client of the source."""
+"""Functions that write to the cluster of a client, for tests that run a sync of their own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FAR = datetime(2099, 1, 1, tzinfo=UTC)
 
 
 def fill(client: AnyClient, documents: int = 300) -> None:
-    """Insert documents into two collections of the database d, which the other functions of this module change."""
+    """Insert documents into the collections d.c and d.other, which the other functions of this module change."""
     client.d.c.insert_many(
         {
             "_id": n,
@@ -37,7 +37,8 @@ def fill(client: AnyClient, documents: int = 300) -> None:
 def started(call: Callable[[], Any]) -> Iterator[Future[Any]]:
     """Call a function in another thread during the block, and wait for its end after the block.
 
-    If the block fails, the thread is abandoned, because the call may wait for something that the block has not done.
+    Yield the future of its result. If the block fails, the thread is abandoned, because the function may wait for an
+    action that the block has not reached.
     """
     future: Future[Any] = Future()
 
@@ -137,9 +138,9 @@ def modifications(client: AnyClient) -> None:
 
 
 def indexes(client: AnyClient, unique: bool = True) -> None:
-    """Create indexes of many kinds.
+    """Create indexes of many kinds on d.c.
 
-    Set `unique` to false for a collection whose shard key does not allow unique indexes.
+    Set `unique` to false if the shard key of the collection does not allow unique indexes.
     """
     c = client.d.c
     c.create_index([("n", DESCENDING), ("sub.a", ASCENDING)])
@@ -176,7 +177,7 @@ def views(client: AnyClient) -> None:
 
 
 def spoil(destination: AnyClient) -> None:
-    """Change, delete and add documents on the destination, and drop an index, even while user writes are blocked."""
+    """Change, delete and add documents in d.c, and drop an index, even while user writes are blocked."""
     changes = [{"q": {"_id": n}, "u": {"$set": {"n": -1}}} for n in range(30)]
     deletes = [{"q": {"_id": n}, "limit": 1} for n in range(30, 60)]
     extra = [{"_id": f"extra {n}"} for n in range(30)]

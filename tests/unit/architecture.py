@@ -1,4 +1,4 @@
-"""The rules for the structure of the code. Each rule is a function that yields the violations in parsed modules."""
+"""The rules for the structure of the code. Each rule is a function that yields violations found in parsed modules."""
 
 from __future__ import annotations
 
@@ -39,9 +39,13 @@ SYNC = (
     *FOUNDATION,
     {"syncsvc"},
     {"syncsvc.job"},
-    {"syncsvc.errors", "syncsvc.limits", "syncsvc.options", "syncsvc.source", "syncsvc.tuning"},
     {
-        *("syncsvc.principals", "syncsvc.schemas", "syncsvc.settings", "syncsvc.shard_rules"),
+        *("syncsvc.errors", "syncsvc.limits", "syncsvc.metadata", "syncsvc.options"),
+        *("syncsvc.source", "syncsvc.tuning"),
+    },
+    {
+        *("syncsvc.existing", "syncsvc.principals", "syncsvc.schemas", "syncsvc.settings"),
+        "syncsvc.shard_rules",
         "syncsvc.state",
     },
     {"syncsvc.repair_rules"},
@@ -80,9 +84,10 @@ def within(name: str, *parts: str) -> bool:
 
 
 def directions(*columns: tuple[set[str], ...]) -> dict[str, set[str]]:
-    """Return the parts that each part of the product may import.
+    """Return, for each part of the product, the parts that it may import. A part is a package or a single module.
 
-    Each column has layers of parts, the lowest one first; a part may import itself and all parts in lower layers.
+    Each of the `columns` has layers, from the lowest to the highest. A layer is a set of parts. A part may
+    import itself, and all parts in lower layers of its column. The pairs in APART may never import each other.
     """
     allowed: dict[str, set[str]] = {}
     for column in columns:
@@ -243,7 +248,7 @@ class Module:
 
     @cached_property
     def local_names(self) -> dict[str, str]:
-        """Return the full dotted name of each name that the module imports, by the name that it has in the module."""
+        """Return the full dotted name of each imported name, by its local name in the module."""
         names: dict[str, str] = {}
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Import):
@@ -288,9 +293,9 @@ def load(root: Path) -> list[Module]:
 
 
 def part_of(name: str) -> str | None:
-    """Return the longest part in DIRECTIONS that contains the module; None if there is none.
+    """Return the part in DIRECTIONS that contains the module, the most specific one of several; None without any.
 
-    The name of a whole package contains only the module of that name.
+    The parts `syncsvc` and `verifier` contain only the `__init__` modules of these packages.
     """
     fitting = [
         part for part in DIRECTIONS if (name == part if part in PACKAGES else within(name, part))
@@ -299,7 +304,7 @@ def part_of(name: str) -> str | None:
 
 
 def imported_modules(module: Module, known: set[str]) -> dict[str, ast.stmt]:
-    """Return the product's modules that a module imports; for `from a import b`, a.b if that is a module, else a."""
+    """Return the product's modules that a module imports; `from a import b` imports a.b if that is a module, else a."""
     found: dict[str, ast.stmt] = {}
     for name, node in module.imports:
         is_container = isinstance(node, ast.ImportFrom) and all(
@@ -311,7 +316,7 @@ def imported_modules(module: Module, known: set[str]) -> dict[str, ast.stmt]:
 
 
 def wrong_directions(modules: Iterable[Module]) -> Iterator[str]:
-    """Yield imports against the layers, and imports of the driver in verifier.runtime."""
+    """Yield modules in no layer, imports against the layers, and imports of the driver in verifier.runtime."""
     for module in modules:
         part = part_of(module.name)
         if part is None:
@@ -333,9 +338,9 @@ def _only_leads_to_parts(node: ast.stmt, name: str) -> bool:
 
 
 def cycles(modules: Iterable[Module]) -> Iterator[str]:
-    """Yield each cycle of modules that import each other.
+    """Yield one cycle of modules that import each other, as text; nothing if there is no cycle.
 
-    Imports inside functions, and imports for types only, count, too.
+    Imports inside functions and type-only imports count, too.
     """
     listed = list(modules)
     known = {module.name for module in listed}
@@ -347,7 +352,7 @@ def cycles(modules: Iterable[Module]) -> Iterator[str]:
 
 
 def hidden_imports(modules: Iterable[Module]) -> Iterator[str]:
-    """Yield dynamic imports, which `Module.imports` does not contain."""
+    """Yield the imports by a string (`importlib.import_module`), which the other rules cannot see."""
     for module, call in _calls(modules):
         if module.dotted(call.func) in ("importlib.import_module", "__import__"):
             yield f"{module.at(call)} imports by a string"
@@ -364,7 +369,7 @@ def threads(modules: Iterable[Module]) -> Iterator[str]:
 
 
 def sleeps(modules: Iterable[Module]) -> Iterator[str]:
-    """Yield each use of time.sleep: no stop token can end such a wait."""
+    """Yield each use of time.sleep, which is forbidden because a stop token cannot interrupt it."""
     for module in modules:
         for node in ast.walk(module.tree):
             if isinstance(node, ast.Name | ast.Attribute) and module.dotted(node) == "time.sleep":
@@ -396,7 +401,7 @@ def impure_modules(modules: Iterable[Module]) -> Iterator[str]:
 
 
 def broad_excepts(modules: Iterable[Module]) -> Iterator[str]:
-    """Yield handlers that catch every exception, except in the functions where they are allowed."""
+    """Yield handlers that catch every exception outside the functions in which this is allowed."""
     for module in modules:
         for function, node in _with_function(module.tree, ""):
             if _is_broad(module, node) and (module.name, function) not in BROAD_EXCEPTS_ALLOWED:
@@ -441,7 +446,7 @@ def _calls(modules: Iterable[Module]) -> Iterator[tuple[Module, ast.Call]]:
 
 
 def _with_function(node: ast.AST, function: str) -> Iterator[tuple[str, ast.AST]]:
-    """Yield every node below this one, with the name of the function that contains it."""
+    """Yield every node below `node`, with the name of the function that contains it. `function` contains `node`."""
     for child in ast.iter_child_nodes(node):
         inner = child.name if isinstance(child, Function) else function
         yield inner, child

@@ -1,4 +1,4 @@
-"""Settings for all unit tests: property tests use the same examples in every run, and have no deadline each."""
+"""Settings for all unit tests: property tests use the same examples in every run, without a deadline for each."""
 
 from __future__ import annotations
 

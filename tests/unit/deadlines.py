@@ -1,7 +1,7 @@
 """Time limits for code that might hang, so that a bug fails one test instead of blocking the whole run.
 
-Waiting code is limited by wall-clock time, generously. Computing code is limited by its own CPU time, because a busy
-machine may not schedule it for a while.
+Code that waits gets a generous limit of wall-clock time. Code that computes gets a limit of its own CPU time, because a
+busy machine may not schedule the code for a while.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ class Hanging(Exception):
 
 
 def no_longer_than(seconds: float) -> AbstractContextManager[None]:
-    """Raise Hanging in the main thread if the block takes longer than this, in seconds of wall-clock time."""
+    """Raise Hanging in the main thread if the block takes longer than `seconds` of wall-clock time."""
     return _limited(seconds, signal.ITIMER_REAL, signal.SIGALRM)
 
 
 def no_more_work_than(seconds: float) -> AbstractContextManager[None]:
-    """Raise Hanging if the process uses more CPU time than this in the block."""
+    """Raise Hanging in the main thread if the process uses more than `seconds` of CPU time in the block."""
     return _limited(seconds, signal.ITIMER_PROF, signal.SIGPROF)
 
 

@@ -1,4 +1,4 @@
-"""BSON that is encoded by hand, so that a test knows every offset without using the product's code."""
+"""Encodes BSON by hand, so that a test knows every offset without using the product's code."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def array(*values: tuple[int, bytes]) -> bytes:
 
 
 def key(kind: int, value: bytes = b"") -> bytes:
-    """Return an encoded document with only an `_id` of this BSON type."""
+    """Return an encoded document with only an `_id`, which has this BSON type and this encoded value."""
     return document(Field(kind, b"_id", value))
 
 

@@ -1,4 +1,4 @@
-"""The page about webhooks lists the fields that notices have, and its receiver accepts their signatures."""
+"""The documentation page about webhooks lists all fields of notices, and its example receiver accepts signatures."""
 
 from __future__ import annotations
 

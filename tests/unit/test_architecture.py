@@ -1,4 +1,4 @@
-"""The product follows the rules for its structure, and each rule detects violations."""
+"""The product follows the rules for its structure, and each rule detects a violation."""
 
 from __future__ import annotations
 

@@ -25,7 +25,10 @@ VERSIONS = ("1.33", kubernetes_validate.latest_version())
 
 
 def settings_of(kind: str, tmp_path: Path) -> Any:
-    """Return the settings that the process of a container reads, with the files that it mounts."""
+    """Return the settings that the process in a container reads from its arguments and from the mounted files.
+
+    `kind` is the folder of the manifests. Copies of the mounted files are written to `tmp_path`.
+    """
     container = manifests.container(kind)
     paths = {}
     for number, (inside, outside) in enumerate(manifests.files(kind).items()):

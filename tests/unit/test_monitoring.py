@@ -55,7 +55,7 @@ needs_promtool = pytest.mark.skipif(
 
 
 def nodes(tree: Any) -> Iterator[Any]:
-    """Yield an expression of PromQL and all expressions in it."""
+    """Yield a parsed PromQL expression and all expressions inside it."""
     yield tree
     below = [getattr(tree, name, None) for name in ("lhs", "rhs", "expr", "vector_selector")]
     for each in (*below, *(getattr(tree, "args", None) or ())):
@@ -64,7 +64,10 @@ def nodes(tree: Any) -> Iterator[Any]:
 
 
 def used(expression: str) -> Iterator[tuple[str, set[str]]]:
-    """Yield the name and the labels of each selector. Raise ValueError if the syntax or a value is wrong."""
+    """Yield the metric and the labels of each selector in a PromQL expression.
+
+    Raise ValueError if the syntax or a label value is wrong.
+    """
     for node in nodes(promql_parser.parse(expression)):
         if isinstance(node, promql_parser.VectorSelector):
             for each in node.matchers.matchers:
@@ -76,7 +79,7 @@ def used(expression: str) -> Iterator[tuple[str, set[str]]]:
 
 
 def grouped(expression: str) -> set[str]:
-    """Return the labels by which an expression aggregates."""
+    """Return the labels by which a PromQL expression aggregates."""
     aggregations = [
         node
         for node in nodes(promql_parser.parse(expression))

@@ -36,17 +36,18 @@ OF_NO_OPERATION = {"NotFound", "MethodNotAllowed"}
 NOT_ANSWERED = {
     "syncsvc": {
         *("AddressNotAvailable", "InvalidURI", "WrongClusters"),
+        *("MissingPackage", "InvalidConnectionFile"),
         *("InvalidTokenFile", "InvalidCertificate", "InvalidWebhookSecret"),
         *("UnsupportedChange", "ShardKeyChanged", "RenamedOutOfFilter", "RenamedAcrossDatabases"),
         *("EventNotApplicable", "EventSpoolFull", "EventSpoolDamaged"),
         *("DocumentNotCopied", "DuplicateIds", "DefinitionNotApplicable"),
-        *("VerificationFailed", "VerificationIncomplete", "UserOrRoleNotCopied"),
+        *("VerificationFailed", "VerificationIncomplete"),
         "EventTooLarge",
     },
     "verifier": {
-        *("AddressNotAvailable", "InvalidURI"),
+        *("AddressNotAvailable", "InvalidURI", "MissingPackage", "InvalidConnectionFile"),
         *("InvalidTokenFile", "InvalidCertificate", "InvalidWebhookSecret"),
-        *("DefinitionChanged", "NothingToCompare", "EventTooLarge"),
+        *("DefinitionChanged", "NothingToCompare", "EventTooLarge", "DocumentFilterFailed"),
     },
 }
 

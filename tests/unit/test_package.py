@@ -54,7 +54,7 @@ def test_the_wheel_holds_every_page_unit_and_file_for_monitoring() -> None:
 
 
 def test_the_lock_file_has_every_dependency() -> None:
-    """Fail if a dependency is missing; then run `make lock`."""
+    """The lock file must contain every dependency. If one is missing, run `make lock`."""
     required = read_setup()["options"]["install_requires"].split("\n")[1:]
     text = (ROOT / "packaging" / "requirements.txt").read_text()
     locked = set(re.findall(r"^([\w.-]+)==\S+ \\\n +--hash=", text, re.M))

@@ -19,9 +19,9 @@ LOOKS_LIKE_A_COMMAND = re.compile(
 
 
 def runs() -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield each page whose commands tests with servers run, with the titles of the sections that they run.
+    """Yield (page, titles) for each call in a test that runs the commands of a documentation page.
 
-    No titles mean the whole page.
+    Only the commands of the sections with these titles are run; without titles, those of the whole page.
     """
     folders = ROOT / "tests" / "integration", ROOT / "tests" / "packages"
     for file in (file for folder in folders for file in folder.glob("*.py")):

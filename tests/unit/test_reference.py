@@ -1,4 +1,4 @@
-"""The generated parts of the documentation are up to date, and everything is documented."""
+"""The generated parts of the documentation are up to date, and the pages explain every state, option and log line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A release changes the version, the changelog and the tags of the image, and nothing else."""
+"""A release changes the version, the changelog and the image tags, and nothing else."""
 
 from __future__ import annotations
 

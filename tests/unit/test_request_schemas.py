@@ -1,4 +1,4 @@
-"""The OpenAPI schema of a start request is as strict as the code, as far as JSON Schema allows."""
+"""The OpenAPI schema of a start request refuses the same requests as the code, as far as JSON Schema allows."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ NAME = st.sampled_from(
     ]
     + ["mongosync_internal_", "a.b", "system.js", "systems", "system.", "$x", "é"]
 )
+BAD_NAME = st.sampled_from(["a b", "a/b", "a\\b", 'a"b', "a$b", ".a", "a\0b", "a" * 64, "a" * 256])
 FIELD = st.sampled_from(["", "a", "b", "a.b", "a..b", ".a", "a.", "$a", "a.$b", "a$", "."])
 DIRECTION = st.sampled_from([1, -1, 0, 2, "hashed", "text", True, None])
 KEY = st.lists(st.dictionaries(FIELD, DIRECTION, max_size=2), max_size=3)
@@ -80,6 +81,20 @@ def test_names_in_sharding_entries(database: str, collection: str) -> None:
 def test_names_in_filters(database: str, collection: str, name: str) -> None:
     fields = {name: [{"database": database, "collections": [collection]}]}
     assert is_described(fields) == is_accepted(fields)
+
+
+@given(database=NAME | BAD_NAME, collection=NAME | BAD_NAME)
+def test_new_names(database: str, collection: str) -> None:
+    other = {"database": "other", "collection": "c"}
+    for named, there in (
+        ({"database": database, "collection": collection}, other),
+        ({"database": database}, {"database": "other"}),
+        ({"database": database}, other),
+        ({"database": database, "collection": collection}, {"database": "other"}),
+    ):
+        for pair in ({"from": named, "to": there}, {"from": there, "to": named}):
+            fields = {"namespaceRemap": [pair]}
+            assert is_described(fields) == is_accepted(fields)
 
 
 @pytest.mark.parametrize("database", [{}, {"database": "d"}])

@@ -1,4 +1,4 @@
-"""Tests which failures of a test are retried, by running pytest in a separate process."""
+"""Tests the plugin that retries failed tests, by running pytest in a separate process."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _run(folder: Path, *options: str) -> list[str]:
 
 
 def _having(lines: list[str], *outcomes: str) -> set[str]:
-    """Return the names, without parameters, of the tests that have one of these outcomes in pytest's summary."""
+    """Return the names, without parameters, of the tests with one of these outcomes in pytest's summary."""
     rows = [line.split("::") for line in lines if line.startswith(outcomes)]
     return {re.match(r"\w+", name)[0] for _, name in rows}  # type: ignore[index]
 

@@ -1,4 +1,4 @@
-"""Every endpoint requires a token, except the public ones listed here; other addresses need tokens and TLS."""
+"""Every endpoint requires a token, except the public ones listed here; non-loopback addresses need tokens and TLS."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def client(service: str, tmp_path: Path) -> FlaskClient:
 
 
 def requests_to(app: Flask) -> Iterator[tuple[str, str]]:
-    """Yield every method and path, with the methods that a path does not accept."""
+    """Yield every combination of HTTP method and path of the app, including methods that a path does not accept."""
     paths = {rule.rule.replace("<name>", "index.html") for rule in app.url_map.iter_rules()}
     assert {"/metrics", "/api/v1/progress", "/api/v1/openapi.json"} < paths
     for path in sorted({*paths, "/nowhere"}):
@@ -105,7 +105,10 @@ def test_an_operator_can_do_everything(client: FlaskClient) -> None:
 
 
 def test_a_token_does_not_replace_the_check_of_host_and_origin(client: FlaskClient) -> None:
-    """A page of another site must not use a token that the browser has."""
+    """A request with a valid token, but a foreign Host or Origin header, must be refused.
+
+    Otherwise a page of another site could use a token that the browser has.
+    """
     for method, path in requests_to(client.application):
         headers = {**bearer(OPERATOR), "Host": "evil.example"}
         assert client.open(path, method=method, headers=headers).status_code == 403
@@ -178,10 +181,13 @@ def test_a_wrong_webhook_secret_ends_the_process(
     options = ["--webhook", "http://localhost:1/T0k3n", "--webhookSecretFile", str(path)]
     assert module.main([*URIS[service], *options, "--logPath", str(tmp_path / "log")]) == 1
     message = capsys.readouterr().err
-    assert f"InvalidWebhookSecret: The webhook's secret file {path} can be accessed" in message
+    assert (
+        f"InvalidWebhookSecret: The webhook's secret file {path} cannot be used: the file can be accessed"
+        in message
+    )
     with pytest.raises(SystemExit):
         READ[service]([*URIS[service], "--webhook", "localhost/T0k3n"])
     message = capsys.readouterr().err
-    assert "webhook must begin with http:// or https://" in message and "T0k3n" not in message
+    assert "the URL must begin with http:// or https://" in message and "T0k3n" not in message
     log = (tmp_path / "log" / module.LOG_FILE).read_text()
     assert "T0k3n" not in log and "0123456789abcdef" not in log

@@ -1,10 +1,14 @@
-"""Runs pytest with several processes. If a test ends its process, the whole run must end, too."""
+"""Tests that a pytest run with several processes ends if a test makes its process exit."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
+
+from tests.support.spreading import Kind, kind_of
 
 ROOT = Path(__file__).parents[2]
 CONFTEST = """
@@ -46,3 +50,21 @@ def test_the_run_ends_and_names_a_test_that_ended_its_process(tmp_path: Path) ->
     assert done.returncode == 1
     assert "crashed while running 'test_ending.py::test_ended'" in done.stdout
     assert "1 failed" in done.stdout.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("group", "kind"),
+    [
+        ("tests/integration/test_sharded.py from sharded", Kind.SHARDED),
+        ("tests/integration/test_behaviours.py COPY-TO_SHARDED]", Kind.SHARDED),
+        ("tests/model/test_model.py::test_every_run_ends_equal[to-sharded-1]", Kind.SHARDED),
+        ("tests/integration/test_presplit.py::test_it[sharded-REPLICA_SETS]", Kind.ONE_MEMBER),
+        ("tests/integration/test_sharded.py::test_sharded", Kind.ONE_MEMBER),
+        ("tests/model/test_model.py::test_every_run_ends_equal[data-1]", Kind.THREE_MEMBERS),
+        ("tests/faults/test_killed.py", Kind.THREE_MEMBERS),
+        ("tests/integration/test_main_job.py::test_it", Kind.THREE_MEMBERS),
+        ("tests/unit/test_spreading.py::test_it", Kind.NONE),
+    ],
+)
+def test_the_kind_of_clusters_follows_from_the_name_of_a_group(group: str, kind: Kind) -> None:
+    assert kind_of(group, ROOT) is kind

@@ -1,4 +1,4 @@
-"""The systemd units must pass systemd's checks, and have no more permissions than necessary."""
+"""The systemd units must pass systemd's checks, and have no more privileges than necessary."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ of_each_unit = pytest.mark.parametrize("name", UNITS)
 
 @pytest.fixture
 def unit(name: str, tmp_path: Path) -> Path:
-    """Write a copy of the unit whose program exists on this machine, and return its path."""
+    """Write a copy of the unit that runs a program which exists on this machine, and return the path of the copy."""
     text = (FOLDER / name).read_text()
     assert "ExecStart=/opt/syncsvc/bin/" in text
     program = Path(sys.executable)
@@ -61,7 +61,7 @@ def test_the_unit_has_minimal_privileges(unit: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-READ: dict[str, Callable[[list[str]], object]] = {
+READ: dict[str, Callable[[list[str]], syncsvc.settings.Settings | verifier.settings.Settings]] = {
     "syncsvc.service": syncsvc.settings.read_settings,
     TEMPLATE: syncsvc.settings.read_settings,
     "syncsvc-verifier.service": verifier.settings.read_settings,
@@ -79,13 +79,15 @@ def test_the_program_accepts_the_unit_and_documented_options(
         monkeypatch.setenv(variable, value)
     (started,) = re.findall("^ExecStart=(.*)$", (FOLDER / name).read_text(), re.M)
     settings = READ[name](shlex.split(started)[1:])
-    read = repr(settings)
-    assert "@source.example:27017" in read and "@destination.example:27017" in read
-    assert "/var/log/syncsvc" in read
+    read = [each.read().uri for each in settings.sources]
+    assert ["@source.example:27017" in read[0], "@destination.example:27017" in read[1]] == [
+        True
+    ] * 2
+    assert settings.log_path is not None and settings.log_path.is_relative_to("/var/log/syncsvc")
 
 
 def test_the_template_only_adds_the_instance() -> None:
-    """Compare both units of the sync service without their comments and without the options of an instance."""
+    """The sync service's unit and its template unit must be equal, except for comments and an instance's options."""
     lines = [_directives(FOLDER / name) for name in ("syncsvc.service", TEMPLATE)]
     plain = [line.replace(", instance %i", "").replace("--id %i ", "") for line in lines[1]]
     plain.remove("EnvironmentFile=-/etc/syncsvc/syncsvc@%i.env")

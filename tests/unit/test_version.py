@@ -1,4 +1,4 @@
-"""All places show the same version of the project."""
+"""The project has the same version in all places."""
 
 from __future__ import annotations
 

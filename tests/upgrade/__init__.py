@@ -1,1 +1,1 @@
-"""Saved states of syncs that earlier versions have begun: the contents of both clusters after the daemon was killed."""
+"""Saved states of syncs that earlier versions have begun, and the program that saves such states."""

@@ -1,7 +1,8 @@
-"""Saves the state of a sync that is killed in a phase: `python -m tests.upgrade PHASE FILE`.
+"""Saves the state of a sync whose daemon is killed in a phase: `python -m tests.upgrade PHASE FILE`.
 
-The phases are `copy`, `events` (change event application) and `commit`. Run this for each of them with the last version
-of each format. Then `test_upgrade` continues these syncs with all later versions.
+The phases are `copy`, `events` (change event application) and `commit`. For each format of the saved state, run this
+once per phase with the last version that writes the format. `test_upgrade` continues these syncs with all later
+versions.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ _DOCUMENTS = 40
 
 
 class Point(Enum):
-    """The points at which the daemon is killed.
+    """The points in the daemon's code at which a test can kill it. The values are the names of the points.
 
-    They are defined here, too, because the module of the daemon's own enumeration changes between versions.
+    The product's own enum is not imported, because its module differs between the versions that run this program.
     """
 
     COLLECTION_COPIED = "collection copied"
@@ -58,7 +59,7 @@ def _fill(client: AnyClient) -> None:
 
 
 def _killed_in_copy(pair: Pair, daemon: Daemon) -> State:
-    """Kill the process after it has copied one of the collections, and return the state of both clusters."""
+    """Kill the daemon after it has copied one of the collections, and return the state of both clusters."""
     before = contents(pair.source.client)
     daemon.kill_at(Point.COLLECTION_COPIED)
     daemon.run()
@@ -68,7 +69,7 @@ def _killed_in_copy(pair: Pair, daemon: Daemon) -> State:
 
 
 def _killed_in_events(pair: Pair, daemon: Daemon) -> State:
-    """Kill the process after it has applied some writes, and before it saves its new position.
+    """Kill the daemon after it has applied some writes, but before it saves the new position.
 
     Return the state of both clusters.
     """
@@ -90,7 +91,7 @@ def _killed_in_events(pair: Pair, daemon: Daemon) -> State:
 
 
 def _killed_in_commit(pair: Pair, daemon: Daemon) -> State:
-    """Kill the process after the first step of the commit, and return the state of both clusters."""
+    """Kill the daemon after the first step of the commit, and return the state of both clusters."""
     source = pair.source.client
     daemon.run()
     _start(daemon)

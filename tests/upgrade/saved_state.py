@@ -1,12 +1,9 @@
-"""The state of both clusters while no daemon runs: taken from one pair of clusters, and put on another pair.
+"""Saves the state of both clusters while no daemon runs, and restores it to another pair of clusters.
 
-Fresh clusters have other identities, UUIDs and times. So these values of the metadata are replaced when a state is put
-on them, and no others:
-
-- the identities of both clusters;
-- the UUIDs of the source's collections, by name;
-- positions in change streams (documents of `token` and `time`) and other timestamps: by the position on the fresh
-  cluster before the writes that follow.
+Fresh clusters have other identities, UUIDs and times. So `restore` replaces these values in the metadata, and no
+others: the identities of both clusters and the UUIDs of collections become those of the fresh clusters; timestamps and
+positions in change streams become the present position on the fresh cluster. The writes that followed the saved
+position are then repeated.
 """
 
 from __future__ import annotations
@@ -70,7 +67,11 @@ def identities(pair: Pair) -> list[str]:
 
 
 def restore(state: State, pair: Pair) -> None:
-    """Write the saved state to these clusters, which must be empty."""
+    """Restore the saved state to a pair of clusters, which must be empty.
+
+    Restore the contents, repeat the writes on the source that followed the saved position, and block user writes on the
+    destination.
+    """
     source, destination = pair.source.client, pair.destination.client
     users = [each for each in state["destination"] if each["database"] != METADATA]
     metadata = [each for each in state["destination"] if each["database"] == METADATA]
@@ -95,7 +96,7 @@ def _fill(client: AnyClient, content: list[Document]) -> None:
 
 
 def _position(client: AnyClient) -> Document:
-    """Return the position in the cluster's change stream after all its present writes, in its saved form."""
+    """Return the position in the cluster's change stream after all writes so far, in its saved form."""
     with client.watch() as stream:
         stream.try_next()
         token = stream.resume_token
@@ -134,9 +135,10 @@ def _replacement(
 
 
 def _uuids(state: State, pair: Pair) -> dict[str | Binary, Binary]:
-    """Return the UUIDs that the collections have on this pair, by their UUIDs in the saved state.
+    """Return the new UUID of each collection on `pair`, by the collection's UUID in the saved state.
 
-    Format 6 saves only those of the source.
+    For a state in format 6, the result has only the collections of the source: the UUIDs of the destination's
+    collections were not saved.
     """
     (registry,) = (
         each["documents"]

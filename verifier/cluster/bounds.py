@@ -17,15 +17,16 @@ from verifier.runtime.waits import waiting
 PATIENCE = 8.0
 # How long all calls of a short command may take in total, in seconds.
 _LONGEST = 12.0
-_REMEDY = "Another warning names the call that a cluster does not answer, and what to do."
+_REMEDY = "Another warning names the unanswered call to a cluster, and the remedy."
 
 
 @contextmanager
 def answered_soon() -> Iterator[None]:
-    """Limit all calls to clusters in the block to twelve seconds in total; then they fail with the driver's errors.
+    """Limit all calls to clusters in the block to twelve seconds in total.
 
-    A failing call is retried for eight seconds. Used for commands that an operator waits for. A save that timed out may
-    still take effect; the next save of this process overwrites it.
+    After that time, calls fail with the driver's errors. A failing call is retried for eight seconds. Use this for
+    commands that an operator waits for. A save that has timed out may still take effect; the next save of this process
+    overwrites it.
     """
     with impatient(PATIENCE, in_total=_LONGEST), pymongo.timeout(_LONGEST):
         yield
@@ -33,10 +34,10 @@ def answered_soon() -> Iterator[None]:
 
 @contextmanager
 def one_save(lock: threading.Lock, subject: str) -> Iterator[None]:
-    """Hold `lock`, so that only one thread at a time saves `subject`. The wait shown to operators names the subject.
+    """Hold `lock` in the block, so that only one thread at a time saves `subject`, which is a text for messages.
 
-    Inside a block of `retry.impatient`, wait no longer than that block allows; then raise OperationError
-    ClusterUnreachable.
+    A long wait is shown to operators. Inside a block of `retry.impatient`, wait no longer than that block allows; then
+    raise OperationError ClusterUnreachable.
     """
     seconds = patience_left()
     with waiting(f"{subject} is being saved by another thread", _REMEDY):

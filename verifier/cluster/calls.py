@@ -1,7 +1,7 @@
 """Makes every command of this process visible while its answer is awaited.
 
-The driver reports when a command starts and ends (command monitoring). Each outstanding command is registered as a
-wait. The newest command of each thread is kept for the text of its error.
+The driver reports when a command starts and ends (command monitoring). Each outstanding command is registered in
+`runtime.waits`, which warns of long waits. The newest command of each thread is kept for error texts.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _REMEDIES = {
 
 @dataclass(frozen=True)
 class Call:
-    """One command: its name, the namespace that it concerns, and the address and cluster to which it was sent."""
+    """One command: its name, its namespace, and the address and cluster to which it was sent."""
 
     name: str
     namespace: str
@@ -53,13 +53,13 @@ _thread = threading.local()
 
 
 def newest() -> Call | None:
-    """Return the newest command that this thread has sent; None if it has sent none."""
+    """Return the newest command that this thread has sent; None if the thread has sent no command."""
     call: Call | None = getattr(_thread, "newest", None)
     return call
 
 
 class CallListener(CommandListener):
-    """A listener that registers the outstanding commands of one client.
+    """Receives the driver's command events of one client, and registers its outstanding commands in `runtime.waits`.
 
     `cluster` is the operator's name for the cluster.
     """

@@ -37,11 +37,11 @@ _EVENTS_A_BARE_PAGE = 100
 
 
 _OTHER_MEMBER = (
-    "Nothing is lost yet: make one of these members the primary (by rs.stepDown() on the present primary, or by the "
-    "member's priority), or start the members that are down. The run then continues."
+    "Nothing is lost yet: make a member with a long enough oplog the primary (by rs.stepDown() on the present primary, "
+    "or by the member's priority), or start the members that are down. The run then continues."
 )
 _OTHER_SHARD = (
-    "If another member of that shard has a longer oplog, make it the primary within ten minutes: the run then "
+    "If another member of the shard has a longer oplog, make that member the primary within ten minutes: the run then "
     "continues. Otherwise the run fails with OplogWindowExceeded."
 )
 
@@ -81,9 +81,10 @@ class ChangeStream:
     def open(
         self, position: Position | None, bare: bool = False, filtered: bool = True
     ) -> RawCursor:
-        """Return a cursor over the events after `position`, or from the present time if it is None.
+        """Return a cursor over the events after `position`; over the events from now on if `position` is None.
 
-        `bare` leaves out the contents of the changes. If `filtered` is False, events of all namespaces are returned.
+        If `bare`, the events lack the contents of the changes. If `filtered` is false, the filter `namespaces` is
+        ignored.
         """
         command = {"aggregate": 1, "pipeline": list(self._pipeline(position, bare, filtered))}
         size = _EVENTS_A_BARE_PAGE if bare else self.page_events
@@ -137,7 +138,7 @@ def start_position(stream: ChangeStream) -> Position:
 
 
 class ChangeReader:
-    """A reader of one change stream, beginning at a given position.
+    """Reads one change stream, beginning at a given position.
 
     After a failure, the stream is reopened at the position that the reader has reached.
     """
@@ -150,7 +151,7 @@ class ChangeReader:
         self._filtered = True
 
     def pages(self) -> Iterator[StreamPage]:
-        """Yield pages without end, some of them without events.
+        """Yield pages of the stream without end. A page may have no events.
 
         Raises OperationError OplogWindowExceeded, the driver's other errors that are not temporary, and `Cancelled`.
         """
@@ -168,7 +169,11 @@ class ChangeReader:
             ) from error
 
     def _pages(self) -> Iterator[StreamPage]:
-        """Yield pages until the stream must be opened with other options."""
+        """Yield pages until the stream must be reopened.
+
+        An event that is too large makes the stream omit the contents of changes. After the first page with events
+        of this form, the stream must be reopened with contents.
+        """
         for page in resilient_pages(self._reopen, self._classify, self._stop):
             read = self._stream_page(page)
             yield read
@@ -205,28 +210,32 @@ class ChangeReader:
         return failures.lost_cursor(error)
 
     def _classify_loss(self) -> Temporary | None:
-        """Classify for `retry` that the oplog lacks the resume point: temporary if another member may hold it.
+        """Return a temporary failure if another member or shard may still hold the resume point; otherwise None.
 
-        Otherwise, return None.
+        Call this after a server has reported that its oplog no longer holds the resume point.
         """
         stream, time = self._stream, self._position.time
         if stream.facts.is_sharded:
             return Temporary(
-                f"a shard's oplog does not reach back to {_shown(time)}", _OTHER_SHARD, 600.0
+                f"the oplog of a shard does not reach back to {_shown(time)}, but this run needs the changes since "
+                "then",
+                _OTHER_SHARD,
+                600.0,
             )
         return only_elsewhere(reach(stream.client, time), time)
 
 
 def only_elsewhere(found: Reach, time: Timestamp) -> Temporary | None:
-    """Return a temporary failure that names the members whose oplog reaches, or may reach, back to `time`.
+    """Return a temporary failure if the oplog of any member reaches, or may reach, back to `time`.
 
-    Return None if it is certain that the oplog of no member does. `found` is the result of `oplog_reach.reach`.
+    The text of the failure names these members. Return None if it is certain that no member's oplog reaches back to
+    `time`. `found` is the result of `oplog_reach.reach`.
     """
     if found.none:
         return None
     members = (
         ", ".join(found.holding)
-        or f"none of those that answer; unknown for {', '.join(found.unknown)}"
+        or f"none of the members that answer; unknown for {', '.join(found.unknown)}"
     )
     return Temporary(
         f"the oplog of the primary does not reach back to {_shown(time)}, but this run needs the changes since then. "

@@ -11,27 +11,28 @@ from pymongo.errors import PyMongoError
 from verifier.cluster import failures
 from verifier.cluster.connect import Client, connect
 from verifier.cluster.facts import ClusterFacts, Topology, gather
-from verifier.cluster.features import DOCUMENTS, Side
+from verifier.cluster.features import DOCUMENTS, REPORTING_DDL, Side
 from verifier.runtime.errors import INTERNAL_ERROR, ErrorKind, OperationError, Violation
 
 SAME_CLUSTER = ErrorKind(
     "SameCluster",
     400,
-    "Source and destination are one cluster.",
+    "Source and destination are the same cluster.",
     "Name two different clusters, and check both connection strings.",
 )
 UNSUPPORTED_TOPOLOGY = ErrorKind(
     "UnsupportedTopology",
     409,
-    "A cluster has a topology that is not supported here.",
+    "A cluster has an unsupported topology.",
     "Both clusters must be replica sets or sharded clusters.",
 )
 SERVER_FEATURE_MISSING = ErrorKind(
     "ServerFeatureMissing",
     409,
-    "A server does not have a command that this program needs.",
-    "Use a MongoDB server of a supported version; other servers that speak its protocol are not supported. The "
-    "documentation lists the features that are needed, and what needs them.",
+    "A server does not have a feature that this program needs.",
+    "Use a MongoDB server of a supported version, and raise its featureCompatibilityVersion to 6.0 if it is lower. "
+    "Other servers that speak its protocol are not supported. The documentation lists the required features and their "
+    "use.",
 )
 
 _log = logging.getLogger(__name__)
@@ -50,15 +51,16 @@ class Cluster:
 
     @property
     def identity(self) -> str:
-        """Return the id of the replica set or sharded cluster; its address if the user may not read the id."""
+        """Return the ID of the replica set or sharded cluster; its address if the user may not read the ID."""
         return self.facts.identity or self.facts.address
 
 
 def open_cluster(name: str, uri: str, application: str) -> Cluster:
-    """Connect to a cluster and ask it for its facts.
+    """Connect to a cluster, read its facts, and return the Cluster.
 
-    Raises OperationError InvalidURI, ClusterUnreachable, NotAuthorized, UnsupportedTopology for a single server, and
-    InternalError with the driver's text for any other error of the driver.
+    `name` is the operator's name for the cluster, and `application` the name of this program in the server's log.
+    Raises OperationError: InvalidURI, MissingPackage, or UnsupportedTopology for a standalone server. A driver's error
+    is converted to the kind that `failures.named_kind` returns, or to InternalError if it returns None.
     """
     try:
         client = connect(uri, application, name)
@@ -84,7 +86,7 @@ def open_cluster(name: str, uri: str, application: str) -> Cluster:
 
 
 def refreshed(cluster: Cluster) -> Cluster:
-    """Return the cluster with its present facts. Raises the driver's errors."""
+    """Read the facts of the cluster again, and return a copy of the cluster with them. Raises the driver's errors."""
     facts = gather(cluster.client)
     if facts.identity is None:
         # The address identifies the cluster instead, so it must not change while the process runs.
@@ -99,36 +101,48 @@ def unfit(
     oldest: tuple[int, int],
     too_old: ErrorKind,
 ) -> Iterator[Violation]:
-    """Yield the reasons why the topology or version of a cluster rules it out as `role`, "source" or "destination".
+    """Yield a violation for each reason why a cluster is unsuitable for its `role`, "source" or "destination".
 
-    `topologies` are those that are supported. `too_old` is the error for a version before `oldest`, or before 6.0 if
-    the cluster is sharded.
+    Reasons are its topology and its version. `topologies` are the supported topologies. `too_old` is the error for a
+    version before `oldest`, or before 6.0 if the cluster is sharded.
     """
     if facts.topology not in topologies:
-        yield UNSUPPORTED_TOPOLOGY, f"The {role} is a {facts.topology.value}."
+        yield UNSUPPORTED_TOPOLOGY, f"The {role} is a {facts.topology.value}, which is not supported."
     if facts.level[:2] < oldest:
-        yield too_old, f"The {role} runs MongoDB {facts.dotted_version}."
+        yield too_old, f"The {role} runs MongoDB {facts.dotted_version}, which is too old."
     elif facts.is_sharded and facts.level[:2] < _OLDEST_SHARDED:
-        yield too_old, f"The {role} is a sharded cluster that runs MongoDB {facts.dotted_version}."
+        yield too_old, (
+            f"The {role} is a sharded cluster that runs MongoDB {facts.dotted_version}, which is too old."
+        )
 
 
 def lacking(side: Side, facts: ClusterFacts, of_verifier: bool = False) -> Iterator[Violation]:
-    """Yield a violation if the cluster lacks commands that nothing replaces; only those of the verifier if asked."""
-    names = [
-        each.name
+    """Yield a violation that names the required commands that the cluster lacks; nothing if it has all of them.
+
+    Yield another one if a sharded source does not report all DDL events: as for versions before 6.0, there is no
+    substitute for them. `side` is the role of the cluster. With `of_verifier`, only check what the verifier needs.
+    """
+    refused = [
+        each
         for each in facts.missing(side)
-        if each.required and each.name in facts.refused and (each.verifier or not of_verifier)
+        if each.name in facts.refused and (each.verifier or not of_verifier)
     ]
+    names = [each.name for each in refused if each.required]
     if names:
         yield SERVER_FEATURE_MISSING, (
             f"The {side.value} (MongoDB {facts.dotted_version}) does not have the commands: {', '.join(names)}."
         )
+    unreported = [each.name for each in refused if each in REPORTING_DDL]
+    if unreported and side is Side.SOURCE and facts.is_sharded:
+        yield SERVER_FEATURE_MISSING, (
+            f"The source is a sharded cluster (MongoDB {facts.dotted_version}) that does not report all DDL events: it "
+            f"does not have {', '.join(unreported)}."
+        )
 
 
 def filter_evaluator(source: Cluster, destination: Cluster) -> Cluster:
-    """Return the cluster whose server evaluates the namespace filters.
+    """Return the cluster that evaluates namespace filters: the source or, if the source is too old, the destination.
 
-    It is the source, unless it lacks `$documents`: such servers evaluate an expression only over documents of a
-    collection. The destination is never that old.
+    To evaluate a filter for a list of names, servers need the stage `$documents`. The destination always has it.
     """
     return source if source.facts.offers(DOCUMENTS) else destination

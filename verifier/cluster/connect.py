@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from typing import Any
 
 from pymongo import MongoClient
 from pymongo.errors import InvalidURI, PyMongoError
 from pymongo.read_preferences import ReadPreference
-from pymongo.uri_parser import parse_uri
+from pymongo.uri_parser import parse_uri, split_options
 
 from verifier.cluster import pinning
 from verifier.cluster.calls import CallListener
@@ -20,6 +23,12 @@ INVALID_URI = ErrorKind(
     400,
     "A connection string cannot be used.",
     "Correct the connection string.",
+)
+MISSING_PACKAGE = ErrorKind(
+    "MissingPackage",
+    500,
+    "A connection string has an option for which the driver needs a Python package that is not installed.",
+    "Run the pip command of the error message in the Python environment of this program, or change the option.",
 )
 
 # How long a call waits for a primary before it fails and the retry function takes over, in milliseconds.
@@ -37,8 +46,15 @@ _SELECTION = "serverSelectionTimeoutMS"
 # wait for seconds on a link with latency, because a new connection takes several round trips.
 _CONNECTING = 16
 
+# The module that the driver imports for an authentication mechanism, and the extra of this project that installs it.
+# All other mechanisms need none.
+_MECHANISMS = {"MONGODB-AWS": ("pymongo_auth_aws", "aws"), "GSSAPI": ("kerberos", "gssapi")}
+_COMPRESSORS = ("zlib", "snappy", "zstd")
+_TLS_FILES = ("tlsCertificateKeyFile", "tlsCAFile", "tlsCRLFile")
+_TLS_PASSWORD = "tlsCertificateKeyFilePassword"
 
-def _concern_violations(options: dict[str, Any]) -> list[str]:
+
+def _violations(options: Mapping[str, Any], compressors: Sequence[str]) -> list[str]:
     violations = []
     if options.get("readConcernLevel", "majority") != "majority":
         violations.append("Invalid URI option, read concern must be majority")
@@ -50,25 +66,69 @@ def _concern_violations(options: dict[str, Any]) -> list[str]:
     for name in ("socketTimeoutMS", "timeoutMS"):
         if name.lower() in given:
             violations.append(f"Invalid URI option, {name} must not be set")
+    if not {*compressors} <= {*_COMPRESSORS}:
+        known = ", ".join(_COMPRESSORS)
+        violations.append(f"Invalid URI option, compressors must be some of {known}")
     return violations
+
+
+def _compressors(query: str) -> list[str]:
+    """Return the compressors that a connection string names. `query` is the part of the string with the options.
+
+    The driver itself only warns of a compressor that it cannot use, and leaves it out.
+    """
+    if not query:
+        return []
+    given = split_options(query, validate=False, normalize=False)
+    return [each for each in str(given.get("compressors", "")).split(",") if each]
+
+
+def _missing_extras(
+    options: Mapping[str, Any], compressors: Sequence[str]
+) -> Iterator[tuple[str, str]]:
+    """Yield (option, extra) for each option that needs a missing package.
+
+    `extra` is the name of this project's optional dependencies that install the package.
+    `options` are the options that the driver accepts, and `compressors` are all compressors that the user has given.
+    """
+    mechanism = str(options.get("authMechanism", ""))
+    module, extra = _MECHANISMS.get(mechanism, ("", ""))
+    if extra and find_spec(module) is None:
+        yield f"authMechanism={mechanism}", extra
+    usable = options.get("compressors", ())
+    for compressor in compressors:
+        if compressor not in usable:
+            yield f"compressors={compressor}", compressor
 
 
 def check_uri(uri: str) -> dict[str, Any]:
     """Return the options of a connection string by name.
 
-    Raises OperationError InvalidURI, naming every violation, if it cannot be used.
+    Raises OperationError if the string cannot be used: InvalidURI, which names every violation, or MissingPackage.
     """
     try:
-        parsed = parse_uri(uri, validate=True, warn=False, normalize=True)
+        with warnings.catch_warnings():
+            # The driver warns of compressors that are not installed, which are refused below.
+            warnings.simplefilter("ignore")
+            parsed = parse_uri(uri, validate=True, warn=False, normalize=True)
+            compressors = _compressors(uri.partition("?")[2])
     except _DRIVER_ERRORS as error:
         raise _refusal(uri, error) from error
     if "@" in (parsed["database"] or ""):
         # The driver mistakes a slash in a password for the end of the host.
         raise _refusal(uri, InvalidURI())
     options = {**parsed["options"]}
-    violations = _concern_violations(options)
+    violations = _violations(options, compressors)
     if violations:
         raise OperationError(INVALID_URI, "; ".join(violations) + ".")
+    missing = [*_missing_extras(options, compressors)]
+    if missing:
+        given, extras = (",".join(each) for each in zip(*missing, strict=True))
+        raise OperationError(
+            MISSING_PACKAGE,
+            f"The option {given} of a connection string needs a Python package that is not installed: pip install "
+            f"'syncsvc[{extras}]'.",
+        )
     return options
 
 
@@ -77,9 +137,10 @@ def connect(
 ) -> Client:
     """Return a client that reads from the primary, or from the member that `verifier.cluster.pinning` selects.
 
-    Read and write concern are majority. A call fails if it waits longer than `socket_ms` milliseconds (default:
-    `SOCKET_MS`) for bytes from a server. `name` is the operator's name for the cluster. Does not wait for a connection.
-    Raises OperationError InvalidURI.
+    This does not wait for a connection. Read and write concern are majority. `application` is the name of this program
+    in the server's log, and `name` is the operator's name for the cluster. A call fails if it waits longer than
+    `socket_ms` milliseconds (default: `SOCKET_MS`) for bytes from a server. Raises OperationError InvalidURI and
+    MissingPackage.
     """
     options = check_uri(uri)
     # The connection string has precedence. The driver's own defaults are too long, and its reads have no timeout.
@@ -107,8 +168,61 @@ def connect(
         raise _refusal(uri, error) from error
 
 
+def tls_files(uri: str) -> list[str]:
+    """Return the paths of the TLS files that a connection string names; empty if the string cannot be parsed."""
+    try:
+        given = split_options(uri.partition("?")[2], validate=False, normalize=False)
+    except _DRIVER_ERRORS:
+        return []
+    return [str(given[name]) for name in _TLS_FILES if name in given]
+
+
+def without_credentials(uri: str) -> object:
+    """Return the parts of a valid connection string that must not change while a client is open.
+
+    These are all parts except the password and the TLS files. Compare two results for equality.
+    """
+    parsed = parse_uri(uri, validate=True, warn=False, normalize=True)
+    options = {
+        name: value
+        for name, value in parsed["options"].items()
+        if name.lower() not in {each.lower() for each in (*_TLS_FILES, _TLS_PASSWORD)}
+    }
+    # The name in DNS stands for the hosts.
+    hosts = parsed.get("fqdn") or parsed["nodelist"]
+    return hosts, parsed["username"], parsed["database"], options
+
+
+def adopt_credentials(client: Client, trial: Client) -> None:
+    """Make new connections of `client` use the password and the TLS files of `trial`.
+
+    Connections in use stay open until their calls end. Both clients must be connected to the same cluster.
+    """
+    # The driver has no public call for this. Its pools share one object with options, and each monitor has another one.
+    # The shared one is first: the monitors of servers that are found meanwhile are made from it.
+    wanted, shared = trial.options.pool_options, client.options.pool_options
+    pools = [pool for server in list(client._topology._servers.values()) for pool in _pools(server)]
+    for pool in pools:
+        # A TLS session cannot be resumed in another context.
+        pool._ssl_session_cache = None
+    _set_option(shared, "credentials", wanted._credentials)
+    for options in (shared, *(pool.opts for pool in pools)):
+        _set_option(options, "ssl_context", wanted._ssl_context)
+    discard_connections(client)
+
+
+def _pools(server: Any) -> tuple[Any, Any, Any]:
+    """Return the driver's three connection pools to a server: for commands, and for each of the two monitors."""
+    monitor = server._monitor
+    return server.pool, monitor._pool, monitor._rtt_monitor._pool
+
+
+def _set_option(options: Any, name: str, value: Any) -> None:
+    setattr(options, f"_PoolOptions__{name}", value)
+
+
 def discard_connections(client: Client) -> None:
-    """Make later calls of a client open new connections; calls in flight keep theirs until they end."""
+    """Make later calls of a client open new connections. Calls in flight keep their connections until they end."""
     # The driver has no public call for this.
     for server in list(client._topology._servers.values()):
         server.pool.reset_without_pause()
@@ -119,5 +233,7 @@ def _refusal(uri: str, error: Exception) -> OperationError:
     before_host = uri.partition("://")[2].rpartition("@")[0]
     if before_host and (isinstance(error, InvalidURI) or {*"/?"} & {*before_host}):
         # The driver quotes what it parsed as a host, database or option, which can be a part of the password.
-        text = "it cannot be parsed; user name and password must be percent-encoded (RFC 3986)"
+        text = (
+            "the string cannot be parsed; user name and password must be percent-encoded (RFC 3986)"
+        )
     return OperationError(INVALID_URI, f"The connection string is refused: {text.rstrip('.?')}.")

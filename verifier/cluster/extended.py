@@ -1,4 +1,4 @@
-"""MongoDB's Extended JSON, the format of filters in requests and of keys in answers. Pure."""
+"""MongoDB's Extended JSON, the format of filters in requests and of keys in answers. Pure functions."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from bson.errors import BSONError
 from bson.json_util import JSONMode, JSONOptions
 
 # Dates outside Python's range must not raise.
-_OPTIONS = JSONOptions(
-    json_mode=JSONMode.RELAXED, tz_aware=False, datetime_conversion=DatetimeConversion.DATETIME_AUTO
+_OPTIONS, _CANONICAL = (
+    JSONOptions(
+        json_mode=mode, tz_aware=False, datetime_conversion=DatetimeConversion.DATETIME_AUTO
+    )
+    for mode in (JSONMode.RELAXED, JSONMode.CANONICAL)
 )
 # Exceptions of the library for values that it does not understand.
 _ERRORS = (BSONError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError)
@@ -24,6 +27,28 @@ def read(data: str) -> Any:
         return json.loads(data, object_pairs_hook=_document, parse_constant=_refuse_constant)
     except _ERRORS as error:
         raise ValueError(str(error)) from error
+
+
+def converted(value: Any) -> Any:
+    """Convert the Extended JSON in a value of parsed JSON, as `read` does. Raise ValueError or RecursionError.
+
+    Values that are already converted stay as they are.
+    """
+    try:
+        return _converted(value)
+    except _ERRORS as error:
+        raise ValueError(str(error)) from error
+
+
+def _converted(value: Any) -> Any:
+    if isinstance(value, dict):
+        return _document([(name, _converted(each)) for name, each in value.items()])
+    return [_converted(each) for each in value] if isinstance(value, list) else value
+
+
+def canonical(value: Any) -> str:
+    """Return the value as one line of canonical Extended JSON, from which `read` restores the exact types."""
+    return json_util.dumps(value, json_options=_CANONICAL, allow_nan=False)
 
 
 def written(value: Any) -> str:

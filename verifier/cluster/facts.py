@@ -1,6 +1,6 @@
-"""The facts about a cluster that the program decides by: topology, version, identity and the privileges of the user.
+"""The facts about a cluster on which the program bases decisions, such as topology, version and the user's privileges.
 
-They are gathered once and never change.
+`gather` reads the facts; a ClusterFacts object never changes.
 """
 
 from __future__ import annotations
@@ -72,9 +72,10 @@ class ClusterFacts:
 
     @property
     def level(self) -> Version:
-        """Return the version whose features the cluster has.
+        """Return the version that determines the features of the cluster.
 
-        That is the newest one of the release that featureCompatibilityVersion names, if the servers are newer.
+        If featureCompatibilityVersion names an older release than the servers' own, return the newest version of that
+        older release.
         """
         if self.compatibility is None or self.compatibility >= self.version[:2]:
             return self.version
@@ -84,7 +85,10 @@ class ClusterFacts:
         return feature.promised(self.level) and feature.name not in self.refused
 
     def missing(self, side: Side) -> list[Feature]:
-        """Return the features that a program uses on a cluster of this side, and that this cluster lacks."""
+        """Return the features that the sync service or the verifier would use on this cluster, but that it lacks.
+
+        `side` is the role of the cluster: source or destination, or both if the role is not known.
+        """
         concerned = (each for each in features.FEATURES if each.concerns(side, self.is_sharded))
         return [each for each in concerned if not self.offers(each)]
 
@@ -104,32 +108,32 @@ class ClusterFacts:
         return self.offers(features.SPLIT_EVENTS)
 
     def lacks(self, *actions: str) -> list[str]:
-        """Return the given cluster actions that the user lacks; empty without access control."""
+        """Return those of the given cluster actions that the user lacks; empty without access control."""
         return _not_in(self.privileges, actions)
 
     def lacks_everywhere(self, *actions: str) -> list[str]:
-        """Return the given actions that the user lacks on the collections of every database.
+        """Return those of the given actions that the user lacks on the collections of every database.
 
         The list is empty without access control.
         """
         return _not_in(self.database_privileges, actions)
 
     def lacks_on_buckets(self, *actions: str) -> list[str]:
-        """Return the given actions that the user lacks on the buckets of every time-series collection.
+        """Return those of the given actions that the user lacks on the buckets of every time-series collection.
 
         The list is empty without access control.
         """
         return _not_in(self.bucket_privileges, actions)
 
     def lacks_on_config(self, collection: str, *actions: str) -> list[str]:
-        """Return the given actions that the user lacks on a collection of the config database.
+        """Return those of the given actions that the user lacks on a collection of the config database.
 
         Each is a text such as "find on config.chunks". The list is empty without access control.
         """
         return _lacked_on(self.config_privileges, "config", collection, actions)
 
     def lacks_on_admin(self, collection: str, *actions: str) -> list[str]:
-        """Return the given actions that the user lacks on a system collection of the admin database.
+        """Return those of the given actions that the user lacks on a system collection of the admin database.
 
         Each is a text such as "find on admin.system.users". The list is empty without access control.
         """
@@ -161,7 +165,7 @@ def _topology(hello: Mapping[str, Any]) -> Topology:
 def _address(client: Client, hello: Mapping[str, Any]) -> str:
     """Return the address (host:port) of the primary, of a mongos or of a standalone server.
 
-    Of several mongos, it is the alphabetically first, so that it is the same for the same connection string.
+    Of several mongos, return the alphabetically first one, so that a connection string always has the same address.
     """
     if "primary" in hello:
         return str(hello["primary"])
@@ -221,7 +225,7 @@ def _privileges_by_collection(
 def _is_of_config(resource: Mapping[str, Any]) -> bool:
     """Return whether a privilege on the resource applies to collections of the config database.
 
-    A privilege on all collections of every database does not.
+    Return False for a privilege on all collections of every database: servers exclude the config database from it.
     """
     if resource.get("anyResource"):
         return True
@@ -232,7 +236,7 @@ def _is_of_config(resource: Mapping[str, Any]) -> bool:
 def _is_of_admin(resource: Mapping[str, Any]) -> bool:
     """Return whether a privilege on the resource applies to system collections of the admin database.
 
-    A privilege on all collections of the database does not.
+    Return False for a privilege on all collections of the database: servers exclude system collections from it.
     """
     if resource.get("anyResource"):
         return True
@@ -252,7 +256,7 @@ def _is_every_bucket(resource: Mapping[str, Any]) -> bool:
 
 
 def gather(client: Client) -> ClusterFacts:
-    """Ask a cluster for its facts. Raises the driver's errors."""
+    """Read the facts of a cluster from its servers. Raises the driver's errors."""
     hello = client.admin.command("hello")
     major, minor, patch, *_ = client.server_info()["versionArray"]
     status = client.admin.command({"connectionStatus": 1, "showPrivileges": True})

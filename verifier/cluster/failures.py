@@ -24,7 +24,9 @@ from verifier.runtime.retry import Temporary
 NAMESPACE_NOT_FOUND = 26
 INDEX_NOT_FOUND = 27
 NAMESPACE_EXISTS = 48
+TIME_LIMIT_EXCEEDED = 50
 UNAUTHORIZED = 13
+LOCK_TIMEOUT = 24
 INVALID_OPTIONS = 72
 INDEX_OPTIONS_CONFLICT = 85
 INDEX_KEY_SPECS_CONFLICT = 86
@@ -52,21 +54,21 @@ UNEXPECTED_SERVER_ERROR = ErrorKind(
     "UnexpectedServerError",
     409,
     "A server keeps failing a command with an error that this program does not know.",
-    "Find the cause in the message of the server, or in its log, and remove it.",
+    "Find the cause in the message or the log of the server, and remove the cause.",
 )
 CLUSTER_UNREACHABLE = ErrorKind(
     "ClusterUnreachable",
     409,
     "A cluster does not answer.",
-    "Check that its servers run and have a primary, and that the connection string is right: the addresses, "
-    "and also tls and tlsCAFile if the servers require TLS.",
+    "Check that the servers of the cluster run and have a primary, and that the connection string is right: the "
+    "addresses, and also tls and tlsCAFile if the servers require TLS.",
 )
 NOT_AUTHORIZED = ErrorKind(
     "NotAuthorized",
     409,
     "The user of a connection string lacks a privilege, or its credentials are refused.",
-    "Check user, password and authSource in the connection string, and grant its user the roles that the documentation "
-    "lists.",
+    "Check user, password and authSource in the connection string, and grant the user the roles that the "
+    "documentation lists.",
 )
 OPLOG_WINDOW_EXCEEDED = ErrorKind(
     "OplogWindowExceeded",
@@ -78,8 +80,8 @@ OPLOG_WINDOW_EXCEEDED = ErrorKind(
 EVENT_TOO_LARGE = ErrorKind(
     "EventTooLarge",
     409,
-    "A server cannot send a change event, because even without its contents it is larger than 16 MB.",
-    "Write no document with an _id of more than 5 MB while a run reads the cluster.",
+    "A server cannot send a change event, because the event is larger than 16 MB even without its contents.",
+    "Do not write documents with an _id of more than 5 MB during a sync or check.",
 )
 
 # Codes with which a server says "not now": elections, shutdowns, interrupted operations, overload, a full disk, trouble
@@ -218,28 +220,30 @@ _TRANSIENT_LABELS = (
 )
 
 _CHECK_SERVERS = (
-    "The call is retried until it succeeds, and no data is lost. "
-    "Check that the servers run, that they have a primary and a majority, and that this host can reach them."
+    "The failed call to the cluster is retried until it succeeds, and no data is lost. Check that the servers of the "
+    "cluster run, that they have a primary and a majority, and that this host can reach them."
 )
 _CHECK_USER = (
-    "The call is retried until it succeeds. Grant the missing role to the user. If the user or password was changed, "
-    "restart this process with the right connection string: it continues where it stopped."
+    "The failed call to the cluster is retried until it succeeds. Grant the missing role to the user of the "
+    "connection string. If the password was changed, replace it in the file with the connection string (such as "
+    "cluster0File). Without such a file, restart this process with the new connection string: the process continues "
+    "where it stopped."
 )
 _CHECK_LOG = (
-    "The call is retried for a minute. If it still fails, the sync or check stops with UnexpectedServerError. "
-    "The log of the server shows the cause."
+    "The failed call to the cluster is retried for a minute. If the call still fails, the sync or check stops with "
+    "UnexpectedServerError. The log of the server shows the cause."
 )
 
 
 def code_of(error: BaseException) -> int | None:
-    """Return the server's code of an error; None if it has none."""
+    """Return the server's code of an error; None if the error has no code."""
     return error.code if isinstance(error, OperationFailure) else None
 
 
 def text_of(error: BaseException) -> str:
     """Return the readable text of a driver's error: the server's message and code, or else the driver's own text.
 
-    It contains neither the whole reply nor the topology description.
+    The text contains neither the whole reply nor the topology description.
     """
     if isinstance(error, OperationFailure) and error.details:
         return f"{error.details.get('errmsg', error)} (code {error.code})"
@@ -247,7 +251,7 @@ def text_of(error: BaseException) -> str:
 
 
 def actual_collection(error: OperationFailure) -> str | None:
-    """Return the current name of a collection, from a CollectionUUIDMismatch; None if it was dropped."""
+    """Return a collection's current name from a CollectionUUIDMismatch error; None if the collection was dropped."""
     name = (error.details or {}).get("actualCollection")
     return None if name is None else str(name)
 
@@ -264,22 +268,22 @@ def is_transient(error: BaseException) -> bool:
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Return whether a server refuses a command because of its contents or the data, and would refuse it again."""
+    """Return whether a server refuses a command because of its contents or the data; a retry would be refused, too."""
     code = code_of(error)
     return code is not None and not is_transient(error) and is_refusal_code(code)
 
 
 def is_refusal_code(code: int) -> bool:
-    """Return whether a server's code means that the request or the data is refused, and would be refused again."""
+    """Return whether a server's code means that the request or the data is refused; a retry would be refused, too."""
     return code not in _TRANSIENT_CODES and (code in _REFUSAL_CODES or code >= _FIRST_LOCATION)
 
 
 def temporary(error: BaseException) -> Temporary | None:
     """Classify an error for `retry`: return why, and for how long, to retry the call; None if the error is final.
 
-    Transient errors, missing privileges and refused credentials are retried without limit: an operator can fix them
-    without a restart. Unexpected errors are retried for a minute; for half a second if the code is 10000 or above,
-    because the request is then the likely cause.
+    Transient errors, missing privileges and refused credentials are retried without limit, because an operator can fix
+    the cause without a restart. Unexpected errors are retried for a minute, but only for half a second if the code is
+    10000 or above, because then the request is the likely cause.
     """
     if is_transient(error):
         return Temporary(_with_command(error), _CHECK_SERVERS)
@@ -295,7 +299,8 @@ def temporary(error: BaseException) -> Temporary | None:
 def lost_cursor(error: BaseException) -> Temporary | None:
     """Classify an error for `retry` as `temporary` does, but also retry a lost cursor, which the read can reopen.
 
-    A cursor is also lost when its collection is dropped or renamed. Reopening it by UUID distinguishes these cases.
+    A cursor is also lost when its collection is dropped or renamed. Reopening the cursor by the collection's UUID
+    distinguishes these cases.
     """
     if is_cursor_lost(error):
         return Temporary(_with_command(error), _CHECK_SERVERS)
@@ -310,15 +315,16 @@ def only_lost_cursor(error: BaseException) -> Temporary | None:
 def again(error: BaseException) -> Temporary:
     """Return a Temporary that makes `retry` repeat the call without limit.
 
-    For callers that have changed the request so that `error` cannot occur again.
+    Use this only if the next attempt differs, for example by other options or a new cursor, so that `error` does not
+    recur.
     """
     return Temporary(_with_command(error), _CHECK_SERVERS)
 
 
 def _with_command(error: BaseException) -> str:
-    """Return the text of an error of this thread's newest command, preceded by a description of that command.
+    """Return the text of an error, preceded by a description of the command that failed: this thread's newest command.
 
-    If this thread has sent no command, return the text alone.
+    If this thread has sent no command, or the command was not sent at all, return the text alone.
     """
     unsent = isinstance(error, ServerSelectionTimeoutError | WaitQueueTimeoutError)
     call = None if unsent else newest()
@@ -339,7 +345,7 @@ def is_cursor_lost(error: BaseException) -> bool:
 
 
 def named_kind(error: BaseException) -> ErrorKind | None:
-    """Return the kind under which a driver's error is reported; None if the table of errors has none for it."""
+    """Return the error kind under which a driver's error is reported; None if no kind of the error table fits."""
     if is_history_lost(error):
         return OPLOG_WINDOW_EXCEEDED
     code = code_of(error)
@@ -354,7 +360,10 @@ def named_kind(error: BaseException) -> ErrorKind | None:
 
 @contextmanager
 def named_errors() -> Iterator[None]:
-    """Convert errors of the driver that have a name (`named_kind`) to OperationError. Other errors stay as they are."""
+    """Convert errors of the driver in the block to OperationError, if `named_kind` knows a kind of error for them.
+
+    All other errors are raised unchanged.
+    """
     try:
         yield
     except PyMongoError as error:
@@ -365,9 +374,9 @@ def named_errors() -> Iterator[None]:
 
 
 def named(error: BaseException) -> BaseException:
-    """Return the OperationError under which an error of the driver is reported: InternalError if it has no other kind.
+    """Convert a driver's error to the OperationError under which it is reported: InternalError if no other kind fits.
 
-    For an exception group, do this with its first exception. Any other exception is returned unchanged.
+    For an exception group, convert its first exception. Return any other exception unchanged.
     """
     if isinstance(error, BaseExceptionGroup):
         return named(error.exceptions[0])

@@ -1,7 +1,7 @@
-"""The server features that the programs use: commands, options and stages. Pure.
+"""The server features that the programs use: commands, options and stages. Pure functions.
 
-Each row of `FEATURES` says since which version servers have a feature, and what follows if a server lacks it. `probing`
-asks a server whether it has the features that its version promises.
+Each row of `FEATURES` says since which version servers have a feature, and what happens if a server lacks the feature.
+The module `probing` asks a server whether it has the features that its version promises.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _ALWAYS: tuple[Version, ...] = ((5, 0, 0),)
 
 
 class Probe(Enum):
-    """How a feature is probed. The value is the text in the documentation."""
+    """The ways to find out whether a server has a feature. The values are texts for the documentation."""
 
     # The names of all commands are read by one call.
     COMMANDS = "``listCommands``"
@@ -30,7 +30,7 @@ class Probe(Enum):
 
 
 class Side(Enum):
-    """The clusters on which a feature is used."""
+    """The role of the clusters on which a feature is used."""
 
     BOTH = "both"
     SOURCE = "source"
@@ -47,7 +47,7 @@ class Shape(Enum):
 
 @dataclass(frozen=True)
 class Feature:
-    """A feature of servers, and what depends on it."""
+    """A feature of servers, the versions that have it, and the effect if a server lacks it."""
 
     name: str
     # What it is needed for.
@@ -66,7 +66,7 @@ class Feature:
 
     @property
     def first(self) -> str:
-        """Return the first versions that have the feature, as text."""
+        """Return the first versions that have the feature, as text; "all" if all supported versions have it."""
         if self.since == _ALWAYS:
             return "all"
         return ", ".join(".".join(map(str, each)).removesuffix(".0") for each in self.since)
@@ -80,25 +80,26 @@ class Feature:
 
     @property
     def effect(self) -> str:
-        """Return `without` as plain text."""
+        """Return `without`, the effect of a missing feature, as plain text."""
         return self.without.replace("``", "")
 
     def concerns(self, side: Side, sharded: bool) -> bool:
-        """Return whether the feature is used on a cluster of this side and topology; with Side.BOTH, on either side."""
+        """Return whether the feature is used on clusters of this role and topology. Side.BOTH means either role."""
         shapes = (Shape.ANY, Shape.SHARDED if sharded else Shape.REPLICA_SET)
         return (side is Side.BOTH or self.side in (Side.BOTH, side)) and self.shape in shapes
 
 
 _REFUSED = "``ServerFeatureMissing``"
 _AS_BEFORE_60 = (
-    "As for a source before 6.0: collections are read by name, definitions are compared, and most DDL fails the "
-    "sync."
+    "The source is treated like a MongoDB 5.0 server: collections are read by name instead of by UUID, and changed "
+    "definitions are found by comparing the definitions regularly. Time-series collections are refused."
 )
+_OR_REFUSED = f"{_AS_BEFORE_60} A sharded source is refused: {_REFUSED}."
 
 EXPANDED_EVENTS = Feature(
     "showExpandedEvents",
-    "DDL events, and the UUID of the collection in each event.",
-    _AS_BEFORE_60,
+    "Change events for DDL, and the UUID of the collection in each change event.",
+    _OR_REFUSED,
     Probe.STREAM,
     since=((6, 0, 0),),
     side=Side.SOURCE,
@@ -106,8 +107,8 @@ EXPANDED_EVENTS = Feature(
 )
 SYSTEM_EVENTS = Feature(
     "showSystemEvents",
-    "Events of the buckets of time-series collections.",
-    _AS_BEFORE_60,
+    "Change events of the buckets of time-series collections.",
+    _OR_REFUSED,
     Probe.STREAM,
     since=((6, 0, 0),),
     side=Side.SOURCE,
@@ -115,7 +116,7 @@ SYSTEM_EVENTS = Feature(
 )
 MIGRATION_EVENTS = Feature(
     "showMigrationEvents",
-    "Events of the documents that ``convertToCapped`` and ``cloneCollectionAsCapped`` copy.",
+    "Change events of the documents that ``convertToCapped`` and ``cloneCollectionAsCapped`` copy.",
     _AS_BEFORE_60,
     Probe.STREAM,
     since=((6, 0, 0),),
@@ -125,7 +126,7 @@ MIGRATION_EVENTS = Feature(
 )
 RAW_UPDATES = Feature(
     "showRawUpdateDescription",
-    "The oplog's own diff of an update.",
+    "Reading the oplog's own diff of an update.",
     "Updated documents are reread from the source.",
     Probe.STREAM,
     since=((6, 0, 0),),
@@ -133,16 +134,16 @@ RAW_UPDATES = Feature(
 )
 SPLIT_EVENTS = Feature(
     "$changeStreamSplitLargeEvent",
-    "Change events that are larger than 16 MB.",
-    "The stream is reopened without contents, and the documents are reread. An event that is too large even then fails "
-    "the sync with ``EventTooLarge``.",
+    "Reading change events that are larger than 16 MB.",
+    "The change stream is reopened without the contents of events, and the documents are reread. An event that is "
+    "too large even without its contents fails the sync with ``EventTooLarge``.",
     Probe.STREAM,
     since=((6, 0, 9), (7, 0, 0)),
     side=Side.SOURCE,
 )
 COLLECTION_UUID = Feature(
     "collectionUUID",
-    "Reads and DDL that fail if another collection has taken the name.",
+    "Reads and DDL commands that fail if another collection has taken the name of the expected collection.",
     _AS_BEFORE_60,
     Probe.VERSION,
     since=((6, 0, 0),),
@@ -150,17 +151,17 @@ COLLECTION_UUID = Feature(
 )
 DOCUMENTS = Feature(
     "$documents",
-    "Filters, and the order of strings with a collation, are evaluated by a server.",
-    "The destination evaluates filters. The order of strings with a collation counts as uncertain, and such documents "
-    "are looked up.",
+    "Evaluating namespace filters, and comparing strings with a collation, on a server.",
+    "The destination evaluates the namespace filters. The order of strings with a collation counts as uncertain, and "
+    "documents whose ``_id`` contains such strings are looked up.",
     Probe.VERSION,
     since=((5, 1, 0),),
     verifier=True,
 )
 LIST_CATALOG = Feature(
     "$listCatalog",
-    "All definitions of a replica set in one call.",
-    "Each collection is listed by itself, which takes longer.",
+    "Reading all definitions of a replica set in one call.",
+    "The definition of each collection is read separately, which takes longer.",
     Probe.USE,
     since=((6, 0, 0),),
     shape=Shape.REPLICA_SET,
@@ -169,15 +170,16 @@ LIST_CATALOG = Feature(
 BLOCK_WRITES = Feature(
     "setUserWriteBlockMode",
     "Blocking the writes of users.",
-    "On the source: ``WriteBlockingNeedsNewerSource``, ``ReversibleNeedsNewerSource``. "
-    f"On the destination: {_REFUSED}, unless ``enableUserWriteBlocking`` is ``none``.",
+    "On the source: a start is refused if ``enableUserWriteBlocking`` is ``sourceAndDestination`` "
+    "(``WriteBlockingNeedsNewerSource``) or if ``reversible`` is true (``ReversibleNeedsNewerSource``). "
+    f"On the destination: a start is refused unless ``enableUserWriteBlocking`` is ``none`` ({_REFUSED}).",
     Probe.COMMANDS,
     since=((6, 0, 0),),
 )
 MERGE_PRINCIPALS = Feature(
     "_mergeAuthzCollections",
     "Copying users and roles.",
-    f"``usersAndRoles``: {_REFUSED}",
+    f"A start that copies users and roles (``usersAndRoles``) is refused: {_REFUSED}.",
     Probe.COMMANDS,
     side=Side.DESTINATION,
 )
@@ -219,7 +221,7 @@ FEATURES: tuple[Feature, ...] = (
         Side.DESTINATION,
     ),
     *_required(
-        "The sizes of collections, and whether writes are blocked.",
+        "Reading the sizes of collections, and the state of the write block.",
         "dataSize serverStatus",
         shape=Shape.REPLICA_SET,
     ),
@@ -251,7 +253,7 @@ FEATURES: tuple[Feature, ...] = (
     LIST_CATALOG,
     *_tried(
         "Resuming the copy of a collection in natural order.",
-        "The sync fails. All supported versions have it.",
+        "The sync fails if a server lacks the feature, but all supported versions of MongoDB have the feature.",
         "$_requestResumeToken",
         "$_resumeAfter",
         side=Side.SOURCE,
@@ -262,50 +264,52 @@ FEATURES: tuple[Feature, ...] = (
     Feature(
         "appendOplogNote",
         "Advancing the change stream of an idle cluster.",
-        "The stream advances with the cluster's own no-op, every 10 seconds.",
+        "The change stream of an idle cluster advances only with the no-op that the cluster itself writes every 10 "
+        "seconds.",
         Probe.COMMANDS,
         verifier=True,
     ),
     Feature(
         "collStats",
-        "The size and the times of the oplog.",
-        "They are unknown, and a warning says so.",
+        "Reading the size of the oplog, and the times of its first and last entry.",
+        "The size of the oplog and the times of its entries are unknown, and a warning says so.",
         Probe.COMMANDS,
         side=Side.SOURCE,
         shape=Shape.REPLICA_SET,
     ),
     Feature(
         "dbStats",
-        "The free disk space of the destination.",
-        "It is not checked, and a warning says so.",
+        "Reading the free disk space of the destination.",
+        "The free disk space is not checked, and a warning says so.",
         Probe.COMMANDS,
         side=Side.DESTINATION,
     ),
     *_tried(
-        "The identity of a replica set, and its replication lag for throttling.",
-        "The address is the identity; the lag is unknown.",
+        "Reading the identity of a replica set, and its replication lag for throttling the sync.",
+        "The address of the replica set is used to recognize it at the next start, and its replication lag is unknown.",
         "replSetGetConfig",
         "replSetGetStatus",
         shape=Shape.REPLICA_SET,
     ),
     *_tried(
-        "Ending DDL commands of a killed process.",
-        "The sync fails. All supported versions have it.",
+        "Ending DDL commands that a killed process of the sync left running.",
+        "The sync fails if a server lacks the feature, but all supported versions of MongoDB have the feature.",
         "$currentOp",
         "killSessions",
         side=Side.DESTINATION,
     ),
     *_tried(
-        "Recognising the copy of the data that a resume point belongs to.",
-        "A copy in natural order begins again if the server was restarted meanwhile.",
+        "Recognizing that a member still has the data files to which a resume point belongs.",
+        "The copy of a collection in natural order begins again if the server was restarted after the last resume "
+        "point.",
         "local.startup_log",
         "local.replset.initialSyncId",
         side=Side.SOURCE,
         shape=Shape.REPLICA_SET,
     ),
     *_tried(
-        "Shard keys, shards, primary shards, zones, and the identity of a sharded cluster.",
-        "The sync fails. All supported versions have it.",
+        "Reading shard keys, shards, primary shards, zones, and the identity of a sharded cluster.",
+        "The sync fails if a server lacks the feature, but all supported versions of MongoDB have the feature.",
         "config.collections",
         "config.shards",
         "config.databases",

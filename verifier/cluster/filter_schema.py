@@ -23,7 +23,9 @@ def _of_users(name: str) -> None:
 
 def _regex_options(text: str) -> None:
     if not {*text} <= {*_REGEX_OPTIONS}:
-        raise ValidationError(f"Only these letters are allowed: {_REGEX_OPTIONS}.")
+        raise ValidationError(
+            f"The options of the regular expression may only be the letters {_REGEX_OPTIONS}."
+        )
 
 
 def _not_system(name: str) -> None:
@@ -36,14 +38,15 @@ class _PatternSchema(Strict):
         required=True,
         validate=validate.Length(min=1),
         metadata={
-            "description": "A regular expression of the server's $regex; it is not anchored."
+            "description": "A regular expression for the server's $regex operator. It may match any part of a "
+            "name; ^ and $ anchor it."
         },
     )
     options = fields.String(
         validate=_regex_options,
         metadata={
             "pattern": f"^[{_REGEX_OPTIONS}]*$",
-            "description": "The options of the server's $regex.",
+            "description": "The options of the regular expression, as in the server's $options.",
         },
     )
 
@@ -53,7 +56,7 @@ ONE_DATABASE = {"oneOf": [{"required": ["database"]}, {"required": ["databaseReg
 
 
 class NamespaceFilterSchema(Strict):
-    """A filter element; loads into the dict that NamespaceFilter takes."""
+    """The schema of one element of a namespace filter. An element loads into a dict for `NamespaceFilter`."""
 
     database = fields.String(
         validate=[validate.Length(min=1), _of_users],
@@ -70,7 +73,10 @@ class NamespaceFilterSchema(Strict):
         ),
         validate=validate.Length(min=1),
         metadata={
-            "description": "Names of collections and views; all if this field and collectionsRegex are omitted."
+            "description": (
+                "The names of collections and views. A filter without collections and collectionsRegex selects all "
+                "collections and views of the database."
+            )
         },
     )
     collectionsRegex = fields.Nested(
@@ -80,4 +86,6 @@ class NamespaceFilterSchema(Strict):
     @validates_schema(pass_original=True, skip_on_field_errors=False)
     def _one_database(self, data: Any, original: Any, **kwargs: Any) -> None:
         if isinstance(original, dict) and ("database" in original) == ("databaseRegex" in original):
-            raise ValidationError("Give either database or databaseRegex.", "database")
+            raise ValidationError(
+                "A filter must have either database or databaseRegex, and not both.", "database"
+            )

@@ -1,7 +1,7 @@
 """The filters that select the namespaces of a sync or a verification.
 
-A filter becomes one match expression, which is always evaluated by a server: for the listing, for the change stream and
-for single names. So its patterns (`$regex`) mean the same everywhere.
+A filter is converted to one match expression, which a server always evaluates: for the listing, for the change stream
+and for single names. So the patterns (`$regex`) of the filter mean the same everywhere.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _BAD_PATTERN_CODES = (51091, 51108, 2)
 
 @dataclass(frozen=True)
 class NamespaceFilter:
-    """The elements of `includeNamespaces` and `excludeNamespaces`, as the API describes them.
+    """A filter of namespaces: the elements of `includeNamespaces` and `excludeNamespaces` in a request.
 
     An empty `include` includes everything. Namespaces that an element of `exclude` matches are always left out.
     """
@@ -35,7 +35,7 @@ class NamespaceFilter:
     exclude: Sequence[Document] = ()
 
     def expression(self, database: str, collection: str) -> Document | None:
-        """Return the match expression of the filter; None if it matches everything.
+        """Return the match expression of the filter; None if the filter matches everything.
 
         `database` and `collection` are the names of the document fields that hold the two names to match.
         """
@@ -47,9 +47,9 @@ class NamespaceFilter:
         return {"$and": parts} if parts else None
 
     def patterns(self) -> Iterator[tuple[str, Document]]:
-        """Yield the regular expressions of the filter: the path of each in a request, and the pattern itself.
+        """Yield (path, pattern) for each regular expression of the filter.
 
-        A path is a text such as `includeNamespaces[0].databaseRegex`.
+        A path is the place in a request, such as `includeNamespaces[0].databaseRegex`.
         """
         lists = {"includeNamespaces": self.include, "excludeNamespaces": self.exclude}
         for name, elements in lists.items():
@@ -89,7 +89,7 @@ class Selection:
         self._stop = stop
 
     def of(self, namespaces: Iterable[Namespace]) -> set[Namespace]:
-        """Return the given namespaces that the filter selects. Raises the driver's errors."""
+        """Return those of `namespaces` that the filter selects. Raises the driver's errors."""
         listed = list(namespaces)
         if self._expression is None:
             return set(listed)
@@ -112,7 +112,7 @@ def _matching(
 
 
 def bad_patterns(client: Client, namespaces: NamespaceFilter, stop: StopToken) -> list[str]:
-    """Return the server's errors for the patterns of a filter, each with the path of its field; empty if all are valid.
+    """Return a text for each pattern that the server refuses: the path of its field, and the server's error.
 
     Raises the driver's other errors.
     """

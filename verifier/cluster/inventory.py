@@ -34,9 +34,9 @@ _STATISTICS = ("count", "indexSizes", "size", "storageSize", "timeseries.bucketC
 
 
 def _id_index(options: Document, indexes: list[Document]) -> Document:
-    """Return the options with the index on `_id` as the field `idIndex`, in the form that the command `create` accepts.
+    """Return the options of a collection with the field `idIndex` of the command `create`, which is the index on `_id`.
 
-    The options of a clustered collection are returned unchanged, because it has no such index.
+    The options of a clustered collection are returned unchanged, because it has no index on `_id`.
     """
     for index in indexes:
         if index["name"] == "_id_" and not index.get("clustered"):
@@ -45,14 +45,14 @@ def _id_index(options: Document, indexes: list[Document]) -> Document:
 
 
 def is_id_index(index: Document) -> bool:
-    """Return whether the index comes with its collection: the one on `_id`, or the clustered index."""
+    """Return whether the server creates this index with its collection: the index on `_id`, or the clustered index."""
     return bool(index["name"] == "_id_" or index.get("clustered"))
 
 
 def _rows(client: Client, database: str, command: dict[str, Any]) -> list[Document]:
-    """Return all rows that a listing command returns, decoded by `decode_definition`. Raises the driver's errors.
+    """Run a listing command, and return all its rows, decoded by `decode_definition`. Raises the driver's errors.
 
-    The driver's own helpers would change some values and refuse others.
+    The driver's own helpers are not used, because they would change some values and refuse others.
     """
     with RawCursor(client, database, command) as cursor:
         return [
@@ -61,14 +61,14 @@ def _rows(client: Client, database: str, command: dict[str, Any]) -> list[Docume
 
 
 def list_raw(client: Client, database: str, query: Document | None = None) -> list[Document]:
-    """Return the rows of `listCollections` that match the query; all rows without one. Raises the driver's errors."""
+    """Return the rows of `listCollections` that match the query, or all rows if it is None. Raises driver errors."""
     return _rows(client, database, {"listCollections": 1, "filter": query or {}})
 
 
 def list_indexes(client: Client, database: str, collection: str | Binary) -> list[Document]:
-    """Return all finished indexes of a collection, by name or UUID, with the one on `_id`; empty if it does not exist.
+    """Return all finished indexes of a collection, including the index on `_id`.
 
-    Raises the driver's errors.
+    `collection` is a name or a UUID. Return an empty list if there is no such collection. Raises the driver's errors.
     """
     command = {"listIndexes": collection, "includeBuildUUIDs": True}
     try:
@@ -84,9 +84,9 @@ def list_indexes(client: Client, database: str, collection: str | Binary) -> lis
 class IndexCatalog:
     """The finished indexes of all collections at one moment, read by one command.
 
-    They are kept as BSON and decoded by `of`. The catalog is empty if the server cannot list all indexes with one
-    command: on mongos, before version 6.0 (also of featureCompatibilityVersion), and without the privilege. The
-    constructor raises the driver's errors.
+    The indexes are kept as BSON and decoded by `of`. The catalog is empty if the server cannot list all indexes with
+    one command: on mongos, if the version or featureCompatibilityVersion is older than 6.0, or if the user lacks the
+    privilege. The constructor raises the driver's errors.
     """
 
     def __init__(self, client: Client) -> None:
@@ -110,7 +110,7 @@ class IndexCatalog:
         return len(self._entries)
 
     def of(self, uuid: bytes) -> list[Document] | None:
-        """Return the finished indexes of a collection, as `list_indexes` does; None if they are unknown.
+        """Return the finished indexes of the collection with this UUID; None if the catalog does not know them.
 
         The index of a clustered collection is left out.
         """
@@ -129,11 +129,11 @@ def _specification(
 ) -> CollectionSpec | None:
     """Return the collection or view that a row of `listCollections` describes.
 
-    A row of buckets describes their time-series collection. The indexes are taken from the catalog; without it, or if
-    it lacks the collection, they are listed now.
+    A row of buckets describes their time-series collection. The indexes are taken from `catalog`. If `catalog` is None
+    or lacks the collection, the indexes are listed now.
 
-    On a sharded cluster, return None if the collection no longer has that name: mongos lists indexes only by name, so
-    they could be those of another collection.
+    On a sharded cluster, return None if the collection no longer has this name: mongos lists indexes only by name, so
+    the listed indexes could belong to another collection.
     """
     if row["type"] == Kind.VIEW.value:
         return CollectionSpec(name, Kind.VIEW, None, dict(row["options"]))
@@ -176,7 +176,7 @@ def sharded_names(
 ) -> dict[bytes, tuple[Namespace, Document]]:
     """Return the name and shard key (`key` and `unique`) of each sharded collection, by UUID.
 
-    `query` selects documents of `config.collections`; without it, return all. Raises the driver's errors.
+    `query` selects documents of `config.collections`; if it is None, return all. Raises the driver's errors.
     """
     command = {
         "find": "collections",
@@ -202,17 +202,19 @@ def is_sharded(client: Client, uuid: bytes) -> bool:
 
 
 def _user_rows(client: Client, database: str, query: Document | None) -> dict[Namespace, Document]:
-    """Return the rows of `listCollections` that match the query, by name.
+    """Return the rows of `listCollections` for a database that match the query, by the name in each row.
 
-    A time-series collection has one row, and its buckets another.
+    A time-series collection and its buckets have a row each.
     """
     return {Namespace(database, row["name"]): row for row in list_raw(client, database, query)}
 
 
 def _stored(name: Namespace, rows: dict[Namespace, Document]) -> Namespace:
-    """Return the namespace that stores the documents of `name`: for a time-series collection, that of its buckets.
+    """Return the namespace that stores the documents of `name`: for a time-series collection, its buckets.
 
-    The row of the buckets also has more details than that of the time-series collection. Servers of 9.0 can store a
+    `rows` are the rows of `listCollections`, by name; they must include the row of `name`.
+
+    The row of the buckets also has more details than the row of the time-series collection. MongoDB 9.0 can store a
     time-series collection under its own name; its row then has a UUID.
     """
     row = rows[name]
@@ -226,10 +228,11 @@ def list_collections(
     database: str | None = None,
     kind: Kind | None = None,
 ) -> Iterator[CollectionSpec]:
-    """Yield every collection and view of the users, of one database or of all, in the order of their names.
+    """Yield every user collection and view, in the order of their names.
 
-    `selection` and `kind` restrict the result, and only selected collections are queried in detail. On a sharded
-    cluster, a collection that is renamed or dropped during the listing may be left out. Raises the driver's errors.
+    `selection`, `database` and `kind` restrict the result. Only the selected collections are queried in detail. On a
+    sharded cluster, a collection that is renamed or dropped during the listing may be left out. Raises the driver's
+    errors.
     """
     databases = client.list_database_names() if database is None else [database]
     query = None if kind is None else {"type": kind.value}
@@ -247,7 +250,7 @@ def list_collections(
 
 
 def list_names(client: Client) -> dict[Namespace, Kind]:
-    """Return the name and kind of each collection and view of the users. Raises the driver's errors."""
+    """Return the kind of each user collection and view, by name. Raises the driver's errors."""
     names: dict[Namespace, Kind] = {}
     for database in filter(is_user_database, client.list_database_names()):
         for row in _rows(client, database, {"listCollections": 1, "nameOnly": True}):
@@ -258,7 +261,7 @@ def list_names(client: Client) -> dict[Namespace, Kind]:
 
 
 def list_uuids(client: Client) -> dict[Namespace, bytes]:
-    """Return the UUID of every collection of the users; for a time-series collection, that of its buckets.
+    """Return the UUID of every user collection, by name; for a time-series collection, the UUID of its buckets.
 
     Views are left out. Raises the driver's errors.
     """
@@ -293,9 +296,9 @@ class Snapshot:
                         self._rows[Namespace(database, name)] = bytes(row)
 
     def find(self, name: Namespace) -> CollectionSpec | None:
-        """Return the collection or view with that name; None if the snapshot does not contain it.
+        """Return the collection or view with this name; None if the snapshot does not contain it.
 
-        It may exist nevertheless, if the snapshot is empty.
+        If the snapshot is empty, None does not mean that the collection does not exist.
         """
         rows = {
             each: rawbson.decode_definition(self._rows[each])
@@ -309,7 +312,7 @@ class Snapshot:
 
 
 def find_named(client: Client, name: Namespace) -> CollectionSpec | None:
-    """Return the collection or view that has that name now; None if there is none. Raises the driver's errors."""
+    """Return the collection or view that has this name now; None if there is none. Raises the driver's errors."""
     query = {"name": {"$in": [name.collection, name.buckets.collection]}}
     found = None
     while found is None:
@@ -321,7 +324,7 @@ def find_named(client: Client, name: Namespace) -> CollectionSpec | None:
 
 
 def find_collection(client: Client, database: str, uuid: bytes) -> CollectionSpec | None:
-    """Return the collection with that UUID under its current name; None if it was dropped.
+    """Return the collection with this UUID under its current name; None if the collection was dropped.
 
     Raises the driver's errors.
     """
@@ -336,7 +339,7 @@ def find_collection(client: Client, database: str, uuid: bytes) -> CollectionSpe
 
 
 def find_time_series(client: Client, namespace: Namespace) -> bytes | None:
-    """Return the UUID of the buckets of the time-series collection with that name; None if there is none.
+    """Return the UUID of the buckets of the time-series collection with this name; None if there is none.
 
     Raises the driver's errors.
     """
@@ -346,10 +349,10 @@ def find_time_series(client: Client, namespace: Namespace) -> bytes | None:
 
 @dataclass(frozen=True)
 class Size:
-    """The size of a collection by its statistics: the number and bytes of its documents, and bytes on disk.
+    """The size of a collection, as its statistics say. All sizes are in bytes.
 
-    `on_disk` is the size of the documents on disk, and `indexes` the size of each index by name. All sizes are in
-    bytes. For a time-series collection, each bucket counts as a document.
+    `documents` is the number of documents, `bytes` their uncompressed size, and `on_disk` their size on disk. `indexes`
+    has the size of each index, by name. For a time-series collection, each bucket counts as a document.
     """
 
     documents: int = 0
@@ -359,10 +362,10 @@ class Size:
 
 
 def extent(client: Client, namespace: Namespace) -> Size:
-    """Return the number and bytes of the documents of a collection, as `measure` does, but not its sizes on disk.
+    """Return the number of documents in a collection and their size in bytes; both are zero if there is no collection.
 
-    Much cheaper than `measure` on a replica set, whose `$collStats` also reads the statistics of each index. Raises the
-    driver's errors.
+    The other sizes may be missing. On a replica set, this is much cheaper than `measure`, whose `$collStats` also reads
+    the statistics of each index. Raises the driver's errors.
     """
     if client.is_mongos:
         return measure(client, namespace)
@@ -376,7 +379,7 @@ def extent(client: Client, namespace: Namespace) -> Size:
 
 
 def measure(client: Client, namespace: Namespace) -> Size:
-    """Return the size of a collection on all shards; zero if it does not exist or is a view.
+    """Return the total size of a collection on all shards; zero if the name is unused or names a view.
 
     Raises the driver's errors.
     """

@@ -1,4 +1,4 @@
-"""Document keys as the server distinguishes and sorts them: which `_id` values are the same key. Pure.
+"""Computes a canonical form of `_id` values, which compares as the server compares them. Pure functions.
 
 The server compares numbers by value, whatever their types, and treats symbols as strings, also inside embedded
 documents and arrays. Two events of one document must never look like events of two documents.
@@ -24,7 +24,7 @@ _UNSIGNED64 = Struct("<Q").unpack_from
 _COLLATABLE = frozenset({rawbson.STRING, rawbson.SYMBOL, rawbson.DOCUMENT, rawbson.ARRAY})
 
 # The order of types in an index; values of types with the same rank are compared by value.
-_NUMBER, _TEXT = 10, 15
+_NUMBER, _TEXT, _OBJECT_ID_RANK = 10, 15, 35
 _RANKS = {
     rawbson.MIN_KEY: -1,
     rawbson.UNDEFINED: 0,
@@ -38,7 +38,7 @@ _RANKS = {
     rawbson.DOCUMENT: 20,
     rawbson.ARRAY: 25,
     rawbson.BINARY: 30,
-    rawbson.OBJECT_ID: 35,
+    rawbson.OBJECT_ID: _OBJECT_ID_RANK,
     rawbson.BOOLEAN: 40,
     rawbson.DATE: 45,
     rawbson.TIMESTAMP: 47,
@@ -54,11 +54,11 @@ Canonical = tuple[Any, ...]
 
 
 class KeyWithoutId(ValueError):
-    """A document key or document has no `_id`."""
+    """Raised if a document key or document has no `_id`."""
 
 
 def id_element(document: bytes) -> Element:
-    """Return the `_id` of a document or document key. Raise KeyWithoutId if it has none."""
+    """Return the element `_id` of a document or document key. Raise KeyWithoutId if there is no `_id`."""
     # Fast path: `_id` is nearly always the first field.
     if document[5:9] == b"_id\0":
         kind = document[4]
@@ -70,9 +70,10 @@ def id_element(document: bytes) -> Element:
 
 
 def canonical(document: bytes, element: Element) -> Canonical:
-    """Return a form of the `_id` `element` that compares with other forms as in the server's index (simple collation).
+    """Return the canonical form of `element`, which is the `_id` of `document`.
 
-    Two forms are equal exactly if the server treats the two `_id`s as one key.
+    Forms compare as in the server's index with the simple collation. Two forms are equal exactly if the server treats
+    the two `_id` values as the same key.
     """
     kind, start = element.kind, element.start
     rank = _RANKS[kind]
@@ -99,24 +100,38 @@ def canonical(document: bytes, element: Element) -> Canonical:
     return (rank, document[start : element.end])
 
 
+def canonical_id(document: bytes) -> Canonical:
+    """Return the canonical form of the `_id` of a document or document key. Raise KeyWithoutId if it has none."""
+    # Fast path: the usual types, in the first field.
+    if document[5:9] == b"_id\0":
+        kind = document[4]
+        if kind == rawbson.OBJECT_ID:
+            return (_OBJECT_ID_RANK, document[9:21])
+        if kind == rawbson.INT32:
+            return (_NUMBER, True, int32_at(document, 9)[0])
+        if kind == rawbson.STRING:
+            return (_TEXT, document[13 : 12 + int32_at(document, 9)[0]])
+    return canonical(document, id_element(document))
+
+
 def is_nan(form: Canonical) -> bool:
-    """Return whether this is the canonical form of NaN."""
+    """Return whether `form` is the canonical form of NaN."""
     return form == (_NUMBER, False)
 
 
 def depends_on_collation(element: Element) -> bool:
-    """Return whether a collation other than the simple one can make two different values of this type the same key."""
+    """Return whether a collation can treat different values of this element's type as the same key."""
     return element.kind in _COLLATABLE
 
 
 def id_only(document: bytes) -> bytes:
-    """Return the document reduced to its `_id`. Raise KeyWithoutId if it has none."""
+    """Return a document with only the `_id` of `document`. Raise KeyWithoutId if there is no `_id`."""
     element = id_element(document)
     return rawbson.single(element.kind, b"_id", document[element.start : element.end])
 
 
 def is_only_id(key: bytes) -> bool:
-    """Return whether a document key has no field but the `_id`."""
+    """Return whether a document key has no other field than `_id`."""
     element = id_element(key)
     return element.start == _ID_AT and element.end == len(key) - 1
 

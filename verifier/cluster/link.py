@@ -1,4 +1,4 @@
-"""Measures the link to a cluster."""
+"""Measures the round-trip time to a cluster."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ _PINGS = 3
 
 
 def round_trip(client: Client, stop: StopToken) -> float:
-    """Return the round-trip time to the server that gets the writes, in seconds. Raises the driver's errors."""
+    """Return the round-trip time to the primary or mongos, in seconds: the shortest of a few pings.
+
+    Temporary errors are retried. Raises the driver's other errors.
+    """
 
     def ping() -> float:
         began = monotonic()

@@ -12,7 +12,7 @@ from bson.timestamp import Timestamp
 
 from verifier.cluster import failures, rawbson
 from verifier.cluster.connect import Client
-from verifier.cluster.keys import canonical, depends_on_collation, id_element, is_nan
+from verifier.cluster.keys import canonical_id, depends_on_collation, id_element, is_nan
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.rawcursor import RawCursor, resilient_pages
 from verifier.runtime.tasks import StopToken
@@ -28,9 +28,9 @@ ONLY_IDS: Mapping[str, Any] = MappingProxyType({"_id": 1})
 
 
 def among(keys: Iterable[bytes]) -> RawBSONDocument:
-    """Return the filter for documents with these `_id`s, each value as its exact bytes.
+    """Return the filter for the documents with these keys. The `_id` values in it have the exact bytes of the keys.
 
-    Each key is a document with `_id`.
+    Each key is a document with an `_id`.
     """
     listed = []
     for number, key in enumerate(keys):
@@ -43,16 +43,16 @@ def among(keys: Iterable[bytes]) -> RawBSONDocument:
 
 
 def bounds(keys: Sequence[bytes]) -> list[RawBSONDocument]:
-    """Return conditions on the lowest and highest `_id`, to be added to the filter of `among` with the same keys.
+    """Return conditions on the lowest and the highest `_id`, to be added to the filter of `among` for the same keys.
 
-    Without them, MongoDB 6.0 scans a clustered collection completely to find a list of keys. The conditions are only
-    valid for a collection that compares strings by their bytes. The list is empty if no valid condition exists or the
-    keys are too long: if the keys have types that do not compare with each other, one of them is NaN, or one is longer
-    than LONGEST_BOUND.
+    Without these conditions, MongoDB 6.0 scans a clustered collection completely to find a list of keys. The conditions
+    are only valid for a collection that compares strings by their bytes. The list is empty if there are no valid
+    conditions: if the lowest and the highest key have different types or are NaN, or if a key is longer than
+    LONGEST_BOUND.
     """
     if not keys or max(map(len, keys)) > LONGEST_BOUND:
         return []
-    forms = {canonical(key, id_element(key)): key for key in keys}
+    forms = {canonical_id(key): key for key in keys}
     lowest, highest = min(forms), max(forms)
     # A comparison matches one type only; a comparison with NaN matches nothing but NaN.
     if lowest[0] != highest[0] or is_nan(lowest):
@@ -61,7 +61,7 @@ def bounds(keys: Sequence[bytes]) -> list[RawBSONDocument]:
 
 
 def _compared(operator: bytes, key: bytes) -> RawBSONDocument:
-    """Return the filter for documents whose `_id` compares with that of the key by `operator`, such as `$gte`."""
+    """Return the filter that compares the `_id` of documents with the `_id` of `key`, by an operator such as `$gte`."""
     element = id_element(key)
     comparison = rawbson.single(element.kind, operator, key[element.start : element.end])
     return RawBSONDocument(rawbson.single(rawbson.DOCUMENT, b"_id", comparison))
@@ -91,17 +91,21 @@ def fetch_pages(
     not_before: Timestamp | None = None,
     projection: Mapping[str, Any] = MappingProxyType({}),
     query: Mapping[str, Any] = MappingProxyType({}),
+    by_id: bool = False,
 ) -> Iterator[list[bytes]]:
     """Yield the documents with these keys, in pages of a few megabytes.
 
-    Each key is a document with `_id`; the keys must fit into one query (`portions`). Only documents that match `query`
-    are returned, reduced to `projection`. A document may be returned twice if a failure made the query run again. Reads
-    with majority, at or after the cluster time `not_before`. With `uuid`, the collection must have that UUID; otherwise
-    the driver's error for CollectionUUIDMismatch is raised. Temporary errors are retried.
+    Each key is a document with an `_id`; the keys must fit into one query (see `portions`). Only documents that match
+    `query` are returned, with only the fields in `projection`. A document may come twice if a failure made the query
+    run again. The read has read concern majority, at or after the cluster time `not_before`. If the collection does not
+    have the UUID `uuid`, the driver's error for CollectionUUIDMismatch is raised. With `by_id`, the server must use the
+    index on `_id`, even if another index would support `query`. Temporary errors are retried.
     """
     command = _command(namespace, keys, uuid, not_before)
     if query:
         command["filter"]["$and"].append(query)
+    if by_id:
+        command["hint"] = {"_id": 1}
     if projection:
         command["projection"] = projection
 
@@ -134,13 +138,13 @@ def fetch(
     projection: Mapping[str, Any] = MappingProxyType({}),
     query: Mapping[str, Any] = MappingProxyType({}),
 ) -> dict[Hashable, bytes]:
-    """Return all documents with these keys, by the canonical form of their `_id`. Keys without a document are left out.
+    """Return the documents with these keys, by the canonical form of their `_id`. Missing documents are left out.
 
-    Reads as `fetch_pages` does, but accepts any number of keys.
+    This reads as `fetch_pages` does, but accepts any number of keys.
     """
     found: dict[Hashable, bytes] = {}
     for portion in portions(keys):
         pages = fetch_pages(client, namespace, portion, stop, projection=projection, query=query)
         for page in pages:
-            found.update((canonical(each, id_element(each)), each) for each in page)
+            found.update((canonical_id(each), each) for each in page)
     return found

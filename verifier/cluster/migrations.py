@@ -14,11 +14,11 @@ _OF_CHUNKS = frozenset({"migrateChunkToNewShard", "migrateLastChunkFromShard"})
 
 
 class Migrations:
-    """Recognises the DDL events that chunk migrations cause on a sharded cluster. Only one thread may use it.
+    """Recognises the DDL events that chunk migrations cause on a sharded cluster. Not thread-safe.
 
-    A shard that receives its first chunk of a collection first creates the collection and its indexes. This causes
-    events for a collection that already exists. A user who creates and shards a collection causes other events, too,
-    which are never attributed to a migration.
+    Before a shard receives its first chunk of a collection, it creates the collection and its indexes. This causes DDL
+    events for a collection that already exists. They differ from the events that follow when a user creates and shards
+    a collection.
     """
 
     def __init__(self, client: Client, facts: ClusterFacts, stop: StopToken) -> None:
@@ -31,7 +31,7 @@ class Migrations:
     def caused(self, event: DefinitionEvent) -> bool:
         """Return whether a chunk migration, and not a user, caused the event; always False on a replica set.
 
-        Must be called for all DDL events, in their order. Asks the cluster. Raises the driver's errors, and
+        Call this for all DDL events, in their order. It reads from the cluster, and raises the driver's errors and
         `Cancelled`.
         """
         uuid = event.collection

@@ -1,4 +1,4 @@
-"""Namespaces, and which of them belong to users. Without side effects."""
+"""Names of databases and collections, and the rules for which of them belong to users. Pure functions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_NAMED = 5
 
 
 class Namespace(NamedTuple):
-    """A database and one of its collections or views. `collection` is empty if the database as a whole is meant."""
+    """The name of a collection or view in a database. If `collection` is empty, it names the whole database."""
 
     database: str
     collection: str

@@ -1,7 +1,7 @@
 """Reads saved documents in their newest state, even right after an election.
 
-A majority read alone may return older documents, from a primary that was just elected or does not know that it was
-deposed.
+A majority read alone may return older documents, if the primary was just elected, or does not know yet that another
+member has replaced it as primary.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _NO_CHANGE = {"q": {"_id": None}, "u": {"$set": {"unused": True}}}
 
 
 def read_newest(client: Client, database: str, collection: str, key: str) -> dict[str, Any] | None:
-    """Return the document whose `_id` is `key`, with all writes acknowledged before this call; None if there is none.
+    """Return the document with the `_id` `key`, with all writes acknowledged before this call; None if there is none.
 
-    Raises the driver's errors: the one for MaxTimeMSExpired if no majority of the members confirms the primary in 30 s.
+    Raises the driver's errors, such as MaxTimeMSExpired if no majority confirms the primary within 30 seconds.
     """
     concern = ReadConcern("linearizable")
     found = client[database].get_collection(collection, read_concern=concern)
@@ -33,7 +33,7 @@ def read_newest(client: Client, database: str, collection: str, key: str) -> dic
 
 
 def newest_time(run: Callable[[dict[str, Any]], dict[str, Any]], collection: str) -> Timestamp:
-    """Run a no-op update of the collection, and return a cluster time at or after every write acknowledged so far.
+    """Run a no-op update, and return a cluster time at or after every write acknowledged so far.
 
     `run` runs a command with write concern majority on the database of the collection, and returns the reply.
     """
@@ -44,9 +44,9 @@ def newest_time(run: Callable[[dict[str, Any]], dict[str, Any]], collection: str
 def read_after(
     time: Timestamp, client: Client, database: str, collection: str, **find: Any
 ) -> list[bytes]:
-    """Return the documents of a collection as BSON, with all writes up to that time. Raises the driver's errors.
+    """Return the documents of a collection as BSON, with all writes up to `time`. Raises the driver's errors.
 
-    `find` holds further fields of the find command, such as `filter`.
+    `find` has further fields of the find command, such as `filter`.
     """
     concern = {"level": "majority", "afterClusterTime": time}
     command = {"find": collection, **find, "readConcern": concern}

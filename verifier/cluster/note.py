@@ -1,4 +1,4 @@
-"""Gets the newest cluster time of a cluster, and advances its change streams to it."""
+"""Gets the newest cluster time of a cluster, and advances the cluster's change streams to that time."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _NOTE = {"appendOplogNote": 1, "data": {"syncsvc": "tick"}}
 def append_note(client: Client, stop: StopToken) -> Timestamp:
     """Write a no-op to the oplog, and return the cluster's newest time: every later write has a newer time.
 
-    With the no-op, change streams reach that time immediately. If the user lacks the privilege, or the mongos is too
-    old, this only reads the newest time, and change streams reach that time with the cluster's own periodic no-op. The
-    stream of a mongos may also wait for the config servers, which this no-op does not advance. Raises the driver's
-    errors that are not temporary, and `Cancelled`.
+    The no-op makes change streams reach that time immediately. If the user lacks the privilege, or the mongos is too
+    old, nothing is written: change streams reach that time with the cluster's own periodic no-op. The stream of a
+    mongos may also wait for the config servers, which this no-op does not advance. Raises the driver's errors that are
+    not temporary, and `Cancelled`.
     """
 
     def note() -> Timestamp:
@@ -45,7 +45,7 @@ def append_note(client: Client, stop: StopToken) -> Timestamp:
 
 
 def _time_of(reply: Mapping[str, Any]) -> Timestamp:
-    """Return the time of a reply. Raises NotPrimaryError if the server has none yet, just after its election."""
+    """Return the cluster time in a reply. Raises NotPrimaryError if a newly elected primary does not know it yet."""
     if "operationTime" not in reply:
         raise NotPrimaryError("the primary does not know the cluster time yet")
     time: Timestamp = reply["operationTime"]

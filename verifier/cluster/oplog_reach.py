@@ -14,9 +14,10 @@ from verifier.cluster.pinning import Address, Pin
 
 @dataclass(frozen=True)
 class Reach:
-    """The members of a replica set by whether their oplogs reach back to a certain time.
+    """The members of a replica set whose oplogs reach back, or may reach back, to a requested time.
 
-    `holding` are the addresses of members whose oplog does, `unknown` those of members that could not be asked.
+    `holding` are the addresses of the members whose oplog reaches back to that time. `unknown` are the addresses of the
+    members whose oplog could not be read.
     """
 
     holding: tuple[str, ...]
@@ -24,7 +25,7 @@ class Reach:
 
     @property
     def none(self) -> bool:
-        """Return whether it is certain that the oplog of no member reaches back to that time."""
+        """Return whether it is certain that no member's oplog reaches back to the requested time."""
         return not self.holding and not self.unknown
 
 

@@ -1,8 +1,8 @@
 """Keeps commands that belong together, such as those of one cursor, on one server.
 
 A cursor is known only to the server that opened it. The driver pins its own cursors. A command that is sent with
-`Database.command` goes to any suitable server, and with several mongos in the connection string, to another one each
-time.
+`Database.command` goes to any suitable server, and with several mongos in the connection string, to a different one
+each time.
 """
 
 from __future__ import annotations
@@ -13,12 +13,15 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 from pymongo.errors import AutoReconnect
+from pymongo.read_preferences import ReadPreference, _ServerMode
 from pymongo.server_description import ServerDescription
 
 # The driver's default for localThresholdMS, in seconds.
 _LATENCY_WINDOW = 0.015
 
 Address = tuple[str, int | None]
+# A read preference of the driver, which has no public name for their base class.
+ServerMode = _ServerMode
 
 _current: ContextVar[Pin | None] = ContextVar("pin", default=None)
 
@@ -26,18 +29,21 @@ _current: ContextVar[Pin | None] = ContextVar("pin", default=None)
 class Pin:
     """A pin that sends commands to one server: to `address` or, if that is None, to the server of the first command.
 
-    It applies to the commands in `held` blocks. Several threads may use it, one after the other. Only clients with
-    `select` as their server selector obey it.
+    The pin applies to the commands in `held` blocks; send them with its `read_preference`. Several threads may use
+    a pin one after the other. Only clients whose server selector is `select` obey the pin.
     """
 
-    def __init__(self, address: Address | None = None) -> None:
+    def __init__(
+        self, address: Address | None = None, read_preference: ServerMode = ReadPreference.PRIMARY
+    ) -> None:
         self._address = address
+        self.read_preference = read_preference
 
     @contextmanager
     def held(self) -> Iterator[None]:
         """Send the commands of this thread to the pinned server while the block runs.
 
-        Do not yield inside the block, or the pin would also apply to commands of the generator's caller.
+        A generator must not yield inside the block: otherwise, the pin would also apply to commands of its caller.
         """
         token = _current.set(self)
         try:
@@ -46,7 +52,7 @@ class Pin:
             _current.reset(token)
 
     def choose(self, servers: Sequence[ServerDescription]) -> list[ServerDescription]:
-        """Return only the pinned server, after pinning one of the nearest servers if there is none yet.
+        """Return only the pinned server. If no server is pinned yet, pin one of the nearest servers first.
 
         Raises AutoReconnect if the pinned server is no longer among the suitable `servers`.
         """
@@ -55,21 +61,21 @@ class Pin:
         found = [each for each in servers if each.address == self._address]
         if not found:
             # Fail immediately: waiting for the server would not bring its cursors back.
-            raise AutoReconnect(f"{_shown(self._address)} is no longer available")
+            raise AutoReconnect(f"the server {_shown(self._address)} is no longer available")
         return found
 
 
 def select(servers: Sequence[ServerDescription]) -> list[ServerDescription]:
-    """Return only the server of the pin that this thread holds; all servers that suit the command if it holds none.
+    """Return only the pinned server if this thread holds a pin; otherwise, return all of `servers`.
 
-    This is the `server_selector` of a client.
+    Use this function as the `server_selector` of a client. `servers` are the servers that suit the command.
     """
     pin = _current.get()
     return list(servers) if pin is None or not servers else pin.choose(servers)
 
 
 def _nearest(servers: Sequence[ServerDescription]) -> list[ServerDescription]:
-    """Return the servers within the latency window of the fastest one."""
+    """Return the servers whose round-trip time is at most 15 ms longer than that of the fastest server."""
     smallest = min(map(_latency, servers))
     return [each for each in servers if _latency(each) <= smallest + _LATENCY_WINDOW]
 

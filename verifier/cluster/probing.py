@@ -1,4 +1,4 @@
-"""Asks a server which of the features in `features` it has."""
+"""Asks a server which of the features in the module `features` it supports."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from verifier.cluster.features import FEATURES, SPLIT_EVENTS, Feature, Probe, Sh
 def compatibility(client: Client) -> tuple[int, int] | None:
     """Return the featureCompatibilityVersion of the cluster; None if the user may not read it.
 
-    An upgraded server has the features of its older release only, until this version is raised. Raises the driver's
-    errors.
+    After an upgrade, a server has only the features of its older release until this version is raised. Raises the
+    driver's errors.
     """
     try:
         if client.is_mongos:
@@ -39,8 +39,8 @@ def compatibility(client: Client) -> tuple[int, int] | None:
 def refused(client: Client, version: Version) -> frozenset[str]:
     """Return the names of the features that the cluster refuses although its version promises them.
 
-    Needs two calls if it refuses none. A feature that the user may not try counts as present. Raises the driver's
-    errors.
+    If the cluster refuses no feature, this takes two calls. A feature that the user may not try counts as present.
+    Raises the driver's errors.
     """
     commands = client.admin.command("listCommands")["commands"]
     shapes = (Shape.ANY, Shape.SHARDED if client.is_mongos else Shape.REPLICA_SET)

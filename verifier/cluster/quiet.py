@@ -1,4 +1,4 @@
-"""Proves from the oplog of a replica set that no user has written to it for a while."""
+"""Proves from the oplog of a replica set that no user has written to the set since a given time."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _BY_USERS = {
 
 
 def is_quiet(client: Client, since: Timestamp) -> bool:
-    """Return whether the primary's oplog proves that no user has written at or after that time.
+    """Return whether the primary's oplog proves that no user has written at or after the time `since`.
 
-    Returns False if it cannot be proved: for a mongos, without the privilege to read the oplog, or if the oplog does
-    not reach back that far. Raises no errors of the driver.
+    Return False if there is no proof: for a mongos, without the privilege to read the oplog, or if the oplog does not
+    reach back that far. Raises no errors of the driver.
     """
     oplog = client.local["oplog.rs"]
     try:

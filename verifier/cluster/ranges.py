@@ -44,7 +44,10 @@ class Range:
 
 @dataclass(frozen=True)
 class Keys:
-    """The documents with these keys, few enough for one query. Each key is a document with an `_id`."""
+    """A portion of a collection: the documents with these keys, which must fit into one query.
+
+    Each key is a document with an `_id`.
+    """
 
     keys: tuple[bytes, ...]
 
@@ -64,11 +67,11 @@ def split(
     stop: StopToken,
     uuid: bytes | None = None,
 ) -> list[Range]:
-    """Return at most 10,000 ranges, of about `range_bytes` each, that together are the whole collection.
+    """Divide a whole collection into ranges of about `range_bytes` each, at most 10,000 ranges.
 
     `count` (documents) and `size` (bytes) may be estimates. The server samples and sorts the bounds, so they are valid
-    for any collation. With `uuid`, the collection is found even if it was renamed; raises CollectionGone if it was
-    dropped. Temporary errors are retried; raises the driver's other errors.
+    for any collation. With `uuid`, a renamed collection is found; CollectionGone is raised if it was dropped. Temporary
+    errors are retried. Raises the driver's other errors.
     """
     number = min(_MOST_RANGES, max(1, size // range_bytes), max(1, count))
     if number == 1:
@@ -122,7 +125,7 @@ def _keys(
 def _evenly(sampled: list[bytes], number: int) -> list[bytes]:
     """Return at most `number - 1` different bounds, evenly spread over the sampled keys.
 
-    Keys that are too long are left out, and so are MinKey and MaxKey, because nothing lies beyond them.
+    Keys that are too long are left out, and so are MinKey and MaxKey, because no keys lie beyond them.
     """
     ends = (rawbson.MIN_KEY, rawbson.MAX_KEY)
     fit = [key for key in sampled if len(key) <= LONGEST_BOUND and id_element(key).kind not in ends]

@@ -18,6 +18,7 @@ from pymongo.client_session import ClientSession
 from pymongo.errors import OperationFailure, PyMongoError
 
 from verifier.cluster import rawbson
+from verifier.cluster.block import Block
 from verifier.cluster.connect import Client
 from verifier.cluster.pinning import Pin
 from verifier.runtime.retry import Classifier, retry
@@ -54,6 +55,9 @@ class Page(NamedTuple):
     def documents(self) -> list[memoryview]:
         return rawbson.array_documents(self.raw, self.array)
 
+    def block(self) -> Block:
+        return Block.of_array(memoryview(self.raw)[self.array : self.array + self.size])
+
     @property
     def size(self) -> int:
         """Return the size of the array of documents in bytes."""
@@ -67,7 +71,7 @@ class Page(NamedTuple):
         return other.raw.startswith(mine, other.array)
 
     def count(self, expected: int) -> int:
-        """Return the number of documents.
+        """Return the number of documents in the page.
 
         This is fast if the number is `expected`; otherwise, each document is visited.
         """
@@ -89,10 +93,10 @@ class Page(NamedTuple):
 class RawCursor:
     """A command that opens a cursor, and its getMores, on one server and in one session.
 
-    A context manager: entering it starts the session, and leaving it frees the cursor. The command is sent by the first
-    read. `batch_size` is the number of documents in a page; without it, the number is adapted so that a page has about
-    `page_bytes`, beginning with `first_page` documents. `await_ms` is how long a getMore of a change stream waits for
-    an event, in milliseconds. `pin` is given if other commands must run on the same server.
+    Use it as a context manager: the `with` block starts the session, and its end frees the cursor. The first read sends
+    the command. `batch_size` is the number of documents in a page. If it is None, the first page has `first_page`
+    documents, and later pages about `page_bytes`. `await_ms` is how long a getMore of a change stream waits for an
+    event, in milliseconds. Pass a `pin` if other commands must run on the same server, or to read from a secondary.
     """
 
     def __init__(
@@ -136,7 +140,7 @@ class RawCursor:
         self._session.end_session()
 
     def _kill(self) -> None:
-        """Free the cursor on its server. Raises no errors of the driver: servers free unused cursors anyway."""
+        """Free the cursor on its server. Errors of the driver are ignored: servers free unused cursors anyway."""
         for _ in range(_MOST_KILLS):
             try:
                 with pymongo.timeout(_KILL_SECONDS):
@@ -155,9 +159,9 @@ class RawCursor:
             yield page
 
     def read(self, size: int) -> Page | None:
-        """Return the next page, of `size` documents unless the server cuts it short; None after the last page.
+        """Return the next page; None after the last page. Raises the driver's errors.
 
-        Raises the driver's errors.
+        The page has `size` documents, unless the server cuts it short.
         """
         self._size = size
         if self._opened and not self._cursor_id:
@@ -184,7 +188,10 @@ class RawCursor:
     def _run(self, command: dict[str, Any]) -> bytes:
         with self._pin.held():
             reply = self._database.command(
-                command, codec_options=rawbson.RAW_OPTIONS, session=self._session
+                command,
+                read_preference=self._pin.read_preference,
+                codec_options=rawbson.RAW_OPTIONS,
+                session=self._session,
             )
         return bytes(reply.raw)
 
@@ -216,18 +223,22 @@ class RawCursor:
 
 
 def first_page_size(documents: int, size: int, page_bytes: int = PAGE_BYTES) -> int:
-    """Return how many documents to request first of a collection of about so many documents and bytes."""
+    """Return the number of documents to request, so that the first page of a collection has about `page_bytes` bytes.
+
+    `documents` is about the number of documents in the collection, and `size` their size in bytes; 0 stands for
+    unknown. If one of them is unknown, return FIRST_PAGE.
+    """
     return next_page_size(size, documents, page_bytes) if documents and size else FIRST_PAGE
 
 
 def next_page_size(
     size: int, asked: int, page_bytes: int = PAGE_BYTES, most: int = _MOST_DOCUMENTS
 ) -> int:
-    """Return how many documents to request, at most `most`, so that the next page has about `page_bytes` bytes.
+    """Return the number of documents to request, at most `most`, so that the next page has about `page_bytes` bytes.
 
     `asked` documents were requested for the last page, which had `size` bytes. If the server cut that page short, at 16
-    MB or at the end, the average size looks smaller than it is. The next page is then too large once, but within the
-    server's own limit.
+    MB or at the end of the collection, this function underestimates the average size. Then one page is too large, but
+    within the server's own limit.
     """
     average = max(1, size // asked)
     return max(1, min(most, page_bytes // average))
@@ -240,8 +251,8 @@ def resilient_pages(
 ) -> Iterator[Page]:
     """Yield the pages of a cursor, reopened with `open_cursor` after every temporary failure.
 
-    With each page, the caller must advance the point at which `open_cursor` opens. Raises the driver's last error, and
-    `Cancelled` when the token is stopped.
+    After each page, the caller must advance the point at which `open_cursor` begins to read. Raises the driver's last
+    error, and `Cancelled` when `stop` is stopped.
     """
     with contextlib.ExitStack() as opened:
         pages: Iterator[Page] | None = None

@@ -13,8 +13,8 @@ T = TypeVar("T")
 
 
 def read(call: Callable[[], T], stop: StopToken) -> T:
-    """Return the result of `call`, called again as a whole after a temporary error or a lost cursor.
+    """Call `call`, and return its result. After a temporary error or a lost cursor, call it again.
 
-    `call` must return only after it has read all pages. Raises the driver's other errors, and `Cancelled`.
+    `call` must read all pages before it returns. Raises the driver's other errors, and `Cancelled`.
     """
     return retry(call, failures.lost_cursor, stop)

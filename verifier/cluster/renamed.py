@@ -14,13 +14,13 @@ T = TypeVar("T")
 
 
 class CollectionGone(Exception):
-    """The collection was dropped."""
+    """Raised if a collection is dropped while it is read, or was dropped before."""
 
 
 def follow_renames(namespace: Namespace, read: Callable[[Namespace], Iterator[T]]) -> Iterator[T]:
     """Yield the items of `read(namespace)`; after each rename of the collection, continue with `read(new name)`.
 
-    `read` must name the collection's UUID to the server, and continue where its last call stopped. Raises
+    `read` must send the collection's UUID in its commands, and continue where its last call stopped. Raises
     CollectionGone if the collection was dropped, and the driver's other errors.
     """
     while True:

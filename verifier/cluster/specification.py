@@ -1,4 +1,4 @@
-"""Definitions of collections, views and indexes as a server lists them. Pure."""
+"""Definitions of collections, views and indexes as a server lists them. Pure functions."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class CollectionSpec:
 
     @property
     def storage(self) -> Namespace:
-        """Return the namespace that holds the documents: for a time-series collection, that of its buckets."""
+        """Return the namespace that stores the documents: for a time-series collection, its buckets."""
         return self.namespace.buckets if self.kind is Kind.TIME_SERIES else self.namespace
 
     @property
@@ -55,7 +55,7 @@ class CollectionSpec:
 
     @cached_property
     def expires(self) -> bool:
-        """Return whether documents can expire, by the options or by a TTL index."""
+        """Return whether documents can expire, because of the collection's options or of a TTL index."""
         return any("expireAfterSeconds" in each for each in (self.options, *self.indexes.values()))
 
     @cached_property
@@ -72,10 +72,10 @@ _TIME_SERIES_OPTIONS = ("timeseries", "expireAfterSeconds", "collation", "storag
 def collection_spec(
     name: Namespace, uuid: bytes, options: Document, indexes: Document
 ) -> CollectionSpec:
-    """Return the collection with this name and definition.
+    """Return the CollectionSpec of a collection with this name and definition.
 
-    If `name` is that of buckets, return the time-series collection that owns them, with only those of the `options`
-    that a time-series collection has, too.
+    If `name` is the buckets collection of a time-series collection, return the CollectionSpec of the time-series
+    collection, without the `options` that only buckets have.
     """
     if name.owner == name:
         return CollectionSpec(name, Kind.COLLECTION, uuid, options, indexes)
@@ -96,7 +96,7 @@ def same_index(left: Document, right: Document) -> bool:
 def same_document(left: Any, right: Any) -> bool:
     """Return whether two values are equal, including their types and the order of fields.
 
-    Plain dicts would not do: 1 and 1.0 are equal in Python.
+    A plain comparison is not enough, because 1 and 1.0 are equal in Python.
     """
     if isinstance(left, dict) and isinstance(right, dict):
         return list(left) == list(right) and all(

@@ -1,4 +1,4 @@
-"""Cluster times and resume tokens. Pure."""
+"""Cluster times and resume tokens. Pure functions."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from bson.timestamp import Timestamp
 
 @dataclass(frozen=True)
 class Position:
-    """A position in a change stream: a resume token, and a cluster time. All events up to this time come before it.
+    """A position in a change stream: a resume token, and its cluster time.
 
-    The token is empty if only the time is known: see `position_after`.
+    All events with an earlier cluster time come before the position. The token is empty if only the time is known; see
+    `position_after`.
     """
 
     token: dict[str, Any]
@@ -20,9 +21,10 @@ class Position:
 
 
 def token_time(token: dict[str, Any]) -> Timestamp:
-    """Return the cluster time in a resume token: seconds and increment, the eight bytes after the leading 0x82.
+    """Return the cluster time in a resume token.
 
-    The format is that of the server's `ResumeToken` (a KeyString whose first value is a timestamp).
+    A token is a KeyString (see the server's `ResumeToken`). After the first byte, 0x82, four bytes are the seconds, and
+    four bytes the increment.
     """
     data = token["_data"]
     return Timestamp(int(data[2:10], 16), int(data[10:18], 16))
@@ -33,7 +35,7 @@ def position_at(token: dict[str, Any]) -> Position:
 
 
 def position_after(time: Timestamp) -> Position:
-    """Return the position after all events up to that cluster time, which must not be in the future."""
+    """Return the position after all events up to the cluster time `time`, which must not be in the future."""
     return Position({}, time)
 
 
@@ -43,5 +45,5 @@ def next_time(time: Timestamp) -> Timestamp:
 
 
 def seconds_between(earlier: Timestamp, later: Timestamp) -> int:
-    """Return how far `later` is ahead of `earlier`, in seconds; never negative."""
+    """Return the seconds from `earlier` to `later`; 0 if `later` is not later."""
     return max(0, later.time - earlier.time)

@@ -1,4 +1,4 @@
-"""Formats values as readable text, such as `long 7` and `string "abc"`. Pure."""
+"""Formats BSON values as readable text, such as `long 7` and `string "abc"`. Pure functions."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Value = tuple[int, bytes]
 
 
 def shown(kind: int, value: bytes) -> str:
-    """Return a BSON value as text: its type, and the value, which is shortened if it is long.
+    """Return the type and the value of a BSON value as text; a long value is shortened.
 
     `kind` is the type byte of the value, and `value` its encoded bytes.
     """
@@ -53,12 +53,15 @@ def shown(kind: int, value: bytes) -> str:
 
 
 def type_name(kind: int) -> str:
-    """Return the name that the server's `$type` has for a type byte."""
+    """Return the name of a BSON type, as in the server's operator `$type`. `kind` is the type byte."""
     return _NAMES.get(kind, f"type 0x{kind:02x}")
 
 
 def shown_apart(one: Value, other: Value) -> tuple[str, str]:
-    """Return the texts of two different values, as `shown` does, but shortened so that the difference is visible."""
+    """Return two different BSON values as texts, shortened so that their difference is visible.
+
+    Each value is given as its type byte and its encoded bytes. The texts have the form of the function `shown`.
+    """
     texts = [_text(*one), _text(*other)]
     if texts[0] == texts[1] and one[0] == other[0]:
         texts = [one[1].hex(), other[1].hex()]

@@ -1,4 +1,4 @@
-"""Runs write commands on a cluster despite a user write block; waits for the majority, and retries failures."""
+"""Runs write commands on a cluster, even while it blocks user writes. Retries temporary failures."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _LENIENT: CodecOptions[dict[str, Any]] = CodecOptions(unicode_decode_error_handl
 
 
 class ClusterWriter:
-    """A writer of idempotent commands, which waits for the majority and retries temporary failures.
+    """Runs idempotent write commands. Waits until a majority of members has the writes, and retries temporary failures.
 
-    A user write block does not apply to its commands. With access control, the user needs the privilege
-    `bypassWriteBlockingMode` for this. Without access control, each command has the field `mayBypassWriteBlocking`,
-    which the driver's helpers cannot add; mongos adds it by itself. `confirm` is called before each write, and raises
+    A write block of the cluster does not apply to these commands. With access control, the user needs the privilege
+    `bypassWriteBlockingMode` for this. Without access control, the writer adds the field `mayBypassWriteBlocking` to
+    each command, because the driver's helpers cannot add it. `confirm` is called before each write, and raises an error
     if this process may no longer write.
     """
 
@@ -50,10 +50,10 @@ class ClusterWriter:
         self._stop = stop
 
     def run(self, database: str, command: dict[str, Any], retried: bool = True) -> dict[str, Any]:
-        """Run a command and return the server's reply. The caller must check `writeErrors` for documents it refused.
+        """Run a command and return the reply. The caller must check the reply's `writeErrors` for refused writes.
 
-        The command waits for the majority unless it has another write concern. Temporary failures, also of single
-        documents, are retried, unless `retried` is False. Raises the driver's errors.
+        The command waits for the majority, unless it has another write concern. Unless `retried` is False, temporary
+        failures are retried, also those of single documents. Raises the driver's errors.
         """
 
         # Our fields go last: the first field names the command.
@@ -68,14 +68,14 @@ class ClusterWriter:
         return self._retry(database, full, session)
 
     def administer(self, command: dict[str, Any], database: str = "admin") -> dict[str, Any]:
-        """Run an administrative command to which `run` cannot add a write concern, and return the reply.
+        """Run an administrative command that accepts no write concern, and return the reply.
 
         Temporary failures are retried. Raises the driver's errors.
         """
         return self._retry(database, command)
 
     def _session_of(self, command: dict[str, Any]) -> ClientSession | None:
-        """Return the session that `run` sends a command with; None lets the driver choose one."""
+        """Return the session with which `run` sends a command; None if the driver chooses the session."""
         return None
 
     def _retry(
@@ -95,7 +95,7 @@ class ClusterWriter:
             )
         except ConfigurationError as error:
             # Nothing was sent. The connection was opened while the member was neither primary nor secondary, as in a
-            # rollback. The driver refuses sessions on it for ever, even if the member is the primary now.
+            # rollback. The driver never accepts sessions on it, even if the member is the primary now.
             discard_connections(self._client)
             raise AutoReconnect(str(error)) from error
         _raise_temporary(reply)
@@ -103,10 +103,10 @@ class ClusterWriter:
 
 
 def _raise_temporary(reply: dict[str, Any]) -> None:
-    """Raise the first temporary error that a reply contains; do nothing if it contains none.
+    """Raise the first temporary error that a reply contains; do nothing if there is none.
 
-    mongos reports the failure of a shard as the error of each write that was meant for that shard, and reports a write
-    concern error only if a write succeeded.
+    If a shard fails, mongos reports an error for each write to that shard. It reports a write concern error only if a
+    write succeeded.
     """
     for each in reply.get("writeErrors", ()):
         if not failures.is_refusal_code(each["code"]):

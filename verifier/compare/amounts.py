@@ -11,6 +11,7 @@ from time import monotonic
 from verifier.cluster.namespace import Namespace
 from verifier.compare.check_progress import Amounts, MismatchCounts, NamespaceProgress
 from verifier.compare.mismatch import DefinitionMismatch, Difference, Mismatch
+from verifier.compare.task import Status, Task, Work
 
 # The period over which a rate is averaged, in seconds.
 _RATE_SPAN = 60.0
@@ -41,7 +42,10 @@ class Rate:
 
 
 class Lag:
-    """The lag of the reader of a change stream. It becomes unknown if no page arrives for `holds` seconds."""
+    """The lag of the reader of a change stream.
+
+    The lag is unknown if no page of change events has arrived for `holds` seconds.
+    """
 
     def __init__(self, holds: float = _LAG_HOLDS) -> None:
         self._holds = holds
@@ -49,20 +53,20 @@ class Lag:
         self._at = 0.0
 
     def set(self, seconds: int) -> None:
-        """Set the lag, in seconds, of the page that was just read."""
+        """Set the lag of the reader, in seconds. The reader calls this after each page of change events."""
         self._seconds, self._at = seconds, monotonic()
 
     def seconds(self, ended: bool = False) -> int | None:
-        """Return the lag in whole seconds; None before the first page.
+        """Return the lag in whole seconds; None before the first page of change events.
 
-        Also None if no page has arrived for `holds` seconds, because the stream may be cut off. With `ended`, the last
-        lag remains valid, because the stream was read to its end.
+        Also return None if no page has arrived for `holds` seconds, because the connection may be lost. If `ended`
+        is true (the stream was read to its end), return the last lag nevertheless.
         """
         return self._seconds if ended or monotonic() - self._at <= self._holds else None
 
 
 class Tally:
-    """The figures of one generation; several threads add to them."""
+    """Counts the compared documents and bytes, the finished tasks and the mismatches of a generation. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards everything below
@@ -97,8 +101,22 @@ class Tally:
     def size_per_second(self) -> float:
         return self._size.per_second
 
+    def plan(self, task: Task) -> None:
+        """Add the estimated documents and bytes of a task to the totals; a no-op if the task reads no documents."""
+        if task.work.of_documents:
+            # The sizes of rechecked documents are unknown.
+            size = task.size if task.work is Work.RANGE else None
+            self.expect(task.names.source.owner, task.documents, size)
+
+    def recall(self, task: Task) -> None:
+        """Add the result of a planned task to the counts; a no-op unless an earlier process finished the task."""
+        if task.work.of_documents and task.status is not Status.ADDED:
+            owner = task.names.source.owner
+            self.compared(owner, task.documents, task.size, live=False)
+            self.task_done(owner)
+
     def expect(self, namespace: Namespace, documents: int, size: int | None) -> None:
-        """Add the estimated documents and bytes of one more task to the totals; a `size` of None is unknown."""
+        """Add the estimated numbers of documents and bytes of a task to the totals. `size` is None if unknown."""
         with self._lock:
             now = self._namespaces.get(namespace, NamespaceProgress())
             self._namespaces[namespace] = replace(
@@ -114,7 +132,7 @@ class Tally:
             )
 
     def compared(self, namespace: Namespace, documents: int, size: int, live: bool = True) -> None:
-        """Add to the counts of documents and bytes compared.
+        """Add to the numbers of documents and bytes that were compared in a namespace.
 
         Pass `live=False` for the work of an earlier process, so that rates ignore it.
         """

@@ -11,22 +11,22 @@ from verifier.compare.check_progress import Changes
 
 
 class ChangeSource(Protocol):
-    """A reader of the change events of one cluster. It saves rechecks of the changed documents and collections."""
+    """A reader of the change events of one cluster, which saves rechecks of the changed documents and collections."""
 
     @property
     def newest(self) -> Timestamp | None:
-        """Return the newest cluster time that this reader has seen; None before its first page.
+        """Return the newest cluster time that this reader has seen; None before it has read the first page.
 
-        A read of the cluster at that time or later sees all changes that this reader has read.
+        A read of the cluster at this time or later sees all changes that the reader has read.
         """
 
     @property
     def position(self) -> Position:
-        """Return the position up to which all changes are saved."""
+        """Return the position up to which all changes are saved as rechecks."""
 
     @property
     def drained(self) -> bool:
         """Return whether all changes up to the end of user writes are saved; False while that end is unknown."""
 
     def changes(self) -> Changes:
-        """Return the statistics of the change events."""
+        """Return the numbers, the rate and the lag of the change events."""

@@ -4,9 +4,11 @@ The start positions of the change streams are saved before anything is listed or
 is not a failure: the next generation compares it again. When users have stopped writing (`writesOff`, or the commit of
 a sync), both streams are read up to that time. One more generation compares the last changed documents. Differences are
 then compared again, with pauses, until the grace period is over, because a sync tool may still be catching up. A
-difference that remains is a mismatch, unless the subject of the check moves the end of writes to a later time, because
-it has repaired differences or users still write: then both streams are read up to the new end, and all definitions and
-counts, and the documents that differed or changed, are compared once more.
+difference that remains is a mismatch.
+
+There is one exception: the subject of the check can move the end of writes to a later time, because it has repaired
+differences or users still write. Then both streams are read up to the new end. All definitions and counts, and the
+documents that differed or changed, are compared once more.
 """
 
 from __future__ import annotations
@@ -71,11 +73,11 @@ def begin(
     commands: tuple[SentCommand, ...] = (),
     processes: tuple[CheckProcess, ...] = (),
 ) -> None:
-    """Save a new check in place of any older one; a `Check` then runs it. Its change streams start now.
+    """Save a new check in the store, in place of an older check. A `Check` can then run the new check.
 
-    If `read_from` is given, the change stream of the source starts at this earlier resume point instead.
-    `commands` and `processes` are the first ones of the new record. Raises OperationError IncompatibleMetadata if
-    another version saved the older check, and the driver's errors.
+    The change streams of the check start now. If `read_from` is given, the change stream of the source starts at this
+    earlier position instead. `commands` and `processes` are the first entries of the new record. Raises OperationError
+    IncompatibleMetadata if this version cannot read the older check, and the driver's errors.
     """
 
     def now(cluster: Cluster) -> SideRecord:
@@ -98,19 +100,28 @@ def begin(
 
 
 def _left_out(request: Request) -> Iterator[str]:
-    """Yield a note if the check has a document filter: the verdict then applies only to the documents that match."""
+    """Yield a note for each query of the request that excludes documents, because the verdict does not cover them."""
     if request.document_filter is not None:
-        text = str(rawbson.decode(request.document_filter))
-        cut = f"{text[:_MOST_SHOWN]}..." if len(text) > _MOST_SHOWN else text
-        yield f"Only documents that match the filter {cut} were compared."
+        text = _shown(request.document_filter)
+        yield f"Only documents that match the filter {text} were compared."
+    for name, query in request.source_filters.queries.items():
+        yield (
+            f"{name}: the destination must have only the documents of the source that match {_shown(query)}; "
+            "other documents of the source were not compared."
+        )
+
+
+def _shown(query: bytes) -> str:
+    text = str(rawbson.decode(query))
+    return f"{text[:_MOST_SHOWN]}..." if len(text) > _MOST_SHOWN else text
 
 
 class Check:
     """A check that continues from its saved state in the store.
 
-    Once all changes are known, differences are compared again for `grace` seconds before they count. If there is a
-    `feed`, the constructor opens it, and it delivers the source's change events; otherwise, the check reads them
-    itself.
+    Once all changes are known, differences are compared again for `grace` seconds before they count as mismatches. The
+    change events of the source come from `feed`, which the constructor opens. If `feed` is None, the check reads the
+    events itself.
     """
 
     def __init__(
@@ -148,7 +159,7 @@ class Check:
     def run(self) -> Verdict:
         """Run the check; save and return its verdict.
 
-        Raises OperationError if it cannot be completed, the driver's errors, and `Cancelled` if it is stopped.
+        Raises OperationError if the check cannot be completed, the driver's errors, and `Cancelled` when stopped.
         """
         with TaskGroup("check", self._stop) as group:
             if self._feed is not None:
@@ -186,11 +197,12 @@ class Check:
     def no_more_writes(
         self, source_end: Timestamp | None = None, command: SentCommand | None = None
     ) -> None:
-        """Save that users no longer write to either cluster: the check compares the writes up to now, and ends.
+        """Save that users have stopped writing to both clusters. The check then compares all earlier writes, and ends.
 
-        `source_end` is the time of the last possible user write to the source; None means now. `command` is saved
-        with the record. Writes a no-op to the oplog of the destination, and to that of the source unless `source_end`
-        is given. Raises OperationError Superseded, and the driver's errors.
+        `source_end` is the cluster time of the last possible user write to the source; None means now. `command` is
+        saved with the record of the check. Appends a no-op to the oplog of the destination, to learn its cluster time;
+        if `source_end` is None, also to the oplog of the source. Raises OperationError Superseded if another process
+        has taken over the check, and the driver's errors.
         """
         source = source_end or append_note(self._sides.source.client, self._stop)
         destination = append_note(self._sides.destination.client, self._stop)
@@ -198,12 +210,14 @@ class Check:
         self._observe(Point.WRITES_OFF, "")
 
     def _check_selection(self, pairs: set[NamespacePair]) -> None:
-        """Raise OperationError NothingToCompare if the namespace filter selects nothing that exists on either cluster.
+        """Raise OperationError NothingToCompare if the namespace filter selects no existing collection or view.
 
-        Save a note for each selected name that does not exist. A verdict on nothing would be mistaken for a verdict on
-        the intended namespaces.
+        `pairs` are the selected collections and views that exist. Without the error, users would mistake the verdict of
+        an empty check for a verdict on their namespaces. For the same reason, save a note for each selected name that
+        does not exist.
         """
-        scope = self._store.record.request.scope
+        request = self._store.record.request
+        scope = request.scope
         if scope.namespaces.include and not pairs:
             raise OperationError(
                 NOTHING_TO_COMPARE, "No collection or view of either cluster is selected."
@@ -211,6 +225,11 @@ class Check:
         for name in scope.absent(pair.source for pair in pairs):
             self._store.add_note(
                 f"{name} was selected, but exists on neither cluster, so it was not compared."
+            )
+        for each in request.source_filters.queries.keys() - {pair.source for pair in pairs}:
+            self._store.add_note(
+                f"{each} is named in documentFilter, but was not compared, because the collection exists on neither "
+                "cluster, or because the namespace filter excludes the collection."
             )
 
     def _generations(self, pairs: set[NamespacePair], stop: StopToken) -> Verdict:
@@ -241,7 +260,7 @@ class Check:
         return self._end()
 
     def _grace_is_over(self) -> bool:
-        """Return whether the current generation began after the grace period, or needs none (`_was_quiet`).
+        """Return whether the current generation began after the grace period, or needs no grace period (`_was_quiet`).
 
         Return False if an earlier process began the generation.
         """
@@ -250,11 +269,11 @@ class Check:
         return self._began_at - self._grace_since >= self._grace or self._was_quiet()
 
     def _was_quiet(self) -> bool:
-        """Return whether the grace period had already passed when writes were switched off.
+        """Return whether nothing was written to either cluster during the grace period before the end of user writes.
 
-        A replicator that is never behind by more than the grace period has applied everything once neither users nor
-        the replicator itself have written to either cluster for that long. This does not apply in a sync (`feed` is
-        set), which may be behind by more.
+        This assumes that a sync tool is never behind by more than the grace period. So if users and the sync tool have
+        written nothing to either cluster for that long, the sync tool has applied everything. Return False in a sync
+        (`feed` is set), which may be further behind.
         """
         record, sides = self._store.record, self._sides
         if self._feed is not None or record.source.end is None or record.destination.end is None:
@@ -272,27 +291,14 @@ class Check:
     ) -> None:
         """Run the current generation, unless it is complete already, and save that it is complete.
 
-        Then count its mismatches, set the pause before the next generation, and drop the saved state of older ones.
-        `pairs` are the namespaces to compare, and `new` those of them that did not exist in the previous generation.
+        Then count its mismatches, set the pause before the next generation, and drop the saved state of older
+        generations. `pairs` are the namespaces to compare. `new` are the pairs that did not exist in the previous
+        generation.
         """
-        began = monotonic()
-        not_before = (
-            self._changes[Side.SOURCE].newest,
-            self._changes[Side.DESTINATION].newest,
-        )
-        generation = Generation(
-            self._subject,
-            self._sides,
-            pairs,
-            new,
-            self._store,
-            self._rechecks,
-            not_before,
-            self._observe,
-            stop,
-        )
-        self.figures.generation = generation
         if not self._store.record.done:
+            began = monotonic()
+            generation = self._generation(pairs, new, stop)
+            self.figures.generation = generation
             generation.run()
             self._observe(Point.GENERATION_DONE, str(self._store.record.generation))
             self._save_done(generation.tally, monotonic() - began)
@@ -304,11 +310,31 @@ class Check:
         )
         self._store.drop_older()
 
+    def _generation(
+        self, pairs: set[NamespacePair], new: set[NamespacePair], stop: StopToken
+    ) -> Generation:
+        not_before = (
+            self._changes[Side.SOURCE].newest,
+            self._changes[Side.DESTINATION].newest,
+        )
+        return Generation(
+            self._subject,
+            self._sides,
+            pairs,
+            new,
+            self._store,
+            self._rechecks,
+            not_before,
+            self._observe,
+            stop,
+        )
+
     def _save_done(self, tally: Tally, seconds: float) -> None:
         record, amounts = self._store.record, tally.amounts
         changes: dict[str, Any] = {"first": amounts}
         if record.generation == 0:
             self.figures.namespaces = tally.namespaces
+            self._store.save_compared(tally.namespaces)
             changes["first_ended"] = time()
         else:
             recent = (*record.recheck_seconds, round(seconds, 3))[-_RECENT:]
@@ -327,10 +353,10 @@ class Check:
     def _wait_for_work(self, stop: StopToken) -> None:
         """Wait until the next generation is due.
 
-        It is due at once when all changes up to the end of user writes were read. Otherwise, it is due after a pause if
-        documents have changed or mismatches are left, and the destination is close enough to the source. If no document
-        has changed, and the generations keep finding the same mismatches, the pause grows. Raises `Cancelled` when
-        stopped.
+        The generation is due at once if all changes up to the end of user writes were read. Otherwise, it is due after
+        a pause if documents have changed or mismatches are left, and the destination is close enough to the source. If
+        no document has changed, and the generations find the same mismatches again, the pause grows. Raises `Cancelled`
+        when stopped.
         """
         began = monotonic()
 
@@ -343,17 +369,17 @@ class Check:
         wait_until(due, stop)
 
     def _begin_next(self, compare_all: bool) -> bool:
-        """Save that the next generation begins. Return whether the collections must be listed again for it.
+        """Save that the next generation begins. Return whether the collections must be listed again first.
 
-        The new generation compares all definitions and counts of documents if it is the first one after all changes up
-        to the end of user writes were read, or if `compare_all` is true.
+        The new generation compares all definitions and counts of documents if `compare_all` is true, or if it is the
+        first generation after all changes up to the end of user writes were read.
         """
         record = self._store.record
         becomes_last = compare_all or self._drained() and not record.last
         changes: dict[str, Any] = {}
         if becomes_last:
             changes = {"last_from": record.generation + 1}
-        self.figures.generation = None
+        self.figures.between_generations()
         self._noted = {side: each.position for side, each in self._changes.items()}
         others = self._rechecks.begin_next(planned=False, done=False, **changes)
         self._began_at = monotonic()
@@ -366,7 +392,7 @@ class Check:
         return all(each.drained for each in self._changes.values())
 
     def _found_any(self) -> bool:
-        return bool(self.figures.mismatches.documents or self.figures.mismatches.definitions)
+        return self.figures.mismatches.are_some
 
     def _end(self) -> Verdict:
         examples = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -21,7 +22,10 @@ class Phase(Enum):
 
 
 class Outcome(Enum):
-    """The outcome of a check. INCOMPLETE: not everything was compared, so the clusters may differ."""
+    """The outcome of a check: PASSED without mismatches, FAILED with mismatches.
+
+    INCOMPLETE means that not everything was compared, so the clusters may differ.
+    """
 
     PASSED = "passed"
     FAILED = "failed"
@@ -32,7 +36,7 @@ class Outcome(Enum):
 class Verdict:
     """The result of a check that has ended: its outcome, and the reasons for it (none if the check passed).
 
-    `error` is the name of the error that made the check incomplete; None if it passed or failed.
+    `error` is the name of the error that made the check incomplete; None if the check passed or failed.
     """
 
     outcome: Outcome
@@ -42,7 +46,10 @@ class Verdict:
 
 @dataclass(frozen=True)
 class TaskCounts:
-    """The numbers of tasks of the current generation, by status."""
+    """The numbers of tasks of the current generation, by status.
+
+    A task compares documents of a collection, or definitions.
+    """
 
     added: int = 0
     processing: int = 0
@@ -61,7 +68,10 @@ class TaskCounts:
 
 @dataclass(frozen=True)
 class Amounts:
-    """The amounts that a generation has compared. Sizes are in bytes, of the source's documents."""
+    """The amounts that a generation has compared. Sizes are the bytes of the documents on the source.
+
+    The fields `total_...` estimate the amounts to compare; None if unknown.
+    """
 
     documents: int = 0
     total_documents: int | None = None
@@ -74,7 +84,7 @@ class Amounts:
 class NamespaceProgress:
     """The progress of one namespace in one generation. Sizes are in bytes.
 
-    `total_documents` and `total_size` are estimates of the whole amount; None if unknown.
+    `total_documents` and `total_size` estimate the amounts to compare; None if unknown.
     """
 
     documents: int = 0
@@ -87,7 +97,7 @@ class NamespaceProgress:
 
 @dataclass(frozen=True)
 class Changes:
-    """The change events of one cluster since the check began. None means unknown."""
+    """The statistics of the change events of one cluster since the check began. None means unknown."""
 
     # The number of events by operation, such as "insert".
     seen: Mapping[str, int] = field(default_factory=dict)
@@ -110,12 +120,32 @@ class MismatchCounts:
     # The mismatches of definitions and of numbers of documents.
     definitions: int = 0
 
+    @property
+    def are_some(self) -> bool:
+        return bool(self.documents or self.definitions)
+
+    @property
+    def by_owner(self) -> Mapping[Namespace, int]:
+        """Return the numbers of document mismatches by collection.
+
+        Mismatches in a buckets collection count for its time-series collection.
+        """
+        found: Counter[Namespace] = Counter()
+        for name, count in self.namespaces.items():
+            found[name.owner] += count
+        return found
+
+    def plus(self, other: MismatchCounts) -> MismatchCounts:
+        documents = dict(Counter(self.documents) + Counter(other.documents))
+        namespaces = dict(Counter(self.namespaces) + Counter(other.namespaces))
+        return MismatchCounts(documents, namespaces, self.definitions + other.definitions)
+
 
 @dataclass(frozen=True)
 class CheckProgress:
     """The progress of a check at one moment. Sizes are in bytes, rates are averages over the last minute.
 
-    None means unknown, or not yet.
+    A value that is None is unknown, or does not exist yet.
     """
 
     phase: Phase = Phase.IDLE

@@ -1,11 +1,12 @@
-"""Compares the documents of two collections, portion by portion, with majority reads. Saves nothing.
+"""Compares the documents of two collections with majority reads, one portion at a time. Saves nothing.
 
-Both sides are read in the order of the `_id` index. The same code reads ranges and single keys.
+A portion is a range of `_id` values, or a set of single `_id` values. Both collections are read in the order of the
+`_id` index.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -13,10 +14,11 @@ from typing import Any, NamedTuple
 
 from bson.raw_bson import RawBSONDocument
 from bson.timestamp import Timestamp
-from pymongo.errors import PyMongoError
+from pymongo.errors import OperationFailure, PyMongoError
 
 from verifier.cluster import failures
 from verifier.cluster.connect import Client
+from verifier.cluster.document_filters import DocumentFilters, judging
 from verifier.cluster.inventory import list_raw
 from verifier.cluster.lookup import among, bounds
 from verifier.cluster.namespace import Namespace
@@ -25,7 +27,7 @@ from verifier.cluster.rawcursor import Page, RawCursor
 from verifier.cluster.reading import read
 from verifier.cluster.specification import Document, Kind
 from verifier.compare.documents import Mode, differences
-from verifier.compare.mismatch import Difference, DocumentMismatch
+from verifier.compare.mismatch import Difference, DocumentMismatch, FieldDifference
 from verifier.compare.order import CollatedOrder, Order, any_order, simple_order
 from verifier.compare.pairing import Pairing, Unequal
 from verifier.compare.scope import NamespacePair
@@ -38,6 +40,9 @@ _NATURAL = {"$natural": 1}
 _ANY = {"_id": {"$exists": True}}
 _MAJORITY = {"level": "majority"}
 _COMMENT = "verifier"
+# The longest time for which documents that a query selects are counted, in milliseconds. A call must take less than
+# `connect.SOCKET_MS`.
+_LONGEST_COUNT_MS = 45_000
 
 # Called with the number of compared documents, and their bytes.
 OnPages = Callable[[int, int], None]
@@ -48,9 +53,10 @@ NotBefore = tuple[Timestamp | None, Timestamp | None]
 
 
 class Comparison:
-    """A comparison of the documents of two clusters. Thread-safe.
+    """Compares the documents of two clusters. Thread-safe.
 
-    `document_filter` selects documents on both sides; None selects all.
+    `document_filter` selects documents on both clusters; None selects all. `source_filters` select documents of single
+    collections, on the source only: the destination must have these documents and no others.
     """
 
     def __init__(
@@ -61,9 +67,11 @@ class Comparison:
         document_filter: RawBSONDocument | None,
         stop: StopToken,
         tuning: CheckTuning = CheckTuning(),
+        source_filters: DocumentFilters = DocumentFilters(),
     ) -> None:
         self._tuning = tuning
         self._clients = (source, destination)
+        self._source_filters = source_filters
         self._mode = mode
         self._filter = document_filter
         self._stop = stop
@@ -77,30 +85,59 @@ class Comparison:
         on_pages: OnPages,
         first_page: int | None = None,
     ) -> Iterator[DocumentMismatch]:
-        """Yield a mismatch for every document of the portion that is not equal on both sides.
+        """Yield a mismatch for every document of the portion that is not equal on both clusters.
 
-        `on_pages` is called with the number of documents compared since its last call, and their bytes. `first_page` is
-        the number of documents to read first, if the size of the documents is known. A missing collection, or a view,
-        has no documents. After a failure, a document may be yielded a second time. Raises the driver's errors that are
-        not temporary, and `Cancelled`.
+        Each cluster is read at its cluster time in `not_before` or later. `on_pages` is called with the number of
+        documents compared since its last call, and their size in bytes. `first_page` is the number of documents in the
+        first page; None if the size of the documents is unknown. A missing collection, or a view, has no documents.
+        After a failure, a mismatch may be yielded again. Raises the driver's errors that are not temporary,
+        OperationError DocumentFilterFailed, and `Cancelled`.
         """
         reading = _Reading(names, portion, not_before, first_page)
-        for unequal in self._unequal(reading, on_pages):
-            yield self._mismatch(names.source, unequal)
+        with judging(self._source_filters, names.source):
+            for unequal in self._unequal(reading, on_pages):
+                yield self._mismatch(names, unequal)
 
-    def counts(self, names: NamespacePair) -> tuple[int, int]:
-        """Return the numbers of documents on both sides.
+    def counts(self, names: NamespacePair) -> tuple[int, int] | None:
+        """Return the numbers of documents on the source and on the destination.
 
-        If the numbers in the servers' statistics are equal, return these. Otherwise, and with a document filter, the
-        documents are counted, without the index on `_id`. Raises the driver's errors that are not temporary, and
-        `Cancelled`.
+        Without a filter of documents, return the numbers in the servers' statistics if they are equal. Otherwise, count
+        the documents with a scan of both collections. If `documentFilter` has a query for the collection, only the
+        documents that it selects count on the source, and all on the destination; return None if a server stops this
+        count because it takes too long. Raises the driver's errors that are not temporary, OperationError
+        DocumentFilterFailed, and `Cancelled`.
         """
+        if self._source_filters.of(names.source) is not None:
+            with judging(self._source_filters, names.source):
+                return self._selected_counts(names)
         if self._filter is None:
             stored = self._counted(names, exactly=False)
             if stored[0] == stored[1]:
                 return stored
         # Stored counts may be off after a server's crash; only a real count proves a difference.
         return self._counted(names, exactly=True)
+
+    def _selected_counts(self, names: NamespacePair) -> tuple[int, int] | None:
+        name = names.source
+        query = {"$and": [each for each in (self._source_filters.of(name), self._filter) if each]}
+        command = {**_count_command(name, query), "maxTimeMS": _LONGEST_COUNT_MS}
+        database = self._clients[0][name.database]
+
+        def count() -> int | None:
+            try:
+                return int(database.command(command)["n"])
+            except OperationFailure as error:
+                if error.code != failures.TIME_LIMIT_EXCEEDED:
+                    raise
+                return None
+
+        there = read(count, self._stop)
+        if there is None:
+            return None
+        client, name = self._clients[1], names.destination
+        here = self._count(client, name, exactly=self._filter is not None)
+        # Only a real count proves a difference.
+        return there, here if here == there else self._count(client, name, exactly=True)
 
     def _counted(self, names: NamespacePair, exactly: bool) -> tuple[int, int]:
         source, destination = (
@@ -109,17 +146,20 @@ class Comparison:
         return source, destination
 
     def _count(self, client: Client, name: Namespace, exactly: bool) -> int:
-        # Use the command: an aggregation refuses filters that a find accepts, such as $where.
+        # Without a query, the server returns the stored count.
         command: dict[str, Any] = {"count": name.collection}
         if exactly:
-            # Without a query, the server returns the stored count.
-            command |= {"query": self._filter or _ANY, "hint": _NATURAL, "readConcern": _MAJORITY}
+            command = _count_command(name, self._filter or _ANY)
         database = client[name.database]
         reply = read(lambda: database.command(command), self._stop)
         return int(reply["n"])
 
     def _unequal(self, reading: _Reading, on_pages: OnPages) -> Iterator[Unequal]:
-        """Yield the documents that differ; after a failure, continue from the last key that both sides had reached."""
+        """Yield the documents that differ on the two clusters, among those of `reading.portion`.
+
+        `on_pages` is called as described in `documents`. After a failure, continue at the last key up to which all
+        documents were compared.
+        """
         with ExitStack() as cursors:
             pairing: Pairing | None = None
 
@@ -150,15 +190,18 @@ class Comparison:
         source, destination = (
             (
                 cursors.enter_context(
-                    RawCursor(
-                        client, name.database, reading.command(name, time, each, self._filter)
-                    )
+                    RawCursor(client, name.database, reading.command(name, time, each, filters))
                 )
                 if each.is_there
                 else _Nothing()
             )
-            for client, name, time, each in zip(
-                self._clients, reading.names, reading.not_before, stored
+            for client, name, time, each, filters in zip(
+                self._clients,
+                reading.names,
+                reading.not_before,
+                stored,
+                self._filters(reading.names.source),
+                strict=True,
             )
         )
         return Pairing(
@@ -173,13 +216,31 @@ class Comparison:
             together,
         )
 
-    def _mismatch(self, namespace: Namespace, found: Unequal) -> DocumentMismatch:
+    def _filters(self, name: Namespace) -> tuple[list[RawBSONDocument], list[RawBSONDocument]]:
+        """Return the queries that select a collection's documents on the source, and those for the destination.
+
+        `name` is the name of the collection on the source.
+        """
+        common = [] if self._filter is None else [self._filter]
+        selected = self._source_filters.of(name)
+        return common if selected is None else [*common, selected], common
+
+    def _mismatch(self, names: NamespacePair, found: Unequal) -> DocumentMismatch:
+        fields: tuple[FieldDifference, ...] = ()
+        difference = Difference.CONTENT
         if found.destination is None:
-            return DocumentMismatch(namespace, found.key, Difference.MISSING)
-        if found.source is None:
-            return DocumentMismatch(namespace, found.key, Difference.EXTRA)
-        fields = differences(found.source, found.destination, self._mode)
-        return DocumentMismatch(namespace, found.key, Difference.CONTENT, fields)
+            difference = Difference.MISSING
+        elif found.source is None:
+            difference = Difference.EXTRA
+        else:
+            fields = differences(found.source, found.destination, self._mode)
+        return DocumentMismatch(names.source, found.key, difference, fields, names.renamed_to)
+
+
+def _count_command(name: Namespace, query: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a command that scans the collection, and counts the documents that match the query."""
+    # Not an aggregation, which refuses filters that a find accepts, such as $where.
+    return {"count": name.collection, "query": query, "hint": _NATURAL, "readConcern": _MAJORITY}
 
 
 class _Stored(NamedTuple):
@@ -212,7 +273,7 @@ class _Nothing:
 
 
 class _Reading(NamedTuple):
-    """One read on both sides: the namespaces, the portion, and the cluster times at or after which to read it."""
+    """One read of both clusters: the namespaces, the portion, and the earliest cluster times at which to read."""
 
     names: NamespacePair
     portion: Portion
@@ -221,10 +282,11 @@ class _Reading(NamedTuple):
     first_page: int | None = None
 
     def after(self, key: bytes | None) -> _Reading:
-        """Return a reading of the documents that remain when all documents up to `key` are compared.
+        """Return the reading that remains after all documents up to `key` are compared.
 
-        The document with this key is read again, because no bound begins just after a key. Return the same reading if
-        `key` is None (unknown), and for single keys, which are all read again.
+        The document with this key is read again, because the lower bound of a range is inclusive. Return this reading
+        unchanged if `key` is None (unknown) or MaxKey, or if the portion is a set of single `_id` values, which are all
+        read again.
         """
         if key is None or key == LAST or isinstance(self.portion, Keys):
             return self
@@ -244,12 +306,12 @@ class _Reading(NamedTuple):
         name: Namespace,
         not_before: Timestamp | None,
         stored: _Stored,
-        document_filter: RawBSONDocument | None,
+        queries: Sequence[RawBSONDocument],
     ) -> dict[str, Any]:
         concern: dict[str, Any] = {"level": "majority"}
         if not_before is not None:
             concern["afterClusterTime"] = not_before
-        filters = [] if document_filter is None else [document_filter]
+        filters = list(queries)
         ends = {}
         if isinstance(self.portion, Range):
             upper = LAST if self.leaves_out_last else self.portion.upper

@@ -1,14 +1,14 @@
-"""Compares definitions of collections and views: existence, options, indexes and shard keys. Pure.
+"""Compares definitions of collections and views: existence, options, indexes and shard keys. Pure functions.
 
 In options and indexes, the type of a number is ignored: `expireAfterSeconds: 60` and `60.0`, or `{a: 1}` and `{a:
-1.0}`, are the same definition to a server. A server converts most numbers (sizes, seconds, versions, weights) to one
-type itself, and another server version to another type. The type counts in expressions that users write: validators,
-pipelines of views, filters of partial indexes. In expressions, and in the keys of indexes and shards, the order of
-fields counts too; the order of options does not. Options that only state a default are ignored. Shard keys are compared
-if both clusters are sharded. If only the destination is sharded, an index that supports its shard key is not extra.
+1.0}`, are the same definition to a server. A server itself converts most numbers (sizes, seconds, versions, weights) to
+one type, which depends on its version. The types of numbers are compared in expressions that users write: validators,
+pipelines of views, filters of partial indexes. The order of fields is compared in expressions, index keys and shard
+keys, but not the order of options. Options that only state a default are ignored. Shard keys are compared if both
+clusters are sharded. If only the destination is sharded, an index that supports its shard key is not extra.
 
-Collections are matched by name, and the name that a view refers to is compared as it is: the caller must apply renames
-to the expected definitions first.
+Collections are matched by name, and names inside views are compared as they are. So the caller must first apply renames
+to the expected definitions.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _HOLD_ANYWAY: tuple[tuple[str, Any], ...] = (
 def compare_definitions(
     expected: Iterable[CollectionSpec], actual: Iterable[CollectionSpec]
 ) -> list[DefinitionMismatch]:
-    """Return every difference between the expected definitions and those on the destination."""
+    """Return every difference between the expected definitions and the actual definitions on the destination."""
     wanted = {spec.namespace: spec for spec in expected}
     found = {spec.namespace: spec for spec in actual}
     mismatches: list[DefinitionMismatch] = []
@@ -73,7 +73,7 @@ def _compare(
 
 
 def _without_defaults(options: Document) -> Document:
-    """Return the options without those that only state a default; collMod leaves such options behind, unlike create."""
+    """Return the options without those that only state a default. collMod can save such options; create does not."""
     return {
         name: value
         for name, value in options.items()
@@ -82,7 +82,10 @@ def _without_defaults(options: Document) -> Document:
 
 
 def _without_support(wanted: CollectionSpec, found: CollectionSpec) -> dict[str, Document]:
-    """Return the indexes found; if only the destination is sharded, without those that only support its shard key."""
+    """Return the indexes in `found` by name.
+
+    If only `found` is sharded, leave out the indexes that only support its shard key.
+    """
     if not found.shard_key or wanted.shard_key:
         return found.indexes
     key = found.shard_key["key"]
@@ -126,7 +129,7 @@ def _compare_shard_keys(
 
 
 def _detail(aspect: Aspect, name: str, wanted: Any, found: Any) -> str:
-    """Return a text that says where an index, option or shard key differs; empty if it does not."""
+    """Return a text that says where an index, option or shard key differs; empty if there is no difference."""
     if bson.encode({name: wanted}) == bson.encode({name: found}):
         # Nearly always, and four times as fast as what follows.
         return ""
@@ -145,7 +148,7 @@ def _comparable(name: str, value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Return the value with all numbers, at any depth of documents, converted so that equal ones have the same type."""
+    """Return a copy of the value in which equal numbers have the same type, also in embedded documents."""
     if isinstance(value, dict):
         return {key: _plain(each) for key, each in value.items()}
     if isinstance(value, Decimal128):

@@ -1,8 +1,8 @@
-"""Decides whether two documents are equal, and where they differ. Pure.
+"""Decides whether two documents are equal, and where they differ. Pure functions.
 
-Documents are compared as raw bytes: the types of numbers count, and so do payloads of NaN. The order of fields can be
-ignored, but never the order of array elements. A server stores field names that are empty, contain dots or occur twice;
-so fields are compared as a multiset of names and values.
+Documents are compared as raw bytes, including the types of numbers and the payloads of NaN. The order of fields can be
+ignored, but never the order of array elements. Fields are compared as a multiset of names and values, because servers
+store field names that are empty, contain dots or occur twice.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ _NESTED = (rawbson.DOCUMENT, rawbson.ARRAY)
 class Mode(Enum):
     """The method to compare documents. The values are those of the option `docCompareMethod`.
 
-    BINARY: all bytes must be equal. IGNORE_FIELD_ORDER: as BINARY, but fields may have any order.
+    BINARY: all bytes must be equal. IGNORE_FIELD_ORDER: the fields may have any order, and everything else must be
+    equal.
     """
 
     BINARY = "binary"
@@ -35,14 +36,14 @@ class Mode(Enum):
 
 
 def equal(source: bytes, destination: bytes, mode: Mode) -> bool:
-    """Return whether two documents are equal in that mode."""
+    """Return whether two documents are equal in this mode."""
     if source == destination or mode is Mode.BINARY:
         return source == destination
     return _in_order_of_names(source) == _in_order_of_names(destination)
 
 
 def differences(source: bytes, destination: bytes, mode: Mode) -> tuple[FieldDifference, ...]:
-    """Return the first twenty places where two documents differ; empty if and only if they are equal in that mode.
+    """Return the first twenty places where two documents differ; empty if and only if they are equal in this mode.
 
     A different order of fields is reported with the path of the document that contains the fields.
     """
@@ -73,7 +74,7 @@ def _scope(raw: bytes, at: int) -> int:
 
 
 class _Pair(NamedTuple):
-    """An embedded document or array on both sides: its path, and its offset in the whole document of each side."""
+    """An embedded document or array that both documents have: its path, and its offset in each document."""
 
     path: str
     source: int
@@ -123,9 +124,9 @@ def _by_name(raw: bytes, at: int) -> dict[bytes, list[_Field]]:
 def _unmatched(
     source: list[_Field], destination: list[_Field]
 ) -> Iterator[tuple[_Field | None, _Field | None]]:
-    """Pair the fields of one name that have no equal field on the other side, in their order, and yield the pairs.
+    """Return pairs of the fields (source, destination) that remain when equal fields are removed from both lists.
 
-    If one side has fewer such fields, None takes their place.
+    The given fields all have the same name. If one list has fewer fields left, None takes the place of a missing field.
     """
     values = [Counter(field[:2] for field in side) for side in (source, destination)]
     left = _without(source, values[1])
@@ -142,7 +143,10 @@ def _without(fields: list[_Field], others: Counter[tuple[int, bytes]]) -> Iterat
 
 
 def _inner(path: str, source: _Field | None, destination: _Field | None) -> _Pair | None:
-    """Return the embedded documents or arrays in two fields if the difference lies inside them; None if it does not."""
+    """Return the two embedded documents or arrays that the fields contain, so that their contents can be compared.
+
+    Return None if a field is missing, or if the fields differ in another way, such as in their types.
+    """
     if source is None or destination is None or source.kind != destination.kind:
         return None
     if source.kind in _NESTED:

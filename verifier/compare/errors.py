@@ -7,28 +7,29 @@ from verifier.runtime.errors import ErrorKind
 INVALID_FILTER = ErrorKind(
     "InvalidFilter",
     400,
-    "A server refuses the filter of the documents to check.",
-    "Correct what the server's message names. The filter must work in a find on both clusters, and must not contain "
-    "operators that sort documents (such as $near) or need an index (such as $text).",
+    "A server refused the filter that selects the documents to compare.",
+    "Correct the filter: the server's message gives the reason for the refusal. The filter must work in a find on "
+    "both clusters, and must not contain operators that sort documents (such as $near) or need an index (such as "
+    "$text).",
 )
 DEFINITION_CHANGED = ErrorKind(
     "DefinitionChanged",
     409,
     "A collection, view or index was created, changed, renamed or dropped on the source during the check.",
-    "Earlier comparisons may be invalid: check again, and do not make such changes during the check.",
+    "Earlier comparisons may be invalid: check again, and do not change definitions on the source during the check.",
 )
 INCOMPATIBLE_METADATA = ErrorKind(
     "IncompatibleMetadata",
     409,
     "The saved state of a check was written by another version of this program.",
-    "Start that version instead of this one, or begin a new check with --clean.",
+    "Start the version that wrote the saved state, or begin a new check with --clean.",
 )
 OTHER_CHECK_SAVED = ErrorKind(
     "OtherCheckSaved",
     409,
     "The saved state belongs to a check of other clusters or with other options.",
-    "Nothing was changed. Start with the clusters and options of that check, or drop it and begin a new one with "
-    "--clean, or keep it and save the new check under another --metaDBName.",
+    "Nothing was changed. To continue the saved check, start with its clusters and options. To drop the saved check "
+    "and begin a new one, add --clean. To keep the saved check, save the new check under another --metaDBName.",
 )
 NOTHING_TO_COMPARE = ErrorKind(
     "NothingToCompare",
@@ -40,7 +41,7 @@ MISMATCHES_REPLACED = ErrorKind(
     "MismatchesReplaced",
     409,
     "A newer generation replaced the mismatches while they were read.",
-    "Read them again from the beginning; they no longer change after the end of the check.",
+    "Read the mismatches again from the beginning. The mismatches no longer change after the end of the check.",
 )
 SUPERSEDED = ErrorKind(
     "Superseded",

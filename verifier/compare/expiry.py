@@ -1,8 +1,8 @@
-"""Selects documents that a server may delete by itself at any moment, because they have expired (TTL). Pure.
+"""Selects documents that a server may delete by itself at any moment, because they have expired (TTL). Pure functions.
 
-Each cluster deletes expired documents on its own, about once a minute: an expired document on one side only is no
-mismatch. The clock of the source decides. If the clock of the destination decided and were ahead, a lost document would
-count as expired while users of the source still have it.
+Each cluster deletes expired documents on its own, about once a minute. So an expired document that only one cluster has
+is not a mismatch. The clock of the source decides whether a document has expired. If the destination's clock decided
+and were ahead, a lost document would count as expired although it still exists on the source.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MOST_APART = timedelta(seconds=5)
 
 
 def expires(definitions: Iterable[CollectionSpec | None]) -> bool:
-    """Return whether documents of a collection with one of these definitions can expire."""
+    """Return whether documents can expire in a collection with any of these definitions."""
     return any(
         _SECONDS in each
         for definition in definitions
@@ -31,25 +31,26 @@ def expires(definitions: Iterable[CollectionSpec | None]) -> bool:
 
 
 def expired(definitions: Iterable[CollectionSpec | None], now: datetime) -> list[Document]:
-    """Return queries for documents that a server with one of these definitions may have deleted as expired by `now`.
+    """Return queries for the documents that have expired at `now` (UTC) in a collection with any of these definitions.
 
-    `now` is in UTC.
+    A server may already have deleted these documents.
     """
     return [query for each in definitions if each is not None for query in _deletions(each, now)]
 
 
 def note_on_clocks(source: datetime, destination: datetime) -> str | None:
-    """Return a note for the result if the clocks differ by more than five seconds, else None.
+    """Return a note for the result of a check if the clusters' clocks differ by more than five seconds, else None.
 
-    The difference matters when one side has extra documents.
+    A document that has expired by only one of the clocks may be reported as a mismatch.
     """
     if abs(destination - source) <= _MOST_APART:
         return None
     direction = "ahead of" if destination > source else "behind"
     return (
-        f"The clock of the destination is more than {_MOST_APART.seconds} seconds {direction} that of the source. The "
-        "check used the source's clock to decide which documents have expired. A document that expired only by the "
-        "destination's clock, and was deleted there, is reported as missing. Synchronize the clocks (NTP)."
+        f"The clock of the destination is more than {_MOST_APART.seconds} seconds {direction} that of the source. "
+        "The check used the source's clock to decide which documents have expired. A document that expired only by "
+        "the destination's clock, and was deleted on the destination, is reported as missing. Synchronize the clocks "
+        "(NTP)."
     )
 
 

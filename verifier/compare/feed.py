@@ -3,22 +3,22 @@
 A sync reads every event of the source anyway, so its check needs no second change stream. The feed reports all changes
 that a second change stream would report, because
 
-- the check begins to list and read collections only after the feed has received its first page of events. It reads at
-  or after the cluster time of that page. So the check sees the effects of all earlier events, and the feed reports all
-  later ones;
+- the check begins to list and read collections only after the feed has received its first page of events. The check
+  reads at or after the cluster time of that page. So the check sees the effects of all earlier events, and the feed
+  reports all later events;
 - no event is lost if the process is killed. The reader passes each event to the feed before the event counts as
   applied. To save its resume point, the reader first determines the position up to which all events are applied, then
   flushes the feed, and then saves that position. A restarted process opens the feed before it continues to read, and
-  passes the unsaved events again. An event that is passed twice does no harm.
+  passes the unsaved events again. Passing an event twice does no harm.
 
-A DDL event does not end the check, because the reader applies it to the destination. A collection that is created,
-dropped or renamed is compared again as a whole. Options and indexes are compared at the end anyway.
+A DDL event does not end the check, because the reader applies the event to the destination. A collection that is
+created, dropped or renamed is compared again as a whole. Options and indexes are always compared again at the end.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from bson.timestamp import Timestamp
@@ -39,7 +39,7 @@ _KEY_OVERHEAD = 100
 
 @dataclass
 class _Noted:
-    """Changes that wait to be saved as rechecks: keys by namespace, and collections to compare again as a whole."""
+    """Changes that are not saved as rechecks yet: keys by namespace, and collections to compare again as a whole."""
 
     keys: dict[Namespace, set[bytes]] = field(default_factory=dict)
     collections: set[Namespace] = field(default_factory=set)
@@ -56,8 +56,8 @@ class _Noted:
 class Feed:
     """Saves the changes that another thread has read from a change stream, as rechecks of a check.
 
-    One thread passes the events, and any thread may flush. Events are ignored until the first page after `open`. The
-    reading thread flushes by itself when more than `most_waiting` bytes of keys wait to be saved.
+    One thread passes the events, and any thread may flush. Events are ignored until the first page after `open`. At the
+    end of a page, the feed flushes itself if more than `most_waiting` bytes of keys are not saved yet.
     """
 
     def __init__(self, most_waiting: int) -> None:
@@ -103,12 +103,20 @@ class Feed:
 
     def defined(self, event: DefinitionEvent) -> None:
         """Note a DDL event. Only the creation, drop or rename of a user collection counts; other events are ignored."""
-        if self._counts and event.operation in OF_WHOLE_COLLECTIONS:
+        if event.operation in OF_WHOLE_COLLECTIONS:
+            self.replaced(filter(is_user_namespace, event.owners))
+
+    def replaced(self, namespaces: Iterable[Namespace]) -> None:
+        """Note that other collections may have these names on the source now; they are compared again as a whole."""
+        if self._counts:
             with self._noting:
-                self._noted.collections.update(filter(is_user_namespace, event.owners))
+                self._noted.collections.update(namespaces)
 
     def written(self, times: Mapping[Namespace, Timestamp]) -> None:
-        """Note the cluster time of the newest change of each of these collections. Only a few collections are kept."""
+        """Note when collections were last changed: `times` has the cluster time of the last change of each one.
+
+        Only the most recently changed collections are remembered.
+        """
         known = {**self.newest_changes, **times}
         newest = sorted(known, key=known.__getitem__, reverse=True)[: MOST_NAMED + 1]
         self.newest_changes = {name: known[name] for name in newest}
@@ -128,9 +136,9 @@ class Feed:
             self.flush()
 
     def flush(self) -> None:
-        """Save all changes passed so far as rechecks; no-op before `open`. Any thread may call this.
+        """Save all changes that were passed so far as rechecks; a no-op before `open`. Any thread may call this.
 
-        Raises the driver's errors; the next call then saves the same changes.
+        Raises the driver's errors. After an error, the next call saves the same changes.
         """
         if self._check is None:
             return
@@ -167,9 +175,9 @@ class Feed:
         return end is not None and self.position.time > end
 
     def changes(self) -> Changes:
-        """Return the statistics of the change events.
+        """Return the rate and the lag of the change events.
 
-        The numbers of events by operation are left out, because the reader of the events counts them itself.
+        The numbers of events are left out, because the reader of the events counts them itself.
         """
         lag = self._lag.seconds(self.drained)
         rate = None if lag is None else self._rate.per_second

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from verifier.cluster.namespace import Namespace
+from verifier.compare.amounts import Tally
 from verifier.compare.change_source import ChangeSource
 from verifier.compare.check_progress import (
     Changes,
@@ -33,17 +34,42 @@ class Figures:
         self._store = store
         self.sources: dict[Side, ChangeSource] = {}
         self.generation: Generation | None = None
-        self.mismatches = MismatchCounts()
-        # The namespaces of generation 0, if this process ran it.
+        # The namespaces of generation 0.
         self.namespaces: Mapping[Namespace, NamespaceProgress] = {}
         # The verdict with which this process gave the check up; it may not be saved.
         self.given_up: Verdict | None = None
-        self._tasks = TaskCounts()
+        # What earlier processes have done in the current generation, and the mismatches that they have found.
+        self._tasks, self._tally = TaskCounts(), Tally()
+        self._recalled = MismatchCounts()
+        # The mismatches of the newest generation that is complete; None if this process has completed none.
+        self._found: MismatchCounts | None = None
+
+    @property
+    def mismatches(self) -> MismatchCounts:
+        """Return the numbers of mismatches in the newest generation that this process has completed.
+
+        If this process has not completed any generation yet, return the numbers that earlier processes have saved.
+        """
+        return self._recalled if self._found is None else self._found
+
+    @mismatches.setter
+    def mismatches(self, found: MismatchCounts) -> None:
+        self._found = found
+
+    def between_generations(self) -> None:
+        """Reset the task counts, amounts and rates until the next generation begins."""
+        self.generation, self._tasks, self._tally = None, TaskCounts(), Tally()
 
     def recall(self) -> None:
-        """Load the saved counts of mismatches and tasks. Raises the driver's errors."""
-        self.mismatches = self._store.mismatch_counts()
-        self._tasks = counts_of(self._store.tasks())
+        """Load the saved figures of the current generation. Raises the driver's errors."""
+        self._recalled = self._store.mismatch_counts()
+        tasks, tally = self._store.tasks(), Tally()
+        for task in tasks:
+            tally.plan(task)
+            tally.recall(task)
+        self._tasks, self._tally = counts_of(tasks), tally
+        is_first = self._store.record.generation == 0
+        self.namespaces = tally.namespaces if is_first else self._store.compared()
 
     def progress(self) -> CheckProgress:
         """Return the current progress, without access to a cluster."""
@@ -62,7 +88,9 @@ class Figures:
             rechecked=record.rechecked,
             source=self._changes(Side.SOURCE),
             destination=self._changes(Side.DESTINATION),
+            amounts=self._tally.amounts,
             mismatches=self.mismatches,
+            namespaces=self.namespaces,
             writes_off=record.writes_off,
             notes=record.notes,
             verdict=verdict,
@@ -72,18 +100,19 @@ class Figures:
     def _with_live(self, progress: CheckProgress, generation: Generation) -> CheckProgress:
         """Return a copy of `progress` with the amounts, rates and mismatches of `generation`.
 
-        This is the current generation, or the last one of a check that has ended.
+        `generation` is the current generation, or the last generation of a check that has ended.
         """
         tally = generation.tally
-        first = progress.generation == 0
+        first = progress.generation == 0 and self._found is None
         running = progress.phase is not Phase.IDLE
         return replace(
             progress,
             amounts=tally.amounts,
             documents_per_second=tally.documents_per_second if running else None,
             size_per_second=tally.size_per_second if running else None,
-            mismatches=tally.mismatches if first else progress.mismatches,
-            namespaces=tally.namespaces if first else self.namespaces,
+            # A task that an earlier process left unfinished may count its mismatches twice until it is done.
+            mismatches=self._recalled.plus(tally.mismatches) if first else progress.mismatches,
+            namespaces=tally.namespaces if first else progress.namespaces,
         )
 
     def _changes(self, side: Side) -> Changes:
@@ -103,8 +132,8 @@ def _phase(record: CheckRecord, verdict: Verdict | None) -> Phase:
 def _shown_tasks(counts: TaskCounts, verdict: Verdict | None) -> TaskCounts:
     """Return the counts of tasks as they are shown to users.
 
-    While the check runs, all failed tasks are also shown as to be compared again. A check that ended incomplete is
-    shown without tasks left to do, and with at least one failed task.
+    While the check runs, all failed tasks also count as `recheck`. If the check ended incomplete, all tasks that are
+    not complete count as failed. If there is no such task, one task counts as failed nevertheless.
     """
     if verdict is None:
         return replace(counts, recheck=counts.failed)

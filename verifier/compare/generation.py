@@ -1,8 +1,8 @@
 """One generation: plans its tasks and runs them in several threads.
 
-Generation 0 compares everything once. Each later generation compares these documents again: those that changed on
-either cluster since the previous generation began, and those that the previous generation found to differ. The first
-generation that begins after all changes are known also compares all definitions and all numbers of documents.
+Generation 0 compares everything once. Each later generation again compares the documents that changed on either cluster
+since the previous generation began, and the documents that differed in the previous generation. The first generation
+that begins after all changes are known also compares all definitions and all numbers of documents.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from verifier.compare.rechecks import Rechecks
 from verifier.compare.scope import NamespacePair
 from verifier.compare.store import CheckStore
 from verifier.compare.subject import Subject
-from verifier.compare.task import Status, Task, Work
+from verifier.compare.task import Task, Work
 from verifier.compare.worker import Sides, Worker
 from verifier.runtime.observer import Observer
 from verifier.runtime.tasks import StopToken, TaskGroup
@@ -34,7 +34,8 @@ _SAVED_AT_ONCE = 500
 class Generation:
     """Runs the current generation of a check. Each cluster is read at or after its cluster time in `not_before`.
 
-    `pairs` are all collections and views of the check; `new` are those that did not exist in the previous generation.
+    `pairs` are all collections and views of the check. `new` are the pairs that did not exist in the previous
+    generation.
     """
 
     def __init__(
@@ -77,9 +78,9 @@ class Generation:
         )
 
     def run(self) -> None:
-        """Plan the tasks, unless an earlier process did, run every task that is not done, and save the results.
+        """Plan the tasks, unless an earlier process planned them; run all unfinished tasks, and save the results.
 
-        Raises the errors of the threads, several as a BaseExceptionGroup, and `Cancelled`.
+        Raises the error of a thread (a BaseExceptionGroup if several threads fail), and `Cancelled`.
         """
         if self._planner.compares_all:
             self._worker.take_snapshots()
@@ -102,11 +103,11 @@ class Generation:
             self.queue.done(done)
 
     def _save(self, *done: Task) -> None:
-        """Save finished tasks, at most once per interval; until then, keep `done` in memory.
+        """Add `done` to the finished tasks in memory. Save these tasks if they are many, or if an interval has passed.
 
-        If `done` is empty, save all tasks that are kept. New tasks for ranges that are not saved yet are saved, too. A
-        task that is done but not saved when the process is killed is simply run again, and a collection whose ranges
-        are not saved is split again.
+        If `done` is empty, save them in any case. Unsaved tasks for new ranges are saved, too. If the process is
+        killed, a restarted process runs finished but unsaved tasks again, and splits a collection again if the tasks
+        for its ranges are not saved.
         """
         with self._changing:
             self._unsaved.extend(done)
@@ -134,14 +135,11 @@ class Generation:
         self._store.update(planned=True)
 
     def _resume(self) -> None:
-        """Queue the tasks that an earlier process planned, and count the results of those that it finished."""
+        """Queue the tasks that an earlier process planned, and count the results of its finished tasks."""
         tasks = list(self._planner.again())
         self._queue(tasks)
         for task in tasks:
-            if task.status is not Status.ADDED:
-                owner = task.names.source.owner
-                self.tally.compared(owner, task.documents, task.size, live=False)
-                self._count_done(task)
+            self.tally.recall(task)
 
     def _add(self, tasks: list[Task]) -> None:
         self._store.add_tasks(tasks)
@@ -149,10 +147,7 @@ class Generation:
 
     def _queue(self, tasks: list[Task]) -> None:
         for task in tasks:
-            if task.work.of_documents:
-                # The sizes of rechecked documents are unknown.
-                size = task.size if task.work is Work.RANGE else None
-                self.tally.expect(task.names.source.owner, task.documents, size)
+            self.tally.plan(task)
         self.queue.add(*tasks)
 
     def _count_done(self, task: Task) -> None:
@@ -162,9 +157,10 @@ class Generation:
     def _add_ranges(
         self, stored: NamespacePair, ranges: list[Range], documents: int, size: int
     ) -> None:
-        """Queue a task for each range of a collection, to be saved before the collection is saved as done.
+        """Queue a task for each range of a collection. The tasks are saved before the collection is saved as done.
 
-        `documents` and `size` (bytes) are estimates for the whole collection.
+        `stored` names the namespaces that store the documents on both clusters. `documents` and `size` (bytes) are
+        estimates for the whole collection.
         """
         tasks = [
             Task(

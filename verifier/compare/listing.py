@@ -11,8 +11,10 @@ from verifier.cluster.connect import Client
 from verifier.cluster.filters import NamespaceFilter, Selection
 from verifier.cluster.inventory import list_names
 from verifier.cluster.namespace import RESERVED_PATTERN, Namespace, is_user_namespace
+from verifier.cluster.namespace_map import renamed
 from verifier.cluster.reading import read
-from verifier.cluster.specification import CollectionSpec, Kind
+from verifier.cluster.references import NotRewritable
+from verifier.cluster.specification import CollectionSpec
 from verifier.compare.record import Side
 from verifier.compare.scope import NamespacePair, Scope
 from verifier.compare.subject import Watched
@@ -24,7 +26,7 @@ _RESERVED = {"databaseRegex": {"pattern": RESERVED_PATTERN}}
 class Listing:
     """The subject of the verifier's check: both clusters must have the same collections, views and documents.
 
-    `scope` selects the namespaces, and says which names differ on the destination.
+    `scope` selects the namespaces, and maps names on the source to names on the destination.
     """
 
     def __init__(
@@ -39,18 +41,24 @@ class Listing:
 
     def pairs(self) -> set[NamespacePair]:
         """Return every selected collection and view that at least one cluster has. Raises the driver's errors."""
-        here = map(self._scope.on_source, names_on(self._destination, self._stop))
+        names = self._scope.names
+        here = map(names.to_source, names_on(self._destination, self._stop))
         there = names_on(self._source, self._stop)
-        selected = self._selection.of({*there, *(each for each in here if each is not None)})
-        return {NamespacePair(each, self._scope.on_destination(each)) for each in selected}
+        selected = self._selection.of({*there, *here})
+        return {NamespacePair(each, names.to_destination(each)) for each in selected}
 
     def expected(self, source: CollectionSpec) -> CollectionSpec:
-        """Return the definition on the source; in a view, `viewOn` is replaced by its name on the destination."""
-        if source.kind is not Kind.VIEW:
-            return source
-        viewed = Namespace(source.namespace.database, source.options["viewOn"])
-        there = self._scope.on_destination(viewed)
-        return replace(source, options={**source.options, "viewOn": there.collection})
+        """Return the definition that a collection or view must have on the destination, with its name there.
+
+        Names in the definition of a view are replaced as well. If they cannot all be replaced, only `viewOn` is.
+        """
+        names = self._scope.names
+        try:
+            return renamed(source, names)
+        except NotRewritable:
+            viewed = Namespace(source.namespace.database, source.options["viewOn"])
+            there = names.to_destination(viewed)
+            return replace(source, options={**source.options, "viewOn": there.collection})
 
     def watched(self, side: Side) -> Watched:
         if side is Side.SOURCE:
@@ -60,25 +68,24 @@ class Listing:
         return Watched(without_reserved(namespaces), self._selected_there)
 
     def is_settled(self) -> bool:
-        """Return True: the verifier does not know the lag of the sync tool, so it compares without waiting."""
+        """Return True, because the verifier does not know the lag of the sync tool and compares without waiting."""
         return True
 
     def later_end(self, differs: bool) -> None:
-        """Return None: the verifier repairs nothing, so the check ends at the time at which user writes ended."""
+        """Return None: the verifier repairs nothing, so the check never moves the end of user writes."""
 
     def _selected(self, name: Namespace) -> Namespace | None:
         return name if is_user_namespace(name) and self._selection.selects(name) else None
 
     def _selected_there(self, name: Namespace) -> Namespace | None:
-        source = self._scope.on_source(name)
-        return None if source is None else self._selected(source)
+        return self._selected(self._scope.names.to_source(name))
 
 
 def names_on(client: Client, stop: StopToken) -> Iterable[Namespace]:
-    """Return the names of all collections and views of the users. Temporary errors are retried, others raised."""
+    """Return the names of all user collections and views of a cluster. Retry temporary errors, and raise others."""
     return read(partial(list_names, client), stop)
 
 
 def without_reserved(namespaces: NamespaceFilter) -> NamespaceFilter:
-    """Return the filter without reserved databases: the verifier's own database changes with every event it reads."""
+    """Return the filter extended to exclude reserved databases, such as the database of the verifier's own state."""
     return NamespaceFilter(namespaces.include, (*namespaces.exclude, _RESERVED))

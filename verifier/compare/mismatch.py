@@ -1,4 +1,4 @@
-"""The mismatches that a comparison finds. Pure."""
+"""The mismatches that a comparison finds. Pure functions."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _SHOWN = {
 
 @dataclass(frozen=True)
 class FieldDifference:
-    """A difference within a document: `detail` says how the two sides differ at `path`.
+    """A difference within a document: `detail` says how source and destination differ at `path`.
 
-    The steps of a path are joined by dots; the path of the document itself is empty.
+    `path` is a dotted path such as `a.b`. It is empty if the difference concerns the document as a whole.
     """
 
     path: str
@@ -41,23 +41,36 @@ class FieldDifference:
         return f"{self.path}: {self.detail}" if self.path else self.detail
 
 
+def _both(namespace: Namespace, destination: Namespace | None) -> str:
+    if destination is None:
+        return str(namespace)
+    return f"{namespace} ({destination} on the destination)"
+
+
 @dataclass(frozen=True)
 class DocumentMismatch:
-    """One document that is not equal on both sides.
+    """A document that differs between the clusters, or that only one cluster has.
 
-    `namespace` is the one on the source. `key` is a BSON document with only the `_id`. `fields` are only set for
-    documents that exist on both sides.
+    `namespace` is the namespace on the source. `key` is a BSON document with only the `_id`. `fields` is empty if only
+    one cluster has the document.
     """
 
     namespace: Namespace
     key: bytes
     difference: Difference
     fields: tuple[FieldDifference, ...] = ()
+    # The name on the destination; None if it is the same.
+    destination: Namespace | None = None
+
+    @property
+    def names(self) -> str:
+        """Return the namespace on the source as text, followed by the namespace on the destination if it differs."""
+        return _both(self.namespace, self.destination)
 
     def __str__(self) -> str:
         fields = "; ".join(map(str, self.fields))
         detail = f" ({fields})" if fields else ""
-        return f"{self.namespace}: the document with _id {shown(self.key)} is {self.difference}{detail}"
+        return f"{self.names}: the document with _id {shown(self.key)} is {self.difference}{detail}"
 
 
 class Aspect(Enum):
@@ -83,18 +96,28 @@ _SUBJECTS = {
 
 @dataclass(frozen=True)
 class DefinitionMismatch:
-    """A difference in the definition or count of a collection or view. `component` names the option or index."""
+    """A difference in the definition or the number of documents of a collection or view.
+
+    `component` is the name of the option or index that differs; empty for other aspects.
+    """
 
     namespace: Namespace
     difference: Difference
     aspect: Aspect
     component: str = ""
     detail: str = ""
+    # The name on the destination; None if it is the same.
+    destination: Namespace | None = None
+
+    @property
+    def names(self) -> str:
+        """Return the namespace on the source as text, followed by the namespace on the destination if it differs."""
+        return _both(self.namespace, self.destination)
 
     def __str__(self) -> str:
         subject = f"{_SUBJECTS[self.aspect]} {self.component}".rstrip()
         detail = f" ({self.detail})" if self.detail else ""
-        return f"{self.namespace}: {subject} is {self.difference}{detail}"
+        return f"{self.names}: {subject} is {self.difference}{detail}"
 
 
 Mismatch = DocumentMismatch | DefinitionMismatch
@@ -102,10 +125,10 @@ Mismatch = DocumentMismatch | DefinitionMismatch
 
 @dataclass(frozen=True)
 class StoredMismatch:
-    """A mismatch as saved in a generation.
+    """A mismatch that a generation has found and saved.
 
-    `first_seen` and `last_seen` are UNIX seconds. `first_seen` is reset when the document changes. `page_token` is the
-    token with which a caller requests the mismatches after this one.
+    `first_seen` and `last_seen` are UNIX seconds. `first_seen` is reset when the document changes. A caller that sends
+    `page_token` receives the mismatches after this one.
     """
 
     mismatch: Mismatch

@@ -21,9 +21,11 @@ def json_lines(found: Iterable[StoredMismatch]) -> Iterator[str]:
 
 
 def line(stored: StoredMismatch) -> dict[str, Any]:
-    """Return the mismatch as the object of the API, in which the `_id` of a document is still a BSON value."""
+    """Return the fields of a mismatch as in the API, except that the `_id` of a document is still a BSON value."""
     mismatch = stored.mismatch
     common = {"type": mismatch.difference.value, "namespace": str(mismatch.namespace)}
+    if mismatch.destination is not None:
+        common["destinationNamespace"] = str(mismatch.destination)
     seen = {
         "generation": stored.generation,
         "durationSecs": round(stored.last_seen - stored.first_seen, 3),

@@ -1,4 +1,7 @@
-"""The order of two keys in the index on `_id`, which is not always certain: strings are sorted by collation."""
+"""Decides which of two keys comes first in the index on `_id`.
+
+The order of strings depends on the collation of the index, so the order of two keys can be uncertain.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from pymongo.errors import OperationFailure
 
 from verifier.cluster import failures
 from verifier.cluster.connect import Client
-from verifier.cluster.keys import canonical, depends_on_collation, id_element
+from verifier.cluster.keys import canonical, canonical_id, depends_on_collation, id_element
 from verifier.cluster.specification import Document
 
 
@@ -22,11 +25,11 @@ class Order(Protocol):
 
 def simple_order(first: bytes, second: bytes) -> bool:
     """Return whether the first key comes before the second one in an index with the simple collation."""
-    return canonical(first, id_element(first)) < canonical(second, id_element(second))
+    return canonical_id(first) < canonical_id(second)
 
 
 def any_order(first: bytes, second: bytes) -> bool:
-    """Return whether the first key comes before the second one in an index of any collation; False if uncertain.
+    """Return whether the first key comes before the second one in every collation; False if that is uncertain.
 
     For values that may contain text, only the order of the types is certain.
     """
@@ -41,8 +44,8 @@ def any_order(first: bytes, second: bytes) -> bool:
 class CollatedOrder:
     """The order of keys in indexes with one collation.
 
-    Queries the server for the order of two keys that may contain text. A server before 5.1 cannot answer; their order
-    is then uncertain. Raises the driver's other errors.
+    Asks the server for the order of two keys that may contain text. A server before 5.1 does not support this query, so
+    the order of such keys is uncertain there. Raises the driver's errors.
     """
 
     def __init__(self, client: Client, collation: Document) -> None:

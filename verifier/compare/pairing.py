@@ -1,10 +1,10 @@
 """Pairs the documents of one collection, read from both sides in the order of `_id`, and yields the unequal ones.
 
-Both sides are asked for the same number of documents. As long as they are equal, whole replies are compared as bytes,
-and no single document is parsed. If replies differ, they are split: equal documents cancel out, and the others are
+Both sides are asked for the same number of documents, and whole replies are compared as bytes. As long as the replies
+are equal, no document is parsed. If replies differ, they are split: equal documents cancel out, and the others are
 matched by the bytes of `_id`. Then the side that is behind is asked for as many documents as the other side is ahead,
-until both reach the same key. If one side has a document whose key the other side has passed without having it, the
-document is a certain difference, and is no longer kept in memory.
+until both reach the same key. If one side has read past a key without finding a document, but the other side has a
+document with this key, the document is certainly missing on the first side. It is reported and dropped from memory.
 
 On a sharded cluster, several documents may have the same `_id`, each on its own shard, and arrive in any order.
 """
@@ -31,7 +31,7 @@ class Pages(Protocol):
 
 
 class Unequal(NamedTuple):
-    """A document that differs, or that one side lacks (None). `key` is a document with only its `_id`."""
+    """The two versions of a document that differs; None on the side that lacks it. `key` has only its `_id`."""
 
     key: bytes
     source: bytes | None
@@ -80,12 +80,12 @@ class _Side:
 
 
 class Pairing:
-    """A pairing of two streams of documents. `first_page` is the number of documents in the first page of each.
+    """A comparison of two streams of documents. `first_page` is the number of documents in the first page of each.
 
     `read_both` makes the two calls that read the next pages, for example at the same time. `on_progress` is called each
-    time both sides have reached the same point, with the number of documents that were read from the source since the
-    last call, and their bytes. To bound memory, documents may be yielded as missing on one side although their
-    counterpart follows: compare every difference again before it counts.
+    time both sides have reached the same key, with the number of documents that were read from the source since the
+    last call, and their size in bytes. To bound memory, a document may be reported as missing on one side although it
+    follows later: the caller must compare every reported document again.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class Pairing:
         return id_only(bytes(self._equal.documents()[-1]))
 
     def step(self) -> list[Unequal] | None:
-        """Read the next pages, and return the unequal documents found, if any; None when both sides have ended.
+        """Read the next pages, and return the unequal documents (may be empty); None when both sides have ended.
 
         Raises the errors of the two Pages. After an error, the object cannot be used any more.
         """
@@ -143,7 +143,7 @@ class Pairing:
         return found
 
     def _wanted(self) -> tuple[int, int]:
-        """Return how many documents to request from the source and from the destination; 0 requests nothing."""
+        """Return the numbers of documents to request from the source and from the destination; 0 requests nothing."""
         source, destination, size = self._source, self._destination, self._page_size
         if source.ended or destination.ended:
             return (0, size) if source.ended else (size, 0)
@@ -161,9 +161,9 @@ class Pairing:
         return self._order(side.last, other.last)
 
     def _alike(self, source: Page | None, destination: Page | None) -> bool:
-        """Return whether both sides stood at the same point and continued with the same documents.
+        """Return whether the two pages are equal and no earlier document is unmatched.
 
-        If so, count these documents, report the progress, and set the size of the next page.
+        If so, count the documents of the page, report the progress, and set the size of the next page.
         """
         if source is None or destination is None or not source.same_documents(destination):
             return False
@@ -192,7 +192,10 @@ class Pairing:
                     del side[key]
 
     def _sure(self) -> Iterator[Unequal]:
-        """Yield and forget the documents that the other side certainly lacks, because it has read past their keys."""
+        """Yield the documents that are certainly missing on the other side, which was already read past their keys.
+
+        Drop these documents from memory.
+        """
         yield from (Unequal(*each, None) for each in self._passed(self._source, self._destination))
         for key, document in self._passed(self._destination, self._source):
             yield Unequal(key, None, document)
@@ -206,7 +209,7 @@ class Pairing:
                 yield key, document
 
     def _count_before(self, keys: list[bytes], bound: bytes | None) -> int:
-        """Return how many of the sorted keys come before `bound`."""
+        """Return the number of the sorted keys that come before `bound`; 0 if `bound` is None."""
         if bound is None or not keys or not self._order(keys[0], bound):
             return 0
         if self._order(keys[-1], bound):
@@ -243,9 +246,9 @@ class Pairing:
 def _cancelled(
     source: list[bytes], destination: list[bytes], mode: Mode
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Remove equal documents of one key from both lists. Then remove and yield the others in pairs.
+    """Remove equal documents from both lists. Then pair the remaining documents, and remove and yield the pairs.
 
-    If one list is longer, the documents without a partner stay in it.
+    All documents have the same key. If one list is longer, its documents without a partner stay in it.
     """
     for document in list(source):
         same = next((each for each in destination if equal(document, each, mode)), None)

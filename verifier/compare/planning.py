@@ -16,7 +16,7 @@ class Planner:
 
     `new` are the pairs that did not exist in the previous generation: all of their documents are compared.
 
-    The queue assigns the numbers of the tasks.
+    `queue` assigns the numbers of the tasks.
     """
 
     def __init__(
@@ -35,7 +35,8 @@ class Planner:
     def compares_all(self) -> bool:
         """Return whether this generation compares all definitions.
 
-        This is true of generation 0, and of the first generation after all changes are known.
+        Return True in generation 0, and in the first generation after all changes up to the end of user writes are
+        known.
         """
         return self._store.record.generation == 0 or self._all_again()
 
@@ -63,9 +64,10 @@ class Planner:
                 )
 
     def again(self) -> Iterator[Task]:
-        """Yield the tasks that an earlier process planned, done or not.
+        """Yield the tasks that an earlier process saved for this generation, finished or not.
 
-        The saved ranges of a collection that was still being split are deleted, because the collection is split again.
+        If that process was killed while it split a collection into ranges, delete the saved tasks for its ranges:
+        the collection is split again.
         """
         tasks = self._store.tasks()
         # A collection that was being split into ranges is split again.
@@ -84,8 +86,8 @@ class Planner:
     def _storages(self) -> dict[Namespace, NamespacePair]:
         """Return the pairs of namespaces that may store documents, by the name on the source.
 
-        Each collection is in the result twice: as itself, and with the buckets that it has if it is a time-series
-        collection.
+        The result has two entries for each collection: the collection itself, and the buckets collection that it would
+        have as a time-series collection.
         """
         found = {}
         for pair in self._pairs:
@@ -102,9 +104,9 @@ class Planner:
         return [task for task in tasks if task.status is Status.FAILED]
 
     def _all_again(self) -> bool:
-        """Return whether this is the first generation after all changes are known.
+        """Return whether this is the first generation after all changes up to the end of user writes are known.
 
-        It compares all definitions and counts.
+        That generation compares all definitions and counts.
         """
         return self._store.record.generation == self._store.record.last_from
 
@@ -114,7 +116,10 @@ class Planner:
         return [task.names for task in before if task.work is Work.COUNT]
 
     def _collections(self, before: Iterable[Task]) -> dict[NamespacePair, bool]:
-        """Return the collections and views to compare. The value is whether to compare all of their documents, too."""
+        """Return the collections and views whose definitions to compare, and whether to compare all documents as well.
+
+        `before` are the tasks of the previous generation that found a difference.
+        """
         if self._store.record.generation == 0:
             return dict.fromkeys(self._pairs, True)
         every = self._pairs if self._all_again() else self._new

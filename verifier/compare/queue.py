@@ -14,7 +14,7 @@ from verifier.runtime.tasks import StopToken
 
 
 def counts_of(tasks: Iterable[Task]) -> TaskCounts:
-    """Return the numbers of these tasks by status; none of them may be running."""
+    """Return the numbers of tasks by status. None of the tasks may be running."""
     return reduce(_counted, tasks, TaskCounts())
 
 
@@ -31,7 +31,7 @@ def _counted(counts: TaskCounts, task: Task) -> TaskCounts:
 
 
 class TaskQueue:
-    """A queue of tasks. Tasks may be added while others run, also by the thread that runs one.
+    """A queue of tasks. Any thread may add tasks while tasks run, also a thread that runs a task.
 
     COUNT tasks are handed out last, after all other tasks are done.
     """
@@ -56,7 +56,7 @@ class TaskQueue:
             return self._next_number - 1
 
     def add(self, *tasks: Task) -> None:
-        """Add tasks; those that an earlier process finished are only counted.
+        """Add tasks. A task that an earlier process finished is counted, and not run again.
 
         Tasks that already have numbers must be added in one call, so that none of these numbers is assigned again.
         """
@@ -75,7 +75,7 @@ class TaskQueue:
             self._changed.notify_all()
 
     def take(self) -> Task | None:
-        """Return the next task, waiting for one; None when no more will come. Raises `Cancelled` when stopped."""
+        """Wait for the next task and return it; None when all tasks are done. Raises `Cancelled` when stopped."""
         with self._changed:
             while not self._waiting:
                 if self._closed and not self._counts.processing:
@@ -90,7 +90,7 @@ class TaskQueue:
             return self._waiting.popleft()
 
     def done(self, task: Task) -> None:
-        """Count the result of a task that was taken and has been run."""
+        """Count the result of a task that `take` has returned, and that has been run since."""
         with self._changed:
             waiting = replace(self._counts, processing=self._counts.processing - 1)
             self._counts = _counted(waiting, task)

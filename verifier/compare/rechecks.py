@@ -1,9 +1,9 @@
 """Assigns each new recheck to the generation after the current one.
 
-If a document changes several times before the next generation begins, one recheck is enough, whichever cluster reports
-the changes. If its whole collection is compared again, the document needs none. To detect both cases, the rechecks
-saved for the next generation are remembered, up to a maximum number. A recheck that is not remembered may be saved
-twice; the second save changes nothing.
+A document that changes several times before the next generation begins needs only one recheck, whichever cluster
+reports the changes. It needs no recheck if its whole collection is compared again. To detect both cases, the saved
+rechecks are also kept in memory, up to a maximum number. Beyond that number, a recheck may be saved twice; the second
+save changes nothing.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from verifier.compare.task import Recheck
 
 
 class Rechecks:
-    """The rechecks for the next generation, shared by recorders and tasks.
+    """The rechecks for the next generation, added by tasks and by the readers of change events.
 
-    A generation never begins during an addition.
+    The next generation never begins while a thread adds rechecks.
     """
 
     def __init__(self, store: CheckStore, most_remembered: int) -> None:
@@ -40,7 +40,7 @@ class Rechecks:
     def of_changes(self) -> bool:
         """Return whether the next generation compares documents or collections because they have changed.
 
-        Return False if it only compares known differences again.
+        Return False if the next generation only compares known differences again.
         """
         return self._changed_any
 
@@ -54,17 +54,20 @@ class Rechecks:
                 self._remember(new)
 
     def resume(self) -> None:
-        """Set `of_changes` if an earlier process saved rechecks for the next generation. Raises the driver's errors."""
+        """Look for rechecks that an earlier process has saved for the next generation; if there are any, record that.
+
+        The property `of_changes` is then true. Raises the driver's errors.
+        """
         left = self._store.has_rechecks(self._store.record.generation + 1)
         with self._changed:
             self._changed_any |= left
 
     def begin_next(self, **changes: Any) -> bool:
-        """Save that the next generation begins; later additions are for the generation after it.
+        """Save that the next generation begins. Rechecks that are added later belong to the generation after it.
 
-        `changes` are further fields of the record to save. Waits for additions in other threads. Return whether this
-        process added rechecks of whole collections for the generation that begins. Raises OperationError Superseded,
-        and the driver's errors.
+        `changes` are further fields of the record to save. Waits until no other thread adds rechecks. Returns whether
+        this process added rechecks of whole collections for the generation that begins. Raises OperationError
+        Superseded if another process has taken over the check, and the driver's errors.
         """
         with self._changed:
             self._beginning = True
@@ -105,7 +108,7 @@ class Rechecks:
 
     @contextmanager
     def _addition(self) -> Iterator[int]:
-        """Yield the number of the next generation, which does not begin during the block."""
+        """Yield the number of the next generation, which cannot begin during the `with` block."""
         with self._changed:
             while self._beginning:
                 self._changed.wait()

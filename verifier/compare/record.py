@@ -9,6 +9,7 @@ from typing import Any
 
 from bson.timestamp import Timestamp
 
+from verifier.cluster.document_filters import DocumentFilters, filters_of, rows_of
 from verifier.cluster.filters import NamespaceFilter
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.times import Position
@@ -18,15 +19,28 @@ from verifier.compare.errors import INCOMPATIBLE_METADATA
 from verifier.compare.scope import Scope
 from verifier.runtime.formats import Formats
 
+
+def _allow_source_filters(document: dict[str, Any]) -> dict[str, Any]:
+    """Upgrade a saved check from format 2 to 3. Format 3 may have queries for single collections of the source."""
+    return document
+
+
+# The format of a check without such queries. Earlier versions may continue it, but they would ignore the queries.
+_WITHOUT_SOURCE_FILTERS = 2
 # Formats before 2 were never released. The rows of tasks, rechecks and mismatches have no format number: reading must
 # supply a default for a new field, and a row whose meaning changes must say so in a field of its own.
-FORMATS = Formats(subject="The saved check", oldest=2, steps=(), unsupported=INCOMPATIBLE_METADATA)
+FORMATS = Formats(
+    subject="The saved check",
+    oldest=2,
+    steps=(_allow_source_filters,),
+    unsupported=INCOMPATIBLE_METADATA,
+)
 
 # The maximum number of notes of a check: the record is saved often, and a server refuses one larger than 16 MB.
 MOST_NOTES = 1000
 _MORE_NOTES = (
-    f"Only the first {MOST_NOTES:,} notes are kept; further notes are left out. The notes about documents that expire "
-    "apply to every collection with expireAfterSeconds in its options or in an index."
+    f"Only the first {MOST_NOTES:,} notes of the check are kept; further notes are left out. The kept notes about "
+    "documents that expire are true for every collection with expireAfterSeconds in its options or in an index."
 )
 
 
@@ -57,8 +71,8 @@ class SideRecord:
 class SentCommand:
     """A command that the check has accepted. `at` is in UNIX seconds.
 
-    `caller` is the name of the token, None without one. `address` is that of the client; None if the process sent the
-    command itself.
+    `caller` is the name of the client's token; None without a token. `address` is the address of the client; None if
+    the process sent the command itself.
     """
 
     name: str
@@ -69,7 +83,7 @@ class SentCommand:
 
 @dataclass(frozen=True)
 class CheckProcess:
-    """A process that began to run the check at the time `at`, in UNIX seconds. `version` is that of the program."""
+    """A process that began to run the check at `at` (UNIX seconds). `version` is the version of the program."""
 
     at: float
     version: str
@@ -78,11 +92,16 @@ class CheckProcess:
 
 @dataclass(frozen=True)
 class Request:
-    """The request for a check: what to compare, and how. `document_filter` is a query as BSON; None selects all."""
+    """The request for a check: what to compare, and how. `document_filter` is a query as BSON; None selects all.
+
+    `remapped` is True if namespaces are renamed because of the command that began the check, not because of an option.
+    """
 
     scope: Scope = Scope()
     mode: Mode = Mode.BINARY
     document_filter: bytes | None = None
+    remapped: bool = False
+    source_filters: DocumentFilters = DocumentFilters()
 
 
 @dataclass(frozen=True)
@@ -126,9 +145,10 @@ class CheckRecord:
 
     @property
     def last(self) -> bool:
-        """Return whether the current generation began after the last change of both clusters was known.
+        """Return whether the current generation can give the verdict: it began after the last changes were read.
 
-        From then on, every difference counts as a mismatch, until a later generation no longer finds it.
+        The last changes are those before writes were turned off. Each difference that such a generation finds counts as
+        a mismatch, unless a repeated generation no longer finds it.
         """
         return self.last_from is not None
 
@@ -140,13 +160,13 @@ class CheckRecord:
         return self.source if side is Side.SOURCE else self.destination
 
     def with_command(self, command: SentCommand | None) -> CheckRecord:
-        """Return the record with this command added; the same record for None."""
+        """Return the record with this command added to its list of commands; unchanged if `command` is None."""
         return self if command is None else replace(self, commands=(*self.commands, command))
 
     def with_process(self, process: CheckProcess | None) -> CheckRecord:
-        """Return the record with this process added; the same record for None.
+        """Return the record with this process added to its list of processes; unchanged if `process` is None.
 
-        A record keeps the first process, and the last ones.
+        A record keeps the first process and the most recent ones, `MOST_PROCESSES` in total.
         """
         if process is None:
             return self
@@ -154,9 +174,9 @@ class CheckRecord:
         return replace(self, processes=(first, *later[-(MOST_PROCESSES - 1) :]))
 
     def with_notes(self, notes: Iterable[str]) -> CheckRecord:
-        """Return the record with these notes added, except those that it already has.
+        """Return the record with these notes added, without duplicates.
 
-        A record keeps at most `MOST_NOTES` notes; one more says that others are left out.
+        A record keeps at most `MOST_NOTES` notes, and one more that says that notes were left out.
         """
         listed = tuple(dict.fromkeys((*self.notes, *notes)))
         if len(listed) > MOST_NOTES:
@@ -167,14 +187,16 @@ class CheckRecord:
 def as_document(record: CheckRecord) -> dict[str, Any]:
     request = record.request
     return {
-        "format": FORMATS.current,
+        "format": FORMATS.current if request.source_filters else _WITHOUT_SOURCE_FILTERS,
         "owner": record.owner,
         "identities": list(record.identities),
         "include": list(request.scope.namespaces.include),
         "exclude": list(request.scope.namespaces.exclude),
         "renamed": [[list(name), list(other)] for name, other in request.scope.renamed.items()],
+        "remapped": request.remapped,
         "mode": request.mode.value,
         "filter": request.document_filter,
+        "sourceFilters": rows_of(request.source_filters),
         "started": record.started,
         "source": _side_document(record.source),
         "destination": _side_document(record.destination),
@@ -211,7 +233,10 @@ def _verdict_document(verdict: Verdict | None) -> dict[str, Any] | None:
 
 
 def from_document(document: Mapping[str, Any]) -> CheckRecord:
-    """Read a check of any supported format. Raise OperationError IncompatibleMetadata for others."""
+    """Convert a saved document to a CheckRecord.
+
+    Raises OperationError IncompatibleMetadata if this version does not support the format of the document.
+    """
     document = FORMATS.upgrade(document)
     source, destination = document["identities"]
     return CheckRecord(
@@ -241,7 +266,14 @@ def from_document(document: Mapping[str, Any]) -> CheckRecord:
 def _request(document: Mapping[str, Any]) -> Request:
     renamed = {Namespace(*name): Namespace(*other) for name, other in document["renamed"]}
     namespaces = NamespaceFilter(tuple(document["include"]), tuple(document["exclude"]))
-    return Request(Scope(namespaces, renamed), Mode(document["mode"]), document["filter"])
+    return Request(
+        Scope(namespaces, renamed),
+        Mode(document["mode"]),
+        document["filter"],
+        # Earlier versions did not save this field.
+        document.get("remapped", False),
+        filters_of(document.get("sourceFilters", ())),
+    )
 
 
 def _side(document: Mapping[str, Any]) -> SideRecord:

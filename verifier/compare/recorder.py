@@ -1,9 +1,9 @@
 """Reads the change events of one cluster, and saves rechecks of the changed documents.
 
-The rechecks of an event are saved before the position after the event. A DDL event on the source ends the check,
-because earlier comparisons may no longer be valid. A DDL event on the destination does not, because the sync tool
-changes definitions when it commits: all definitions are compared again at the end, and a collection that is created,
-dropped or renamed is compared again as a whole.
+The rechecks for an event are saved before the position of the stream moves past the event. A DDL event on the source
+ends the check, because earlier comparisons may no longer be valid. A DDL event on the destination does not, because the
+sync tool changes definitions when it commits: all definitions are compared again at the end, and a collection that is
+created, dropped or renamed is compared again as a whole.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from verifier.runtime.observer import Observer
 from verifier.runtime.tasks import StopToken, wait_until
 
 # DDL events of a whole collection; indexes and options are compared at the end anyway.
-OF_WHOLE_COLLECTIONS = frozenset({"create", "drop", "rename"})
+OF_WHOLE_COLLECTIONS = frozenset({"create", "drop", "rename", "reshardCollection"})
 
 # How many namespaces are remembered.
 _MOST_NAMES = 10_000
@@ -47,9 +47,9 @@ _log = logging.getLogger(__name__)
 
 
 class Recorder:
-    """A reader of one change stream, from the saved position up to the saved time at which user writes ended.
+    """A reader of one change stream, from the saved position up to the saved end of user writes (a cluster time).
 
-    If that time is moved to a later one, the reader continues.
+    If a later end is saved, the reader continues.
     """
 
     def __init__(
@@ -102,16 +102,16 @@ class Recorder:
         return self._store.record.side(self._side).end
 
     def changes(self) -> Changes:
-        """Return the statistics of the change events."""
+        """Return the numbers, the rate and the lag of the change events."""
         lag = self._lag.seconds(self.drained)
         rate = None if lag is None else self._rate.per_second
         rechecked = self._store.record.side(self._side).rechecked
         return Changes(dict(self._seen), rate, lag, rechecked)
 
     def run(self) -> None:
-        """Read until stopped, and save rechecks and, every few seconds, the position.
+        """Read change events until stopped. Save rechecks for them, and every few seconds the position.
 
-        At the time at which user writes ended, pause until that time is moved to a later one.
+        Pause at the saved end of user writes, until a later end is saved.
 
         Raises OperationError DefinitionChanged for a DDL event on the source, and OplogWindowExceeded; the driver's
         errors that are not temporary; and `Cancelled`.
@@ -156,7 +156,7 @@ class Recorder:
                 yield from self._of_definition(event)
 
     def _stored_on_source(self, namespace: Namespace) -> Namespace | None:
-        if namespace not in self._stored:
+        if namespace not in self._stored or not self._watched.is_fixed:
             if len(self._stored) == _MOST_NAMES:
                 self._stored.clear()
             owner = namespace.owner
@@ -189,8 +189,8 @@ class Recorder:
     def _keep_moving(self) -> None:
         """Append a no-op to the oplog if the change stream is far behind, because the cluster may be idle.
 
-        A shard without writes holds back the stream of all shards until its servers append their own periodic no-op.
-        They do so every ten seconds by default, but it can be disabled (`writePeriodicNoops`).
+        A shard without writes holds back the stream of all shards until its servers append their periodic no-op. By
+        default, servers append one every ten seconds, but this can be disabled (`writePeriodicNoops`).
         """
         lag, now = self._lag.seconds(), monotonic()
         longest = self._tuning.idle_lag
@@ -199,9 +199,9 @@ class Recorder:
             self._moved_at = now
 
     def _pass_end(self) -> None:
-        """Write a no-op to the oplog once the end of user writes is known, and again if it is moved.
+        """Append a no-op to the oplog when an end of user writes is saved, and again when a later end is saved.
 
-        Without the no-op, the change stream of an idle cluster never passes that end.
+        Without the no-op, the change stream of an idle cluster would never pass the end.
         """
         end = self._end
         if end is not None and end != self._noted:

@@ -1,15 +1,16 @@
-"""Converts tasks, rechecks and mismatches to saved rows and back. Pure."""
+"""Converts tasks, rechecks and mismatches to rows (the documents in which they are saved) and back. Pure functions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 
 import bson
 from bson.errors import BSONError
 
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.specification import Document
+from verifier.compare.check_progress import NamespaceProgress
 from verifier.compare.mismatch import (
     Aspect,
     DefinitionMismatch,
@@ -26,6 +27,19 @@ from verifier.compare.task import Recheck, RecheckId, Status, Task, Work, digest
 def read_namespace(text: str) -> Namespace:
     database, _, collection = text.partition(".")
     return Namespace(database, collection)
+
+
+def compared_row(name: Namespace, found: NamespaceProgress, started: float) -> Document:
+    """Return the row that saves the progress of generation 0 in one collection or view.
+
+    `started` is when the check began, in UNIX seconds.
+    """
+    return {"_id": str(name), "started": started, **asdict(found)}
+
+
+def read_compared(row: Document) -> tuple[Namespace, NamespaceProgress]:
+    known = {each.name: row[each.name] for each in fields(NamespaceProgress)}
+    return read_namespace(row["_id"]), NamespaceProgress(**known)
 
 
 def recheck_id(recheck: RecheckId) -> Document:
@@ -91,6 +105,7 @@ def document_mismatch_row(
         "key": mismatch.key,
         "type": mismatch.difference.value,
         "fields": [asdict(each) for each in mismatch.fields],
+        **_destination_row(mismatch.destination),
         "first": first,
         "last": seen,
         "seconds": seen - first,
@@ -103,6 +118,7 @@ def read_document_mismatch(row: Document) -> DocumentMismatch:
         key=row["key"],
         difference=Difference(row["type"]),
         fields=tuple(FieldDifference(**each) for each in row["fields"]),
+        destination=_read_destination(row),
     )
 
 
@@ -115,6 +131,7 @@ def definition_mismatch_row(mismatch: DefinitionMismatch, seen: float) -> Docume
         },
         "type": mismatch.difference.value,
         "detail": mismatch.detail,
+        **_destination_row(mismatch.destination),
         "last": seen,
     }
 
@@ -126,7 +143,20 @@ def read_definition_mismatch(row: Document) -> DefinitionMismatch:
         aspect=Aspect(row["_id"]["a"]),
         component=row["_id"]["c"],
         detail=row["detail"],
+        destination=_read_destination(row),
     )
+
+
+def _destination_row(name: Namespace | None) -> Document:
+    """Return the part of a row with the name on the destination: the field `destination`, or nothing if `name` is None.
+
+    The rows of earlier versions have no such field.
+    """
+    return {} if name is None else {"destination": str(name)}
+
+
+def _read_destination(row: Document) -> Namespace | None:
+    return read_namespace(row["destination"]) if "destination" in row else None
 
 
 def stored(mismatch: Mismatch, row: Document, generation: int) -> StoredMismatch:
@@ -135,7 +165,7 @@ def stored(mismatch: Mismatch, row: Document, generation: int) -> StoredMismatch
 
 
 def read_page_token(page_token: str) -> Document:
-    """Decode a page token to the `_id` of a saved mismatch. Raise ValueError if it is invalid."""
+    """Decode a page token to the `_id` of a saved mismatch. Raise ValueError if the token is invalid."""
     try:
         found = bson.decode(bytes.fromhex(page_token))["_id"]
     except (BSONError, ValueError, KeyError) as error:
@@ -150,5 +180,5 @@ def _invalid(page_token: str) -> str:
 
 
 def is_of_definition(found: Document) -> bool:
-    """Return whether the decoded page token is that of a definition mismatch, not of a document mismatch."""
+    """Return whether the decoded page token belongs to a definition mismatch, not to a document mismatch."""
     return "a" in found

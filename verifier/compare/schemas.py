@@ -17,17 +17,25 @@ class DefinitionMismatchesSchema(Strict):
 
     limit = fields.Integer(
         validate=validate.Range(min=1, max=_MOST),
-        metadata={"description": "The maximum number of lines; all if omitted."},
+        metadata={
+            "description": "The maximum number of lines in the answer; all lines if omitted."
+        },
     )
     after = fields.String(
         validate=validate.Length(min=1),
         metadata={
-            "description": "List only the lines after the line with this `place`; from the first line if omitted."
+            "description": (
+                "List only the lines after the line with this `place`; if omitted, the list begins with the first "
+                "line."
+            )
         },
     )
     namespace = fields.String(
         validate=validate.Length(min=1),
-        metadata={"description": "List only the differences of this namespace of the source."},
+        metadata={
+            "description": "List only the differences of this namespace of the source, "
+            "and of its buckets if it is a time-series collection."
+        },
     )
 
 
@@ -38,7 +46,8 @@ class DocumentMismatchesSchema(DefinitionMismatchesSchema):
         load_default=0.0,
         validate=validate.Range(min=0),
         metadata={
-            "description": "Omit documents that have differed for fewer seconds than this without being changed."
+            "description": "List only documents that have differed for at least this many seconds since they last "
+            "changed."
         },
     )
 
@@ -51,10 +60,17 @@ class _Mismatch(Strict):
         by_value=True,
     )
     namespace = always(fields.String, "The name of the collection or view on the source.")
+    destinationNamespace = fields.String(
+        metadata={
+            "description": (
+                "The name of the collection or view on the destination, if it differs from the name on the source."
+            )
+        }
+    )
     generation = always(fields.Integer, "The generation of the check that found the difference.")
     durationSecs = always(
         fields.Float,
-        "How long the difference has existed without a change of the document, in seconds.",
+        "The time for which the difference has existed without a change of the document, in seconds.",
     )
     place = always(
         fields.String, "The page token of this line: send it as `after` to get the next lines."
@@ -63,7 +79,7 @@ class _Mismatch(Strict):
 
 class _FieldDifference(Strict):
     path = always(fields.String, "The path of the field; empty for the document as a whole.")
-    detail = always(fields.String, "How the values on the two clusters differ.")
+    detail = always(fields.String, "The difference between the values on the two clusters.")
 
 
 class DocumentMismatchLine(_Mismatch):
@@ -71,7 +87,7 @@ class DocumentMismatchLine(_Mismatch):
     idType = always(fields.String, "The BSON type of the _id.")
     fields = always(
         fields.List,
-        "The fields that differ, if both clusters have the document.",
+        "The fields that differ; empty if only one cluster has the document.",
         fields.Nested(_FieldDifference),
     )
 
@@ -84,4 +100,6 @@ class DefinitionMismatchLine(_Mismatch):
         by_value=True,
     )
     component = always(fields.String, "The name of the option or index; empty for other aspects.")
-    detail = always(fields.String, "How the definitions on the two clusters differ; may be empty.")
+    detail = always(
+        fields.String, "The difference between the definitions on the two clusters; may be empty."
+    )

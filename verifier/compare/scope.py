@@ -1,13 +1,15 @@
-"""The namespaces that are compared, and their names on the other cluster. Pure."""
+"""The namespaces that are compared, and their names on both clusters. Without side effects."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 from verifier.cluster.filters import NamespaceFilter
 from verifier.cluster.namespace import Namespace
+from verifier.cluster.namespace_map import NamespaceMap
 
 
 class NamespacePair(NamedTuple):
@@ -15,6 +17,11 @@ class NamespacePair(NamedTuple):
 
     source: Namespace
     destination: Namespace
+
+    @property
+    def renamed_to(self) -> Namespace | None:
+        """Return the name on the destination; None if it equals the name on the source."""
+        return None if self.source == self.destination else self.destination
 
 
 @dataclass(frozen=True)
@@ -29,7 +36,10 @@ class Scope:
     renamed: Mapping[Namespace, Namespace] = field(default_factory=dict)
 
     def absent(self, there: Iterable[Namespace]) -> Iterator[str]:
-        """Yield the names of databases and collections that the filter includes by name and that `there` lacks."""
+        """Yield the names of databases and collections that the filter includes, but that do not exist.
+
+        `there` are the existing namespaces, by their names on the source.
+        """
         listed = set(there)
         databases = {name.database for name in listed}
         for element in self.namespaces.include:
@@ -42,23 +52,6 @@ class Scope:
             elif database not in databases:
                 yield database
 
-    def on_destination(self, source: Namespace) -> Namespace:
-        """Return the name on the destination of a collection or view of the source."""
-        named = self.renamed.get(source)
-        if named is not None:
-            return named
-        database = self.renamed.get(Namespace(source.database, ""))
-        return source if database is None else Namespace(database.database, source.collection)
-
-    def on_source(self, destination: Namespace) -> Namespace | None:
-        """Return the name on the source of a collection or view of the destination; None if there is no such name."""
-        candidates = []
-        for source, renamed in self.renamed.items():
-            if renamed == destination:
-                candidates.append(source)
-            elif renamed == Namespace(destination.database, ""):
-                candidates.append(Namespace(source.database, destination.collection))
-        for source in (*candidates, destination):
-            if self.on_destination(source) == destination:
-                return source
-        return None
+    @cached_property
+    def names(self) -> NamespaceMap:
+        return NamespaceMap(self.renamed)

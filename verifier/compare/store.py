@@ -1,8 +1,8 @@
 """The saved state of a check, in its own database, so that a check continues after the process was killed.
 
 The state is one record of the check and, for each generation, its tasks, rechecks and mismatches. Everything is saved
-with majority before the check relies on it. A process that takes a check over writes its own ID into the record as the
-owner. The saves of the previous owner then match no document, and that process stops.
+with majority write concern before the check relies on it. A process that takes a check over writes its own ID into the
+record as the owner. The saves of the previous owner then match no document, and the previous owner stops.
 
 Rechecks and mismatches are identified by a digest of the document's key, so saving one a second time is a no-op.
 """
@@ -27,7 +27,7 @@ from verifier.cluster.newest import read_newest
 from verifier.cluster.reading import read
 from verifier.cluster.specification import Document
 from verifier.cluster.writer import ClusterWriter
-from verifier.compare.check_progress import MismatchCounts
+from verifier.compare.check_progress import MismatchCounts, NamespaceProgress
 from verifier.compare.errors import METADATA_BLOCKED, MISMATCHES_REPLACED, SUPERSEDED
 from verifier.compare.mismatch import (
     DefinitionMismatch,
@@ -45,8 +45,10 @@ from verifier.compare.record import (
     from_document,
 )
 from verifier.compare.rows import (
+    compared_row,
     definition_mismatch_row,
     document_mismatch_row,
+    read_compared,
     read_definition_mismatch,
     read_document_mismatch,
     read_namespace,
@@ -69,6 +71,8 @@ T = TypeVar("T")
 CHECK = "check"
 _TASKS, _RECHECKS = "tasks", "rechecks"
 _DOCUMENTS, _DEFINITIONS = "documentMismatches", "definitionMismatches"
+# What generation 0 has compared, by namespace.
+_COMPARED = "compared"
 _OF_A_GENERATION = (_TASKS, _RECHECKS, _DOCUMENTS, _DEFINITIONS)
 
 # Limits of one insert, well below those of the server: 48 MB per message, 100,000 documents per command.
@@ -107,9 +111,10 @@ class CheckStore:
         return self._record
 
     def load(self) -> CheckRecord | None:
-        """Read the saved check into `record` and return it; None if there is none.
+        """Read the record of the saved check, and return it; None if no check is saved.
 
-        Raises OperationError IncompatibleMetadata.
+        The property `record` then has the record, too. Raises OperationError IncompatibleMetadata if this version
+        cannot read the format of the record.
         """
         document = self._ask(self._read_record)
         self._record = None if document is None else from_document(document)
@@ -122,22 +127,22 @@ class CheckStore:
         return read_newest(self._database.client, self._database.name, CHECK, CHECK)
 
     def begin(self, record: CheckRecord) -> None:
-        """Save a new check, with this process as its owner, after deleting everything that an older one saved.
+        """Delete the saved state of an older check, then save a new check with this process as its owner.
 
-        Raises OperationError IncompatibleMetadata, before any change, if this version cannot read the older one.
+        If this version cannot read the older check, change nothing and raise OperationError IncompatibleMetadata.
         """
         document = self._database[CHECK].find_one(CHECK)
         if document is not None:
             FORMATS.check(document)
         self.forget()
-        self._drop(self._generations())
+        self._drop([*self._generations(), _COMPARED])
         new = replace(record, owner=_new_owner())
         self._run({"insert": CHECK, "documents": [{"_id": CHECK, **as_document(new)}]})
         self._unsaved_notes.clear()
         self._record = new
 
     def take_over(self, process: CheckProcess | None = None) -> None:
-        """Save this process as the owner of the loaded check; name it in the record if `process` describes it.
+        """Save this process as the owner of the loaded check. Add `process`, unless None, to the record's processes.
 
         Raises OperationError Superseded if another process has become the owner since the check was loaded.
         """
@@ -145,7 +150,7 @@ class CheckStore:
         self._change(lambda record: replace(record.with_process(process), owner=owner))
 
     def forget(self) -> None:
-        """Delete the record of the check. Its tasks, rechecks and mismatches are deleted when the next one begins."""
+        """Delete the record of the check. Its tasks, rechecks and mismatches remain until the next check begins."""
         self._run({"delete": CHECK, "deletes": [{"q": {"_id": CHECK}, "limit": 1}]})
 
     def clean(self) -> None:
@@ -154,11 +159,19 @@ class CheckStore:
         self._record = None
 
     def update(self, **changes: Any) -> CheckRecord:
-        """Save the record with these fields changed, and return it. Raises OperationError Superseded."""
+        """Change fields of the check's record, save the record and return it.
+
+        The keyword arguments are the changed fields. Raises OperationError Superseded if another process has taken over
+        the check.
+        """
         return self._change(lambda record: replace(record, **changes))
 
     def update_side(self, side: Side, **changes: Any) -> CheckRecord:
-        """Save the record with fields of one SideRecord changed, and return it. Raises OperationError Superseded."""
+        """Change fields of the SideRecord of one cluster, save the check's record and return it.
+
+        The keyword arguments are the changed fields. Raises OperationError Superseded if another process has taken over
+        the check.
+        """
 
         def change(record: CheckRecord) -> CheckRecord:
             changed = replace(record.side(side), **changes)
@@ -171,9 +184,9 @@ class CheckStore:
     def set_ends(
         self, source: Timestamp, destination: Timestamp, command: SentCommand | None = None
     ) -> CheckRecord:
-        """Save the cluster times at which user writes to the two clusters ended, and the command that said so.
+        """Save the cluster times of the end of user writes to the two clusters, and the command that declared this end.
 
-        Raises OperationError Superseded.
+        Raises OperationError Superseded if another process has taken over the check.
         """
 
         def changed(record: CheckRecord) -> CheckRecord:
@@ -188,7 +201,7 @@ class CheckStore:
     def reopen(self) -> CheckRecord:
         """Delete the verdict and the saved ends of user writes, so that the check continues to follow changes.
 
-        Raises OperationError Superseded.
+        Raises OperationError Superseded if another process has taken over the check.
         """
 
         def changed(record: CheckRecord) -> CheckRecord:
@@ -204,9 +217,10 @@ class CheckStore:
         return self._change(changed)
 
     def add_note(self, text: str) -> None:
-        """Add a note that says what was not compared, and why: see `CheckRecord.with_notes`.
+        """Add a note to the record of the check. The note says what was not compared, and why.
 
-        The note is saved with the next change of the record, at the latest before further tasks are saved.
+        The note is saved with the next change of the record, or before the next tasks are saved. A record has only a
+        limited number of notes; see `CheckRecord.with_notes`.
         """
         self._unsaved_notes.append(text)
 
@@ -248,9 +262,9 @@ class CheckStore:
     def rechecks(
         self, first: RecheckId | None = None, last: RecheckId | None = None
     ) -> Iterator[Recheck]:
-        """Yield the rechecks of the current generation in the order of their ids.
+        """Yield the rechecks of the current generation, in the order of their ids.
 
-        Yield all of them, or those from `first` to `last`.
+        Yield the rechecks from `first` to `last`, both included. Yield all rechecks if one of them is None.
         """
         bounds: Document = {}
         if first is not None and last is not None:
@@ -264,6 +278,17 @@ class CheckStore:
         rows = self._find(self._name(_RECHECKS), {"_id": {"$in": ids}})
         return {read_recheck(row).id.namespace for row in rows}
 
+    def save_compared(self, found: Mapping[Namespace, NamespaceProgress]) -> None:
+        """Save the progress of generation 0 in each namespace, in place of the progress saved before."""
+        self._drop([_COMPARED])
+        started = self.record.started
+        self._insert(_COMPARED, (compared_row(*each, started) for each in found.items()))
+
+    def compared(self) -> dict[Namespace, NamespaceProgress]:
+        """Return the saved progress of generation 0 in each namespace; empty if an earlier version ran generation 0."""
+        # An earlier version does not drop the rows of an older check.
+        return dict(map(read_compared, self._find(_COMPARED, {"started": self.record.started})))
+
     def has_rechecks(self, generation: int) -> bool:
         name = self._name(_RECHECKS, generation)
         found = read(self._database[name].find_one, self._stop)
@@ -274,7 +299,8 @@ class CheckStore:
     ) -> None:
         """Save mismatches of documents, last seen at `seen`, for the current generation.
 
-        `since` has the times at which known mismatches were first seen, by digest. Times are UNIX seconds.
+        `since` has the times at which known mismatches were first seen, by the digest of the document's key. All times
+        are in UNIX seconds.
         """
         rows = (document_mismatch_row(each, since, seen) for each in found)
         self._insert(self._name(_DOCUMENTS), rows)
@@ -282,7 +308,7 @@ class CheckStore:
     def add_definition_mismatches(self, found: Iterable[DefinitionMismatch], seen: float) -> None:
         """Save mismatches of definitions, last seen at `seen` (UNIX seconds), for the current generation.
 
-        A mismatch that the previous generation found, too, keeps the time at which it was first seen.
+        A mismatch that the previous generation also found keeps the time at which it was first seen.
         """
         rows = [definition_mismatch_row(each, seen) for each in found]
         before = self._database[self._name(_DEFINITIONS, self.record.generation - 1)]
@@ -302,10 +328,10 @@ class CheckStore:
     ) -> Iterator[StoredMismatch]:
         """Yield the mismatches of documents of the newest finished generation, in the order of their page tokens.
 
-        Yield at most `limit` (None: all), after the page token `after` (None: from the first), that have differed for
-        at least `least_seconds`. With `namespaces`, yield only those of these namespaces of the source. Before
-        generation 0 is finished, yield what it has found so far. Raises OperationError MismatchesReplaced if the
-        generation is dropped while it is read, and ValueError for an invalid page token.
+        Begin after the page token `after` (None: at the first mismatch), and yield at most `limit` (None: all). Skip
+        documents that have differed for less than `least_seconds`. If `namespaces`, which are names on the source, is
+        not empty, yield only their mismatches. Before generation 0 is finished, yield its mismatches so far. Raises
+        OperationError MismatchesReplaced if the generation is dropped meanwhile, and ValueError for an invalid token.
         """
         long: Document = {"seconds": {"$gte": least_seconds}} if least_seconds else {}
         query = {"$and": [long, _within(namespaces)]}
@@ -318,14 +344,16 @@ class CheckStore:
     ) -> Iterator[StoredMismatch]:
         """Yield the mismatches of definitions of the newest finished generation, in the order of their page tokens.
 
-        `after`, `limit` and the errors are those of `document_mismatches`.
+        Begin after the page token `after` (None: at the first mismatch), and yield at most `limit` (None: all). If
+        `namespaces`, which are names on the source, is not empty, yield only their mismatches. For errors, see
+        `document_mismatches`.
         """
         generation = self._shown_generation()
         for row in self._page(_DEFINITIONS, generation, _within(namespaces), after, limit):
             yield stored(read_definition_mismatch(row), row, generation)
 
     def one_sided(self, namespace: Namespace) -> tuple[int, int]:
-        """Return how many documents of a collection the current generation has found missing, and how many extra."""
+        """Return the numbers of missing and of extra documents that the current generation found in a collection."""
         collection = self._database[self._name(_DOCUMENTS)]
 
         def count(kind: Difference) -> int:
@@ -351,7 +379,7 @@ class CheckStore:
         return MismatchCounts(kinds, namespaces, count)
 
     def forget_plan(self) -> None:
-        """Drop the tasks and mismatches of the current generation that a killed process saved."""
+        """Drop the tasks and mismatches that a killed process saved for the current generation."""
         names = {self._name(each) for each in (_TASKS, _DOCUMENTS, _DEFINITIONS)}
         # Drop only what exists: on a sharded cluster, dropping a missing collection takes long.
         self._drop(names.intersection(self._generations()))
@@ -364,7 +392,7 @@ class CheckStore:
     def _is_kept(self, generation: int) -> bool:
         """Return whether the tasks and mismatches of this generation are still saved.
 
-        Another process may be running the check, and may have dropped them.
+        If another process has taken the check over, it may have dropped them.
         """
         saved = self._ask(lambda: self._database[CHECK].find_one(CHECK, {"generation": 1}))
         return saved is not None and generation in _kept(saved["generation"])
@@ -392,12 +420,15 @@ class CheckStore:
                         raise
 
     def _uuids(self, name: str) -> list[Any]:
-        """Return a list with the UUID of the collection with this name; empty if the collection does not exist."""
+        """Return a list with the UUID of the collection `name` in this database; empty if it does not exist."""
         rows = self._ask(lambda: list(self._database.list_collections(filter={"name": name})))
         return [each["info"]["uuid"] for each in rows]
 
     def _find(self, name: str, query: Document) -> Iterator[Document]:
-        """Yield the rows in the order of their `_id`s; after a lost cursor, continue after the last row."""
+        """Yield the documents of the collection `name` that match the query, in the order of their `_id`s.
+
+        After a lost cursor, continue after the last document.
+        """
         after: Any = None
 
         def portion() -> list[Document]:
@@ -430,7 +461,7 @@ class CheckStore:
             )
 
     def _insert(self, name: str, rows: Iterable[Document]) -> None:
-        """Insert rows, except those whose `_id` exists already; these stay as they are."""
+        """Insert documents into the collection `name`. A document whose `_id` already exists stays unchanged."""
         portion: list[Document] = []
         size = 0
         for row in rows:
@@ -479,12 +510,15 @@ class CheckStore:
         return OperationError(
             METADATA_BLOCKED,
             f"The state of the check cannot be saved in the database {self._database.name}, because user writes are "
-            "blocked on that cluster.",
+            "blocked on the cluster of this database.",
         )
 
 
 def _within(namespaces: Collection[str]) -> Document:
-    """Return a query for the rows of these namespaces, or of all if there are none; as ranges of the index on `_id`."""
+    """Return a query for the saved mismatches of these namespaces; for all mismatches if `namespaces` is empty.
+
+    The query consists of ranges of `_id`, so that it uses the index.
+    """
     ranges = [
         # In the order of BSON, {"n": name} comes before all rows of the namespace, which have more fields.
         {"_id": {"$gte": {"n": name}, "$lt": {"n": f"{name}\0"}}}
@@ -498,7 +532,7 @@ def _new_owner() -> str:
 
 
 def _kept(generation: int) -> range:
-    """Return the numbers of the generations that are kept: the previous one, this one and the next."""
+    """Return the generations whose saved state is kept during this one: the previous, this and the next generation."""
     return range(generation - 1, generation + 2)
 
 

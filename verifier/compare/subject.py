@@ -20,31 +20,33 @@ class Watched:
     """The events that a check needs from the change stream of one cluster.
 
     `namespaces` is the filter of the change stream: it lets all events pass that the check needs, and possibly others.
-    `defined` decides for each event: it takes the name of a collection or view on this cluster, whether it exists or
-    not, and returns the name on the source; None if the collection or view is not part of the check.
+    `defined` decides for each event whether the check needs it. It takes the name of a collection or view on this
+    cluster, which need not exist, and returns the name on the source; None if the name is not part of the check.
     """
 
     namespaces: NamespaceFilter
     defined: Callable[[Namespace], Namespace | None]
+    # Whether `defined` always returns the same for a name, so that its results may be kept.
+    is_fixed: bool = True
 
 
 class Subject(Protocol):
-    """The subject of a check, queried repeatedly while the check runs. Raises the driver's errors."""
+    """The subject of a check. The check calls its methods repeatedly. All of them may raise the driver's errors."""
 
     def pairs(self) -> set[NamespacePair]:
-        """Return every collection and view of the check that at least one cluster has now."""
+        """Return the collections and views of the check that currently exist on at least one cluster."""
 
     def expected(self, source: CollectionSpec) -> CollectionSpec | None:
-        """Return the definition that the destination must have now for `source`; None if it must have none."""
+        """Return the definition that `source` must have on the destination now; None if it must not exist there."""
 
     def watched(self, side: Side) -> Watched: ...
 
     def is_settled(self) -> bool:
-        """Return whether the destination is close enough to the source for another recheck to be worthwhile."""
+        """Return whether the destination has nearly caught up with the source, so that a recheck is worthwhile."""
 
     def later_end(self, differs: bool) -> Timestamp | None:
         """Return a later end of the writes to the source if the check must continue; None to end it with a verdict.
 
-        Called when everything up to the present end is compared. `differs` is whether differences are left. The
-        implementation may repair them before it returns.
+        The check calls this method when it has compared everything up to the present end. `differs` says whether
+        differences are left. The implementation may repair them before it returns.
         """

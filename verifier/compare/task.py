@@ -1,4 +1,4 @@
-"""The tasks of one generation, and the rechecks from which some of them are made. Without side effects."""
+"""The tasks of one generation, and the rechecks that become tasks. Without side effects."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class RecheckId(NamedTuple):
 
 
 class Recheck(NamedTuple):
-    """A document, or a whole collection, to compare again. Its namespace is the one on the source.
+    """A document, or a whole collection, to compare again. `id.namespace` is its namespace on the source.
 
     `key` is a document key, of which only the `_id` matters; it is empty for a whole collection. `since` is when the
     document was first seen to differ, in UNIX seconds; None if it was not found to differ.
@@ -71,7 +71,7 @@ def digest_of(key: bytes) -> bytes:
 def recheck_of(namespace: Namespace, key: bytes, since: float | None = None) -> Recheck:
     """Return the recheck of a document.
 
-    `since` is when it was first seen to differ, in UNIX seconds; None if it is rechecked because it has changed.
+    `since` is when the document was first seen to differ, in UNIX seconds; None if the recheck is for a change.
     """
     return Recheck(RecheckId(namespace, digest_of(key), since is not None), key, since)
 
@@ -117,9 +117,9 @@ class KeyGroup(NamedTuple):
 
 
 def key_groups(rechecks: Iterable[Recheck]) -> Iterator[KeyGroup]:
-    """Split rechecks, given in the order of their ids, into groups of one task each.
+    """Split rechecks, given in the order of their ids, into groups; the documents of each group become one task.
 
-    Rechecks of whole collections are left out.
+    A group has rechecks of one namespace, up to a maximum number and size. Rechecks of whole collections are left out.
     """
     group: KeyGroup | None = None
     size = 0
@@ -150,8 +150,8 @@ def _full(group: KeyGroup, size: int, following: Recheck) -> bool:
 def merged(rechecks: Iterable[Recheck]) -> dict[bytes, Recheck]:
     """Merge rechecks, given in the order of their ids, into one per document, and return them by digest of the key.
 
-    If a document was found to differ and has changed since, its recheck for the change is returned, whose `since` is
-    None.
+    If a document was found to differ and has changed since, the result has its recheck for the change, whose `since`
+    is None.
     """
     found: dict[bytes, Recheck] = {}
     for each in rechecks:

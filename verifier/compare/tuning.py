@@ -11,31 +11,54 @@ from verifier.runtime.tuning import MB, number, seconds, size
 class CheckTuning:
     """The tuning of a check. The defaults are for production; tests pass their own."""
 
-    stream_wait_ms: int = number(200, "ms", "How long a getMore of an idle change stream waits.")
-    first_page: int = number(1000, "documents", "Size of the first page of a comparison.")
-    most_page: int = number(50_000, "documents", "Largest page of a comparison.")
+    stream_wait_ms: int = number(200, "ms", "Longest wait of a getMore on an idle change stream.")
+    first_page: int = number(
+        1000,
+        "documents",
+        "Number of documents in the first page of a comparison. A page is the documents that are compared at a time.",
+    )
+    most_page: int = number(
+        50_000,
+        "documents",
+        "Largest size of a page, which is the documents that are compared at a time.",
+    )
     pages_bytes: int = size(
-        64 * MB, "Pages of both sides that all workers of a check read and compare at once."
+        64 * MB,
+        "Total size of the pages that all workers of a check compare at once; a page is the documents of both "
+        "clusters that one worker compares at a time.",
     )
     unmatched_bytes: int = size(
         40 * MB,
-        "Documents of both sides that may wait for their counterpart; must exceed one reply of each side.",
+        "Size of the documents of a comparison task that may wait for their counterparts on the other cluster; must "
+        "exceed one reply of each cluster.",
     )
     feed_bytes: int = size(
         4 * MB,
-        "Changed keys that may wait to be saved; when there are more, the reader of the change stream waits.",
+        "Size of the changed keys that may wait to be saved; above this size, the reader of the change stream waits.",
     )
     remembered: int = number(
-        200_000, "rechecks", "Saved rechecks that are remembered; each takes about 100 bytes."
+        200_000,
+        "rechecks",
+        "Number of saved rechecks that are kept in memory; each takes about 100 bytes.",
     )
-    least_pause: float = seconds(1.0, "Shortest pause between two generations.")
+    least_pause: float = seconds(
+        1.0,
+        "Shortest pause between two generations of a check, which are its passes over the documents.",
+    )
     most_pause: float = seconds(
-        30.0, "Longest pause between two generations that found the same differences."
+        30.0,
+        "Longest pause between two generations of a check. The pause doubles while the generations find the same "
+        "differences.",
     )
-    position_interval: float = seconds(2.0, "How often the position of a change stream is saved.")
+    position_interval: float = seconds(
+        2.0, "Interval at which the position of a change stream is saved."
+    )
     idle_lag: float = seconds(
         15.0,
-        "How far the change stream of an idle cluster may be behind before a no-op in the oplog advances it.",
+        "Lag of a change stream above which a no-op is written to the oplog to advance the stream, because the "
+        "cluster may be idle.",
     )
-    task_interval: float = seconds(0.3, "How often finished tasks are saved.")
-    progress_interval: float = seconds(10.0, "How often the log shows the progress of a check.")
+    task_interval: float = seconds(0.3, "Interval at which finished tasks are saved.")
+    progress_interval: float = seconds(
+        10.0, "Interval at which the log shows the progress of a check."
+    )

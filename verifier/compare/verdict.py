@@ -13,7 +13,7 @@ NAMED = 5
 
 
 def verdict_of(counts: MismatchCounts, examples: Iterable[Mismatch]) -> Verdict:
-    """Return the verdict of a check that compared everything; its reasons list `examples`, some of the mismatches."""
+    """Return the verdict of a check that compared everything. Its reasons include `examples` of the mismatches."""
     reasons = tuple(_reasons(counts, examples))
     return Verdict(Outcome.FAILED if reasons else Outcome.PASSED, reasons)
 

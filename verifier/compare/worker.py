@@ -15,7 +15,7 @@ from bson.timestamp import Timestamp
 from verifier.cluster.cluster import Cluster
 from verifier.cluster.connect import Client
 from verifier.cluster.inventory import Snapshot, extent, find_named
-from verifier.cluster.keys import canonical, id_element
+from verifier.cluster.keys import canonical_id
 from verifier.cluster.lookup import ONLY_IDS, fetch
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.ranges import Keys, Portion, Range, split
@@ -46,10 +46,10 @@ _LEAST_RANGE = 8 << 20
 
 
 class Definitions(NamedTuple):
-    """The definitions of one collection or view: of the source, and the expected and actual ones of the destination.
+    """The definitions of a collection or view: on the source, and expected and found on the destination.
 
-    A definition that does not exist is None. `source` and `expected` are also None if the destination must not have the
-    collection or view.
+    A definition that does not exist is None. `source` and `expected` are also None if the collection or view must not
+    exist on the destination.
     """
 
     source: CollectionSpec | None
@@ -64,8 +64,8 @@ class Definitions(NamedTuple):
 class _Counting(NamedTuple):
     """The facts that a COUNT task needs about a collection.
 
-    `stored` names the namespaces that hold the documents; None if there are none to count. `expires` says whether
-    documents can expire.
+    `stored` names the namespaces that hold the documents; None if there are no documents to count. `expires` says
+    whether documents can expire.
     """
 
     stored: NamespacePair | None
@@ -86,8 +86,8 @@ class Sides:
 class Worker:
     """Runs the tasks of a generation. All threads of the generation share one worker.
 
-    `not_before` holds a cluster time of the source and one of the destination: each cluster is read at its time or
-    later. `add_ranges` adds the tasks for the ranges of a collection (`Generation._add_ranges`).
+    `not_before` holds a cluster time of the source and one of the destination. Reads of a cluster see its state at
+    that time or later. `add_ranges` adds the tasks for the ranges of a collection (`Generation._add_ranges`).
     """
 
     def __init__(
@@ -121,7 +121,10 @@ class Worker:
         self._to_count: dict[NamespacePair, _Counting] = {}
         raw = request.document_filter
         chosen = None if raw is None else RawBSONDocument(raw)
-        self._comparison = Comparison(*self._clients, request.mode, chosen, stop, sides.tuning)
+        self._filters = request.source_filters
+        self._comparison = Comparison(
+            *self._clients, request.mode, chosen, stop, sides.tuning, self._filters
+        )
 
     def take_snapshots(self) -> None:
         """List all definitions now, with few commands. Call this if the generation compares all of them.
@@ -175,8 +178,8 @@ class Worker:
     ) -> list[DocumentMismatch]:
         """Return the mismatches, except those of documents that have expired.
 
-        One cluster has deleted such a document, and the other will. Before all changes are known, return all
-        mismatches: the next generation compares them again anyway.
+        One cluster has deleted the expired document, and the other cluster will. Before all changes are known, return
+        all mismatches: the next generation compares them again anyway.
         """
         if not self._store.record.last:
             return found
@@ -193,9 +196,9 @@ class Worker:
     def _left(
         self, names: NamespacePair, one_sided: list[DocumentMismatch], query: Document
     ) -> set[bytes]:
-        """Return the keys of those one-sided documents that still exist on their cluster, and there match the query.
+        """Return the keys of the documents in `one_sided` that still exist on their cluster and match the query.
 
-        `one_sided` are the mismatches of documents that only one cluster has.
+        `one_sided` holds mismatches of documents that only one cluster has.
         """
         left: set[bytes] = set()
         for difference, client, name in zip(
@@ -203,11 +206,11 @@ class Worker:
         ):
             keys = [each.key for each in one_sided if each.difference is difference]
             there = fetch(client, name, keys, self._stop, projection=ONLY_IDS, query=query)
-            left.update(key for key in keys if canonical(key, id_element(key)) in there)
+            left.update(key for key in keys if canonical_id(key) in there)
         return left
 
     def _judging_clock(self) -> datetime:
-        """Return the time of the source's clock in UTC, by which the check decides which documents have expired.
+        """Return the source's clock in UTC. The check decides by this clock which documents have expired.
 
         Save a note if the destination's clock differs by more than five seconds.
         """
@@ -220,7 +223,7 @@ class Worker:
     def _save(self, found: list[DocumentMismatch], since: dict[bytes, float]) -> None:
         """Save mismatches, count them, and save rechecks of them for the next generation.
 
-        `since` has the time at which each known mismatch was first seen, in UNIX seconds, by digest.
+        `since` maps the digest of each known mismatch to the time at which it was first seen, in UNIX seconds.
         """
         now = time()
         for each in found:
@@ -242,7 +245,7 @@ class Worker:
             for each in (definitions.expected, definitions.destination)
         ]
         found = compare_definitions(*map(_present, there))
-        self._save_definitions(found)
+        self._save_definitions(task.names, found)
         self._observe(Point.DEFINITION_COMPARED, str(task.names.source))
         scan = task.scan or self._is_silent(definitions.source)
         if scan and stored is not None:
@@ -257,15 +260,15 @@ class Worker:
     def _is_silent(self, source: CollectionSpec | None) -> bool:
         """Return whether this generation must compare all documents of a time-series collection again.
 
-        True after user writes have ended, if the source is too old to send change events for measurements. `source` is
-        the collection's definition, None if it does not exist.
+        A source before 6.0 sends no change events for measurements, so they are compared again once, after user writes
+        have ended. `source` is the collection's definition on the source; None if it does not exist.
         """
         if self._reports_buckets or source is None or not self._counts_follow():
             return False
         return source.kind is Kind.TIME_SERIES
 
     def _counts_follow(self) -> bool:
-        """Return whether this generation compares all definitions, and then all numbers of documents."""
+        """Return whether this generation compares all definitions, and afterwards the counts of all collections."""
         return self._store.record.generation == self._store.record.last_from
 
     def _definitions(self, names: NamespacePair) -> Definitions:
@@ -276,7 +279,7 @@ class Worker:
     def _find(self, side: int, name: Namespace) -> CollectionSpec | None:
         """Return the collection or view with this name on the source (`side` 0) or the destination (`side` 1).
 
-        It is taken from the snapshot or, if the snapshot lacks it, read now. None if it does not exist.
+        Use the snapshot; if the snapshot lacks it, query the cluster. Return None if it does not exist.
         """
         client = self._clients[side]
         listed = self._snapshots[side].find(name) if self._snapshots else None
@@ -285,27 +288,33 @@ class Worker:
     def _stored(self, definitions: Definitions) -> NamespacePair | None:
         """Return the namespaces that store the documents on both sides; None if there are no documents to compare.
 
-        There are none if a side lacks the collection, the kinds differ, or it is a view. With a document filter, there
-        are none for a time-series collection either, and a note is saved that says so.
+        There are no documents to compare if a side lacks the collection, if only one side has a time-series collection,
+        or for a view. With a document filter, a time-series collection is not compared either, and a note is saved that
+        says so.
         """
         source, destination = definitions.there
         if source is None or destination is None or source.kind is not destination.kind:
             return None
         if source.kind is Kind.VIEW:
             return None
-        if source.kind is Kind.TIME_SERIES and self._store.record.request.document_filter:
+        if source.kind is Kind.TIME_SERIES and self._selects_documents(source.namespace):
             self._store.add_note(
-                f"{source.namespace}: its measurements were not compared, because they are stored together "
-                "in buckets, to which a filter of documents does not apply."
+                f"{source.namespace}: the measurements of this time-series collection were not compared, because "
+                "they are stored together in buckets, to which a filter of documents does not apply."
             )
             return None
         return NamespacePair(source.storage, destination.storage)
 
-    def _compare_counts(self, task: Task) -> Task:
-        """Compare the numbers of documents of a collection on both sides, and return the task with its result.
+    def _selects_documents(self, source: Namespace) -> bool:
+        """Return whether a query selects which documents of this collection of the source are compared."""
+        common = self._store.record.request.document_filter
+        return common is not None or self._filters.of(source) is not None
 
-        A difference is saved as a mismatch. If documents of the collection can expire, only save a note that their
-        numbers were not compared.
+    def _compare_counts(self, task: Task) -> Task:
+        """Count the documents of a collection on both sides, compare the counts, and return the task with its result.
+
+        Save a difference as a mismatch. If documents of the collection can expire, do not count them, and save a note
+        that says so.
         """
         # If an earlier process or generation compared the definitions, they must be read again.
         counting = self._to_count.pop(task.names, None)
@@ -320,46 +329,65 @@ class Worker:
             )
         elif stored is not None:
             found.extend(self._unexplained(task.names.source, stored))
-        self._save_definitions(found)
+        self._save_definitions(task.names, found)
         status = Status.FAILED if found else Status.COMPLETED
         return replace(task, status=status, definition_differs=bool(found))
 
     def _unexplained(
         self, namespace: Namespace, stored: NamespacePair
     ) -> Iterator[DefinitionMismatch]:
-        """Yield a mismatch if the documents found missing and extra do not explain the difference of the counts."""
-        there, here = self._comparison.counts(stored)
+        """Yield a mismatch if the numbers of documents on the two clusters differ for no known reason.
+
+        The reason is known if the comparison of the documents found missing and extra documents that account for the
+        difference.
+        """
+        counts = self._comparison.counts(stored)
+        if counts is None:
+            self._store.add_note(
+                f"{namespace}: the numbers of documents were not compared, because it takes too long to count the "
+                "documents of the source that match documentFilter. The documents were compared."
+            )
+            return
+        there, here = counts
         if there == here:
             return
         missing, extra = self._store.one_sided(stored.source)
         if there - here != missing - extra:
             detail = (
-                f"{there:,} documents on the source, {here:,} on the destination; "
-                f"found missing: {missing:,}, found extra: {extra:,}"
+                f"{there:,} documents on the source, {here:,} on the destination, "
+                f"but the comparison found {missing:,} missing and {extra:,} extra"
             )
             yield DefinitionMismatch(namespace, Difference.CONTENT, Aspect.COUNT, detail=detail)
 
-    def _save_definitions(self, found: list[DefinitionMismatch]) -> None:
+    def _save_definitions(self, names: NamespacePair, found: list[DefinitionMismatch]) -> None:
+        found = [replace(each, destination=names.renamed_to) for each in found]
         if found:
             self._store.add_definition_mismatches(found, time())
         for mismatch in found:
             self._tally.found(mismatch)
 
     def _cut(self, stored: NamespacePair) -> None:
-        """Split the documents of a collection into ranges, and add a task for each."""
+        """Split the documents of a collection into ranges, and add a task for each range.
+
+        `stored` names the namespaces that store the documents on both clusters.
+        """
         client, name = self._clients[0], stored.source
         amount = read(lambda: extent(client, name), self._stop)
         count, size = amount.documents, amount.bytes
         ranges = split(client, name, count, size, self._range_bytes_of(size), self._stop)
+        if self._filters.of(name) is not None:
+            # The destination has only the documents to compare, if it is complete.
+            expected = read(lambda: extent(self._clients[1], stored.destination), self._stop)
+            count, size = expected.documents, expected.bytes
         self._add_ranges(stored, ranges, count, size)
 
     def _range_bytes_of(self, size: int) -> int:
-        """Return the size of the ranges of a collection of `size` bytes: small enough to occupy all threads."""
+        """Return the range size in bytes for a collection of `size` bytes, small enough to occupy all threads."""
         return min(self._range_bytes, max(_LEAST_RANGE, size // (_RANGES_A_THREAD * self._threads)))
 
 
 def clock_of(client: Client, stop: StopToken) -> datetime:
-    """Return the time in UTC by a server's clock, by which its documents expire. Raises the driver's errors."""
+    """Return the time of a server's clock in UTC, which decides when documents expire. Raises the driver's errors."""
     reply = read(lambda: client.admin.command("hello"), stop)
     return cast(datetime, reply["localTime"])
 

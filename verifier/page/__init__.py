@@ -1,7 +1,7 @@
 """Serves a page for operators: static files, some of them shared by the pages of both programs.
 
-The files are read once, when the process starts, so a request can reach no other file. Pages contain no data: their
-scripts get everything from the API. The headers forbid inline code, and files from other sites.
+The files are read once, when the process starts, so a request cannot read any other file. Pages contain no data: their
+scripts request all data from the API. The headers forbid inline code, and files from other sites.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _HEADERS = {
 def blueprint(own: Path) -> Blueprint:
     """Return a blueprint that serves a page at `/`, and its files below `/page/`.
 
-    `own` is the folder with the files of this page, which contains `index.html`. The files need no token, because they
+    `own` is the folder with the files of this page, including `index.html`. The files need no token, because they
     contain nothing about the sync; the page asks for a token when its own requests need one.
     """
     pages = Blueprint("page", __name__)

@@ -37,6 +37,6 @@ def report_view(make: Callable[[], dict[str, Any]], page: ReportPage) -> Callabl
 
 
 def _accepted_format() -> Format:
-    """Return HTML for a browser, which prefers it; JSON for any other program."""
+    """Return HTML if the `Accept` header prefers HTML, as that of a browser does; else JSON."""
     preferred = request.accept_mimetypes.best_match(("application/json", "text/html"))
     return Format.HTML if preferred == "text/html" else Format.JSON

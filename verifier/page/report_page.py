@@ -1,4 +1,4 @@
-"""Renders a report as one HTML file, which needs nothing else: no script, no other file, no network.
+"""Renders a report as one self-contained HTML file: no script, no other file, no network access.
 
 Names and error texts are hostile input. The template escapes every value, control characters are shown as escapes, and
 the Content-Security-Policy allows nothing but the style sheet of the file itself.
@@ -97,7 +97,7 @@ def rate(amount: float, seconds: float | None) -> float | None:
 
 
 def _shown(value: Any) -> Any:
-    """Return what the template shows for a value: a dash for None, and visible text."""
+    """Return a value as the template shows it: a dash for None; in text, control characters are escaped."""
     if value is None:
         return _UNKNOWN
     # Not for text that is safe already: it is a part of the template.
@@ -121,7 +121,7 @@ def _rate(number: float | None) -> str | None:
 
 
 def _time(text: str | None) -> str | None:
-    """Return a time of the report, such as 2026-03-14T09:30:00Z, in the form 2026-03-14 09:30:00."""
+    """Return a time such as 2026-03-14T09:30:00Z in the form 2026-03-14 09:30:00; None for None."""
     return None if text is None else text.replace("T", " ").removesuffix("Z")
 
 

@@ -32,13 +32,15 @@ class ReportSchema(Strict):
 
 
 def known_time(meaning: str) -> fields.String:
-    """Return a field with a time in UTC, which is null if it is unknown."""
-    found: fields.String = nullable(fields.String, f"{meaning}, in UTC; null if that is unknown.")
+    """Return a schema field for a time in UTC, which is null if unknown. `meaning` begins its description."""
+    found: fields.String = nullable(
+        fields.String, f"{meaning}, in UTC; null if the time is unknown."
+    )
     return found
 
 
 class CreatedFields(Strict):
-    at = known_time("When the report was made")
+    at = known_time("The time at which the report was made")
     version = always(fields.String, "The version of the process that made the report.")
     host = always(fields.String, "The host of the process that made the report.")
 
@@ -46,7 +48,7 @@ class CreatedFields(Strict):
 class Headline(Strict):
     level = always(
         fields.Enum,
-        "Whether the result is good, needs attention, or is bad; info if there is no final result.",
+        "The severity of the result: good, warning (needs attention) or bad; info without a final result.",
         Level,
         by_value=True,
     )
@@ -57,12 +59,12 @@ class ClusterFields(Strict):
     address = always(fields.String, "The host and port of the cluster.")
     topology = always(fields.String, "The topology of the cluster.")
     shards = always(fields.Integer, "The number of shards of the cluster.")
-    version = always(fields.String, "The version of the servers.")
+    version = always(fields.String, "The version of the cluster's servers.")
     identity = always(fields.String, "The ID of the replica set or sharded cluster.")
 
 
 class SenderFields(Strict):
     caller = nullable(
         fields.String,
-        "The name of the token of the command, as in the token file; null without one.",
+        "The name of the client's token, as in the token file; null if the command was sent without a token.",
     )

@@ -1,4 +1,4 @@
-"""Writes the report of a check as lines of text, for a terminal or the log. Pure."""
+"""Writes the report of a check as lines of text, for a terminal or the log. Pure functions."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from verifier.compare.mismatch import (
     DocumentMismatch,
     StoredMismatch,
 )
+from verifier.overview import compared_nothing
 from verifier.runtime.quantities import duration_text, size_text
 
 # The maximum number of mismatches of each kind in the report.
@@ -39,12 +40,18 @@ _VERDICTS = {
 }
 
 
+_NOTHING = "PASSED, but there was no document to compare. Make sure that the clusters and filters are the right ones."
+
+
 def report(
     progress: CheckProgress,
     documents: Sequence[StoredMismatch],
     definitions: Sequence[StoredMismatch],
 ) -> list[str]:
-    """Return the report of a check that has ended. Only the first `SHOWN` mismatches of each kind are used."""
+    """Return the lines of the report of a check.
+
+    `documents` and `definitions` are the mismatches of documents and definitions. The first `SHOWN` of each are listed.
+    """
     verdict = _verdict(progress)
     parts = [
         [verdict, *_reasons(progress)],
@@ -63,7 +70,7 @@ def report(
 def _verdict(progress: CheckProgress) -> str:
     if progress.verdict is None:
         return "The check has not finished."
-    return _VERDICTS[progress.verdict.outcome]
+    return _NOTHING if compared_nothing(progress) else _VERDICTS[progress.verdict.outcome]
 
 
 def _reasons(progress: CheckProgress) -> Iterator[str]:
@@ -77,7 +84,7 @@ def _compared(progress: CheckProgress) -> Iterator[str]:
     amounts = progress.first or progress.amounts
     yield (
         f"Compared {_count(amounts.documents, 'document')}{_of_all(amounts)}, "
-        f"{size_text(amounts.size)}, in {_count(amounts.namespaces, 'namespace')}."
+        f"{size_text(amounts.size)}, in {_count(amounts.namespaces, 'collection')}."
     )
     if progress.generation:
         yield (
@@ -128,7 +135,7 @@ def _document_mismatches(
     rows = [
         (
             str(each.difference),
-            _cut(str(each.namespace)),
+            _cut(each.names),
             _cut(shown(each.key)),
             _cut("; ".join(f"{field.path}: {field.detail}" for field in each.fields)),
         )
@@ -147,7 +154,7 @@ def _definition_mismatches(total: int, stored: Sequence[StoredMismatch]) -> Iter
     rows = [
         (
             str(each.difference),
-            _cut(str(each.namespace)),
+            _cut(each.names),
             f"{each.aspect.value} {each.component}".rstrip(),
             _cut(each.detail),
         )
@@ -198,9 +205,9 @@ def _count(number: int, noun: str) -> str:
 
 
 def _percent(part: int, whole: int | None) -> str:
-    """Return the share in percent: 100 % only if the part is at least the whole, and 0 % only if the part is 0.
+    """Return `part` as a percentage of `whole`: "100 %" only if it is complete, and "0.0 %" only if `part` is 0.
 
-    Empty if the whole is unknown (None); 100 % if it is 0.
+    Return an empty string if `whole` is unknown (None), and "100 %" if `whole` is 0.
     """
     if not whole:
         return "" if whole is None else "100 %"

@@ -1,6 +1,7 @@
-"""The answer of `GET /api/v1/report`: what was compared, when, by whom, and the result. Pure.
+"""The answer to `GET /api/v1/report`: what was compared, when, by whom, and the result. Pure functions.
 
-It is for people who were not there: a manager or an auditor. So it also says what it does not know.
+The report is for readers who did not watch the check, such as a manager or an auditor. Therefore, it also lists the
+facts that are missing in it.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from verifier.cluster import rawbson
+from verifier.cluster.document_filters import rows_of
 from verifier.cluster.facts import ClusterFacts
 from verifier.compare.check_progress import Amounts, Changes, CheckProgress, Outcome, Verdict
 from verifier.compare.documents import Mode
 from verifier.compare.mismatch import Difference, StoredMismatch
 from verifier.compare.record import MOST_PROCESSES, CheckProcess, CheckRecord, SentCommand
-from verifier.overview import summary
+from verifier.overview import compared_nothing, summary
 from verifier.page.report_page import Level, moment, rate
 
 # How many differences a report lists, and how many namespaces.
@@ -38,12 +40,12 @@ _MODES = {
 _METHOD = (
     "The documents of each collection are counted on both clusters, and the numbers are compared.",
     "Every selected collection, view, index and shard key is compared with all its options.",
-    "Documents that change or differ are compared again, until the last change before the writes end.",
+    "Documents that change or differ are compared again, until all changes before the end of the writes are compared.",
 )
 _NOT_COMPARED = (
-    "The collections system.*, and users and roles.",
-    "The distribution of chunks on shards, and orphaned documents.",
-    "Writes to either cluster after the end of the check.",
+    "System collections (system.*), users and roles are not compared.",
+    "Neither the distribution of chunks on shards nor orphaned documents are compared.",
+    "Writes to either cluster after the end of the check are not compared.",
 )
 
 
@@ -52,8 +54,8 @@ class Subject:
     """The input of a report: the saved record of a check, and its progress.
 
     `clusters` are the facts about the source and the destination. `mismatches` are the first mismatches;
-    `unread` has a sentence if they could not be read. `waits` are the texts of the long waits of this process, which
-    `creator` describes; its time is that of the report.
+    `unread` has a sentence if they could not be read. `creator` describes this process, with the time of the report.
+    `waits` are the warnings about the long waits of this process (`verifier.runtime.waits`).
     """
 
     record: CheckRecord
@@ -106,7 +108,8 @@ def _headline(progress: CheckProgress) -> dict[str, str]:
             "level": Level.INFO.value,
             "text": f"{summary(progress)} This report is preliminary.",
         }
-    return {"level": _LEVELS[verdict.outcome].value, "text": summary(progress)}
+    level = Level.WARNING if compared_nothing(progress) else _LEVELS[verdict.outcome]
+    return {"level": level.value, "text": summary(progress)}
 
 
 def _check(record: CheckRecord, progress: CheckProgress, now: float) -> dict[str, Any]:
@@ -147,6 +150,9 @@ def _options(record: CheckRecord) -> dict[str, Any]:
         },
         "docCompareMethod": request.mode.value,
         "filter": None if document_filter is None else _cut(str(rawbson.decode(document_filter))),
+        "documentFilter": [
+            {**row, "filter": _cut(row["filter"])} for row in rows_of(request.source_filters)
+        ],
     }
 
 
@@ -179,7 +185,10 @@ def _compared(record: CheckRecord, progress: CheckProgress, now: float) -> dict[
 
 
 def _first_seconds(record: CheckRecord, now: float) -> float | None:
-    """Return how long generation 0 took, or has taken until now; None if that was not saved."""
+    """Return how long generation 0 took in seconds; while it runs, the seconds so far.
+
+    Return None if generation 0 has ended, but the time of its end was not saved.
+    """
     if record.first_ended is not None:
         return record.first_ended - record.started
     if record.first is not None:
@@ -198,7 +207,7 @@ def _differences(subject: Subject) -> dict[str, Any]:
 
 
 def _namespaces(progress: CheckProgress) -> dict[str, Any]:
-    counts = progress.mismatches.namespaces
+    counts = progress.mismatches.by_owner
     names = sorted({*progress.namespaces, *counts}, key=str)
     return {
         "total": len(names),
@@ -216,27 +225,46 @@ def _namespaces(progress: CheckProgress) -> dict[str, Any]:
 
 
 def _not_known(subject: Subject) -> Iterator[str]:
-    """Yield sentences about what the report does not know."""
+    """Yield a sentence for each fact that is missing in the report."""
     record, progress = subject.record, subject.progress
     yield from subject.unread
     if not record.processes:
-        yield "An earlier version began the check: who sent the commands, and which processes ran it, was not saved."
+        yield (
+            "The senders of the commands and the processes that ran the check are unknown, because an older version "
+            "did not save them."
+        )
     elif any(each.caller is None and each.address for each in record.commands):
         yield "Some commands were sent without a token, so only the addresses of their senders are known."
-    yield "The address of a sender is that of a proxy or an SSH tunnel if there was one."
-    yield "Whether applications wrote after writesOff: the check relies on that command."
-    yield "The versions of the servers during the check: the report shows those at the start of this process."
-    yield "Warnings that have ended: only the log has them."
-    if record.first is not None and not progress.namespaces:
-        yield "How much of each namespace was compared: only the process that compared it first knows."
+    yield (
+        "If a command came through a proxy or an SSH tunnel, the report shows the address of the proxy or tunnel, not "
+        "of the sender."
+    )
+    yield (
+        "It is unknown whether applications wrote after writesOff: the check relies on this command, with which "
+        "the operator says that all writes have ended."
+    )
+    yield (
+        "The versions of the servers may have changed during the check: the report shows the versions at the start of "
+        "the check, or at the start of this process if that was later."
+    )
+    yield "The report shows only the current warnings; earlier warnings are in the log."
+    if record.first is None and progress.verdict is not None:
+        yield "The number of documents that were compared immediately before the check ended may not have been saved."
+    if record.first is not None and record.first.namespaces and not progress.namespaces:
+        yield (
+            "The compared amount of each collection is unknown, because the older version that ran the check did not "
+            "save it."
+        )
     if progress.verdict is not None and record.ended is None:
-        yield "When the check ended: the end was not saved, so a restarted process continues the check."
-    if len({*progress.namespaces, *progress.mismatches.namespaces}) > MOST_NAMESPACES:
+        yield (
+            "The end of the check was not saved, so its time is unknown, and a restarted process continues the check."
+        )
+    if len({*progress.namespaces, *progress.mismatches.by_owner}) > MOST_NAMESPACES:
         yield f"Only the first {MOST_NAMESPACES:,} namespaces are listed."
     if len(subject.mismatches) == MOST_LISTED:
         yield f"Only the first {MOST_LISTED} differences are listed."
     if len(record.processes) == MOST_PROCESSES:
-        yield f"Only the first process and the last {MOST_PROCESSES - 1} are listed."
+        yield f"Only the first process and the last {MOST_PROCESSES - 1} processes that ran the check are listed."
 
 
 def _cut(text: str) -> str:

@@ -23,9 +23,14 @@ class _ReportedCheck(Strict):
     )
     reasons = always(fields.List, "The reasons for the verdict.", fields.String())
     error = nullable(fields.String, "The name of the error that made the check incomplete.")
-    started = known_time("When the check was started")
-    ended = nullable(fields.String, "When the check ended, in UTC; null if its end is not saved.")
-    seconds = always(fields.Float, "How long the check took, or has taken until now, in seconds.")
+    started = known_time("The time at which the check was started")
+    ended = nullable(
+        fields.String,
+        "The time at which the check ended, in UTC; null if the end of the check is not saved.",
+    )
+    seconds = always(
+        fields.Float, "The duration of the check until its end or until now, in seconds."
+    )
     generations = always(
         fields.Integer, "The number of generations; the first generation compares everything."
     )
@@ -33,7 +38,7 @@ class _ReportedCheck(Strict):
 
 
 class _ReportedCluster(ClusterFields):
-    """A cluster, as it was when this process connected to it."""
+    """A cluster as it was when the check started, or when this process started if that was later."""
 
     name = always(fields.String, "The role of the cluster: source or destination.")
     changeEvents = always(
@@ -46,21 +51,29 @@ class _ReportedCluster(ClusterFields):
 
 class _ReportedOptions(Strict):
     includeNamespaces = always(
-        fields.List, "The namespace filters; empty if everything is compared.", fields.Dict()
+        fields.List,
+        "The filters that select namespaces; empty if all namespaces are selected.",
+        fields.Dict(),
     )
     excludeNamespaces = always(
-        fields.List, "The filters of namespaces that are not compared.", fields.Dict()
+        fields.List, "The filters that exclude namespaces from the check.", fields.Dict()
     )
     renamed = always(
         fields.Dict,
-        "The names on the destination that differ, by the name on the source.",
+        "The names of renamed namespaces on the destination, by the name on the source.",
         keys=fields.String(),
         values=fields.String(),
     )
-    docCompareMethod = always(fields.String, "How documents are compared.")
+    docCompareMethod = always(fields.String, "The method by which documents are compared.")
     filter = nullable(
         fields.String,
-        "The filter of the documents that are compared, cut to 2,000 characters; null if all are.",
+        "The filter of the documents that are compared, cut to 2,000 characters; null if all documents are compared.",
+    )
+    documentFilter = always(
+        fields.List,
+        "The queries that select documents of single collections of the source, as Extended JSON, cut to 2,000 "
+        "characters.",
+        fields.Dict(),
     )
 
 
@@ -68,7 +81,7 @@ class _ReportedCommand(SenderFields):
     """A command that the check has accepted."""
 
     command = always(fields.String, "The name of the command: check or writesOff.")
-    at = known_time("When the command was sent")
+    at = known_time("The time at which the command was sent")
     address = nullable(
         fields.String,
         "The address of the client; null if an option of the process sent the command.",
@@ -76,7 +89,7 @@ class _ReportedCommand(SenderFields):
 
 
 class _ReportedProcess(Strict):
-    began = known_time("When the process began to run the check")
+    began = known_time("The time at which the process began to run the check")
     version = always(fields.String, "The version of syncsvc-verifier that the process ran.")
     host = always(fields.String, "The host of the process.")
 
@@ -84,29 +97,38 @@ class _ReportedProcess(Strict):
 class _ReportedComparison(Strict):
     """The first generation, and the documents that later generations have compared again."""
 
-    namespaces = always(fields.Integer, "The number of collections and views compared.")
+    namespaces = always(fields.Integer, "The number of collections whose documents were compared.")
     documents = always(
         fields.Integer, "The number of documents that the first generation has compared."
     )
-    bytes = always(fields.Integer, "The size of these documents on the source, in bytes.")
+    bytes = always(
+        fields.Integer,
+        "The size of the documents that the first generation has compared, in bytes.",
+    )
     seconds = nullable(
         fields.Float,
-        "How long the first generation took, or has taken until now, in seconds, with interruptions; null if unknown.",
+        "The duration of the first generation until its end or until now, including interruptions, in seconds; null if "
+        "unknown.",
     )
     documentsPerSecond = nullable(
-        fields.Float, "The average number of documents compared per second."
+        fields.Float,
+        "The average number of documents that the first generation compared per second.",
     )
-    bytesPerSecond = nullable(fields.Float, "The average number of bytes compared per second.")
+    bytesPerSecond = nullable(
+        fields.Float, "The average number of bytes that the first generation compared per second."
+    )
     rechecked = always(
-        fields.Integer, "How many times changed or different documents were compared again."
+        fields.Integer, "The number of repeated comparisons of documents that changed or differed."
     )
     recentRecheckSeconds = always(
-        fields.List, "The durations of the last generations, in seconds.", fields.Float()
+        fields.List,
+        "The durations of the most recent generations after the first, in seconds.",
+        fields.Float(),
     )
 
 
 class _ReportedDifferences(Strict):
-    """The differences that the check knows now. Before its end, they may be changes that are still being copied."""
+    """The differences that the check knows now. Before the check ends, a running sync may still remove them."""
 
     documents = always(fields.Integer, "The number of documents that differ.")
     byType = always(
@@ -115,7 +137,9 @@ class _ReportedDifferences(Strict):
         keys=fields.String(),
         values=fields.Integer(),
     )
-    definitions = always(fields.Integer, "The number of differences in definitions and counts.")
+    definitions = always(
+        fields.Integer, "The number of differences in definitions and in numbers of documents."
+    )
     listed = always(
         fields.List,
         "The first 100 differences, as sentences, each cut to 2,000 characters.",
@@ -124,31 +148,43 @@ class _ReportedDifferences(Strict):
 
 
 class _ReportedNamespace(Strict):
-    namespace = always(fields.String, "The name of the collection or view.")
+    namespace = always(fields.String, "The name of the collection.")
     documents = nullable(
-        fields.Integer, "The number of documents compared; null if this process does not know it."
+        fields.Integer,
+        "The number of documents compared in the collection; null if this process does not know the number.",
     )
     bytes = nullable(
-        fields.Integer, "The number of bytes compared; null if this process does not know it."
+        fields.Integer,
+        "The number of bytes compared in the collection; null if this process does not know the number.",
     )
-    differences = always(fields.Integer, "The number of documents that differ.")
+    differences = always(fields.Integer, "The number of documents of the collection that differ.")
 
 
 class _ReportedNamespaces(Strict):
-    total = always(fields.Integer, "The number of namespaces that the report knows.")
+    total = always(fields.Integer, "The number of namespaces, including those that are not listed.")
     listed = always(
-        fields.List, "The first 10,000 namespaces by name.", fields.Nested(_ReportedNamespace)
+        fields.List,
+        "The first 10,000 namespaces, sorted by name.",
+        fields.Nested(_ReportedNamespace),
     )
 
 
 class _Report(Strict):
-    created = always(fields.Nested, "When and where the report was made.", CreatedFields)
+    created = always(
+        fields.Nested,
+        "The time at which the report was made, and the process that made it.",
+        CreatedFields,
+    )
     headline = always(fields.Nested, "The result.", Headline)
-    check = always(fields.Nested, "The check.", _ReportedCheck)
+    check = always(fields.Nested, "The state and the result of the check.", _ReportedCheck)
     clusters = always(
         fields.List, "The source and the destination.", fields.Nested(_ReportedCluster)
     )
-    options = always(fields.Nested, "What was selected, and how it is compared.", _ReportedOptions)
+    options = always(
+        fields.Nested,
+        "The options of the check: filters, renamed namespaces and comparison method.",
+        _ReportedOptions,
+    )
     commands = always(
         fields.List,
         "The accepted commands of the check, the oldest first.",
@@ -159,13 +195,33 @@ class _Report(Strict):
         "The processes that have run the check, at most 50.",
         fields.Nested(_ReportedProcess),
     )
-    compared = always(fields.Nested, "How much was compared.", _ReportedComparison)
-    method = always(fields.List, "How the check compares both clusters.", fields.String())
-    notCompared = always(fields.List, "What is not compared, and why.", fields.String())
-    differences = always(fields.Nested, "What differs now.", _ReportedDifferences)
-    namespaces = always(fields.Nested, "The collections and views.", _ReportedNamespaces)
-    warnings = always(fields.List, "What this process is waiting for now.", fields.String())
-    notKnown = always(fields.List, "What the report does not know.", fields.String())
+    compared = always(
+        fields.Nested,
+        "The amounts that the check has compared, and the duration of the comparison.",
+        _ReportedComparison,
+    )
+    method = always(
+        fields.List,
+        "The rules by which the check compares both clusters, as sentences.",
+        fields.String(),
+    )
+    notCompared = always(
+        fields.List,
+        "The data and definitions that the check does not compare, as sentences.",
+        fields.String(),
+    )
+    differences = always(fields.Nested, "The current differences.", _ReportedDifferences)
+    namespaces = always(
+        fields.Nested, "The collections whose documents were compared.", _ReportedNamespaces
+    )
+    warnings = always(
+        fields.List, "The warnings about the current long waits of this process.", fields.String()
+    )
+    notKnown = always(
+        fields.List,
+        "The facts that are unknown to the process that made the report, as sentences.",
+        fields.String(),
+    )
 
 
 class ReportAnswer(SuccessAnswer):

@@ -1,4 +1,4 @@
 """Infrastructure of the sync service and the verifier: threads, retries, logs, metrics, options, HTTP serving.
 
-Independent of MongoDB.
+This package does not depend on MongoDB or its driver.
 """

@@ -51,7 +51,7 @@ _NAME = re.compile(r"[\w.@+-]{1,64}")
 
 
 class Role(Enum):
-    """The rights of the holder of a token: a reader may send GET requests, an operator any request."""
+    """The rights that a token gives: a reader may only send GET requests, an operator may send any request."""
 
     READER = "reader"
     OPERATOR = "operator"
@@ -73,7 +73,7 @@ ANYONE = Caller(None, None)
 
 @dataclass(frozen=True)
 class _Entry:
-    """One line of a token file: the digest of its token, and who holds it."""
+    """One line of a token file: the digest of the token, and the caller that the token identifies."""
 
     digest: bytes
     caller: Caller
@@ -92,7 +92,7 @@ class TokenFile:
         self._entries = _read(self._path)
 
     def find(self, token: str) -> Caller | None:
-        """Return the holder of a token; None if the token is not in the file."""
+        """Return the caller that the token identifies; None if the token is not in the file."""
         digest = _digest(token)
         # Compare with every token, so that the duration of an answer reveals nothing about them.
         found = [each.caller for each in self._entries if hmac.compare_digest(each.digest, digest)]
@@ -103,7 +103,7 @@ def _read(path: Path) -> tuple[_Entry, ...]:
     try:
         lines = read_private(path).splitlines()
     except ValueError as error:
-        raise _invalid(f"The token file {path} {error}.") from error
+        raise _invalid(f"The token file {path} cannot be used: {error}.") from error
     entries = tuple(_entries(path, lines))
     if not entries:
         raise _invalid(f"The token file {path} has no token.")
@@ -111,7 +111,7 @@ def _read(path: Path) -> tuple[_Entry, ...]:
 
 
 def _entries(path: Path, lines: list[bytes]) -> Iterator[_Entry]:
-    """Yield the entries of a token file. Raise OperationError with the number of a wrong line, without its text."""
+    """Yield the entries of a token file. For an invalid line, raise OperationError with its number, not its text."""
     known: dict[bytes, int] = {}
     for number, line in enumerate(lines, 1):
         words = line.decode(errors="replace").split()
@@ -132,9 +132,9 @@ def _entries(path: Path, lines: list[bytes]) -> Iterator[_Entry]:
 
 def _why_malformed(words: list[str]) -> str | None:
     if words[0] not in {role.value for role in Role}:
-        return "it does not begin with reader or operator"
+        return "the first word is not reader or operator"
     if not 2 <= len(words) <= 3:
-        return f"it has {len(words)} words, not 2 or 3"
+        return f"the line has {len(words)} words, not 2 or 3"
     if not _TOKEN.fullmatch(words[1]):
         return "the token has characters other than letters, digits and ._~+/-"
     if len(words[1]) < _LEAST_LENGTH:
@@ -153,15 +153,15 @@ def _invalid(description: str) -> OperationError:
 
 
 def public(view: V) -> V:
-    """Mark a view function, whose GET requests then need no token. Its answers must reveal nothing about the sync."""
+    """Mark a view as public: its GET requests need no token. Its answers must reveal nothing about the sync."""
     setattr(view, "is_public", True)
     return view
 
 
 def require_tokens(app: Flask, tokens: TokenFile | None) -> None:
-    """Make the app refuse requests without a token that allows them, except GET requests of `public` views.
+    """Make the app refuse every request that its token does not allow, except GET requests to `public` views.
 
-    Without `tokens`, every request is allowed.
+    If `tokens` is None, every request is allowed.
     """
 
     @app.before_request
@@ -183,7 +183,7 @@ def require_tokens(app: Flask, tokens: TokenFile | None) -> None:
 
 
 def caller() -> Caller:
-    """Return the sender of the current request; ANYONE if it was refused before its token was checked."""
+    """Return the sender of the current request; ANYONE if no token of the request was checked."""
     sender: Caller = g.get("caller", ANYONE)
     return sender
 
@@ -194,7 +194,7 @@ def _is_public() -> bool:
 
 
 def _find_caller(tokens: TokenFile) -> Caller:
-    """Return the sender of the request. Raise OperationError InvalidToken."""
+    """Return the sender of the request. Raise OperationError InvalidToken if it has no valid token."""
     header = request.headers.get("Authorization")
     if header is None:
         raise OperationError(INVALID_TOKEN, "The request has no token.")

@@ -1,6 +1,6 @@
 """The audit log: one line before each command is executed, and one with its answer.
 
-With --logPath, the lines go to a file of their own, else to the log.
+With --logPath, the lines go to a separate file, otherwise to the log.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ def audit_commands(app: Flask) -> None:
 
 
 class OwnCommands:
-    """Records the commands that the process sends itself, on behalf of `caller`. For one thread.
+    """Records the commands that the process sends to itself, as `caller`. Not thread-safe.
 
-    A refused command is sent again and again. A repetition is logged only if its answer differs from the last one.
+    The process repeats a refused command. A repetition is logged only if its answer differs from the last one.
     """
 
     def __init__(self, caller: str) -> None:
@@ -52,16 +52,16 @@ class OwnCommands:
         self._refused: dict[str, Any] | None = None
 
     def repeats(self, command: str) -> bool:
-        """Return whether the last command was this one, and was refused."""
+        """Return whether the last recorded command was `command`, and was refused."""
         return self._refused is not None and self._refused["command"] == command
 
     def forget(self) -> None:
-        """Record the next command completely, whatever the last one was."""
+        """Forget the last refused command, so that the next command is not a repetition and is logged completely."""
         self._refused = None
 
     @contextmanager
     def record(self, command: str) -> Iterator[None]:
-        """Record a command that is executed in the block."""
+        """Log a command that the block executes, and its answer."""
         subject = {"caller": self._caller, "command": command}
         answer: dict[str, Any] = {**subject, "status": None, "error": None}
         if not self.repeats(command):

@@ -1,4 +1,4 @@
-"""Runs the commands of an API one at a time, once the process is ready. A second command is refused, not queued."""
+"""Runs the commands of an API one at a time, after the startup. Refuses other commands meanwhile; queues none."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COMMAND_IN_PROGRESS = ErrorKind(
     "CommandInProgress",
     409,
     "Another command is running.",
-    "Send the command again after the other one was answered.",
+    "Wait until the other command has been answered, then send your command again.",
 )
 
 
@@ -50,9 +50,9 @@ class Commands:
 
 
 class Startup:
-    """The startup of a process. Commands wait for its end, because scripts start a process and call it immediately.
+    """The startup of a process. Commands wait for its end, because scripts call a process right after starting it.
 
-    Before its end, `step` describes what the process is doing, for example "connecting".
+    During the startup, `step` describes what the process is doing, for example "connecting".
     """
 
     def __init__(self, longest_wait: float) -> None:
@@ -64,8 +64,8 @@ class Startup:
     def wait(self) -> None:
         """Wait up to `longest_wait` seconds for the end of the startup.
 
-        Return at once if `MOST_WAITING` calls are already waiting. Raises nothing if the startup has not ended: the
-        caller must check whether the process is ready.
+        Return at once if `MOST_WAITING` calls are already waiting. A timeout raises no error: the caller must check
+        whether the process is ready.
         """
         if self._ended.is_set() or not self._slots.acquire(blocking=False):
             return

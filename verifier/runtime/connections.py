@@ -22,7 +22,7 @@ CLEANUP_INTERVAL = 15
 
 
 def make_room(sockets: Mapping[int, Any]) -> None:
-    """Close connections whose client does not read its answer and, at the connection limit, those idle for longest.
+    """Close connections whose client does not read its answer. At the connection limit, also close the most idle ones.
 
     `sockets` is the socket map of waitress: connections and listening sockets by file descriptor.
     """

@@ -1,4 +1,4 @@
-"""The base of all errors that users see: a name for programs, a description for people, a remedy."""
+"""The base of all errors that users see. Each has a name for programs, a description for people, and a remedy."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class ErrorKind:
     """One row of the table of errors of a program: the sync service or the verifier.
 
     `status` is the HTTP status of the answer. `meaning` says what happened in general, and `remedy` what to do next.
-    The documentation shows both; every answer contains the remedy. Kinds are compared by name only: an error that both
-    programs can raise is in both tables, with a remedy for each program.
+    The documentation shows both; every error answer contains the remedy. Kinds are equal if their names are equal: an
+    error that both programs can raise is in both tables, with a remedy for each program.
     """
 
     name: str
@@ -24,7 +24,7 @@ class ErrorKind:
     remedy: str = field(compare=False)
 
     def with_remedy(self, *sentences: str) -> ErrorKind:
-        """Return the same kind with these sentences appended to its remedy."""
+        """Return the same error kind with the given sentences appended to its remedy."""
         return replace(self, remedy=" ".join((self.remedy, *sentences)))
 
 
@@ -35,7 +35,7 @@ INTERNAL_ERROR = ErrorKind(
     "InternalError",
     500,
     "An unexpected error occurred inside this program.",
-    "This is a bug: report it with the log lines around it. Nothing is lost: a run continues after a restart.",
+    "This is a bug: report it with the log lines around the error. Nothing is lost: a restart continues the work.",
 )
 
 
@@ -52,7 +52,7 @@ class OperationError(Exception):
 
 
 class Violations(OperationError):
-    """One error for several reasons to refuse a command (violations). Its kind is that of the first reason.
+    """One error for several violations, which are reasons to refuse a command. Its kind is that of the first violation.
 
     Its text contains the name, the descriptions and the remedy of each kind. `found` must not be empty.
     """
@@ -73,8 +73,8 @@ class Violations(OperationError):
 def in_words_of(table: Iterable[ErrorKind], error: E) -> E | OperationError:
     """Return an OperationError of the same kind, with the remedy that the kind has in `table`.
 
-    If the table lacks the kind, the error keeps its remedy. Other exceptions are returned unchanged, and so are errors
-    of subclasses of OperationError, which have a text of their own.
+    If the table lacks the kind, the error keeps its remedy. Other exceptions are returned unchanged; so are subclasses
+    of OperationError, because their text already contains the remedies.
     """
     if not isinstance(error, OperationError) or type(error) is not OperationError:
         return error
@@ -83,7 +83,7 @@ def in_words_of(table: Iterable[ErrorKind], error: E) -> E | OperationError:
 
 
 def describe(error: BaseException) -> tuple[ErrorKind, str]:
-    """Return the kind and the full text under which an error is reported and stored.
+    """Return the kind and the full text with which an error is reported and stored.
 
     Every error that is not an OperationError is reported as InternalError.
     """
@@ -93,7 +93,7 @@ def describe(error: BaseException) -> tuple[ErrorKind, str]:
 
 
 def as_rst(kinds: Iterable[ErrorKind]) -> str:
-    """Return an error table in reStructuredText, as the list that the documentation shows."""
+    """Return an error table as a reStructuredText list for the documentation."""
     return "".join(
         f"``{kind.name}`` ({kind.status})\n    {kind.meaning} {kind.remedy}\n" for kind in kinds
     )
@@ -102,7 +102,7 @@ def as_rst(kinds: Iterable[ErrorKind]) -> str:
 def raise_all(violations: Iterable[Violation]) -> None:
     """Raise one OperationError that describes all violations; do nothing if there are none.
 
-    Its kind is that of the first violation.
+    The kind of the error is that of the first violation.
     """
     found = list(violations)
     if len({kind for kind, _ in found}) > 1:

@@ -1,4 +1,4 @@
-"""Files that only their owner may access: log files that are written here, secrets that are read."""
+"""Files that only their owner may access: creates log files, and reads secrets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ _GROUP_MAY_READ = 0o640
 
 
 def open_private(path: str, flags: int) -> int:
-    """Open a file with mode 0600, as the `opener` of `open`. Also narrow the mode of an existing file."""
+    """Open a file with mode 0600, and return its descriptor. Pass this function to `open` as its `opener`.
+
+    If an existing file has a wider mode, restrict its mode if the process may do so.
+    """
     descriptor = os.open(path, flags, mode=_PRIVATE)
     if _mode(os.fstat(descriptor)) & ~_PRIVATE:
         # Only its owner and root can change the mode; another user can still write the log.
@@ -22,21 +25,21 @@ def open_private(path: str, flags: int) -> int:
 
 
 def why_not_private(status: os.stat_result) -> str | None:
-    """Return why a file must not hold a secret, as the end of a sentence; None if it is private.
+    """Return why a file must not hold a secret, such as "the file is not a regular file"; None if the file is private.
 
-    Its owner may have access. If root owns the file, its group may read it, because deployment tools often write
-    secrets as root for the group of a service.
+    Only the owner of a private file may access it. If root owns the file, its group may read it as well, because
+    deployment tools often write secrets as root for the group of a service.
     """
     if not stat.S_ISREG(status.st_mode):
-        return "is not a regular file"
+        return "the file is not a regular file"
     allowed = _PRIVATE if status.st_uid else _GROUP_MAY_READ
     if _mode(status) & 0o077 & ~allowed:
-        return f"can be accessed by other users (its mode is {_mode(status):04o})"
+        return f"the file can be accessed by other users (its mode is {_mode(status):04o})"
     return None
 
 
 def read_private(path: Path) -> bytes:
-    """Return the content of a file with secrets. Raise ValueError with the end of a sentence if it cannot be used."""
+    """Return the content of a file with secrets. Raise ValueError if the file is unreadable or not private."""
     try:
         # A FIFO without a writer must not block the process.
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
@@ -45,7 +48,7 @@ def read_private(path: Path) -> bytes:
                 raise ValueError(reason)
             return file.read()
     except OSError as error:
-        raise ValueError(f"cannot be read: {error.strerror}") from error
+        raise ValueError(f"the file cannot be read: {error.strerror}") from error
 
 
 def _mode(status: os.stat_result) -> int:

@@ -35,7 +35,7 @@ class Formats:
     def upgrade(self, document: Mapping[str, Any]) -> Document:
         """Return the document in the current format.
 
-        Raise OperationError `unsupported` if this version cannot read it.
+        Raise OperationError `unsupported` if this version cannot read the format of the document.
         """
         self.check(document)
         upgraded = dict(document)
@@ -47,11 +47,11 @@ class Formats:
         """Raise OperationError `unsupported` if this version cannot read the format of the document."""
         found = document.get("format")
         if not isinstance(found, int) or found < self.oldest:
-            reason = f"this version reads format {self.oldest} and later"
+            reason = f"this version of the program reads format {self.oldest} and later"
         elif found > self.current:
             reason = (
-                f"it was saved by a newer version, and this one reads formats up to {self.current}. "
-                "Start that newer version again"
+                "the format is of a newer version of the program, and this version reads formats up to "
+                f"{self.current}. Start the newer version again"
             )
         else:
             return

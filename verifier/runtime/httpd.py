@@ -1,6 +1,6 @@
-"""Serves a Flask app with waitress until a signal arrives, and answers every error with the same kind of JSON body.
+"""Serves a Flask app with waitress until a signal arrives.
 
-That body has the fields `success`, `error` and `errorDescription`.
+Every error is answered with a JSON body that has the fields `success`, `error` and `errorDescription`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ BODY_TOO_LARGE = ErrorKind(
     "RequestEntityTooLarge",
     413,
     "The request body is larger than 1 MB.",
-    "Name fewer namespaces, or name them by a pattern.",
+    "Send a smaller body: name fewer namespaces, or select them by a pattern.",
 )
 
 NOT_FOUND = ErrorKind(
@@ -71,23 +71,23 @@ NOT_FOUND = ErrorKind(
 METHOD_NOT_ALLOWED = ErrorKind(
     "MethodNotAllowed",
     405,
-    "The path does not accept this method.",
-    "Use one of the named methods.",
+    "The path does not accept the HTTP method of the request.",
+    "Use one of the methods that the error text names.",
 )
 
 ADDRESS_NOT_AVAILABLE = ErrorKind(
     "AddressNotAvailable",
     500,
     "The HTTP API cannot listen on its address.",
-    "Stop the program that listens there, or choose another port or address.",
+    "Stop the other program that listens on this address, or choose another port or address.",
 )
 
 TOO_MANY_READERS = ErrorKind(
     "TooManyReaders",
     503,
-    f"{MOST_READERS} requests that read from a cluster are being answered, possibly held up by a slow client or a "
-    "cluster that does not answer.",
-    "Send the request again when one of them has been answered or given up.",
+    f"{MOST_READERS} requests that read from a cluster are being answered, which is the maximum. A slow client, or a "
+    "cluster that does not answer, may delay the answers.",
+    "Send the request again later: it is accepted when one of the requests that read from a cluster has ended.",
 )
 
 _log = logging.getLogger(__name__)
@@ -96,8 +96,8 @@ _log = logging.getLogger(__name__)
 def json_body(read: Callable[[str], Any] = json.loads) -> dict[str, Any]:
     """Return the request body as a JSON object, regardless of its content type; an absent body counts as {}.
 
-    The body must be UTF-8, as RFC 8259 requires; a leading byte order mark is ignored. `read` must raise ValueError or
-    RecursionError for text that it cannot parse. Raises OperationError MalformedBody.
+    The body must be UTF-8, as RFC 8259 requires; a leading byte order mark is ignored. `read` parses the text; it must
+    raise ValueError or RecursionError for invalid text. Raises OperationError MalformedBody for any other body.
     """
     data = request.get_data()
     if not data.strip():
@@ -106,10 +106,10 @@ def json_body(read: Callable[[str], Any] = json.loads) -> dict[str, Any]:
         body = read(data.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise OperationError(
-            MALFORMED_BODY, f"The body cannot be read as JSON: {error}."
+            MALFORMED_BODY, f"The request body cannot be read as JSON: {error}."
         ) from error
     if not isinstance(body, dict):
-        raise OperationError(MALFORMED_BODY, "The body is JSON, but not an object.")
+        raise OperationError(MALFORMED_BODY, "The request body is JSON, but not an object.")
     return body
 
 
@@ -124,7 +124,7 @@ def error_body(name: str, description: str) -> dict[str, Any]:
 
 
 def tagged(answer: dict[str, Any]) -> Response:
-    """Return a JSON answer with an ETag; one with status 304 and no body if the client has this answer already."""
+    """Return a JSON answer with an ETag. If the client already has this answer, return status 304 without a body."""
     response = jsonify(answer)
     response.add_etag()
     # Without this header, a browser may show an old answer without asking.
@@ -145,9 +145,9 @@ def streamed_lines(lines: Iterator[str]) -> Response:
 
 
 class Readers:
-    """A limit on the requests that read from a cluster at once, so that threads remain for other requests.
+    """Limits the concurrent requests that read from a cluster, so that threads remain for other requests.
 
-    At most `MOST_READERS` of them may run.
+    At most `MOST_READERS` such requests run at the same time.
     """
 
     def __init__(self) -> None:
@@ -155,11 +155,15 @@ class Readers:
 
     @contextmanager
     def one(self) -> Iterator[None]:
-        """Count the block as a request that reads from a cluster. Raise OperationError TooManyReaders at the limit."""
+        """Count the `with` block as a request that reads from a cluster.
+
+        Raise OperationError TooManyReaders at the limit.
+        """
         if not self._slots.acquire(blocking=False):
             raise OperationError(
                 TOO_MANY_READERS,
-                f"{MOST_READERS} other requests that read from a cluster are being answered, so this one was refused.",
+                f"{MOST_READERS} other requests that read from a cluster are being answered, so this request was "
+                "refused.",
             )
         try:
             yield
@@ -169,7 +173,7 @@ class Readers:
     def stream(self, lines: Iterator[str]) -> Response:
         """Return the answer of `streamed_lines`, and count it as a request that reads from a cluster.
 
-        It is counted until it is sent completely or its connection is closed. Raises OperationError TooManyReaders.
+        The request counts until the answer is sent or its connection is closed. Raises OperationError TooManyReaders.
         """
         with ExitStack() as reading:
             reading.enter_context(self.one())
@@ -211,7 +215,9 @@ def _named_error(error: OperationError) -> tuple[dict[str, Any], int]:
 
 def _too_large(error: RequestEntityTooLarge) -> tuple[dict[str, Any], int]:
     return _named_error(
-        OperationError(BODY_TOO_LARGE, "The body is larger than 1 MB, so the request was not read.")
+        OperationError(
+            BODY_TOO_LARGE, "The request body is larger than 1 MB, so the request was not read."
+        )
     )
 
 
@@ -248,7 +254,7 @@ def _unexpected_error(error: Exception) -> tuple[dict[str, Any], int]:
 
 
 class HttpServer:
-    """An HTTP server for one Flask app, or an HTTPS server with a `certificate`.
+    """An HTTP server for one Flask app; with a `certificate`, an HTTPS server.
 
     The constructor binds the address, so that an address in use is reported before anything else starts. Raises
     OperationError AddressNotAvailable.
@@ -292,8 +298,7 @@ class HttpServer:
         """Answer requests until SIGTERM, SIGINT or a stop request; then wait up to five seconds for the open requests.
 
         `leaving` is called before that wait, so that blocked requests can give up. `between` is called several times a
-        second.
-        Must run in the main thread, to which Python delivers signals.
+        second. Must run in the main thread, to which Python delivers signals.
         """
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, _leave)

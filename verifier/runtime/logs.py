@@ -52,7 +52,7 @@ def redact(text: str) -> str:
 
 
 def redacted(value: Any) -> Any:
-    """Return a value for JSON, with the credentials in all of its texts redacted, at any depth."""
+    """Return a value for JSON in which the credentials of all texts are redacted, at any depth."""
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, dict):
@@ -66,8 +66,7 @@ def redacted(value: Any) -> Any:
 class Style:
     """The log conventions of one program.
 
-    `levels` maps Python's names of log levels to those that the program writes instead. `fields` are added to every
-    line.
+    `levels` maps Python's names of log levels to the names that the program writes. `fields` are added to every line.
     """
 
     levels: Mapping[str, str] = field(default_factory=dict)
@@ -114,7 +113,7 @@ def visible(text: str) -> str:
 
 
 def is_at_terminal() -> bool:
-    """Return whether the log goes to a terminal. Messages on standard error are visible there, too."""
+    """Return whether the log goes to a terminal."""
     return any(
         isinstance(each.formatter, TerminalFormatter) for each in logging.getLogger().handlers
     )
@@ -137,9 +136,9 @@ def _formatter(style: Style, kind: type[RedactingJsonFormatter]) -> logging.Form
 
 
 class LogFile(logging.FileHandler):
-    """A log file with rotation: the current time is added to the name of the old file, and a new file is begun.
+    """A log file with rotation: the old file is renamed, with the current time in its name, and a new file is started.
 
-    Rotation happens when the process starts, and before the first line after `give_way`.
+    Rotation happens when the process starts, and before the first line after a call of `give_way`.
     """
 
     def __init__(self, path: Path) -> None:
@@ -174,7 +173,7 @@ class LogFile(logging.FileHandler):
 
 
 def _move_away(path: Path) -> None:
-    """Add the current UTC time to the name of a log file, as in name-2026-11-21T19-40-05.123.log.
+    """Rename a log file: add the current UTC time to its name, as in name-2026-11-21T19-40-05.123.log.
 
     No-op if the file does not exist or is empty. Raises OSError.
     """
@@ -191,7 +190,7 @@ def _stamp(moment: datetime) -> str:
 
 
 def rotate(number: int, frame: FrameType | None) -> None:
-    """Request a rotation of all log files, as the handler of a signal. No-op without log files."""
+    """Handle a signal: request a rotation of all log files. No-op without log files."""
     for logger in (logging.getLogger(), logging.getLogger(AUDIT_LOGGER)):
         for handler in logger.handlers:
             if isinstance(handler, LogFile):
@@ -199,7 +198,7 @@ def rotate(number: int, frame: FrameType | None) -> None:
 
 
 def set_up_audit(path: Path | None, style: Style) -> None:
-    """Send the audit log to a new file; without a path, to the log of the process."""
+    """Write the audit log to a new file; if `path` is None, to the log of the process."""
     logger = logging.getLogger(AUDIT_LOGGER)
     logger.setLevel(logging.INFO)
     logger.propagate = path is None
@@ -220,12 +219,12 @@ def set_up(
     style: Style = Style(),
     audit_name: str = "audit.log",
 ) -> None:
-    """Send the log of the process to a new file `directory`/`file_name`, and rename an existing one.
+    """Write the log of the process to a new file `directory`/`file_name`. Rename an existing file.
 
-    `level` is one of `LEVELS`. The audit log goes to `directory`/`audit_name`, whatever the level. Without a
-    directory, both go to `stream`, or to standard output by default: as text at a terminal, else as JSON. A directory
-    and the files that are created here are readable by their owner only. Raises OSError if the directory cannot be
-    created or a file cannot be written.
+    `level` is one of `LEVELS`. The audit log goes to `directory`/`audit_name`, whatever the level. If `directory` is
+    None, both logs go to `stream` (by default, standard output): as text at a terminal, otherwise as JSON. Only their
+    owner can read the created directory and files. Raises OSError if the directory cannot be created or a file cannot
+    be written.
     """
     handler: logging.Handler
     kind = RedactingJsonFormatter

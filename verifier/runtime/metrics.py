@@ -26,7 +26,7 @@ _CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 class Kind(Enum):
     """The type of a metric. The value of a counter only increases, except when it restarts at 0.
 
-    A count that a restarted process continues from its last saved value can decrease a little, so it must be a gauge.
+    A count that a restarted process continues from a saved value can decrease a little, so it must be a gauge.
     """
 
     GAUGE = "gauge"
@@ -35,9 +35,9 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Metric(Generic[T]):
-    """One row of a process's table of metrics. `meaning` is its help text.
+    """One row of a process's table of metrics. `meaning` is its help text, and `labels` are the names of its labels.
 
-    `read` returns its values in a snapshot, the object that describes the process at the time of one scrape.
+    `read` takes a snapshot, which describes the process at the time of one scrape, and returns the metric's values.
     """
 
     kind: Kind
@@ -47,7 +47,7 @@ class Metric(Generic[T]):
     read: Callable[[T], Values]
 
     def family(self, known: T) -> Family | None:
-        """Return the Prometheus metric family with the values known in a snapshot; None if no value is known."""
+        """Return the Prometheus metric family with the values in the snapshot `known`; None if no value is known."""
         values = {each: value for each, value in self.read(known).items() if value is not None}
         make = CounterMetricFamily if self.kind is Kind.COUNTER else GaugeMetricFamily
         family: Family = make(self.name, self.meaning, labels=self.labels)
@@ -62,7 +62,10 @@ def single(read: Callable[[T], float | None]) -> Callable[[T], Values]:
 
 
 def one_hot(every: Iterable[E], current: E) -> Values:
-    """Return the values of a family with one label, the member of an enum: 1 for the current one, 0 for the others."""
+    """Return the values of a metric that shows which member of an enum is current.
+
+    The label is the value of the member. The metric is 1 for the member `current`, and 0 for all others in `every`.
+    """
     return {(str(each.value),): float(each is current) for each in every}
 
 
@@ -75,7 +78,10 @@ def families(table: Sequence[Metric[T]], known: T) -> Iterator[Family]:
 
 
 class Snapshot(Collector, Generic[T]):
-    """A Prometheus collector: at each scrape, it calls `take` for a snapshot, and yields the metrics of the table."""
+    """A Prometheus collector. At each scrape, it takes one snapshot of the process with `take()`.
+
+    It then yields every metric in `table` with its values in that snapshot.
+    """
 
     def __init__(self, table: Sequence[Metric[T]], take: Callable[[], T]) -> None:
         self._table = table
@@ -86,7 +92,7 @@ class Snapshot(Collector, Generic[T]):
 
 
 def endpoint(*collectors: Collector) -> Blueprint:
-    """Return the blueprint with the endpoint GET /metrics. Its registry contains nothing but these collectors."""
+    """Return the blueprint with the endpoint GET /metrics, which shows the metrics of the given collectors only."""
     registry = CollectorRegistry()
     for collector in collectors:
         registry.register(collector)
@@ -100,7 +106,7 @@ def endpoint(*collectors: Collector) -> Blueprint:
 
 
 def as_rst(table: Iterable[Metric[T]]) -> str:
-    """Return the table in reStructuredText, as the list that the documentation shows."""
+    """Return the table of metrics as a reStructuredText list for the documentation."""
     return "".join(
         f"``{_shown(metric)}`` ({metric.kind.value})\n    {metric.meaning}\n" for metric in table
     )

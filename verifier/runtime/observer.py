@@ -13,4 +13,4 @@ Observer = Callable[[Enum, str], None]
 
 
 def ignore(point: Enum, subject: str) -> None:
-    """Do nothing: the observer of production."""
+    """Do nothing. This is the observer in production."""

@@ -1,7 +1,7 @@
 """Generates the OpenAPI 3.1 description of an HTTP API from a table of its operations.
 
-Nothing is described twice: the schemas that load request bodies and parameters also describe them, and the process's
-error table describes the errors.
+The schemas that validate request bodies and parameters are also their descriptions, and the error table of the process
+describes the errors. So nothing has to be described twice.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Operation:
         return sorted(kinds, key=lambda kind: kind.status)
 
     def described(self) -> dict[str, Any]:
-        """Return the OpenAPI operation object, with schemas as marshmallow objects, which apispec converts."""
+        """Return the OpenAPI operation object. Its schemas are marshmallow objects, which apispec converts."""
         whole: dict[str, Any] = {
             "operationId": _identifier(self.method, self.path),
             "summary": self.meaning,
@@ -123,12 +123,12 @@ class ErrorAnswer(Strict):
     errorDescription = fields.String(
         required=True,
         validate=validate.Length(min=1),
-        metadata={"description": "What happened, and what to do."},
+        metadata={"description": "The description of the error, and its remedy."},
     )
 
 
 class _DescriptionAnswer(Schema):
-    """The answer to the request for the API's description: an OpenAPI document."""
+    """The answer to `GET /api/v1/openapi.json`: the OpenAPI document of the API."""
 
     class Meta:
         unknown = INCLUDE
@@ -141,26 +141,32 @@ class _DescriptionAnswer(Schema):
 def always(kind: type[fields.Field[Any]], meaning: str, *of: Any, **options: Any) -> Any:
     """Return a field that every answer contains, and that is never null.
 
-    `kind` is the class of the field, `meaning` its description; `of` and `options` are passed to the class.
+    `kind` is the class of the field, and `meaning` its description. `of` and `options` are passed to the class.
     """
     metadata = {"description": meaning, **options.pop("metadata", {})}
     return kind(*of, required=True, metadata=metadata, **options)
 
 
 def nullable(kind: type[fields.Field[Any]], meaning: str, *of: Any, **options: Any) -> Any:
-    """Return a field as `always` does, but one that is null if its value is unknown or does not apply."""
+    """Return a field that every answer contains, and that is null if its value is unknown or does not apply.
+
+    The parameters are those of `always`.
+    """
     return always(kind, meaning, *of, allow_none=True, **options)
 
 
 def sometimes(kind: type[fields.Field[Any]], meaning: str, *of: Any, **options: Any) -> Any:
-    """Return a field as `always` does, but one that answers leave out if it does not apply; it is never null."""
+    """Return a field that is never null, and that an answer omits if the field does not apply.
+
+    The parameters are those of `always`.
+    """
     return kind(*of, metadata={"description": meaning}, **options)
 
 
 def described(
     title: str, version: str, server: str, meaning: str, operations: Iterable[Operation]
 ) -> dict[str, Any]:
-    """Return the OpenAPI document of a process, with `operations` and the operation that returns this document itself.
+    """Return the OpenAPI document of a process: `operations`, and the operation that returns the document.
 
     `server` is the URL of the API, and `meaning` the description of the API.
     """
@@ -187,12 +193,12 @@ def described(
 
 
 def _more_keywords(field: fields.Field[Any], **options: Any) -> dict[str, Any]:
-    """Return the keywords of JSON Schema in a field's metadata that apispec would leave out."""
+    """Return those JSON Schema keywords of the field's metadata that apispec would omit."""
     return {name: field.metadata[name] for name in _KEYWORDS if name in field.metadata}
 
 
 def endpoint(document: dict[str, Any]) -> Blueprint:
-    """Return the blueprint with the endpoint GET /api/v1/openapi.json, which answers with the document."""
+    """Return the blueprint with the endpoint GET /api/v1/openapi.json, which returns the document."""
     blueprint = Blueprint("openapi", __name__)
 
     @blueprint.get(PATH)
@@ -203,7 +209,7 @@ def endpoint(document: dict[str, Any]) -> Blueprint:
 
 
 def _failures(kinds: Sequence[ErrorKind]) -> dict[str, Any]:
-    """Return an OpenAPI response for each status, with the names of its errors. `kinds` must be sorted by status."""
+    """Return an OpenAPI response for each HTTP status in `kinds`, which must be sorted by status."""
     return {
         str(status): _failure([*of_status])
         for status, of_status in groupby(kinds, key=lambda kind: kind.status)

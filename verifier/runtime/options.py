@@ -1,4 +1,4 @@
-"""Process options as one table, the source of flags, YAML keys, environment variables, help and documentation."""
+"""The table of process options. Flags, YAML keys, environment variables, help and documentation are made from it."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from verifier.runtime.logs import redact
 
 
 class Form(Enum):
-    """The form in which an option is given: one text, a flag without a value, a list, or JSON text.
+    """The form of an option's value: one text, a flag without a value, a list, or JSON text.
 
-    In the environment and in a file, a flag is true or false. A list is given by repeating the option or separated by
-    commas; in a file it may also be a list. In a file, JSON may also be written as YAML.
+    In the environment and in the configuration file, a flag has the value true or false. A list is separated by commas,
+    or given by repeating the option; the file may also contain a YAML list. In the file, JSON may be written as YAML.
     """
 
     TEXT = "text"
@@ -35,8 +35,8 @@ class Option:
     """One process option.
 
     `name` is its flag without the dashes and its YAML key; each alias is another flag and key. `meaning` is its help
-    text, and `value` the placeholder for its value in the help text. `parse` reads each value and raises
-    ArgumentTypeError for a wrong one.
+    text, and `value` the placeholder for its value in the help text. `parse` converts the text of a value, and raises
+    ArgumentTypeError if it is invalid.
     """
 
     name: str
@@ -80,7 +80,7 @@ CONFIG = Option(
 
 
 def number(least: int, most: int) -> Callable[[str], int]:
-    """Return a function that parses a whole number from `least` to `most`; it raises ArgumentTypeError for others."""
+    """Return a parser of whole numbers from `least` to `most`. The parser raises ArgumentTypeError for other texts."""
 
     def parse(text: str) -> int:
         if not re.fullmatch("-?[0-9]{1,9}", text) or not least <= int(text) <= most:
@@ -100,7 +100,7 @@ class _YamlFile(configargparse.YAMLConfigFileParser):  # type: ignore[misc] # it
         }
 
     def get_syntax_description(self) -> str:
-        """Return the sentence about the file that ends the help text."""
+        """Return the sentence about the configuration file, with which the help text ends."""
         return "The file is YAML: the names of the options, without the dashes, are its keys."
 
     def parse(self, stream: TextIO) -> dict[str, Any]:
@@ -108,7 +108,7 @@ class _YamlFile(configargparse.YAMLConfigFileParser):  # type: ignore[misc] # it
             # Read every value as text: 010 and no are valid names.
             values = yaml.load(stream, yaml.BaseLoader)
             if not isinstance(values, dict):
-                raise ValueError("it is not a mapping from options to values")
+                raise ValueError("the content is not a mapping from options to values")
             given = {name: self._given(name, value) for name, value in values.items()}
         except (yaml.YAMLError, ValueError) as error:
             text = f"the config file {stream.name} cannot be used: {error}"
@@ -123,11 +123,13 @@ class _YamlFile(configargparse.YAMLConfigFileParser):  # type: ignore[misc] # it
             return json.dumps(value)
         if form is Form.LIST and isinstance(value, list) and {*map(type, value)} <= {str}:
             return value
-        raise ValueError(f"{name!r} is not an option, or does not accept a list or mapping")
+        raise ValueError(
+            f"the key {name!r} is not the name of an option, or the option does not accept a list or mapping"
+        )
 
 
 class _Parser(configargparse.ArgumentParser):  # type: ignore[misc] # it comes without types
-    """A parser that redacts its errors, which may quote values of the configuration file and the environment."""
+    """A parser that redacts its error messages, which may quote values of the configuration file or environment."""
 
     def error(self, message: str) -> NoReturn:
         refuse(self.prog, message)
@@ -147,9 +149,11 @@ def parse(
     prefix: str,
     arguments: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """Return the value of every option by name: flag, else environment variable, else configuration file, else default.
+    """Return the values of all options by name, from flags, environment, configuration file or defaults, in this order.
 
-    Exits with status 2 and a message on standard error if an option is unknown, missing or has an invalid value.
+    `prefix` begins the names of the environment variables. `arguments` are the flags and their values; None means those
+    of the command line. Exits with status 2 and a message on standard error if an option is unknown, missing or has an
+    invalid value.
     """
     parser = _Parser(
         prog=program,
@@ -179,7 +183,10 @@ def _help(option: Option) -> str:
 
 
 def as_rst(table: Sequence[Option], prefix: str) -> str:
-    """Return the table in reStructuredText, as the list that the documentation shows."""
+    """Return the table of options as a reStructuredText list for the documentation.
+
+    `prefix` begins the names of the environment variables.
+    """
     rows = [
         f"{_usage(option)}, ``{option.variable(prefix)}``\n    {_help(option)}." for option in table
     ]

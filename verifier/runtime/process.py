@@ -48,14 +48,16 @@ def run(
 def exit_alarm() -> Alarm:
     """Return an alarm that ends this process with exit status 0, six seconds after its `set` is called.
 
-    The caller sets it when the process is asked to stop, so that the process ends even if calls to a cluster do not
-    return. Nothing is lost: everything acknowledged is saved, and a restart continues from there.
+    The caller sets the alarm when the process is asked to stop, so that the process ends even if calls to a cluster do
+    not return. Nothing is lost: all acknowledged progress is saved, and a restart continues from it.
     """
     return Alarm(_GRACE, _leave)
 
 
 def _leave() -> None:
-    _log.warning("Stopped without waiting for calls to a cluster that have not returned.")
+    _log.warning(
+        "The process stopped without waiting for calls to a cluster that have not returned."
+    )
     logging.shutdown()
     os._exit(0)
 

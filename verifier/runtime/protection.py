@@ -1,4 +1,7 @@
-"""Options that protect the HTTP API: tokens, TLS, and the refusal to listen on other addresses without both."""
+"""Options that protect the HTTP API: tokens and TLS.
+
+If one of them is missing, the API may only listen on a loopback address, unless `insecureRemote` is given.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +22,13 @@ from verifier.runtime.tls import Certificate
 OPTIONS = (
     Option(
         "tokenFile",
-        "file with the tokens that requests must carry, and their roles; without it, the API has no access control",
+        "file with the tokens that requests must carry, and their roles; without this file, the API has no access "
+        "control",
         value="FILE",
     ),
     Option(
         "tlsCertFile",
-        "PEM file with the certificate of the API and its chain; with it and tlsKeyFile, the API uses HTTPS",
+        "PEM file with the certificate of the API and its chain; if tlsKeyFile is also given, the API uses HTTPS",
         value="FILE",
     ),
     Option("tlsKeyFile", "PEM file with the private key of tlsCertFile", value="FILE"),
@@ -41,7 +45,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ProtectionOptions:
-    """The files with the tokens, the certificate and its key. The last two are both given, or neither is.
+    """The files with the tokens, the certificate and its key. `certificate` and `key` are both set or both None.
 
     `exposed` is the address of the API if other hosts reach it without tokens or TLS, because insecureRemote allows it.
     """
@@ -53,9 +57,10 @@ class ProtectionOptions:
 
 
 def read_options(values: Mapping[str, Any]) -> ProtectionOptions:
-    """Return the protection from the values of all options.
+    """Return the protection that the values of all options select.
 
-    Raises ValueError if the API would listen on an address that is not loopback without tokens and TLS.
+    Raise ValueError if the address is not loopback, but tokens or TLS are missing and `insecureRemote` is not given.
+    Also raise ValueError if only one of `tlsCertFile` and `tlsKeyFile` is given.
     """
     token_file, certificate, key = (
         Path(values[name]) if values[name] else None
@@ -69,24 +74,26 @@ def read_options(values: Mapping[str, Any]) -> ProtectionOptions:
     if exposed and not values["insecureRemote"]:
         raise ValueError(
             f"bindAddress {address!r} is not a loopback address, so other machines could control this process. "
-            "Give tokenFile, tlsCertFile and tlsKeyFile, or use 127.0.0.1 and an SSH tunnel. insecureRemote allows it "
-            "without them"
+            "Give tokenFile, tlsCertFile and tlsKeyFile, or use 127.0.0.1 and an SSH tunnel. insecureRemote allows the "
+            "address without these files"
         )
     return ProtectionOptions(token_file, certificate, key, address if exposed else None)
 
 
 class Reloadable(Protocol):
-    """The content of a file. `reload` reads it again, or raises OperationError and keeps the former content."""
+    """The content of a file. `reload` reads the file again, or raises OperationError and keeps the old content."""
 
-    name: str
+    @property
+    def name(self) -> str: ...
 
     def reload(self) -> None: ...
 
 
 class Protection:
-    """The tokens and the certificate of this process, and other files with secrets. SIGHUP makes it read them again.
+    """The tokens, the certificate and other secret files of this process. After a SIGHUP, all are read again.
 
-    Raises OperationError if a file cannot be used. Create it in the main thread, to which Python delivers signals.
+    Raises OperationError if a file cannot be used. Create this object in the main thread, to which Python delivers
+    signals.
     """
 
     def __init__(self, options: ProtectionOptions, *others: Reloadable) -> None:

@@ -1,4 +1,4 @@
-"""Writes sizes, durations and texts of unknown origin for people. Pure."""
+"""Formats sizes, durations and untrusted text for people. Pure functions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def size_text(size: float) -> str:
 
 
 def duration_text(seconds: float) -> str:
-    """Return a duration in its two largest units, as in `2 h 5 min`; less than a minute with one decimal."""
+    """Return a duration in its two largest units, such as `2 h 5 min`; below a minute, seconds with one decimal."""
     minutes, rest = divmod(max(seconds, 0.0), 60)
     hours, minutes = divmod(int(minutes), 60)
     if hours:
@@ -27,7 +27,7 @@ def duration_text(seconds: float) -> str:
 
 
 def visible(text: str) -> str:
-    """Replace control and formatting characters by escapes, because they could make a text look like another one."""
+    """Return the text with control and formatting characters escaped, which could make it look like another text."""
     if text.isprintable():
         return text
     return "".join(_escaped(each) if _is_unsafe(each) else each for each in text)

@@ -1,4 +1,4 @@
-"""Remembers the last commands that an API has answered, for operators: when, who, from where, and the answer."""
+"""Remembers the most recent commands of an API for operators: time, sender, address and answer."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _API = "/api/v1/"
 class RecentCommand:
     """One command and its answer. `time` is in UNIX seconds.
 
-    `address` is that of the client; empty if the process sent the command itself. `caller` is the name of its token,
-    None without a token file. `error` and `description` are None if the command succeeded.
+    `address` is the address of the client; empty if the process sent the command itself. `caller` is the name of the
+    client's token; None without a token file. `error` and `description` are None if the command succeeded.
     """
 
     time: float
@@ -41,7 +41,7 @@ class RecentCommand:
 
 
 class RecentCommands:
-    """The last commands, the newest first. Several threads add to them."""
+    """The most recent commands. Thread-safe."""
 
     def __init__(self) -> None:
         self._commands: deque[RecentCommand] = deque(maxlen=_MOST)
@@ -52,10 +52,10 @@ class RecentCommands:
 
     @contextmanager
     def own(self, caller: str, command: str) -> Iterator[None]:
-        """Remember a command that the process itself executes in the block, on behalf of `caller`.
+        """Remember a command that the process itself executes in the block, with the name `caller` as its sender.
 
-        If it repeats the newest command, which was refused with the same error, it replaces it: a command that is
-        retried for hours must not displace all others.
+        If the newest remembered command is the same and was refused with the same error, replace it: a command that is
+        retried for hours must not displace all other commands.
         """
         error, description = None, None
         try:
@@ -72,10 +72,10 @@ class RecentCommands:
             self._commands.append(now)
 
     def watch(self, app: Flask) -> None:
-        """Remember every command to a known path that this app answers from now on.
+        """Make the app remember every command to a known path.
 
-        Must be called after `refuse_other_sites` and `require_tokens`: requests that these refuse are not remembered,
-        because strangers could displace the commands with them.
+        Must be called after `refuse_other_sites` and `require_tokens`: requests that these functions refuse are not
+        remembered, because a stranger could send many of them to displace the real commands.
         """
 
         @app.before_request
@@ -90,7 +90,7 @@ class RecentCommands:
 
 
 def recent_answer(command: RecentCommand) -> dict[str, Any]:
-    """Return the object of the API for a command."""
+    """Return the JSON object that describes a command in the API."""
     return {
         "time": round(command.time, 3),
         "command": command.command,
@@ -105,17 +105,23 @@ def recent_answer(command: RecentCommand) -> dict[str, Any]:
 class RecentCommandSchema(Strict):
     """One command that the process has answered."""
 
-    time = always(fields.Float, "When the command was answered, in UNIX seconds.")
+    time = always(fields.Float, "The time at which the command was answered, in UNIX seconds.")
     command = always(fields.String, "The name of the command.")
     caller = nullable(
-        fields.String, "The name of the token, as in the token file; null without one."
+        fields.String,
+        "The name of the client's token, as in the token file; null if the command was sent without a token.",
     )
     address = always(
-        fields.String, "The address of the client; empty for a command of the process itself."
+        fields.String, "The address of the client; empty if the process sent the command itself."
     )
     success = always(Boolean, "Whether the command was accepted.")
-    error = nullable(fields.String, "The name of the error with which the command was refused.")
-    errorDescription = nullable(fields.String, "Why the command was refused.")
+    error = nullable(
+        fields.String,
+        "The name of the error with which the command was refused; null if it was accepted.",
+    )
+    errorDescription = nullable(
+        fields.String, "The reason why the command was refused; null if it was accepted."
+    )
 
 
 def _command(response: Response) -> RecentCommand:
@@ -137,7 +143,7 @@ def _command(response: Response) -> RecentCommand:
 
 
 def _is_dry_run() -> bool:
-    """Return whether the request only asks what the command would do."""
+    """Return whether the request body has `"dryRun": true`."""
     with suppress(ValueError, RecursionError, AttributeError):
         return json.loads(request.get_data()).get("dryRun") is True
     return False

@@ -1,9 +1,10 @@
-"""Logs every request and its answer, with an id that the answer carries as the header `Trace-Id`.
+"""Logs every request and its answer, with a trace ID that the answer has in its header `Trace-Id`.
 
-The messages and fields are those that log tools for mongosync read: `Received request` with `uri`, `method`, `body`,
+The messages and fields are those that log tools for mongosync expect: `Received request` with `uri`, `method`, `body`,
 `clientIP` and `traceID`; `sent response` with `status`, `body`, `traceID` and `latency`.
 
-The requests of an open page are logged only with the verbosity DEBUG, because they come every few seconds.
+Requests of the operator's page are logged only with the verbosity DEBUG, because an open page sends one every few
+seconds.
 """
 
 from __future__ import annotations
@@ -69,9 +70,9 @@ def _sent(response: Response) -> Response:
 
 
 def shown_body(most: int) -> str:
-    """Return up to `most` characters of the request's body; none if the body is too long for the API.
+    """Return up to `most` characters of the request's body; an empty text if the body is too long for the API.
 
-    The endpoint refuses a body that is too long when it reads it, and that answer is logged as well.
+    The endpoint refuses such a body, and its answer is logged.
     """
     limit = request.max_content_length
     read = limit is None or (request.content_length or 0) <= limit

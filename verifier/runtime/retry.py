@@ -1,4 +1,4 @@
-"""The only retry function. Adapters use it for idempotent calls; no other code retries calls."""
+"""Retries idempotent calls after temporary failures. Code that calls a cluster must use `retry`, not its own loop."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeVar
 import tenacity
 
 from verifier.runtime import waits
+from verifier.runtime.garbage import collect_recent
 from verifier.runtime.tasks import StopToken
 
 T = TypeVar("T")
@@ -28,7 +29,7 @@ _LONGEST_PAUSE = 2.0
 class _Patience(NamedTuple):
     """The limits of retries in a block of `impatient`.
 
-    Each call is retried for at most `of_call` seconds, and no call later than `end`, a time of the monotonic clock.
+    Each call is retried for at most `of_call` seconds, and never after `end`, a time of the monotonic clock.
     """
 
     of_call: float = FOREVER
@@ -39,9 +40,9 @@ _patience: ContextVar[_Patience] = ContextVar("patience", default=_Patience())
 
 
 class Temporary(NamedTuple):
-    """A temporary failure. `what` says why a retry may succeed, and `remedy` what the operator can do.
+    """A temporary failure. `what` describes it, and `remedy` says what the operator can do.
 
-    Retries end `patience` seconds after the first failure of the call, however long the call had worked before.
+    Retries end `patience` seconds after the first failure of the call. The time before that failure does not count.
     """
 
     what: str
@@ -57,8 +58,8 @@ Classifier = Callable[[BaseException], Temporary | None]
 def impatient(seconds: float, in_total: float = FOREVER) -> Iterator[None]:
     """Limit the retries of this thread in the block, because a caller waits for an answer.
 
-    Each call is retried for at most `seconds` after its first failure, and no call is retried later than `in_total`
-    seconds after the beginning of the block. The limits of enclosing blocks apply as well.
+    Each call is retried for at most `seconds` after its first failure, and never later than `in_total` seconds after
+    the beginning of the block. The limits of enclosing blocks apply as well.
     """
     outer = _patience.get()
     end = min(outer.end, monotonic() + in_total)
@@ -70,16 +71,16 @@ def impatient(seconds: float, in_total: float = FOREVER) -> Iterator[None]:
 
 
 def patience_left() -> float:
-    """Return how many seconds one wait of this thread, such as for a lock, may last; FOREVER outside `impatient`."""
+    """Return the number of seconds that this thread may still wait, such as for a lock; FOREVER outside `impatient`."""
     patience = _patience.get()
     return max(0.0, min(patience.of_call, patience.end - monotonic()))
 
 
 def retry(call: Callable[[], T], classify: Classifier, stop: StopToken) -> T:
-    """Return the result of `call`, retried with growing pauses while its errors are temporary according to `classify`.
+    """Return the result of `call`. Retry it with growing pauses while `classify` says that its error is temporary.
 
-    The wait is registered in `verifier.runtime.waits`. Raises the last error if it is not temporary or the time for
-    retries is used up, and `Cancelled` if the token is stopped during a pause.
+    During the retries, a wait is registered in `verifier.runtime.waits`. Raises the last error if it is not temporary
+    or the time for retries is used up, and `Cancelled` if the token is stopped during a pause.
     """
     attempts = _Attempts(classify)
     growing = tenacity.wait_exponential_jitter(multiplier=0.1, max=_LONGEST_PAUSE)
@@ -97,7 +98,7 @@ def retry(call: Callable[[], T], classify: Classifier, stop: StopToken) -> T:
 
 
 class _Attempts:
-    """The failures of one call so far, and the wait that is registered while it is retried."""
+    """The failures of one call so far, and the wait (`verifier.runtime.waits`) that warns of its retries."""
 
     def __init__(self, classify: Classifier) -> None:
         self._classify = classify
@@ -116,14 +117,15 @@ class _Attempts:
 
     def report(self, state: tenacity.RetryCallState) -> None:
         assert self._reason is not None
-        what = f"A call fails and is being retried: {self._reason.what}"
+        collect_recent()
+        what = f"A call to a cluster fails and is being retried: {self._reason.what}"
         if self._wait is None:
             self._wait = waits.begin(what, self._reason.remedy)
         self._wait.what, self._wait.remedy = what, self._reason.remedy
         # Log attempts 1, 2, 4, 8 and so on: an outage of an hour must not flood the log.
         if state.attempt_number & (state.attempt_number - 1) == 0:
             _log.warning(
-                "A call failed and will be retried.",
+                "A call to a cluster failed and will be retried.",
                 extra={"error": self._reason.what, "attempt": state.attempt_number},
             )
 

@@ -1,4 +1,4 @@
-"""Loads request bodies with marshmallow: reports all violations at once, and refuses unknown fields by name."""
+"""Validates request bodies with marshmallow. Reports all violations at once, including the names of unknown fields."""
 
 from __future__ import annotations
 
@@ -35,29 +35,34 @@ class Boolean(fields.Field[bool]):
 
 
 class EmptySchema(Strict):
-    """The body of commands that take no options."""
+    """The schema of a request body, or of query parameters, that must have no fields."""
 
 
 class TablePart(Strict):
-    """The part of a table that a page requests: the direction of its order, and which rows."""
+    """The query parameters that select a part of a sorted table: the sort direction, and the range of rows."""
 
     descending = fields.Boolean(
-        load_default=False, metadata={"description": "Whether the order is descending."}
+        load_default=False,
+        metadata={"description": "Whether the rows of the table are sorted in descending order."},
     )
     offset = fields.Integer(
         load_default=0,
         validate=validate.Range(min=0, max=1_000_000_000),
-        metadata={"description": "How many rows to skip."},
+        metadata={
+            "description": (
+                "The number of rows of the table to skip before the first returned row."
+            )
+        },
     )
     limit = fields.Integer(
         load_default=100,
         validate=validate.Range(min=1, max=1_000),
-        metadata={"description": "The maximum number of rows."},
+        metadata={"description": "The maximum number of returned rows of the table."},
     )
 
 
 def load(schema: Schema, body: Mapping[str, Any]) -> Any:
-    """Return the body as loaded by the schema. Raise OperationError InvalidRequest with every violation."""
+    """Return the body, validated and loaded by the schema. Raise OperationError InvalidRequest with all violations."""
     try:
         return schema.load(body)
     except ValidationError as error:

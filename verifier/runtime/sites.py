@@ -1,8 +1,8 @@
-"""Protection against web pages: a page in a browser on this machine can send requests to a local port.
+"""Refuses requests of foreign web pages: any page in a browser on this machine can send requests to a local port.
 
-Browsers reveal where a request comes from. If a page makes its own host name resolve to this machine (DNS rebinding),
-that name is in `Host`. If a page of another site sends a POST, that site is in `Origin`. Programs such as curl send no
-`Origin`, and their `Host` is the one that the operator typed.
+The headers of the browser reveal such a page. If the page made its own host name resolve to this machine (DNS
+rebinding), its host name is in `Host`. If it sends a POST, its site is in `Origin`. Programs such as curl send no
+`Origin`, and their `Host` is the host name that the operator typed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from verifier.runtime.options import Form, Option
 HOST_NOT_ALLOWED = ErrorKind(
     "HostNotAllowed",
     403,
-    "The Host header of the request is not a name of this process: a web page may have sent it (DNS rebinding).",
+    "The Host header of the request does not name this process: a web page may have sent it (DNS rebinding).",
     "Nothing was done. Use an IP address, localhost or the name of the machine in the URL, or start the process with "
     "that name in --allowedHosts.",
 )
@@ -48,7 +48,7 @@ _HOST = re.compile(r"(?:\[(?P<address>[^\[\]]*)\]|(?P<name>[^\[\]:]*))(?::[0-9]*
 
 
 def own_names(address: str, allowed: Iterable[str]) -> frozenset[str]:
-    """Return the host names by which a process that listens on `address` may be called: its own and the `allowed` ones.
+    """Return the host names that requests to a process on `address` may use: those of the machine, and `allowed`.
 
     The fully qualified name of the machine is only looked up if `address` is not loopback, because DNS may be slow.
     """
@@ -61,8 +61,8 @@ def own_names(address: str, allowed: Iterable[str]) -> frozenset[str]:
 def refuse_other_sites(app: Flask, names: frozenset[str]) -> None:
     """Make the app answer requests of foreign web pages with HostNotAllowed or OriginNotAllowed.
 
-    A Host header must be an IP address or one of `names`. A request other than GET, HEAD and OPTIONS must also come
-    from a page of that same host, according to Origin and Sec-Fetch-Site. Missing headers are accepted.
+    The Host header must be an IP address or one of `names`. For all methods but GET, HEAD and OPTIONS, the headers
+    Origin and Sec-Fetch-Site must also belong to a page of the host in Host. Missing headers are accepted.
     """
 
     @app.before_request
@@ -72,7 +72,7 @@ def refuse_other_sites(app: Flask, names: frozenset[str]) -> None:
         if host and not is_own_host(host, names):
             raise OperationError(
                 HOST_NOT_ALLOWED,
-                f"The Host header of the request is {host!r}, which is not a name of this process.",
+                f"The Host header of the request is {host!r}, which is not a host name of this process.",
             )
         if request.method not in _HARMLESS:
             _refuse_foreign_page(host)

@@ -2,7 +2,7 @@
 
 A thread lives inside a `with TaskGroup(...)` block. Leaving the block joins all of its threads. The first error stops
 the other threads, and is raised from the block. If the group was stopped from outside, leaving the block raises
-`Cancelled`, so that the line after the block never runs as if the work had been finished.
+`Cancelled`, so that the code after the block only runs if the work is finished.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SLOW_POLL = 0.2
 
 
 class Alarm:
-    """A timer that runs `act` the given number of seconds after `set`; leaving its `with` block cancels it.
+    """A timer that runs `act` when `seconds` have passed since `set`. Leaving its `with` block cancels the timer.
 
     Its thread belongs to no task group, because `act` must run even if joining the other threads takes too long.
     """
@@ -44,16 +44,16 @@ class Alarm:
 
 
 class Cancelled(BaseException):
-    """The owner of the running work requested a stop.
+    """Raised in work whose owner has requested a stop.
 
-    Not an error; derived from BaseException, so that `except Exception` cannot catch it.
+    It is not an error, and derives from BaseException, so that `except Exception` does not catch it.
     """
 
 
 class StopToken:
-    """A token through which the owner of some work asks it to stop. `cause` says why.
+    """A token through which the owner of some work asks the work to stop. `cause` is the reason for the stop.
 
-    Stopping a token also stops its child tokens. A token is a child of its `parent`, if one is given.
+    Stopping a token also stops its child tokens. A token with a `parent` is a child of that token.
     """
 
     def __init__(self, parent: StopToken | None = None) -> None:
@@ -71,7 +71,7 @@ class StopToken:
             child.stop(self.cause)
 
     def release(self, child: StopToken) -> None:
-        """Forget a child whose work has ended; no-op if it is not a child."""
+        """Forget a child token whose work has ended; no-op if the token is not a child."""
         with self._lock:
             if child in self._children:
                 self._children.remove(child)
@@ -81,7 +81,7 @@ class StopToken:
         return self._event.is_set()
 
     def stop(self, cause: str | BaseException | None) -> None:
-        """Request a stop of this token and its children; each keeps the cause of its first stop."""
+        """Stop this token and its children. Each token keeps the cause of its first stop."""
         with self._lock:
             if self.cause is None:
                 self.cause = cause
@@ -101,9 +101,10 @@ class StopToken:
             raise Cancelled(str(self.cause))
 
     def wait(self, changed: threading.Condition) -> None:
-        """Wait up to `SLOW_POLL` seconds for a notification of a condition. Raises `Cancelled` if already stopped.
+        """Wait up to `SLOW_POLL` seconds for a notification of the condition `changed`.
 
-        A stop during the wait raises nothing. The caller must hold the lock of the condition.
+        The caller must hold the lock of the condition. Raises `Cancelled` if the token is already stopped. A stop
+        during the wait raises nothing.
         """
         self.check()
         changed.wait(SLOW_POLL)
@@ -116,9 +117,10 @@ def wait_until(holds: Callable[[], bool], stop: StopToken, every: float = POLL) 
 
 
 class TaskGroup:
-    """The owner of threads for the duration of a `with` block, as the module docstring describes.
+    """Starts threads, and joins all of them at the end of its `with` block.
 
-    `stop` is the token for the threads and for the block's body.
+    The first error stops the other threads, and is raised from the block. If the token `parent` is stopped, the block
+    raises `Cancelled`. The threads and the body of the block must obey the token `stop`.
     """
 
     def __init__(self, name: str, parent: StopToken) -> None:
@@ -172,8 +174,10 @@ class TaskGroup:
                 thread.join()
             return
         # The failure is raised when the last thread has ended, which can take as long as its calls.
-        failed = f"The task {self.name} has failed ({self._errors[0]}), and waits until its other calls end"
-        with waiting(failed, "You need not do anything: these calls end within three minutes."):
+        failed = f"The task {self.name} has failed ({self._errors[0]}), and waits until its calls to the clusters end"
+        with waiting(
+            failed, "You need not do anything: the calls of the task end within three minutes."
+        ):
             for thread in self._threads:
                 thread.join()
 
@@ -185,10 +189,10 @@ class TaskGroup:
 
 
 class Budget:
-    """An amount, usually of bytes, that threads share. Requests are granted in the order in which they are made.
+    """An amount, usually of bytes, that threads share: `take` waits for a part of it, `give_back` returns a part.
 
-    A request for more than the whole amount is granted as soon as no other thread holds any of it. A stop of the token
-    ends every wait with `Cancelled`.
+    Waiting threads are served in the order of their calls. A request for more than the whole amount is granted when no
+    thread holds a part of it. When the stop token is stopped, every wait raises `Cancelled`.
     """
 
     def __init__(self, whole: int, stop: StopToken) -> None:
@@ -199,7 +203,10 @@ class Budget:
         self._taken = 0
 
     def take(self, amount: int) -> None:
-        """Wait until the amount is available, and take it. Raises `Cancelled` when stopped."""
+        """Wait until `amount` is available, and take it from the budget. The caller must return it with `give_back`.
+
+        Raises `Cancelled` when stopped.
+        """
         ticket = object()
         with self._changed:
             self._line.append(ticket)
@@ -213,14 +220,17 @@ class Budget:
                 self._changed.notify_all()
 
     def give_back(self, amount: int) -> None:
-        """Give back an amount; any thread may give back what another thread took."""
+        """Give `amount` back to the budget, for waiting threads. A different thread may have taken it."""
         with self._changed:
             self._taken -= amount
             self._changed.notify_all()
 
     @contextmanager
     def hold(self, amount: int) -> Iterator[None]:
-        """Take the amount for the duration of a block, waiting for it as `take` does."""
+        """Wait until `amount` is available, take it from the budget, and give it back after the block.
+
+        Raises `Cancelled` when stopped.
+        """
         self.take(amount)
         try:
             yield
@@ -234,8 +244,8 @@ class Budget:
 class Channel(Generic[T]):
     """A queue between threads, bounded by the weight of its items (usually bytes).
 
-    An item heavier than the whole capacity passes alone. Every wait ends when the token is stopped, so that the failure
-    of a consumer releases a producer that waits for room.
+    An item that is heavier than the whole capacity is accepted when the queue is empty. Every wait ends when the token
+    is stopped, so a producer does not wait forever after a consumer has failed.
     """
 
     def __init__(self, capacity: int, stop: StopToken) -> None:
@@ -247,7 +257,7 @@ class Channel(Generic[T]):
         self._closed = False
 
     def put(self, item: T, weight: int) -> None:
-        """Add an item; wait while there is no room for it. Raises `Cancelled` when stopped."""
+        """Add an item, after waiting until the channel has room for it. Raises `Cancelled` when stopped."""
         with self._changed:
             while self._weight and self._weight + weight > self._capacity:
                 self._wait()
@@ -257,7 +267,7 @@ class Channel(Generic[T]):
             self._changed.notify_all()
 
     def take(self) -> T | None:
-        """Return the next item, waiting for one; None when the channel is closed and empty.
+        """Wait for the next item and return it; None when the channel is closed and empty.
 
         Raises `Cancelled` when stopped, even if items are left.
         """
@@ -270,7 +280,7 @@ class Channel(Generic[T]):
             return self._pop()
 
     def take_ready(self) -> T | None:
-        """Return the next item without waiting; None if there is none."""
+        """Return the next item without waiting; None if the channel is empty."""
         with self._changed:
             return self._pop() if self._items else None
 
@@ -296,9 +306,9 @@ class Channel(Generic[T]):
 
 
 def together(first: Callable[[], T], second: Callable[[], T]) -> tuple[T, T]:
-    """Make two calls at the same time, the second one in a thread of its own, and return both results.
+    """Make two calls at the same time, the second one in a new thread, and return both results.
 
-    When both have ended, raises the error of the first call, or otherwise that of the second one.
+    If calls fail, wait until both have ended, and raise the error of the first call or else of the second one.
     """
     results: list[T] = []
     errors: list[BaseException] = []
@@ -327,11 +337,11 @@ def for_each(
     threads: int,
     stop: StopToken,
 ) -> None:
-    """Run `work(item, stop)` for each item, in at most `threads` threads; return when all are done.
+    """Run `work(item, stop)` for each item, in at most `threads` threads; return when all items are done.
 
-    If one thread is enough, the calling thread does the work. The items are begun in their order. The first error stops
-    the others through the token that they are given, and is raised; several errors are raised as a BaseExceptionGroup.
-    Raises `Cancelled` when stopped.
+    If one thread is enough, the calling thread does the work. Items are begun in their order. The first error stops the
+    token that the other calls of `work` received, and is raised; several errors become a BaseExceptionGroup. Raises
+    `Cancelled` when stopped.
     """
     with TaskGroup(name, stop) as group:
         left = list(items)

@@ -1,8 +1,8 @@
-"""TLS for the HTTP server: certificates that can be replaced while it runs, and connections for waitress.
+"""TLS for the HTTP server waitress: its connections, and certificates that can be replaced while the server runs.
 
-waitress has no TLS. Its event loop reads and writes each connection with recv() and send() of a non-blocking socket,
-so a TLS socket can take the place of the plain one. OpenSSL does the handshake as a part of the first reads: a client
-that never ends its handshake is an idle connection like any other, and delays nobody.
+waitress does not support TLS. Its event loop reads and writes each connection with recv() and send() of a non-blocking
+socket, so a TLS socket can replace the plain socket. OpenSSL does the handshake during the first reads: a client that
+never completes its handshake is treated like any idle connection, and does not block other clients.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _RECORD = 16 * 1024
 
 
 class Certificate:
-    """A certificate and its key, from PEM files. Raises OperationError InvalidCertificate."""
+    """A certificate and its key, from PEM files. Raises OperationError InvalidCertificate if a file cannot be used."""
 
     def __init__(self, certificate: Path, key: Path) -> None:
         self.name = str(certificate)
@@ -42,13 +42,13 @@ class Certificate:
         self._context = self._load()
 
     def reload(self) -> None:
-        """Read the files again, for new connections. Raise OperationError, and keep the old ones, if they are wrong."""
+        """Read the files again, for new connections. If they are invalid, raise OperationError and change nothing."""
         self._context = self._load()
 
     def connect(self, server: Any, plain: socket.socket, *options: Any, **more: Any) -> None:
-        """Begin to serve an accepted connection, as waitress does with its `channel_class`.
+        """Begin to serve an accepted connection. waitress calls this function in place of its `channel_class`.
 
-        Raises nothing: waitress would close the listening socket.
+        Raises no OSError, because waitress would then close the listening socket.
         """
         try:
             # A client that has left already would get a socket without TLS.
@@ -69,7 +69,7 @@ class Certificate:
         try:
             reason = why_not_private(self._key.stat())
             if reason is not None:
-                raise _invalid(f"The key file {self._key} {reason}.")
+                raise _invalid(f"The key file {self._key} cannot be used: {reason}.")
             # Without a password function, OpenSSL would ask for one at the terminal.
             context.load_cert_chain(self._certificate, self._key, password=_no_password)
         except (OSError, ValueError) as error:
@@ -122,7 +122,7 @@ class TlsChannel(HTTPChannel):
             self.handle_close()
 
     def _read_some(self) -> bool:
-        """Read once, and return whether OpenSSL holds more bytes, which poll() would not report."""
+        """Read from the connection once. Return whether OpenSSL has more decrypted bytes (unknown to poll())."""
         with self._in_use:
             data = self._secured.recv(self.adj.recv_bytes)
             more = self._secured.pending() > 0

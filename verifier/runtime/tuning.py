@@ -1,4 +1,4 @@
-"""Dataclass fields for sizes and intervals that can be tuned, and the table of them in the documentation."""
+"""Dataclass fields for sizes and intervals that can be tuned, and their table for the documentation."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def number(default: int, unit: str, meaning: str) -> Any:
 
 
 def as_rst(tuning: Any) -> str:
-    """Return the fields of a tuning object and their values in reStructuredText, as the table of the documentation."""
+    """Return the fields of a tuning object and their values as a reStructuredText table for the documentation."""
     head = ".. list-table::\n   :header-rows: 1\n\n   * - Name\n     - Value\n     - Meaning\n"
     return head + "".join(_rows(tuning))
 

@@ -1,8 +1,9 @@
-"""A registry of what the threads of this process are waiting for, so that every wait is visible.
+"""A registry of the waits of all threads of this process, so that every long wait is visible.
 
-A wait is registered when it begins and removed when it ends. Waits that last longer than `LONG` seconds are shown to
-the operator: as warnings, in the log and as metrics. Like the log, the registry belongs to the process: adapters deep
-inside a call register their waits without an extra argument.
+A thread waits, for example, while it retries a call to a cluster that does not answer. A wait is registered when it
+begins and removed when it ends. Waits of `LONG` seconds or more are shown to the operator as warnings, in the log and
+as metrics. Like the log, the registry is global to the process, so that no function needs an extra argument to register
+a wait.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class Wait:
-    """One wait. `what` is a text that says what is waited for, and `remedy` what the operator can do about it.
+    """One wait of a thread. `what` describes it, and `remedy` says what the operator can do about it.
 
     `since` is a time of the monotonic clock, in seconds.
     """
@@ -41,7 +42,7 @@ class Wait:
 class LongWait:
     """A wait of at least `LONG` seconds.
 
-    Waits of several threads with the same `what` are shown as one, with the duration of the oldest.
+    Waits of several threads with the same `what` are shown as one wait, with the duration of the oldest.
     """
 
     what: str
@@ -50,7 +51,7 @@ class LongWait:
 
     @property
     def text(self) -> str:
-        """Return the warning for the operator: what is waited for, since when, and the remedy."""
+        """Return the warning for the operator: the description of the wait, its beginning, and the remedy."""
         since = datetime.now(UTC) - timedelta(seconds=self.seconds)
         return f"{self.what}, since {since:%Y-%m-%d %H:%M:%S} UTC ({self.seconds:.0f} s). {self.remedy}"
 
@@ -60,7 +61,7 @@ _waits: set[Wait] = set()
 
 
 def begin(what: str, remedy: str) -> Wait:
-    """Register a wait of the calling thread; the caller must pass the result to `end` when the wait is over."""
+    """Register a wait and return it. When the wait is over, the caller must pass it to `end`."""
     wait = Wait(what, remedy, monotonic())
     with _lock:
         _waits.add(wait)
@@ -84,7 +85,7 @@ def waiting(what: str, remedy: str) -> Iterator[None]:
 
 
 def long_waits() -> tuple[LongWait, ...]:
-    """Return the ten oldest waits that have lasted `LONG` seconds or more, the oldest first."""
+    """Return the waits that have lasted `LONG` seconds or more, the oldest first; at most ten."""
     now = monotonic()
     with _lock:
         old = sorted((each for each in _waits if now - each.since >= LONG), key=lambda w: w.since)
@@ -96,14 +97,14 @@ def long_waits() -> tuple[LongWait, ...]:
 
 
 def watch(show: Callable[[tuple[LongWait, ...]], None], sleep: Callable[[float], None]) -> None:
-    """Pass the long waits to `show` every second, and log when each begins and ends, until `sleep` raises."""
+    """Pass the long waits to `show` every second, and log when one begins or ends. Return only when `sleep` raises."""
     known: dict[str, LongWait] = {}
     while True:
         current = {each.what: each for each in long_waits()}
         show(tuple(current.values()))
         for what in current.keys() - known.keys():
             _log.warning(
-                "This process has been waiting for some time. The field wait says for what, and what to do.",
+                "This process has been waiting for some time. The field wait names the cause and the remedy.",
                 extra={"wait": current[what].text},
             )
         for what in known.keys() - current.keys():

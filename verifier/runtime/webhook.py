@@ -1,8 +1,7 @@
 """Posts notices of state changes and warnings to a webhook, a URL that the operator gives.
 
-One thread sends the notices, one after the other, in their order. `post` never waits for it: the queue is bounded, and
-an unreachable receiver only makes the queue grow. Notices are kept in memory, so those that wait are lost if the
-process is killed.
+One thread sends the notices, one after the other, in their order. `post` only adds a notice to a bounded queue, and
+never waits for the receiver. The queue is in memory: if the process is killed, the notices in it are lost.
 """
 
 from __future__ import annotations
@@ -40,8 +39,8 @@ INVALID_WEBHOOK_SECRET = ErrorKind(
     "InvalidWebhookSecret",
     500,
     "The file in --webhookSecretFile cannot be used.",
-    "Write the secret that the receiver knows as the only line: at least 16 characters, without spaces. Only the owner "
-    "may have access (mode 0600).",
+    "Write the secret that the receiver knows as the only line of the file: at least 16 characters, without spaces. "
+    "Only the owner of the file may have access (mode 0600).",
 )
 OPTIONS = (
     Option(
@@ -51,7 +50,7 @@ OPTIONS = (
     ),
     Option(
         "webhookSecretFile",
-        "file with the secret that signs what is posted to webhook",
+        "file with the secret that signs the requests to webhook",
         value="FILE",
     ),
 )
@@ -69,21 +68,21 @@ _MOST_WAITING, _LONGEST_WAIT = 1_000, 24 * 3600.0
 _REFUSALS = frozenset({400, 410, 413, 415, 422})
 _LEAST_SECRET = 16
 _REMEDY = (
-    "{}. This is retried, and delays nothing but notices; notices in the queue: {}. Check the receiver, the URL in "
-    "--webhook, and the secret in --webhookSecretFile."
+    "{}. The delivery of the notice is retried; only notices are delayed. Notices in the queue: {}. Check the "
+    "receiver, the URL in --webhook, and the secret in --webhookSecretFile."
 )
 
 
 @dataclass(frozen=True)
 class WebhookOptions:
-    """Where notices are posted, and the file with the secret that signs them; None for unsigned ones."""
+    """The URL to which notices are posted, and the file with the secret that signs them (None: unsigned)."""
 
     url: str
     secret_file: Path | None = None
 
 
 def read_options(values: Mapping[str, Any]) -> WebhookOptions | None:
-    """Return the webhook from the values of all options; None without one. Raises ValueError."""
+    """Return the webhook that the options configure; None without a webhook. Raises ValueError if they are invalid."""
     url, secret_file = values["webhook"], values["webhookSecretFile"]
     if not url:
         if secret_file:
@@ -92,7 +91,9 @@ def read_options(values: Mapping[str, Any]) -> WebhookOptions | None:
     reason = _why_not_usable(url)
     if reason is not None:
         # Without the URL: its path is often a secret.
-        raise ValueError(f"webhook {reason}. Give a URL such as https://alerts.example/syncsvc")
+        raise ValueError(
+            f"webhook cannot be used: {reason}. Give a URL such as https://alerts.example/syncsvc"
+        )
     return WebhookOptions(url, Path(secret_file) if secret_file else None)
 
 
@@ -101,26 +102,29 @@ def _why_not_usable(url: str) -> str | None:
         parts = urlsplit(url)
         parts.port  # noqa: B018 - raises ValueError if it is not a port
     except ValueError as error:
-        return f"is not a valid URL: {error}"
+        return f"the value is not a valid URL: {error}"
     if parts.scheme not in ("http", "https"):
-        return "must begin with http:// or https://"
+        return "the URL must begin with http:// or https://"
     if not parts.hostname:
-        return "has no host name"
+        return "the URL has no host name"
     if parts.username is not None or parts.password is not None:
-        return "must not contain a user name or a password: the receiver can check the signature"
+        return (
+            "the URL must not contain a user name or a password; give webhookSecretFile, so that the receiver can "
+            "check signatures"
+        )
     if any(not "!" <= each <= "~" for each in url):
-        return "contains spaces or characters that are not ASCII"
+        return "the URL contains spaces or characters that are not ASCII"
     return None
 
 
 def origin(url: str) -> str:
-    """Return the scheme, host and port of a URL: the path and the query of a webhook are often secrets."""
+    """Return the scheme, host and port of a URL, without its path and query, which are often secret."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}"
 
 
 class SecretFile:
-    """The secret of a file, which signs notices. Raises OperationError InvalidWebhookSecret if it cannot be used."""
+    """A file with the secret that signs notices. Raises OperationError InvalidWebhookSecret if it cannot be used."""
 
     def __init__(self, path: Path) -> None:
         self.name = str(path)
@@ -141,10 +145,10 @@ def _read_secret(path: Path) -> bytes:
     try:
         secret = read_private(path).strip()
     except ValueError as error:
-        raise _invalid(f"The webhook's secret file {path} {error}.") from error
+        raise _invalid(f"The webhook's secret file {path} cannot be used: {error}.") from error
     if len(secret) < _LEAST_SECRET or len(secret.split()) != 1:
-        text = f"must contain one line with at least {_LEAST_SECRET} characters without spaces"
-        raise _invalid(f"The webhook's secret file {path} {text}.")
+        text = f"the file must contain one line with at least {_LEAST_SECRET} characters without spaces"
+        raise _invalid(f"The webhook's secret file {path} cannot be used: {text}.")
     return secret
 
 
@@ -154,7 +158,7 @@ def _invalid(description: str) -> OperationError:
 
 @dataclass(frozen=True)
 class WebhookFigures:
-    """How many notices were delivered and dropped, how many attempts failed, and how many notices wait now."""
+    """The numbers of delivered notices, failed attempts, dropped notices, and notices that wait in the queue."""
 
     delivered: int = 0
     failed: int = 0
@@ -176,7 +180,7 @@ def metrics_of(prefix: str) -> tuple[Metric[WebhookFigures], ...]:
         Metric(
             Kind.COUNTER,
             f"{prefix}_webhook_failures_total",
-            "Attempts to deliver a notice that have failed; only with --webhook.",
+            "Failed attempts to deliver a notice; only with --webhook.",
             (),
             single(lambda figures: figures.failed),
         ),
@@ -201,7 +205,10 @@ class Webhook:
     """The queue of the notices to one URL, and the thread that sends them. `post` may be called by any thread."""
 
     def __init__(self, options: WebhookOptions, **sender: str) -> None:
-        """`sender` are fields of every notice. Raises OperationError InvalidWebhookSecret."""
+        """Create an empty queue of notices; `run` sends them.
+
+        The keyword arguments `sender` are added to every notice as fields. Raises OperationError InvalidWebhookSecret.
+        """
         self._sender = {"version": VERSION, "host": socket.gethostname(), **sender}
         self._process = token_hex(8)
         self.secret = SecretFile(options.secret_file) if options.secret_file else None
@@ -239,7 +246,7 @@ class Webhook:
             self._changed.notify()
 
     def run(self, stop: StopToken) -> None:
-        """Send the notices until stopped; then try once more to send those that wait. Raises `Cancelled`."""
+        """Send notices until stopped; then try once to send the waiting notices. Raises `Cancelled` at the end."""
         with requests.Session() as session:
             # Without this, requests would send the password that a .netrc file has for the host.
             session.auth = _no_credentials
@@ -252,7 +259,7 @@ class Webhook:
                 self._deliver(session, notice, stop)
 
     def _oldest(self, stop: StopToken) -> _Queued:
-        """Return the oldest notice, which stays in the queue; wait for one. Raises `Cancelled`."""
+        """Wait for a notice, and return the oldest one, which stays in the queue. Raises `Cancelled` when stopped."""
         with self._changed:
             stop.check()
             while not self._queue:
@@ -276,7 +283,7 @@ class Webhook:
                 waits.end(wait)
 
     def _say_farewell(self, session: requests.Session) -> None:
-        """Send the waiting notices, as long as each one is delivered and little time has passed."""
+        """Try once to send the waiting notices; give up after `_FAREWELL` seconds, or if one cannot be delivered."""
         end = monotonic() + _FAREWELL
         with self._changed:
             waiting = list(self._queue)
@@ -288,7 +295,7 @@ class Webhook:
     def _send(
         self, session: requests.Session, notice: _Queued, connect: float, answer: float
     ) -> str | None:
-        """Send a notice once. Return why it must be sent again; None if it was delivered, or refused and dropped.
+        """Send a notice once. Return the reason for a retry; None if the notice was delivered, or refused and dropped.
 
         `connect` and `answer` are the timeouts for the connection and for the answer, in seconds.
         """
@@ -329,7 +336,10 @@ class Webhook:
         return headers
 
     def _remove(self, notice: _Queued, **outcome: int) -> None:
-        """Remove a notice from the queue and count its outcome; a no-op if a full queue has dropped it already."""
+        """Remove a notice from the queue, and add `outcome`, such as `delivered=1`, to the figures of the webhook.
+
+        No-op if the full queue has already dropped the notice.
+        """
         with self._changed:
             if self._queue and self._queue[0] is notice:
                 self._queue.popleft()
@@ -342,7 +352,7 @@ class Webhook:
 
 
 def secrets_of(webhook: Webhook | None) -> list[SecretFile]:
-    """Return the files with secrets of a webhook, which SIGHUP makes the process read again."""
+    """Return the secret files that the process reads again on SIGHUP; empty without a webhook or its secret."""
     return [] if webhook is None or webhook.secret is None else [webhook.secret]
 
 
@@ -355,7 +365,7 @@ def _no_credentials(request: requests.PreparedRequest) -> requests.PreparedReque
 
 
 def _reason(error: OSError | ValueError) -> str:
-    """Return why a request failed, as the beginning of a text, without the URL that the error quotes."""
+    """Return the reason why a request failed, without the URL, which the text of the error could contain."""
     if isinstance(error, requests.ConnectTimeout):
         return f"The receiver did not accept a connection within {_TIMEOUTS[0]:.0f} s"
     if isinstance(error, requests.Timeout):

@@ -1,8 +1,8 @@
-"""Copies the documents of all collections: readers scan, writers insert, with a byte-bounded channel in between.
+"""Copies the documents of all collections: readers scan, writers insert, with a queue of limited size in between.
 
-Documents are never decoded: the replies of the source are cut into documents, and a whole page is sent on as raw bytes
-in one insert command. A document that is copied again after a restart already exists on the destination and stays.
-Events are applied only when all copies are done, so the copy never meets a newer document.
+Documents are never decoded, and rarely split: a whole page is sent on as raw bytes in one insert command. A document
+that is copied again after a restart already exists on the destination, and is left unchanged. Events are applied only
+when all copies are done, so the copy never meets a newer document.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from syncsvc.figures.durations import Operation, timed
 from syncsvc.saved.partitions import Resume
 from syncsvc.saved.registry import CollectionRecord
 from syncsvc.tuning import Tuning
+from verifier.cluster.block import Block
 from verifier.cluster.keys import id_only, shown
 from verifier.cluster.note import append_note
 from verifier.cluster.renamed import CollectionGone
@@ -32,7 +33,7 @@ from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import SLOW_POLL, Budget, Channel, StopToken, TaskGroup, wait_until
 
 # The documents of a page, and the resume point after it.
-Page = tuple[Sequence[memoryview], Resume | None]
+Page = tuple[Block, Resume | None]
 
 
 class Batch(NamedTuple):
@@ -41,13 +42,11 @@ class Batch(NamedTuple):
     copy: PartitionCopy
     # The entry of the page, to pass to `PartitionCopy.written`.
     entry: Entry[Resume | None]
-    documents: Sequence[memoryview]
-    # The size of the documents in bytes.
-    size: int
+    documents: Block
 
 
 class _Pages:
-    """The pages on their way from readers to writers, and the budgets for the memory that they take, in bytes.
+    """The queue of pages from readers to writers, and the budgets for the memory that pages take, in bytes.
 
     `reading` is for pages that are being read, and `unwritten` for those that wait for a writer or are being written.
     """
@@ -67,7 +66,7 @@ class Copier:
         self._stop = stop
 
     def run(self, not_before: Timestamp) -> None:
-        """Copy partitions until none is left to claim, and save their progress.
+        """Copy the documents of partitions until no partition is left to claim, and save the progress.
 
         All reads see the source at the cluster time `not_before` or later. Raises OperationError DocumentNotCopied and
         DuplicateIds, and the driver's errors.
@@ -106,79 +105,79 @@ class Copier:
         pages: _Pages,
         stop: StopToken,
     ) -> int | None:
-        """Read a page and pass it on; return its size in bytes, or None if none is left.
+        """Read the next page of `unread` and pass it to the writers; return its size in bytes, None if no page is left.
 
-        No reference to the page remains afterwards, so that its memory can be freed when it is written.
+        A page of a capped collection is written by this thread itself, because the order of inserts must be kept.
+        `unread` yields each page with the seconds that reading took. This thread keeps no reference to the page, so
+        that the memory of the page is freed when the page is written.
         """
         with self._context.pace.working(stop):
             page = next(unread, None)
         if page is None:
             return None
-        (documents, resume_point), seconds = page
+        (block, resume_point), seconds = page
         self._context.progress.stopwatch.note(Operation.COPY_READ, seconds)
-        batch = Batch(copy, copy.enter(resume_point), documents, sum(map(len, documents)))
+        batch = Batch(copy, copy.enter(resume_point), block)
+        size = len(block.raw)
         if copy.record.definition.capped:
             # The order of inserts is kept only if a single thread writes.
             self._write(batch, stop)
         else:
-            pages.unwritten.take(batch.size)
-            pages.batches.put(batch, batch.size)
-        return batch.size
+            pages.unwritten.take(size)
+            pages.batches.put(batch, size)
+        return size
 
     def _write_all(self, pages: _Pages, stop: StopToken) -> None:
         while (size := self._write_next(pages.batches, stop)) is not None:
             pages.unwritten.give_back(size)
 
     def _write_next(self, batches: Channel[Batch], stop: StopToken) -> int | None:
-        """Write a page and return its size in bytes, or None if none is left. No reference to it remains afterwards."""
+        """Write a page, drop all references to it, and return its size in bytes; None if no page is left."""
         batch = batches.take()
         if batch is None:
             return None
         self._write(batch, stop)
-        return batch.size
+        return len(batch.documents.raw)
 
     def _write(self, batch: Batch, stop: StopToken) -> None:
         for portion in self._context.pace.portions(batch.documents):
             self._write_portion(batch.copy.record, portion, stop)
-        batch.copy.written(batch.entry, len(batch.documents), batch.size)
+        batch.copy.written(batch.entry, batch.documents.count, len(batch.documents.raw))
 
-    def _write_portion(
-        self, record: CollectionRecord, documents: Sequence[memoryview], stop: StopToken
-    ) -> None:
+    def _write_portion(self, record: CollectionRecord, block: Block, stop: StopToken) -> None:
         progress, pace = self._context.progress, self._context.pace
-        size = sum(map(len, documents))
-        pace.admit_copy(len(documents), size, stop)
-        if documents:
+        size = len(block.raw)
+        pace.admit_copy(block.count, size, stop)
+        if block.count:
             with pace.working(stop), progress.stopwatch.timing(Operation.COPY_WRITE):
-                self._insert(record, documents)
+                self._insert(record, block)
         self._context.observe(Point.BATCH_WRITTEN, str(record.namespace))
-        progress.add(copied_documents=len(documents), copied_bytes=size)
-        progress.collections.copied(record.uuid, len(documents), size)
+        progress.add(copied_documents=block.count, copied_bytes=size)
+        progress.collections.copied(record.uuid, block.count, size)
 
-    def _insert(self, record: CollectionRecord, documents: Sequence[memoryview]) -> None:
-        """Insert the documents; upsert those that an insert would alter (zero timestamps) or has refused.
+    def _insert(self, record: CollectionRecord, block: Block) -> None:
+        """Insert the documents of a page, and upsert those that the destination refuses.
 
-        Documents that were copied before stay as they are. An upsert may replace an earlier copy of the same document,
-        which is correct, because no event was applied yet. Raises OperationError DocumentNotCopied.
+        Documents with zero timestamps are upserted, too, because an insert would replace these values. Documents that
+        were copied before are left unchanged. An upsert may replace an earlier copy of the same document, which is
+        correct, because no event was applied yet. Raises OperationError DocumentNotCopied.
         """
-        namespace = record.namespace
-        block = b"".join(documents)
-        special = zero_timestamp_documents(block, documents)
+        special = zero_timestamp_documents(block)
         if special and record.definition.capped:
             # Upsert all of them, or they would lose their order.
-            self._upsert(record, documents)
+            self._upsert(record, block.documents())
             return
         if special:
-            plain = [each for n, each in enumerate(documents) if n not in special]
+            documents = block.documents()
             self._upsert(record, [documents[n] for n in sorted(special)])
-            block = b"".join(plain)
-        else:
-            plain = list(documents)
-        if plain:
-            errors = self._context.document_writer.insert(namespace, block)
-            refused = [plain[each["index"]] for each in errors if not _is_copied(record, each)]
+            block = Block.of(each for n, each in enumerate(documents) if n not in special)
+        if block.count:
+            errors = self._context.document_writer.insert(record.namespace, block.raw)
+            refused = [each["index"] for each in errors if not _is_copied(record, each)]
             self._context.progress.add(documents_copied_again=len(errors) - len(refused))
-            self._upsert(record, refused)
+            if refused:
+                documents = block.documents()
+                self._upsert(record, [documents[n] for n in refused])
 
     def _upsert(self, record: CollectionRecord, documents: Sequence[memoryview]) -> None:
         whole = [Outcome(id_only(bytes(each)), bytes(each)) for each in documents]
@@ -193,7 +192,8 @@ class Copier:
 def copy_all(context: RunContext, stop: StopToken) -> None:
     """Copy all collections that are not copied yet, and return when all instances have copied their partitions.
 
-    Each instance copies the partitions that it claims; this instance also saves the totals of all instances.
+    Only the coordinator may call this function. The coordinator copies the partitions that it claims, and periodically
+    saves the totals of all instances. The other instances call `copy_claimed`.
     """
     with TaskGroup("copy", stop) as group:
         group.spawn("settle", settle_often, context, group.stop)
@@ -202,7 +202,7 @@ def copy_all(context: RunContext, stop: StopToken) -> None:
 
 
 def copy_claimed(context: RunContext, stop: StopToken) -> None:
-    """Copy the partitions that this instance can claim, and return when all instances have copied theirs."""
+    """Copy the partitions that this instance can claim, and return when all instances have copied their partitions."""
     with TaskGroup("begin", stop) as group:
         group.spawn("claim", context.partitions.claim_ahead)
         # Take a time now: it is newer than every write before the start of the change stream, which no copy may miss.
@@ -213,7 +213,7 @@ def copy_claimed(context: RunContext, stop: StopToken) -> None:
 
 
 def end_copy(context: RunContext, stop: StopToken) -> Timestamp:
-    """Save the totals of the finished copy, and return its end, a cluster time of the source."""
+    """Save the totals of the finished copy, and return the cluster time of the source at its end."""
     with TaskGroup("end", stop) as group:
         group.spawn("settle", settle, context)
         return append_note(context.source_client, group.stop)

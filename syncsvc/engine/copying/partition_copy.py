@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from time import monotonic
 
+from bson.raw_bson import RawBSONDocument
 from bson.timestamp import Timestamp
+from pymongo.read_preferences import ReadPreference
 
+from syncsvc.engine.definitions.source_lookup import reading_by_name
 from syncsvc.engine.documents.duplicates import Duplicates
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.frontier import Entry, Frontier
@@ -17,17 +20,21 @@ from syncsvc.saved.partitions import Partition, Resume
 from syncsvc.saved.registry import CollectionRecord, CopyStatus
 from syncsvc.source.natural_scan import NaturalScan, ResumePoint
 from syncsvc.source.range_scan import RangeScan
+from syncsvc.source.read_preference import read_preference
+from verifier.cluster.block import Block
+from verifier.cluster.document_filters import judging
+from verifier.cluster.pinning import ServerMode
 from verifier.cluster.rawcursor import first_page_size
 from verifier.runtime.tasks import StopToken
 
-Pages = Iterator[tuple[Sequence[memoryview], Resume | None]]
+Pages = Iterator[tuple[Block, Resume | None]]
 
 
 class PartitionCopy:
     """The copy of one partition of the collection of `record`.
 
-    One thread reads the pages, many write them. The progress is saved every `copy_save_interval` seconds while pages
-    are written. All reads see the source at the cluster time `not_before` or later.
+    One thread reads the pages, and many threads write them. The progress is saved every `copy_save_interval` seconds
+    while pages are written. All reads see the source at the cluster time `not_before` or later.
     """
 
     def __init__(
@@ -57,11 +64,18 @@ class PartitionCopy:
         self._unsaved = False
 
     def pages(self) -> Pages:
-        """Return the pages of the remaining documents, each page with the resume point after it.
+        """Yield the pages of the documents that are left to copy, each page with the resume point after it.
 
-        The resume point is None if the server gives none. Raises CollectionGone, OperationError DuplicateIds and the
-        driver's errors.
+        The resume point is None if the server gives none. Raises CollectionGone, OperationError DuplicateIds and
+        DocumentFilterFailed, and the driver's errors.
         """
+        with (
+            judging(self._context.document_filters, self.record.source_name),
+            reading_by_name(self._context, self.record, self._stop),
+        ):
+            yield from self._pages()
+
+    def _pages(self) -> Pages:
         natural = self._partition.is_whole and not self._context.source_facts.is_sharded
         # On a sharded source, a scan in natural order cannot be resumed, so only capped collections are read in it.
         return self._in_natural_order() if natural or self._capped else self._by_id()
@@ -81,8 +95,10 @@ class PartitionCopy:
             self._stop,
             self._context.tuning.page_bytes,
             self._first_page,
+            self._read_preference,
+            self._query,
         )
-        return ((page.documents(), point) for page, point in scan.pages())
+        return ((page.block(), point) for page, point in scan.pages())
 
     def _by_id(self) -> Pages:
         resume_point = self._partition.resume_point
@@ -98,7 +114,27 @@ class PartitionCopy:
             self._duplicates.refuse_neighbours if self._context.source_facts.is_sharded else None,
             self._context.tuning.page_bytes,
             self._first_page,
+            self._read_preference,
+            self._query,
         ).pages()
+
+    @property
+    def _read_preference(self) -> ServerMode:
+        # Nothing promises that other members keep the documents of a capped collection in the order of the primary.
+        if self._capped:
+            return ReadPreference.PRIMARY
+        run = self._context.run.record
+        if run.reversals % 2:
+            # The option is about the members of the former source.
+            return ReadPreference.PRIMARY
+        options = run.options
+        return read_preference(
+            options.copy_read_preference.value, options.copy_read_preference_tags
+        )
+
+    @property
+    def _query(self) -> RawBSONDocument | None:
+        return self._context.document_filters.of(self.record.source_name)
 
     @property
     def _first_page(self) -> int:
@@ -106,14 +142,14 @@ class PartitionCopy:
         return first_page_size(self.record.total_documents, self.record.total, page_bytes)
 
     def enter(self, resume_point: Resume | None) -> Entry[Resume | None]:
-        """Register a page that was read, and return the entry to pass to `written`.
+        """Register a page that was read, and return the entry to pass to `written` once the page is written.
 
-        Pages must be registered in the order in which they are read. `resume_point` is the one after the page.
+        Pages must be registered in the order in which they are read. `resume_point` is the resume point after the page.
         """
         return self._frontier.enter(resume_point, 1)
 
     def written(self, entry: Entry[Resume | None], documents: int, size: int) -> None:
-        """Record that the destination acknowledged a page of `size` bytes; save the progress if that is due."""
+        """Record that a page of `size` bytes is written to the destination; save the progress if a save is due."""
         with self._lock:
             # Under the lock: a thread that sees the frontier drained must also see all counts.
             self._frontier.finish(entry)
@@ -123,7 +159,7 @@ class PartitionCopy:
         self._save_if_due()
 
     def all_read(self) -> None:
-        """Record that no more pages will come; save the progress if that is due or everything is written."""
+        """Record that all pages are read; save the progress if a save is due or all pages are written."""
         with self._lock:
             self._all_read = self._unsaved = True
         self._save_if_due()

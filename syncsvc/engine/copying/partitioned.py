@@ -1,7 +1,7 @@
 """Divides the source into partitions, claims partitions for this instance, and sums up the progress of all instances.
 
-Several readers can read one large collection, and a failover or a lost resume point costs at most one range of it. If
-several instances run the sync, they share all collections.
+Several readers can read one large collection. After a failover or the loss of a resume point, a reader repeats at most
+one range, not the whole collection. If several instances run the sync, they share all collections.
 """
 
 from __future__ import annotations
@@ -14,11 +14,14 @@ from typing import Any
 from bson.timestamp import Timestamp
 
 from syncsvc.engine.copying.partition_copy import PartitionCopy
+from syncsvc.engine.definitions.source_lookup import reading_by_name
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
 from syncsvc.saved.partitions import Copied, Partition
 from syncsvc.saved.registry import CollectionRecord, CopyStatus
+from verifier.cluster.inventory import Size, extent
 from verifier.cluster.ranges import Range, split
+from verifier.cluster.reading import read
 from verifier.cluster.renamed import CollectionGone
 from verifier.runtime.tasks import StopToken
 
@@ -39,30 +42,49 @@ def plan_copy(context: RunContext, stop: StopToken) -> None:
         for each in context.registry
         if each.status is not CopyStatus.DONE and each.uuid not in planned
     ]
-    divided = [each for each in left if _is_divided(context, each)]
+    scanned = {each.uuid: _to_scan(context, each, stop) for each in left}
+    divided = [each for each in left if _is_divided(context, each, scanned[each.uuid])]
     for record in divided:
-        ranges = _ranges(context, record, stop)
+        ranges = _ranges(context, record, scanned[record.uuid], stop)
         context.partitions.plan(record.uuid, ranges, record.total, record.definition.namespace)
     uuids = {each.uuid for each in divided}
     context.partitions.plan_whole([_whole(each) for each in left if each.uuid not in uuids])
 
 
-def _is_divided(context: RunContext, record: CollectionRecord) -> bool:
+def _to_scan(context: RunContext, record: CollectionRecord, stop: StopToken) -> Size:
+    """Return how many documents and bytes must be read to copy a collection.
+
+    With a document filter, this is more than the amount to copy.
+    """
+    if context.document_filters.of(record.source_name) is None:
+        return Size(record.total_documents, record.total)
+    return read(lambda: extent(context.source_client, record.source_storage), stop)
+
+
+def _is_divided(context: RunContext, record: CollectionRecord, scanned: Size) -> bool:
     """Return whether a collection is copied in ranges of `_id`; if not, it is one partition.
 
-    On a replica set, one partition is read in natural order: small and capped collections, those that the option
-    `copyInNaturalOrder` names, and those whose copy an earlier version has begun in natural order.
+    `scanned` is the amount to read. It exceeds the amount to copy if the collection has a document filter: ranges then
+    also limit how long the source searches for the next matching document in a single call.
+
+    These collections of a replica set are one partition, which is read in natural order: small collections, capped
+    collections, those that the option `copyInNaturalOrder` names, and those whose copy an earlier version of syncsvc
+    has begun in natural order.
     """
-    if record.total <= context.tuning.partition_bytes or record.definition.capped:
+    if scanned.bytes <= context.tuning.partition_bytes or record.definition.capped:
         return False
     if context.source_facts.is_sharded:
         return True
-    named = context.run.record.options.in_natural_order(record.source_name)
+    named = context.run.record.in_natural_order(record.source_name)
     return record.status is CopyStatus.WAITING and not named
 
 
 def _whole(record: CollectionRecord) -> Partition:
-    """Return the partition of an undivided collection. It continues a copy that an earlier version has begun."""
+    """Return a single partition for a collection that is not divided.
+
+    If an earlier version of syncsvc has begun to copy the collection, the partition starts at that copy's resume point
+    and counts.
+    """
     return Partition(
         record.uuid,
         0,
@@ -74,17 +96,20 @@ def _whole(record: CollectionRecord) -> Partition:
     )
 
 
-def _ranges(context: RunContext, record: CollectionRecord, stop: StopToken) -> list[Range]:
+def _ranges(
+    context: RunContext, record: CollectionRecord, scanned: Size, stop: StopToken
+) -> list[Range]:
     try:
-        return split(
-            context.source_client,
-            record.source_storage,
-            record.total_documents,
-            record.total,
-            _range_bytes(context, record.total),
-            stop,
-            context.source_uuid(record),
-        )
+        with reading_by_name(context, record, stop):
+            return split(
+                context.source_client,
+                record.source_storage,
+                scanned.documents,
+                scanned.bytes,
+                _range_bytes(context, scanned.bytes),
+                stop,
+                context.source_uuid(record),
+            )
     except CollectionGone:
         return [Range()]
 
@@ -124,16 +149,19 @@ def _progress(copied: Copied) -> dict[str, Any]:
 
 
 def settle_often(context: RunContext, stop: StopToken) -> None:
-    """Run `settle` periodically until stopped. Only one instance may do so."""
+    """Save the progress that all instances have made in the copy (see `settle`), periodically until stopped.
+
+    Only one instance may call this function.
+    """
     while True:
         settle(context)
         stop.sleep(context.tuning.settle_interval)
 
 
 class ClaimedPartitions:
-    """Claims the partitions that are left, one after the other, and yields a PartitionCopy of each.
+    """An iterable that claims the partitions that are left, one by one, and yields a PartitionCopy for each of them.
 
-    Several threads may iterate at once; each partition goes to one of them. A partition whose collection is no longer
+    Several threads may iterate at once; each partition goes to one thread. A partition whose collection is no longer
     synced is marked as done. All reads see the source at the cluster time `not_before` or later.
     """
 

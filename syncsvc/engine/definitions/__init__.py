@@ -1,1 +1,1 @@
-"""The collections, indexes, views and shard keys of the destination, as stand-ins (`standin`) until the commit."""
+"""Manages collections, indexes, views and shard keys of the destination: until the commit, they are stand-ins."""

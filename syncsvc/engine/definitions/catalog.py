@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from bson.binary import Binary
@@ -31,7 +31,7 @@ _PASSING_VIEW_CODES = (failures.NAMESPACE_EXISTS, 5, 165, 167)
 
 # Commands that also name the collection by its UUID: one that arrives late, for example after its own retry, must not
 # change another collection that has the name by then.
-_BY_UUID = frozenset({"collMod", "createIndexes", "drop", "dropIndexes", "renameCollection"})
+BY_UUID = frozenset({"collMod", "createIndexes", "drop", "dropIndexes", "renameCollection"})
 
 # Codes of conversions that mean that users made a change first: the collection or index is gone; a view has the name;
 # the index was not prepared, so it is another one; or an equivalent index exists.
@@ -46,11 +46,11 @@ _USERS_WERE_FASTER = (
 
 
 class Catalog:
-    """Manages the definitions on the destination, which are stand-ins until the commit.
+    """Manages the definitions on the destination, which are stand-ins (with relaxed options) until the commit.
 
     Every operation raises OperationError DefinitionNotApplicable if the destination refuses a command, and the driver's
     errors for other failures. Without `uuids` (see `known_uuids`), each command looks up the UUID of its collection.
-    `write_concern` is that of all commands.
+    All commands use `write_concern`.
     """
 
     def __init__(
@@ -64,13 +64,18 @@ class Catalog:
         self._destination_writer = context.destination_writer
         self._stop = stop
         self._observe = context.observe
+        self._views = context.views
         self._uuids = uuids
         self._write_concern = write_concern
         sharded = context.destination_facts.is_sharded
         self._sharding = Sharding(context, stop) if sharded else None
 
     def create(self, definition: CollectionSpec) -> None:
-        """Make sure that a collection exists as a stand-in, with exactly the indexes of its stand-in."""
+        """Create a collection and its indexes as stand-ins, which are relaxed until the commit.
+
+        For example, unique indexes are not unique in a stand-in. If the collection exists, drop and build indexes until
+        it has exactly those of the stand-in.
+        """
         if not self.create_bare(definition) or not self._build_all(definition):
             self.reconcile_indexes(definition)
 
@@ -78,12 +83,21 @@ class Catalog:
         """Create a collection unless it exists; shard it if its definition has a shard key.
 
         Creates no index except the one that the shard key needs, and does not check the options of an existing
-        collection. Returns True only if this call created the collection, and it has no index but that on `_id`. Drops
-        a view with the same name: the view had the name earlier or will have it later, and its events will create it.
+        collection. Returns True only if this call created the collection and the collection has no index except the one
+        on `_id`. Drops a view with the same name: the view had the name earlier or will have it later, and then
+        its change events create the view.
         """
         namespace = definition.namespace
         if self._sharding is not None:
             self._sharding.assign_primary(namespace.database)
+        created = self._create(definition)
+        if definition.shard_key:
+            self._shard(definition)
+        return created and not definition.shard_key
+
+    def _create(self, definition: CollectionSpec) -> bool:
+        """Create a collection unless it exists, and return whether this call created it."""
+        namespace = definition.namespace
         command = {"create": namespace.collection, **standin.stand_in(definition).options}
         if definition.kind is Kind.TIME_SERIES or self._sharding is not None:
             # Their creation takes several steps, and some of them could succeed although a view has the name.
@@ -92,15 +106,13 @@ class Catalog:
         if created is None and self._kind_at(namespace) is Kind.VIEW:
             self.drop(namespace)
             self._run(namespace, command, failures.NAMESPACE_EXISTS)
-        if definition.shard_key:
-            self._shard(definition)
-        return created is not None and not definition.shard_key
+        return created is not None
 
     def _build_all(self, definition: CollectionSpec) -> bool:
-        """Create all indexes of the stand-in of a new collection with one command.
+        """Create all indexes of a new collection with one command, in the relaxed form that they have until the commit.
 
-        Return False if the destination refuses the command, because it refuses one of the indexes, or because two of
-        them conflict.
+        Return False if the destination refuses the command, because it refuses one of the indexes, or because two
+        indexes conflict.
         """
         indexes = standin.stand_in(definition).indexes.values()
         if not indexes:
@@ -161,21 +173,28 @@ class Catalog:
             )
 
     def modify(self, namespace: Namespace, change: Document) -> None:
-        """Run a collMod with the fields of `change`; no-op if there are none."""
+        """Run the command collMod with the fields of `change` on a collection; no-op if `change` is empty."""
         # The bucket span of a time-series collection can only grow, and may already be larger.
         passing = (failures.INVALID_OPTIONS,) if "timeseries" in change else ()
         if change:
             self._run(namespace, {"collMod": namespace.collection, **change}, *passing)
 
-    def create_view(self, definition: CollectionSpec) -> None:
-        """Create a view; a no-op if its name is taken, or the server refuses it because of views that it refers to.
+    def create_views(self, definitions: Collection[CollectionSpec]) -> None:
+        """Save the definitions of views that the sync creates, then create these views in the given order."""
+        self._views.add(definitions)
+        for each in definitions:
+            self.create_view(each)
 
-        A refused view (a cycle, too many levels, another collation) is created at the commit, when all views are final.
+    def create_view(self, definition: CollectionSpec) -> bool:
+        """Create a view, and return whether this call created it.
+
+        A no-op if the name is taken, or if the server refuses the view because of the views that it refers to (a cycle,
+        too many levels, another collation). A refused view is created at the commit, when all views are final.
         """
         if self._sharding is not None:
             self._sharding.assign_primary(definition.namespace.database)
         command = {"create": definition.namespace.collection, **definition.options}
-        self._run(definition.namespace, command, *_PASSING_VIEW_CODES)
+        return self._run(definition.namespace, command, *_PASSING_VIEW_CODES) is not None
 
     def drop(self, namespace: Namespace) -> None:
         self._run(namespace, {"drop": namespace.collection}, failures.NAMESPACE_NOT_FOUND)
@@ -184,22 +203,32 @@ class Catalog:
         if self._kind_at(namespace) is Kind.VIEW:
             self.drop(namespace)
 
-    def drop_views(self, database: str) -> None:
-        for each in self._list(database, {"type": Kind.VIEW.value}):
-            self.drop(Namespace(database, each["name"]))
+    def views(self, database: str) -> list[Namespace]:
+        """Return the names of the views in a database of the destination that belong to this sync."""
+        listed = self._list(database, {"type": Kind.VIEW.value})
+        found = {Namespace(database, each["name"]): each["options"] for each in listed}
+        return [*self.own_views(found)]
+
+    def own_views(self, found: Mapping[Namespace, Document]) -> Mapping[Namespace, Document]:
+        """Return the views in `found` that belong to this sync. `found` maps names of views to their options.
+
+        This class returns all of them; a subclass may return fewer.
+        """
+        return found
 
     def drop_empty_database(self, database: str) -> None:
         """Drop a database that has no user collections or views; otherwise a no-op.
 
-        While it exists, the server refuses to create a database whose name differs only in case.
+        While an empty database exists, the server refuses to create a database whose name differs only in case.
         """
         if all(each["name"].startswith("system.") for each in self._list(database, {})):
             self._run(Namespace(database, ""), {"dropDatabase": 1})
 
     def reconcile_indexes(self, definition: CollectionSpec) -> None:
-        """Drop and build indexes until a collection has exactly the stand-ins of its definition's indexes.
+        """Drop and build indexes until a collection has exactly those of its definition, as stand-ins.
 
-        Raises OperationError DefinitionNotApplicable, which names the index that cannot be built.
+        In a stand-in, unique indexes are not unique and TTL indexes never expire documents. Raises OperationError
+        DefinitionNotApplicable, which names the index that cannot be built.
         """
         namespace, wanted = definition.storage, standin.stand_in(definition).indexes
         # Drop before building: an old index may conflict with a new one.
@@ -246,19 +275,27 @@ class Catalog:
         )
 
     def weaken(self, definition: CollectionSpec) -> None:
-        """Turn a collection into its stand-in. `definition` is the one that it has on the destination now."""
+        """Relax a collection's options and indexes for the time until the commit, without rebuilding any index.
+
+        Afterwards, unique indexes accept duplicates, and documents do not expire. `definition` is the collection's
+        present definition on the destination.
+        """
         for command in standin.weakenings(definition):
             self._run(definition.namespace, command)
 
     def prepare(self, definition: CollectionSpec) -> None:
-        """Restore the options and indexes that users need from their first write on: see `standin.preparations`."""
+        """Restore a collection's original options and indexes, except uniqueness and the expiration of documents.
+
+        Must be called before users may write. Afterwards, the server refuses new duplicates in indexes that will be
+        unique.
+        """
         for command in standin.preparations(definition):
             self._run(definition.namespace, command)
 
     def restore_expiration(self, definition: CollectionSpec) -> None:
         """Let documents expire as on the source.
 
-        Users may already write: definitions that they have changed stay as they are.
+        Users may already write: definitions that users have changed are left unchanged.
         """
         if not definition.expires:
             return
@@ -268,9 +305,9 @@ class Catalog:
             self._run(definition.namespace, command, *_USERS_WERE_FASTER)
 
     def convert(self, definition: CollectionSpec) -> None:
-        """Make prepared indexes unique, and build the deferred indexes.
+        """Make the indexes unique that `prepare` has prepared, and build the deferred indexes (see `standin`).
 
-        Users may already write: if they have dropped, changed or replaced an index or collection, their change stays.
+        Users may already write: if they have dropped, changed or replaced an index or collection, their change is kept.
         """
         for command in standin.conversions(definition):
             self._run(definition.namespace, command, *_USERS_WERE_FASTER)
@@ -280,9 +317,9 @@ class Catalog:
             self._run(definition.namespace, command, *_USERS_WERE_FASTER)
 
     def _is_still(self, definition: CollectionSpec) -> bool:
-        """Return whether the collection is still the synced one: whether it has any index of its definition.
+        """Return whether the synced collection still exists, judging by whether any index of its definition exists.
 
-        If it has none, users have dropped or replaced the collection. Its indexes must not be built then, because
+        If no index exists, users have dropped or replaced the collection. Its indexes must not be built then, because
         `createIndexes` would create a dropped collection again.
         """
         found = self._find(definition.namespace)
@@ -302,7 +339,7 @@ class Catalog:
     def _run(
         self, namespace: Namespace, command: dict[str, Any], *expected: int
     ) -> dict[str, Any] | None:
-        """Run a command in the database of the namespace, and return the reply.
+        """Run a command in the database of `namespace`, and return the reply.
 
         Return None if the server answers with one of the `expected` error codes, which mean that there is nothing to
         do.
@@ -321,11 +358,11 @@ class Catalog:
     def _by_uuid(self, namespace: Namespace, command: dict[str, Any]) -> dict[str, Any]:
         """Return the field `collectionUUID`, which limits a command to the collection that has the name now.
 
-        Return no field if the command does not accept it, or if the name belongs to no collection, to a view or to
-        buckets.
+        Return an empty dict if the command does not accept the field. Return an empty dict, too, if no collection has
+        the name, or if it is the name of a view or of the buckets of a time-series collection.
         """
         name, target = next(iter(command.items()))
-        if name not in _BY_UUID:
+        if name not in BY_UUID:
             return {}
         if name == "renameCollection":
             database, _, target = target.partition(".")
@@ -343,7 +380,7 @@ class Catalog:
 
 
 def known_uuids(context: RunContext, stop: StopToken) -> dict[Namespace, bytes]:
-    """Return the UUIDs that the synced collections have on the destination now, for a Catalog.
+    """Return the present UUIDs of the synced collections on the destination, by name, to pass to a Catalog.
 
     Time-series collections are left out, because servers do not accept the UUID of their buckets.
     """
@@ -357,7 +394,7 @@ def _loses_shard_key(
 ) -> bool:
     """Return whether a sharded collection would have no index for its shard key while its indexes are replaced.
 
-    `found` are its present indexes, `wanted` those that replace them. Return False if the collection is not sharded.
+    `found` has its present indexes, and `wanted` the new ones, by name. Return False if the collection is not sharded.
     """
     if not definition.shard_key:
         return False
@@ -370,9 +407,9 @@ def _loses_shard_key(
 
 
 def _refused(action: str, namespace: Namespace, error: OperationFailure) -> Exception:
-    """Return the exception to raise for an error of a command. `action` is the name of the command in its text.
+    """Return the exception to raise for an error of a command. `action` names the command in the exception's text.
 
-    It is OperationError DefinitionNotApplicable if the server refused the command, otherwise the error itself.
+    The result is OperationError DefinitionNotApplicable if the server refused the command, otherwise `error` itself.
     """
     if failures.named_kind(error) is not None:
         return error

@@ -1,9 +1,9 @@
-"""Confirms many changes of a replica set by one wait for the majority.
+"""Runs many changes on a replica set, and waits only once until a majority of its members has all of them.
 
 Changes that only the primary acknowledged can be rolled back if another member becomes primary. Every election gives
-the primary another election ID (`electionId` in the reply to `hello`), and the driver never returns to a primary with
-an older one. So if the ID is the same before the changes and after a write that the majority acknowledged, one primary
-has run them all, and the majority has them.
+the primary a new election ID (`electionId` in the reply to `hello`), and the driver never returns to a primary with
+an older election ID. So if the ID is the same before the changes and after a write that the majority acknowledged, one
+primary has run all changes, and the majority has them.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from verifier.runtime.tasks import StopToken
 def confirmed_together(context: RunContext, change: Callable[[], None], stop: StopToken) -> None:
     """Run `change`, and return when a majority of the destination's members has all its effects.
 
-    The commands of `change` wait only for the primary (write concern 1). If another member has become primary before
-    all are confirmed, `change` is run again, so it must be idempotent. The destination must be a replica set. Raises
+    The commands of `change` wait only for the primary (write concern 1). If another member becomes primary before all
+    effects are confirmed, `change` runs again, so it must be idempotent. The destination must be a replica set. Raises
     the errors of `change`, OperationError Superseded, and `Cancelled`.
     """
 

@@ -6,23 +6,24 @@ A name is not enough: users may drop such a collection, and create another one w
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from syncsvc.created import is_empty
+from syncsvc.created import Contents, Found, contents, is_empty, temporary_prefix
 from syncsvc.engine.run.context import RunContext
 from syncsvc.saved.registry import CollectionRecord
 from verifier.cluster.inventory import list_raw
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.reading import read
+from verifier.cluster.specification import Document
 from verifier.runtime.tasks import StopToken
 
 
 def save_created(context: RunContext, records: Iterable[CollectionRecord], stop: StopToken) -> None:
-    """Save the UUIDs on the destination of those collections of `records` that are empty and have no saved UUID.
+    """Save the destination UUID of each collection in `records` that is empty and has no saved UUID yet.
 
-    Must be called between the creation of a collection and the first write to it: a reset drops a collection whose
-    creation was not saved only if it is empty. A collection with documents was created by a user, who had the name
-    first. Raises the driver's errors.
+    Must be called between the creation of a collection and the first write to it. If the creation of a collection was
+    not saved, a reset drops the collection only while it is empty. A collection that already has documents was created
+    by a user. Raises the driver's errors.
     """
     missing: dict[str, dict[str, CollectionRecord]] = defaultdict(dict)
     for record in records:
@@ -37,8 +38,29 @@ def save_created(context: RunContext, records: Iterable[CollectionRecord], stop:
         )
 
 
+def created(
+    context: RunContext, views: Mapping[Namespace, list[Document]], stop: StopToken
+) -> tuple[Found, ...]:
+    """Return the collections and views on the destination that the sync has created.
+
+    `views` holds the saved definitions of the views that the sync has created, by name. Raises the driver's errors.
+    """
+    return present(context, views, stop).created
+
+
+def present(
+    context: RunContext, views: Mapping[Namespace, list[Document]], stop: StopToken
+) -> Contents:
+    """Return the collections and views on the destination: those that the sync has created, and all others.
+
+    `views` holds the saved definitions of the views that the sync has created, by name. Raises the driver's errors.
+    """
+    temporary = temporary_prefix(context.run.record)
+    return contents(context.destination_client, context.registry, views, stop, temporary)
+
+
 def created_uuid(context: RunContext, namespace: Namespace, stop: StopToken) -> bytes | None:
-    """Return the UUID of the collection that has this name on the destination now; None if there is none."""
+    """Return the UUID of the collection that has this name on the destination now; None if no collection has it."""
     return _uuids(context, namespace.database, [namespace.collection], stop).get(
         namespace.collection
     )
@@ -51,7 +73,7 @@ def _is_empty(context: RunContext, namespace: Namespace, stop: StopToken) -> boo
 def _uuids(
     context: RunContext, database: str, names: list[str], stop: StopToken
 ) -> dict[str, bytes]:
-    """Return the UUIDs of the collections of the destination with these names, by name."""
+    """Return the UUIDs of those collections of the destination that have one of these names, by name."""
     query = {"name": {"$in": names}}
     rows = read(lambda: list_raw(context.destination_client, database, query), stop)
     return {row["name"]: bytes(row["info"]["uuid"]) for row in rows if "uuid" in row["info"]}

@@ -1,9 +1,10 @@
-"""Withholds the indexes of a collection from the destination while they refuse documents that the replay must write.
+"""Withholds indexes: leaves a collection of the destination without them if they refuse documents of the sync.
 
 A document may reach the destination in a state from before an index was created or after it was dropped, and an index
-may be built over documents of different times. So the index can refuse a document that it never met on the source
-(parallel arrays, unknown languages, invalid geometries). Then all indexes of the collection are withheld. They are
-built when all events are applied and the documents equal those of the source; if one is refused then, the sync fails.
+may be built over documents of different times. So an index can refuse a document that it never had to index on the
+source (parallel arrays, unknown languages, invalid geometries). Then all indexes of the collection are withheld. They
+are built when all events are applied and the documents equal those of the source. If an index still refuses a document
+then, the sync fails.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ from __future__ import annotations
 import logging
 
 from syncsvc.engine.definitions.catalog import Catalog
+from syncsvc.engine.definitions.shared_catalog import catalog_of
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
 from syncsvc.figures.progress import WarningKind
 from syncsvc.saved.registry import CollectionRecord
+from verifier.cluster.specification import CollectionSpec
 from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import StopToken, for_each
 
@@ -25,35 +28,44 @@ _BUILDS = 5
 _PAUSE = 1.0
 
 
-def withhold(context: RunContext, uuid: bytes, reason: str, stop: StopToken) -> bool:
-    """Drop the indexes of a collection until the commit, so that refused writes can be retried; save this, and warn.
+def withhold(
+    context: RunContext,
+    uuid: bytes,
+    reason: str,
+    stop: StopToken,
+    changed: CollectionSpec | None = None,
+) -> bool:
+    """Drop the indexes of the collection `uuid` until the commit, so that refused writes can be retried.
 
-    `reason` is the error of the refused write or index, for the log. Return False, and do nothing, if the definition
-    has no indexes or the collection is no longer synced.
+    Save that the indexes are withheld, and warn; at the same time, save `changed` as the new definition if it is given.
+    `reason` is the error of the refused write or index, for the log. Return True if the indexes are withheld. Return
+    False, without any change, if the definition has no indexes or the collection is no longer synced.
     """
     with context.registry.redefining:
         record = context.registry.get(uuid)
-        if record is None or not record.definition.indexes:
+        if record is None or not (changed or record.definition).indexes:
             return False
         if not record.withheld:
-            record = context.registry.change(record, withheld=True)
+            definition = changed or record.definition
+            record = context.registry.change(record, definition=definition, withheld=True)
             _log.warning(
                 "The indexes of a collection are withheld from the destination, because one of them refuses a "
-                "document. They are built after the commit is requested.",
+                "document. The indexes are built after the commit is requested.",
                 extra={"namespace": str(record.namespace), "reason": reason},
             )
             _warn(context)
-        Catalog(context, stop).reconcile_indexes(record.present)
+        catalog_of(context, stop).reconcile_indexes(record.present)
         return True
 
 
 def build_indexes(context: RunContext, record: CollectionRecord, stop: StopToken) -> None:
-    """Build the indexes of a collection's definition; withhold all of them if one cannot be built over its documents.
+    """Build the indexes of a collection; if the destination refuses one of them, drop all of them until the commit.
 
-    Raises OperationError DefinitionNotApplicable if there is no index to withhold.
+    Raises OperationError DefinitionNotApplicable if an index is refused and nothing can be dropped, because the saved
+    definition has no indexes, or because the collection is no longer synced.
     """
     try:
-        Catalog(context, stop).reconcile_indexes(record.present)
+        catalog_of(context, stop).reconcile_indexes(record.present)
     except OperationError as error:
         if not withhold(context, record.uuid, error.description, stop):
             raise
@@ -62,9 +74,9 @@ def build_indexes(context: RunContext, record: CollectionRecord, stop: StopToken
 def restore_indexes(context: RunContext, stop: StopToken) -> None:
     """Build all withheld indexes, save that they are no longer withheld, and end the warning.
 
-    Raises OperationError DefinitionNotApplicable if one cannot be built.
+    Raises OperationError DefinitionNotApplicable if an index cannot be built.
     """
-    catalog = Catalog(context, stop)
+    catalog = catalog_of(context, stop)
     for record in context.registry:
         if record.withheld:
             _restore(catalog, record, stop)

@@ -11,13 +11,16 @@ from collections import Counter
 from itertools import cycle
 from typing import Any
 
+from bson.binary import Binary
 from pymongo.errors import OperationFailure
 
 from syncsvc import shard_rules
 from syncsvc.engine.definitions.source_lookup import find_on_source
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
-from syncsvc.shard_rules import Range
+from syncsvc.metadata import sync_name
+from syncsvc.options import Presplit
+from syncsvc.shard_rules import Placement, Range
 from verifier.cluster import failures, rawbson
 from verifier.cluster.connect import Client
 from verifier.cluster.inventory import SPLITTABLE
@@ -30,7 +33,6 @@ from verifier.runtime.tasks import StopToken
 # Several for each shard, so that neighbouring keys, which often arrive together, are spread over the shards.
 _RANGES_A_SHARD = 4
 _SAMPLE_SIZE = 2000
-_ZONE = "syncsvc."
 _SIMPLE = {"locale": "simple"}
 
 
@@ -42,9 +44,12 @@ class Sharding:
         self._destination_client = context.destination_client
         self._destination_writer = context.destination_writer
         self._stop = stop
+        # Each sync to the cluster has zones of its own, so that it does not remove those of another one.
+        name = sync_name(context.metadata.name)
+        self._zone = "syncsvc." if name is None else f"syncsvc-{name}."
 
     def assign_primary(self, database: str) -> None:
-        """Create a database on the shard that is primary for the fewest user databases; a no-op if it exists."""
+        """Create a database, unless it exists, on the shard that is primary for the fewest user databases."""
         databases = {each["_id"]: each["primary"] for each in self._config("databases")}
         if database in databases:
             return
@@ -64,13 +69,13 @@ class Sharding:
     def shard(self, definition: CollectionSpec) -> None:
         """Shard an empty collection over all shards. It must already have an index that supports the shard key.
 
-        Leaves its zones behind: call `remove_zones` afterwards.
+        This method defines zones and does not remove them: call `remove_zones` afterwards.
         """
         namespace, key = definition.namespace, definition.shard_key
         assert key is not None
         # Zones that a killed process left behind may overlap.
         self.remove_zones()
-        self._set_zones(namespace, self._ranges(definition))
+        self._set_zones(namespace, self._placements(definition))
         self._context.observe(Point.ZONES_SET, str(namespace))
         command = {
             "shardCollection": str(namespace),
@@ -81,6 +86,29 @@ class Sharding:
         self._destination_writer.run("admin", command)
         self._context.observe(Point.COLLECTION_SHARDED, str(namespace))
 
+    def _placements(self, definition: CollectionSpec) -> list[Placement]:
+        """Return the shard key ranges to create, each with its shard; an empty list leaves that to the server."""
+        presplit = self._context.run.record.options.presplit
+        if presplit is Presplit.NONE:
+            return []
+        if presplit is Presplit.SOURCE and (chunks := self._source_chunks(definition)):
+            return shard_rules.carried(chunks, self._shards())
+        return [*zip(self._ranges(definition), cycle(self._shards()))]
+
+    def _source_chunks(self, definition: CollectionSpec) -> list[tuple[Range, str]]:
+        """Return the chunks of the collection on the source, in order, with their shards.
+
+        The list is empty if the source no longer has the collection with the same shard key.
+        """
+        assert definition.uuid is not None and definition.shard_key is not None
+        known = {"uuid": Binary(definition.uuid, 4)}
+        collections = self._config_of(self._context.source_client, "collections", known)
+        wanted = [*definition.shard_key["key"].items()]
+        if not collections or [*collections[0]["key"].items()] != wanted:
+            return []
+        chunks = self._config_of(self._context.source_client, "chunks", known, {"min": 1})
+        return [((each["min"], each["max"]), each["shard"]) for each in chunks]
+
     def _ranges(self, definition: CollectionSpec) -> list[Range]:
         key = definition.shard_key
         assert key is not None
@@ -88,16 +116,18 @@ class Sharding:
         return shard_rules.ranges(key, self._sample(definition, key), count)
 
     def _sample(self, definition: CollectionSpec, shard_key: Document) -> list[bytes]:
-        """Return values that the fields `shard_rules.sampled_fields` have in sampled documents of the source, sorted.
+        """Sample documents of the source, and return the values of their shard key fields, sorted.
 
-        The values of one document are returned as one BSON document. The list is empty if the shard key has no such
-        fields, or the source no longer has the collection.
+        Only the fields `shard_rules.sampled_fields` are returned, as one BSON document for each sampled document. The
+        list is empty if the shard key has no such fields, or the source no longer has the collection.
         """
         fields = shard_rules.sampled_fields(shard_key)
         if not fields or definition.uuid is None:
             return []
-        database = definition.namespace.database
+        record = self._context.registry.get(definition.uuid)
+        assert record is not None
         # The destination may keep the collection under another name.
+        database = record.source_name.database
         found = find_on_source(self._context, database, definition.uuid, self._stop)
         if found is None:
             return []
@@ -118,27 +148,28 @@ class Sharding:
         }
         return self._rows(self._context.source_client, namespace.database, command)
 
-    def _set_zones(self, namespace: Namespace, ranges: list[Range]) -> None:
-        if len(ranges) == 1 or self._has_zones(namespace):
+    def _set_zones(self, namespace: Namespace, placements: list[Placement]) -> None:
+        if len(placements) < 2 or self._has_zones(namespace):
             return
-        shards = self._shards()
-        for shard in shards:
-            self._destination_writer.administer({"addShardToZone": shard, "zone": _ZONE + shard})
-        for (least, beyond), shard in zip(ranges, cycle(shards)):
-            self._place_range(str(namespace), least, beyond, _ZONE + shard)
+        for shard in self._shards():
+            self._destination_writer.administer(
+                {"addShardToZone": shard, "zone": self._zone + shard}
+            )
+        for (least, beyond), shard in placements:
+            self._place_range(str(namespace), least, beyond, self._zone + shard)
 
     def _has_zones(self, namespace: Namespace) -> bool:
-        """Return whether users have already defined zones for the collection, which the server then follows."""
+        """Return whether users have already defined zones for a collection, by which the server distributes it."""
         return bool(self._config("tags", {"ns": str(namespace)}))
 
     def remove_zones(self) -> None:
-        """Remove the zones that this module has defined, for all collections and shards."""
+        """Remove the zones that this class has defined, from all collections and shards."""
         for each in self._config("tags"):
-            if each["tag"].startswith(_ZONE):
+            if each["tag"].startswith(self._zone):
                 self._place_range(each["ns"], each["min"], each["max"], None)
         for shard in self._config("shards"):
             for zone in shard.get("tags", ()):
-                if zone.startswith(_ZONE):
+                if zone.startswith(self._zone):
                     command = {"removeShardFromZone": shard["_id"], "zone": zone}
                     self._destination_writer.administer(command)
 
@@ -152,14 +183,18 @@ class Sharding:
 
     def _config(self, collection: str, query: Document | None = None) -> list[dict[str, Any]]:
         """Return the documents of a collection of the destination's config database that match `query`."""
+        return self._config_of(self._destination_client, collection, query or {})
+
+    def _config_of(
+        self, client: Client, collection: str, query: Document, order: Document | None = None
+    ) -> list[dict[str, Any]]:
         command = {
             "find": collection,
-            "filter": query or {},
+            "filter": query,
+            "sort": order or {},
             "readConcern": {"level": "majority"},
         }
-        return [
-            rawbson.decode(each) for each in self._rows(self._destination_client, "config", command)
-        ]
+        return [rawbson.decode(each) for each in self._rows(client, "config", command)]
 
     def _rows(self, client: Client, database: str, command: dict[str, Any]) -> list[bytes]:
         def rows() -> list[bytes]:
@@ -170,7 +205,7 @@ class Sharding:
 
 
 def _only(fields: list[str]) -> list[Document]:
-    """Return the aggregation stages that reduce documents to the values at these paths, and sort them by these values.
+    """Return the aggregation stages that reduce each document to the values at the paths `fields`, and sort by them.
 
     The values become the fields field0, field1 and so on. The value of a missing field becomes null.
     """

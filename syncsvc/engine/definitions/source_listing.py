@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from syncsvc.engine.definitions.catalog import Catalog
-from syncsvc.engine.definitions.created import save_created
+from syncsvc.engine.definitions.created import present, save_created
 from syncsvc.engine.definitions.naming import new_record
+from syncsvc.engine.definitions.shared_catalog import catalog_of
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
+from syncsvc.existing import taken, taken_violations
 from syncsvc.indexing import definition_violations, destined
 from syncsvc.saved.registry import CollectionRecord, CopyStatus
+from syncsvc.source.selected_size import selected_size
+from verifier.cluster.document_filters import judging
 from verifier.cluster.inventory import Size, extent, list_collections
 from verifier.cluster.reading import read
 from verifier.cluster.specification import CollectionSpec, Kind, same_document
@@ -17,7 +20,7 @@ from verifier.runtime.tasks import StopToken, for_each
 
 
 class SourceListing:
-    """Lists the collections and views of the source, and creates them on the destination.
+    """Lists the collections and views of the source, and creates them on the destination with relaxed options.
 
     Must run after the start of the change stream is saved: later changes then arrive as events.
     """
@@ -25,7 +28,7 @@ class SourceListing:
     def __init__(self, context: RunContext, stop: StopToken) -> None:
         self._context = context
         self._source_client = context.source_client
-        self._catalog = Catalog(context, stop)
+        self._catalog = catalog_of(context, stop)
         self._facts = context.source_facts
         self._registry = context.registry
         self._partitions = context.partitions
@@ -46,23 +49,35 @@ class SourceListing:
         )
         # Checked again: the source may have changed since the start request was checked.
         raise_all(definition_violations(self._context.target, self._facts, listed))
+        self._refuse_taken(listed)
         collections = [each for each in listed if each.kind is not Kind.VIEW]
         self._forget_outdated(collections)
         self._record(collections)
         for_each("create", collections, self._create, self._context.definition_threads, self._stop)
         save_created(self._context, self._registry, self._stop)
         # Views come last, when their collections exist.
-        views = [each for each in listed if each.kind is Kind.VIEW]
-        self._context.views.add(views)
-        for definition in views:
-            self._catalog.create_view(definition)
+        views = [destined(each, self._context.target) for each in listed if each.kind is Kind.VIEW]
+        self._catalog.create_views(views)
+
+    def _refuse_taken(self, listed: list[CollectionSpec]) -> None:
+        """Raise OperationError DestinationNamespaceExists if foreign data on the destination has one of these names.
+
+        The start has already checked this, but users may have created collections or views on the destination since.
+        """
+        if self._options.pre_existing_destination_data:
+            context = self._context
+            found = present(context, context.views.load(), self._stop).others
+            needed = (context.names.to_destination(each.namespace) for each in listed)
+            names = taken((each.namespace for each in found), needed)
+            raise_all(taken_violations(names))
 
     def _forget_outdated(self, collections: list[CollectionSpec]) -> None:
-        """Drop and forget the recorded collections that the source no longer has, or has with another definition.
+        """Drop outdated collections on the destination, and remove their records.
 
-        An earlier listing that failed or was interrupted has recorded them. A definition that the destination has
-        refused must not be tried again if the source no longer has it. If the source has dropped a collection, another
-        one may have its name now, which the drop event of the old collection must not drop.
+        A recorded collection is outdated if the source no longer has it, or has it with another name or definition. An
+        earlier listing that failed or was interrupted has saved these records. A definition that the destination has
+        refused must not be tried again if the source no longer has it. If the source has dropped a collection, a new
+        collection may have its name now: the drop event of the old collection must not drop the new collection.
         """
         present = {each.uuid: each for each in collections}
         for record in self._registry:
@@ -72,7 +87,7 @@ class SourceListing:
                 self._registry.remove(record)
 
     def _is_recorded(self, record: CollectionRecord, present: CollectionSpec | None) -> bool:
-        """Return whether `record` holds this definition of the source, under its name there."""
+        """Return whether `record` holds the present name and definition of the source's collection."""
         if present is None or record.source_name != present.namespace:
             return False
         known, wanted = record.definition, destined(present, self._context.target)
@@ -88,6 +103,9 @@ class SourceListing:
 
         def measure(definition: CollectionSpec, stop: StopToken) -> None:
             found = read(lambda: extent(self._source_client, definition.storage), stop)
+            query = self._context.document_filters.of(definition.namespace)
+            with judging(self._context.document_filters, definition.namespace):
+                found = selected_size(self._source_client, definition.storage, query, found, stop)
             amounts[_uuid(definition)] = found
 
         for_each("measure", new, measure, self._context.load.readers, self._stop)
@@ -95,6 +113,7 @@ class SourceListing:
             new_record(
                 self._registry,
                 destined(each, self._context.target),
+                each.namespace,
                 CopyStatus.WAITING,
                 amounts[_uuid(each)],
                 source_key=each.shard_key,
@@ -103,10 +122,13 @@ class SourceListing:
         )
 
     def _create(self, definition: CollectionSpec, stop: StopToken) -> None:
-        """Create a collection as a stand-in. Its record must be saved before, so that no collection lacks a record."""
+        """Create a collection on the destination as a stand-in, that is, with relaxed options and indexes.
+
+        The record of the collection must already be saved, so that a crash leaves no collection without a record.
+        """
         record = self._registry.get(_uuid(definition))
         assert record is not None
-        catalog = Catalog(self._context, stop)
+        catalog = catalog_of(self._context, stop)
         if self._options.build_indexes.after_copy:
             catalog.create_bare(record.definition)
         else:

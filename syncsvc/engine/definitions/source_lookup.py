@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pymongo.errors import OperationFailure
+
 from syncsvc.engine.run.context import RunContext
+from syncsvc.saved.registry import CollectionRecord
 from verifier.cluster.inventory import find_collection, find_named, find_time_series
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.reading import read
+from verifier.cluster.renamed import CollectionGone
 from verifier.cluster.specification import CollectionSpec
 from verifier.runtime.tasks import StopToken
 
@@ -20,12 +27,34 @@ def find_on_source(
 def find_named_on_source(
     context: RunContext, namespace: Namespace, stop: StopToken
 ) -> CollectionSpec | None:
-    """Return the collection or view that has that name on the source now; None if there is none."""
+    """Return the collection or view that has this name on the source now; None if there is none."""
     return read(lambda: find_named(context.source_client, namespace), stop)
 
 
 def time_series_on_source(
     context: RunContext, namespace: Namespace, stop: StopToken
 ) -> bytes | None:
-    """Return the UUID of the buckets of the source's time-series collection with that name; None if there is none."""
+    """Return the UUID of the buckets of the source's time-series collection with this name; None if there is none."""
     return read(lambda: find_time_series(context.source_client, namespace), stop)
+
+
+@contextmanager
+def reading_by_name(
+    context: RunContext, record: CollectionRecord, stop: StopToken
+) -> Iterator[None]:
+    """Turn a read error in the `with` block into CollectionGone if the collection of `record` has lost its name.
+
+    This is for sources that accept only names, not UUIDs: there, reads fail if the name now belongs to a view or to
+    another kind of collection. The caller can ignore the collection, because a change event of its rename or drop
+    follows. If the collection still has its name, the read error is raised unchanged.
+    """
+    try:
+        yield
+    except OperationFailure as error:
+        if context.source_uuid(record) is not None:
+            raise
+        name = record.source_name
+        found = find_on_source(context, name.database, record.uuid, stop)
+        if found is not None and found.namespace == name:
+            raise
+        raise CollectionGone from error

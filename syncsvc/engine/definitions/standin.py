@@ -1,4 +1,4 @@
-"""Stand-ins for the options and indexes of a collection while a sync runs, and commands to restore the originals.
+"""Builds relaxed definitions (stand-ins) of collections for the time of a sync, and commands to restore the originals.
 
 During copy and replay, the destination passes through states that the source never had. So in a stand-in, unique
 indexes are not unique, TTL never expires documents, hidden indexes are visible, and capped collections are very large.
@@ -43,10 +43,10 @@ def supported(definition: CollectionSpec) -> CollectionSpec:
 
 
 def serving(definition: CollectionSpec) -> Document | None:
-    """Return the index to create before the collection is sharded; None if the index on `_id` is enough.
+    """Return the index to create before a collection is sharded; None if the index on `_id` is enough.
 
-    It is the stand-in of an index that supports the shard key. If the shard key is unique, it is the original index,
-    because the server requires a unique one.
+    The result is the relaxed form of an index that supports the shard key. If the shard key is unique, the result is
+    the original index, because the server requires a unique one.
     """
     key = definition.shard_key
     assert key is not None
@@ -59,12 +59,15 @@ def serving(definition: CollectionSpec) -> Document | None:
 
 
 def weakened(collection: str, index: Document) -> Command:
-    """Return the collMod command that lets a unique index accept duplicates."""
+    """Return the collMod command that makes a unique index of a collection accept duplicates."""
     return _modify(collection, index, forceNonUnique=True)
 
 
 def stand_in(definition: CollectionSpec) -> CollectionSpec:
-    """Return the definition that the collection has on the destination until the commit; views keep theirs."""
+    """Return the relaxed definition that a collection has on the destination until the commit.
+
+    The definition of a view is returned unchanged.
+    """
     if definition.kind is Kind.VIEW:
         return definition
     definition = supported(definition)
@@ -87,9 +90,10 @@ def _stand_in_index(index: Document) -> Document:
 
 
 def deferred_names(definition: CollectionSpec) -> frozenset[str]:
-    """Return the names of the indexes that must wait for the commit, because without `unique` they equal another index.
+    """Return the names of the deferred indexes: those that, without `unique`, equal another index of the collection.
 
-    Of two such indexes, the unique one is built first: the server allows a plain one beside it, but not the reverse.
+    They must wait for the commit. Of two such indexes, the unique one must be built first: the server then accepts the
+    other one, but refuses them in the reverse order.
     """
     seen: list[list[Any]] = []
     deferred = set()
@@ -109,7 +113,7 @@ def deferred_names(definition: CollectionSpec) -> frozenset[str]:
 
 
 def creatable(index: Document, collated: bool) -> Document:
-    """Return the index as `createIndexes` accepts it. `collated` is whether its collection has a collation.
+    """Return an index in the form that `createIndexes` accepts. `collated`: whether its collection has a collation.
 
     `listIndexes` shows no collation for an index with simple collation; without one, the index would inherit the
     collation of its collection.
@@ -120,10 +124,10 @@ def creatable(index: Document, collated: bool) -> Document:
 
 
 def preparations(definition: CollectionSpec) -> Iterator[Command]:
-    """Yield the collMod commands to run before users may write: they restore all but uniqueness and expiration.
+    """Yield the collMod commands that restore a collection's definition, except uniqueness and expiration.
 
-    Unique indexes become `prepareUnique`: once these commands have run, the server refuses new duplicates. Deferred
-    indexes are not built yet.
+    The commands must run before users may write. Unique indexes become `prepareUnique`: from then on, the server
+    refuses new duplicates. Deferred indexes (see `deferred_names`) are not built yet.
     """
     name = definition.namespace.collection
     if definition.capped:
@@ -138,9 +142,10 @@ def preparations(definition: CollectionSpec) -> Iterator[Command]:
 
 
 def prepared(definition: CollectionSpec) -> CollectionSpec:
-    """Return the definition that a collection has between its `preparations` and the rest of the cut-over.
+    """Return the definition that a collection has after the first step of the cut-over.
 
     Indexes that will be unique are still `prepareUnique`, documents never expire, and deferred indexes are missing.
+    Later steps of the cut-over change this.
     """
     built = _built(supported(definition))
     indexes = {index["name"]: _prepared_index(index) for index in built}
@@ -158,9 +163,9 @@ def _prepared_index(index: Document) -> Document:
 
 
 def weakenings(definition: CollectionSpec) -> Iterator[Command]:
-    """Yield the commands that turn a collection of this definition into its stand-in without rebuilding any index.
+    """Yield the commands that relax a collection with this definition to its stand-in, without rebuilding any index.
 
-    Deferred indexes are dropped.
+    Deferred indexes (see `deferred_names`) are dropped.
     """
     name = definition.namespace.collection
     # Drop deferred indexes before their unique equals become plain: no server accepts both.
@@ -186,8 +191,8 @@ def weakenings(definition: CollectionSpec) -> Iterator[Command]:
 def expirations(definition: CollectionSpec, present: CollectionSpec) -> Iterator[Command]:
     """Yield the collMod commands that restore the expiration of documents, except that of deferred indexes.
 
-    Users may already have changed definitions. `present` is the definition on the destination: an option or index is
-    left as it is if it does not have the stand-in's value there.
+    `present` is the definition on the destination now. An option or index that does not have the stand-in's value there
+    is left unchanged, because users have changed it.
     """
     name = definition.namespace.collection
     if _EXPIRES in definition.options and _EXPIRES not in present.options:
@@ -199,14 +204,17 @@ def expirations(definition: CollectionSpec, present: CollectionSpec) -> Iterator
 
 
 def conversions(definition: CollectionSpec) -> Iterator[Command]:
-    """Yield the collMod commands that make prepared indexes unique."""
+    """Yield the collMod commands that turn indexes with `prepareUnique` into unique indexes."""
     for index in _built(supported(definition)):
         if index.get("unique"):
             yield _modify(definition.namespace.collection, index, unique=True)
 
 
 def waiting(definition: CollectionSpec) -> list[Document]:
-    """Return the deferred indexes, to be built after the conversions, in the form that `createIndexes` accepts."""
+    """Return the deferred indexes (see `deferred_names`), in the form that `createIndexes` accepts.
+
+    They must be built after the unique indexes have become unique.
+    """
     definition = supported(definition)
     names = sorted(deferred_names(definition))
     return [creatable(definition.indexes[each], definition.collated) for each in names]

@@ -6,8 +6,9 @@ whose definition on the destination is older or newer. Views hold no data, so th
 
 from __future__ import annotations
 
-from syncsvc.engine.definitions.catalog import Catalog
+from syncsvc.engine.definitions.shared_catalog import catalog_of
 from syncsvc.engine.run.context import RunContext
+from syncsvc.indexing import destined, is_renamable
 from verifier.cluster.connect import Client
 from verifier.cluster.filters import Selection
 from verifier.cluster.inventory import list_collections
@@ -19,15 +20,19 @@ from verifier.runtime.tasks import StopToken
 
 def reconcile_views(context: RunContext, stop: StopToken) -> None:
     """Drop the destination's views that the source does not have in the same form, and create the missing ones."""
-    wanted = _views(context.source_client, context.selection, stop)
+    on_source = _views(context.source_client, context.selection, stop).values()
+    # The event of a view that cannot have its name on the destination fails the sync, unless the view is gone by then.
+    expected = [
+        destined(each, context.target) for each in on_source if is_renamable(each, context.target)
+    ]
+    wanted = {each.namespace: each for each in expected}
     found = _views(context.destination_client, None, stop)
-    catalog = Catalog(context, stop)
-    for namespace, view in found.items():
-        if namespace not in wanted or not same_document(wanted[namespace].options, view.options):
+    catalog = catalog_of(context, stop)
+    own = catalog.own_views({name: each.options for name, each in found.items()})
+    for namespace, options in own.items():
+        if namespace not in wanted or not same_document(wanted[namespace].options, options):
             catalog.drop(namespace)
-    context.views.add(wanted.values())
-    for view in wanted.values():
-        catalog.create_view(view)
+    catalog.create_views(wanted.values())
 
 
 def _views(

@@ -16,7 +16,7 @@ from verifier.runtime.tasks import StopToken
 
 
 class Duplicates:
-    """Raises OperationError DuplicateIds for documents of one collection that have the same `_id`.
+    """The checks that raise OperationError DuplicateIds for documents of one collection that have the same `_id`.
 
     Both methods take the collection's current name on the source, and also raise the driver's errors.
     """
@@ -29,12 +29,19 @@ class Duplicates:
         self._stop = stop
 
     def refuse_neighbours(self, namespace: Namespace, keys: Sequence[bytes]) -> None:
-        """Check the keys of documents that were read in the order of `_id`."""
+        """Raise OperationError DuplicateIds if several documents of the collection have the same `_id`.
+
+        `keys` are BSON documents with an `_id`, in the order of `_id`. Only keys that equal the next one are looked up.
+        """
         with _named(namespace):
             refuse_equal(self._client, namespace, self._uuid, self._collation, keys, self._stop)
 
     def refuse_repeated(self, namespace: Namespace, keys: Sequence[bytes]) -> None:
-        """Check keys that a read has returned twice, or that the collection's collation treats as equal to another."""
+        """Look up each key in the collection; raise OperationError DuplicateIds if several documents have its `_id`.
+
+        `keys` are BSON documents with an `_id`: keys that a read has returned twice, or that are equal by the
+        collection's collation.
+        """
         with _named(namespace):
             refuse_repeated(self._client, namespace, self._uuid, keys, self._stop)
 

@@ -20,10 +20,10 @@ from verifier.cluster.keys import id_only, is_only_id
 
 
 def prepared(outcome: Outcome, key: ShardKey | None, collated: bool) -> Outcome:
-    """Return the outcome with a key that is a query for exactly its document on the destination. Pure.
+    """Return an outcome with the same effect, whose `key` is a query that finds only its document on the destination.
 
-    Without such a query, return an outcome that reads the document again. `key` is the source's shard key, or None if
-    the collection is not known to be sharded: an event that comes later may shard it. With a collation, the server may
+    If there is no such query, return an outcome that reads the document again. `key` is the source's shard key; None if
+    the collection is not known to be sharded, although a later event may shard it. With a collation, the server may
     treat different shard keys as equal, so all documents are read again.
     """
     if key is None and is_only_id(outcome.key):

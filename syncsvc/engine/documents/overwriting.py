@@ -40,10 +40,10 @@ def overwrite(
     ordered: bool,
     stop: StopToken,
 ) -> tuple[list[Outcome], str]:
-    """Write whole documents; if the collection's indexes refuse one, withhold the indexes and try again.
+    """Write whole documents. If an index refuses a document, drop the collection's indexes until the commit, and retry.
 
-    Return the documents that could not be written, and the error of the first one; both are empty if there is none.
-    With `ordered`, documents are written in their order, and none after a refused one.
+    Return the documents that could not be written, and the error of the first one; both are empty if all documents are
+    written. With `ordered`, write the documents in their order, and stop at the first refused one.
     """
 
     def attempt(documents: list[Outcome]) -> tuple[list[Outcome], str]:
@@ -90,7 +90,7 @@ def _upsert(
 def overwrite_sharded(
     context: RunContext, namespace: Namespace, documents: Sequence[Outcome], stop: StopToken
 ) -> list[Refusal]:
-    """Replace the documents with these `_id`s on all shards; return the refused documents with their errors."""
+    """Write whole documents, replacing those with the same `_id` on all shards; return the refused ones with errors."""
     clear(context, namespace, documents)
     return insert_missing(context, namespace, documents, stop)
 
@@ -100,8 +100,8 @@ def insert_missing(
 ) -> list[Refusal]:
     """Insert documents whose `_id` does not exist on the destination yet; return the refused ones with their errors.
 
-    Where an `_id` does exist, its document is deleted and the insert is retried. While an orphaned document occupies an
-    `_id`, which a router cannot delete, this warns and waits.
+    If an `_id` exists after all, delete its document and retry the insert. A router cannot delete an orphaned document:
+    while one has the `_id`, warn and wait.
     """
     refused, clashes = _insert(context, namespace, documents)
     if clashes:
@@ -120,9 +120,9 @@ def insert_missing(
 
 
 def clear(context: RunContext, namespace: Namespace, outcomes: Sequence[Outcome]) -> None:
-    """Delete the documents that have the `_id` of an outcome, on all shards; the rest of each outcome is ignored.
+    """Delete the documents whose `_id` is that of one of the outcomes, on all shards.
 
-    Raises OperationError EventNotApplicable, and the driver's errors.
+    Everything else in the outcomes is ignored. Raises OperationError EventNotApplicable, and the driver's errors.
     """
     if not outcomes:
         return
@@ -134,7 +134,7 @@ def clear(context: RunContext, namespace: Namespace, outcomes: Sequence[Outcome]
 def _insert(
     context: RunContext, namespace: Namespace, outcomes: Sequence[Outcome]
 ) -> tuple[list[Refusal], list[Outcome]]:
-    """Insert documents. Return the refused ones with their errors, and those whose `_id` already exists."""
+    """Insert documents. Return the refused ones with their errors, and the ones whose `_id` already exists."""
     documents = b"".join([each.document for each in outcomes if each.document is not None])
     if not documents:
         return [], []
@@ -146,7 +146,7 @@ def _insert(
 def _set_right(
     context: RunContext, namespace: Namespace, documents: Sequence[Outcome]
 ) -> list[Refusal]:
-    """Restore Timestamp(0, 0) in documents where the insert has replaced it by the server's time.
+    """Restore the value Timestamp(0, 0) in inserted documents, in which the server has replaced it by its own time.
 
     Return the refused documents with their errors.
     """

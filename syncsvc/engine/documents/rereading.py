@@ -1,4 +1,4 @@
-"""Reads documents from the source again, and writes them: the fallback for events that cannot be replayed.
+"""Reads documents again from the source, and writes them to the destination, if their events cannot be replayed.
 
 This is always safe, because later events of the document are replayed over the state that was read.
 """
@@ -12,13 +12,15 @@ from typing import Any
 
 from bson.timestamp import Timestamp
 
+from syncsvc.engine.definitions.source_lookup import reading_by_name
 from syncsvc.engine.documents.duplicates import Duplicates
 from syncsvc.engine.documents.overwriting import overwrite
 from syncsvc.engine.documents.statements import not_applicable, run_deletes
 from syncsvc.engine.documents.translate import Outcome
 from syncsvc.engine.run.context import RunContext
 from syncsvc.saved.registry import CollectionRecord
-from verifier.cluster.keys import canonical, id_element, id_only
+from verifier.cluster.document_filters import judging
+from verifier.cluster.keys import canonical_id, id_only
 from verifier.cluster.lookup import ONLY_IDS, fetch_pages, portions
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.renamed import CollectionGone, follow_renames
@@ -29,9 +31,9 @@ _UNKNOWN_SIZE = 16 << 10
 
 
 class Rereading:
-    """Reads documents again from the source and writes them, for one lane.
+    """Reads documents again from the source and writes them, in one of the threads that apply change events.
 
-    `budget` limits how many bytes of documents all lanes hold for this at the same time.
+    `budget` limits the total size, in bytes, of the documents that all these threads read again at the same time.
     """
 
     def __init__(self, context: RunContext, budget: Budget, stop: StopToken) -> None:
@@ -43,9 +45,9 @@ class Rereading:
     def write(self, record: CollectionRecord, keys: list[bytes], newest: Timestamp) -> None:
         """Make the destination's documents with these keys equal to the source's, as of the time `newest` or later.
 
-        Documents that the source no longer has are deleted. A key is a document with an `_id`, whose other fields are
-        ignored, and may occur several times. `newest` is a cluster time. Raises OperationError EventNotApplicable and
-        DuplicateIds.
+        Documents that the source no longer has, or that the document filter does not select, are deleted. A key is a
+        document with an `_id`, whose other fields are ignored, and may occur several times. `newest` is a cluster time.
+        Raises OperationError EventNotApplicable and DuplicateIds.
         """
         if not keys:
             return
@@ -75,9 +77,10 @@ class _Source:
     def outcomes(
         self, record: CollectionRecord, keys: Sequence[bytes], not_before: Timestamp
     ) -> Iterator[list[Outcome]]:
-        """Yield the outcomes for these keys, in lists of a few megabytes.
+        """Read the documents with these keys, and yield outcomes that give the destination the same documents.
 
-        The outcome for a key holds the document of the source; if the source has no such document, it is a deletion.
+        If the source has the document, and the document filter selects it, the outcome for its key writes the document;
+        otherwise, the outcome deletes it. Each list of outcomes holds a few megabytes.
         """
         for portion in portions(keys):
             yield from self._read(record, portion, not_before)
@@ -103,11 +106,12 @@ class _Source:
     def _make_way(
         self, record: CollectionRecord, missing: dict[Hashable, bytes], not_before: Timestamp
     ) -> list[Outcome]:
-        """Return deletions for the keys that no document of the source has byte for byte; remove them from `missing`.
+        """Remove from `missing` each key whose canonical form no source document has; return deletions of these keys.
 
-        Only for collections with a collation, where the server treats some keys with different bytes as equal. The
-        deletions must be written first, because they also delete a document with an equal key, which is written
-        afterwards. If the source deletes a document after this read, the delete event comes later.
+        `missing` has the keys to read, by their canonical form. Call this only for collections with a collation, where
+        the server treats some other keys as equal, too. The deletions must be written before the documents: a deletion
+        also deletes a document whose key is equal by the collation. If the source deletes a document after this read,
+        the delete event comes later.
         """
         there: set[Hashable] = set()
         with contextlib.suppress(CollectionGone):
@@ -122,7 +126,12 @@ class _Source:
         not_before: Timestamp,
         projection: Mapping[str, Any] = MappingProxyType({}),
     ) -> Iterator[list[bytes]]:
-        """Yield the documents of the source with these keys. Raises OperationError DuplicateIds."""
+        """Yield, in pages, the documents of the source that have these keys and are selected by the document filter.
+
+        The reads see the source at the cluster time `not_before` or later.
+        Raises OperationError DuplicateIds and DocumentFilterFailed.
+        """
+        query = self._context.document_filters.of(record.source_name)
         uuid = self._context.source_uuid(record)
 
         def read(namespace: Namespace) -> Iterator[list[bytes]]:
@@ -134,12 +143,17 @@ class _Source:
                 uuid,
                 not_before,
                 projection,
+                *(() if query is None else (query, True)),
             )
             # A collection that is not sharded at this point of the change stream may be sharded now.
             sharded = self._context.source_facts.is_sharded
             return self._unique(record, namespace, keys, pages) if sharded else pages
 
-        return follow_renames(record.source_storage, read)
+        with (
+            judging(self._context.document_filters, record.source_name),
+            reading_by_name(self._context, record, self._stop),
+        ):
+            yield from follow_renames(record.source_storage, read)
 
     def _unique(
         self,
@@ -148,7 +162,10 @@ class _Source:
         keys: Sequence[bytes],
         pages: Iterable[list[bytes]],
     ) -> Iterator[list[bytes]]:
-        """Yield the pages of a sharded source. Raise OperationError DuplicateIds for an `_id` that occurs twice."""
+        """Yield the given pages, which are read from a sharded source, unchanged.
+
+        Raises OperationError DuplicateIds if several documents of the source have the same `_id`.
+        """
         duplicates = Duplicates(self._context, record, self._stop)
         expected = set(map(_form, keys))
         for page in pages:
@@ -164,7 +181,7 @@ class _Source:
 
 
 def _form(document: bytes) -> Hashable:
-    return canonical(document, id_element(document))
+    return canonical_id(document)
 
 
 def _bytes_to_read(record: CollectionRecord, keys: Sequence[bytes], most: int) -> int:

@@ -23,7 +23,7 @@ from syncsvc.engine.documents.statements import run_deletes, run_updates
 from syncsvc.engine.documents.translate import Outcome
 from syncsvc.engine.run.context import RunContext
 from syncsvc.saved.registry import CollectionRecord
-from verifier.cluster.keys import canonical, id_element, id_only
+from verifier.cluster.keys import canonical_id, id_only
 from verifier.cluster.lookup import fetch
 from verifier.runtime.tasks import StopToken
 
@@ -45,12 +45,13 @@ class Work:
 
 
 def sort(outcomes: Sequence[Outcome], key: ShardKey, collated: bool, whole_keys: bool) -> Work:
-    """Divide outcomes by the way in which they must be written. Pure.
+    """Divide outcomes by the way in which they must be written. Has no side effects.
 
-    `whole_keys` says whether document keys contain the fields of the shard key, as those of a sharded source do. These
-    documents are read again: those whose shard key is updated, because the destination refuses such updates; those that
-    are deleted by a document key that may not be unique; and all documents of a collection with a collation, because
-    equal keys cannot be recognised.
+    `whole_keys` is True if document keys contain the fields of the shard key, as those of a sharded source do.
+
+    Three kinds of documents are read again: documents whose shard key is updated, because the destination refuses such
+    updates; documents deleted by a document key that may not be unique; and all documents of a collection with a
+    collation (`collated`), because equal keys cannot be recognised.
     """
     work = Work()
     for outcome in outcomes:
@@ -70,7 +71,7 @@ def sort(outcomes: Sequence[Outcome], key: ShardKey, collated: bool, whole_keys:
 
 
 class ShardedWriter:
-    """Writes outcomes to sharded collections, for one lane."""
+    """Writes outcomes to sharded collections, in one of the threads that apply change events."""
 
     def __init__(self, context: RunContext, rereading: Rereading, stop: StopToken) -> None:
         self._context = context
@@ -80,8 +81,8 @@ class ShardedWriter:
     def write(self, record: CollectionRecord, outcomes: list[Outcome], newest: Timestamp) -> int:
         """Write the outcomes, each of a different document, and return how many documents were read again.
 
-        They are read at the cluster time `newest` of the source or later; no event of the outcomes may be after this
-        time. Raises OperationError EventNotApplicable.
+        Those documents are read at the cluster time `newest` of the source or later; no event of the outcomes may be
+        after this time. Raises OperationError EventNotApplicable.
         """
         assert record.definition.shard_key
         key = ShardKey.of(record.definition.shard_key)
@@ -96,10 +97,10 @@ class ShardedWriter:
         return len(again)
 
     def _locate(self, record: CollectionRecord, key: ShardKey, work: Work) -> dict[Hashable, bytes]:
-        """Look up the documents of `work.updates`, and the new ones of `work.documents`, on the destination.
+        """Look up the documents of `work.updates` on the destination, and those of `work.documents` that were inserted.
 
-        Return the documents that exist there, reduced to `_id` and the fields of the shard key, by the canonical form
-        of their `_id`.
+        Inserted means that the events of the outcome begin with an insert (`Outcome.new`). Return the documents that
+        exist on the destination, by the canonical form of their `_id`, with only `_id` and the shard key fields.
         """
         keys = [each.key for each in work.updates]
         keys += [each.key for each in work.documents if each.new]
@@ -112,8 +113,8 @@ class ShardedWriter:
     ) -> list[Outcome]:
         """Write whole documents, and return the outcomes whose document the destination refused.
 
-        First, all documents that may exist are deleted on every shard. A document cannot exist if it is new and not in
-        `there`, the result of `_locate`.
+        First, present documents with the same `_id` are deleted on every shard. This is skipped for a document whose
+        events begin with an insert, if it is not in `there`, which has the documents on the destination by `_id`.
         """
         old = [each for each in documents if not each.new or _identity(each) in there]
         clear(self._context, record.namespace, old)
@@ -129,8 +130,8 @@ class ShardedWriter:
     ) -> list[Outcome]:
         """Run the stages of `work.updates` and of `work.documents`, whose documents were just written.
 
-        `there` is the result of `_locate`. Return the outcomes to read again: those whose document is missing or whose
-        update failed; all of them if it is unknown which updates failed.
+        `there` has the documents that exist on the destination, by `_id`. Return the outcomes to read again: those
+        whose document is missing or whose update failed; all of them if it is unknown which updates failed.
         """
         missing: list[Outcome] = []
         updates: list[Outcome] = []
@@ -153,4 +154,4 @@ class ShardedWriter:
 
 
 def _identity(outcome: Outcome) -> Hashable:
-    return canonical(outcome.key, id_element(outcome.key))
+    return canonical_id(outcome.key)

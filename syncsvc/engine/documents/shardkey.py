@@ -1,4 +1,4 @@
-"""Derives queries for single documents from a shard key, and detects updates that write it, on raw BSON. Pure."""
+"""Derives queries for single documents from a shard key, and detects updates of shard key fields, on raw BSON."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DIFF_PATH = (b"$_internalApplyOplogUpdate", b"oplogUpdate", b"diff")
 
 @dataclass(frozen=True)
 class ShardKey:
-    """The fields of a shard key, by their `paths`. The parts of a path are separated by dots."""
+    """A shard key, given by the `paths` of its fields. The parts of a path are separated by dots."""
 
     paths: tuple[bytes, ...]
 
@@ -40,8 +40,8 @@ class ShardKey:
     def query_of(self, document: bytes) -> bytes:
         """Return, as BSON, the query that finds the document by shard key and `_id`, on its shard alone.
 
-        A missing field is queried as null, which equals it in a shard key. An undefined field is left out, because no
-        query can contain it: the query then goes to all shards.
+        A missing field is queried as null, because a shard key treats both as equal. An undefined field is left out,
+        because no query can contain it: the query then goes to all shards.
         """
         return _query(document, ((path, _at_path(document, path)) for path in self.paths))
 
@@ -70,7 +70,10 @@ class ShardKey:
 
 
 def _query(raw: bytes, fields: Iterable[tuple[bytes, Element | None]]) -> bytes:
-    """Return, as BSON, the query for these fields of `raw` and for its `_id`; None is a missing field."""
+    """Return, as BSON, a query for the `_id` of the document `raw` and for the given fields.
+
+    `fields` holds the path of each field with its value in `raw`, which is None if the field is missing.
+    """
     parts = []
     for path, found in fields:
         if path == _ID or found is not None and found.kind == UNDEFINED:

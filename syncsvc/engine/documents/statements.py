@@ -62,7 +62,7 @@ def run_deletes(
     outcomes: Sequence[Outcome],
     ordered: bool,
 ) -> None:
-    """Delete the documents of outcomes; missing ones are ignored. Raises OperationError EventNotApplicable."""
+    """Delete the documents of outcomes; a missing document is ignored. Raises OperationError EventNotApplicable."""
     if not outcomes:
         return
     try:
@@ -74,9 +74,9 @@ def run_deletes(
 
 
 def offers_raw_diffs(document_writer: DocumentWriter, scratch: Namespace) -> bool:
-    """Return whether the destination can apply the oplog's own diffs.
+    """Return whether the destination can apply updates in the form that the oplog has (diffs).
 
-    To find out, upserts a document in the collection `scratch`. Raises the driver's errors.
+    To find out, upserts a document into the collection `scratch`. Raises the driver's errors.
     """
     key = bson.encode({"_id": "probe"})
     diff = bson.encode({"$v": 2, "diff": {"u": {"a": 2}}})
@@ -93,7 +93,10 @@ def offers_raw_diffs(document_writer: DocumentWriter, scratch: Namespace) -> boo
 
 
 def not_applicable(namespace: Namespace, key: bytes, error: str) -> OperationError:
-    """Return the error for a refused write of the document `key`; `error` is the server's message."""
+    """Return OperationError EventNotApplicable for a refused write of the document with the `_id` in `key`.
+
+    `error` is the server's message.
+    """
     return OperationError(
         EVENT_NOT_APPLICABLE,
         f"A write of the document with _id {shown(key)} to {namespace} was refused: {error}.",

@@ -1,4 +1,4 @@
-"""Translates change events to write statements, as raw bytes. Pure.
+"""Translates change events to write statements, as raw bytes. Pure functions.
 
 Events of one document in the same batch are folded into one outcome, so that every document needs one statement of one
 command. Values are copied as bytes, never decoded.
@@ -15,14 +15,24 @@ ambiguous (`a.b` is a field or a path), and does not say whether a field keeps i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import accumulate, repeat
+from itertools import accumulate, chain, repeat
+from typing import NamedTuple
 
 from verifier.cluster import rawbson
+from verifier.cluster.block import Block
 from verifier.cluster.events import DataEvent, DataKind
 from verifier.cluster.keys import is_only_id
-from verifier.cluster.rawbson import DOCUMENT, Buffer, document, int32, int32_at, single, value_size
+from verifier.cluster.rawbson import (
+    DOCUMENT,
+    document,
+    int32,
+    int32_at,
+    single,
+    size_bytes,
+    value_size,
+)
 
 # A pipeline may have 1,000 stages; a statement, which includes the key, must stay below 16 MB.
 _MOST_STAGES = 100
@@ -34,6 +44,10 @@ _NINE_ZEROS = bytes(9)
 _TIMESTAMP = bytes([rawbson.TIMESTAMP])
 _UPSERT = b"\x08upsert\0\x01"
 
+# Local names: looking up a member of an Enum class takes ten times as long.
+_INSERT, _UPDATE, _DELETE = DataKind.INSERT, DataKind.UPDATE, DataKind.DELETE
+_UNTOLD, _REREAD = DataKind.UNTOLD, DataKind.REREAD
+
 # The beginning of an oplog entry whose update is a diff: `{$v: 2, diff: {`.
 _DIFF_HEAD = b"\x10$v\0" + int32(2) + b"\x03diff\0"
 _DIFF = 4 + len(_DIFF_HEAD)
@@ -41,6 +55,11 @@ _DIFF = 4 + len(_DIFF_HEAD)
 # Two nested calls of `single`, inlined for the hot path.
 _DIFF_STAGE = b"%b\x03$_internalApplyOplogUpdate\0%b\x03oplogUpdate\0%b\0\0"
 _DIFF_AROUND, _ENTRY_AROUND = len(_DIFF_STAGE % (b"1234", b"1234", b"")), 4 + 13 + 1
+
+# The statement `{q: key, u: {$set: fields}}`, inlined as well.
+_SET_STATEMENT = b"%b\x03q\0%b\x03u\0%b\x03$set\0%b%b\0\0\0"
+_SET_STATEMENT_AROUND = len(_SET_STATEMENT % (b"1234", b"", b"1234", b"1234", b""))
+_SET_AROUND = len(b"1234\x03$set\0" b"1234\0\0")
 
 # Fields by path. A value is the encoded field (type, name and value); its name is the whole path.
 Sets = dict[bytes, bytes]
@@ -73,29 +92,36 @@ class Outcome:
 def fold(before: Outcome | None, event: DataEvent) -> Outcome:
     """Return the outcome of `event` together with the events of its document that came before it in the batch.
 
-    `before` is the outcome of those events, None if there are none. It may be changed by this call.
+    `before` is the outcome of those earlier events, None if there are none. This call may change `before`.
     """
     kind = event.kind
     if before is not None and _moves(before, event):
         return Outcome(event.key, refetch=True)
-    if kind is DataKind.UPDATE:
+    if kind is _UPDATE:
         return _updated(before, event)
-    if kind is DataKind.DELETE:
+    if kind is _DELETE:
         if before is not None and not before.new and not is_only_id(event.key):
             # The document may have had another key before, by which the destination knows it.
             return Outcome(event.key, refetch=True)
         return Outcome(event.key, deleted=True)
-    if kind in (DataKind.UNTOLD, DataKind.REREAD):
+    if kind in (_UNTOLD, _REREAD):
         return Outcome(event.key, refetch=True)
-    new = kind is DataKind.INSERT if before is None else before.new
+    new = kind is _INSERT if before is None else before.new
     return Outcome(event.key, document=event.body, new=new, size=len(event.body))
 
 
-def _moves(before: Outcome, event: DataEvent) -> bool:
-    """Return whether the two events may come from different shards of the source, so that their order is unknown.
+def without_contents(event: DataEvent) -> DataEvent:
+    """Return the event without its contents, so that `fold` returns an outcome which says to reread the document."""
+    if event.kind is DataKind.REREAD:
+        return event
+    return event._replace(kind=DataKind.UNTOLD, body=b"", raw_diff=False)
 
-    They may if their document keys differ, because an update of the shard key may have moved the document to another
-    shard. Two keys that contain only `_id` count as equal, even if their bytes differ.
+
+def _moves(before: Outcome, event: DataEvent) -> bool:
+    """Return whether `event` and the events in `before` may come from different shards, so that their order is unknown.
+
+    They may if their document keys differ, because an update of the shard key may have moved the document to
+    another shard. Two keys that contain only `_id` count as equal, even if their bytes differ.
     """
     if before.key == event.key:
         return False
@@ -123,22 +149,69 @@ def diff_stage(entry: bytes) -> bytes:
     return _DIFF_STAGE % (int32(size + _DIFF_AROUND), int32(size + _ENTRY_AROUND), entry)
 
 
-def field_sets(entry: bytes) -> Sets | None:
-    """Return, by path, the fields that an update sets, if it only sets existing fields; otherwise None.
+class _Shape(NamedTuple):
+    """The structure of a diff: all its bytes except the values that it sets.
 
-    `entry` is the oplog entry of the update. Also returns None if a path would be ambiguous, or a field is named twice.
+    Diffs with the same bytes between their values have the same fields, so only one of them has to be parsed.
     """
-    if not entry.startswith(_DIFF_HEAD, 4):
+
+    # The ranges of bytes that are not values, and these bytes.
+    gaps: list[tuple[int, int]]
+    fixed: list[bytes]
+    # Of each field: its path; its type, path and length as they are encoded; and the range of its value.
+    fields: list[tuple[bytes, bytes, int, int]]
+
+    def fits(self, entry: bytes) -> bool:
+        return [entry[begin:end] for begin, end in self.gaps] == self.fixed
+
+    def sets(self, entry: bytes) -> Sets:
+        return {path: head + entry[begin:end] for path, head, begin, end in self.fields}
+
+
+# The shape of the last diff of each length, and the length of the longest diff whose shape is kept, in bytes: the shape
+# of a diff with many small fields takes some kilobytes, so that all shapes together take less than 10 MB.
+_shapes: dict[int, _Shape] = {}
+_LONGEST_SHAPE = 400
+
+
+def field_sets(entry: bytes) -> Sets | None:
+    """Return the fields that an update sets, by path; None if the update does not only set existing fields.
+
+    Also returns None if a path would be ambiguous, or a field is named twice. `entry` is the oplog entry of the update.
+    Applications usually repeat a few kinds of updates, so the structure of recent entries is remembered.
+    """
+    shape = _shapes.get(len(entry))
+    if shape is None or not shape.fits(entry):
+        shape = _shape_of(entry)
+        if shape is None:
+            return None
+        if len(entry) <= _LONGEST_SHAPE:
+            _shapes[len(entry)] = shape
+    return shape.sets(entry)
+
+
+def _shape_of(entry: bytes) -> _Shape | None:
+    """Parse the oplog entry of an update, and return which bytes of the entry are the values that it sets.
+
+    Return None if the update does not only set existing fields, if a field is named twice, or if a path is ambiguous
+    because of the characters in a field name (see `_unambiguous`).
+    """
+    found: dict[bytes, tuple[bytes, int, int]] = {}
+    if not entry.startswith(_DIFF_HEAD, 4) or not _collect(entry, _DIFF, b"", found):
         return None
-    found: Sets = {}
-    return found if _collect(entry, _DIFF, b"", found) else None
+    bounds = [0, *(bound for _, begin, end in found.values() for bound in (begin, end)), len(entry)]
+    gaps = list(zip(bounds[::2], bounds[1::2]))
+    fields = [(path, *rest) for path, rest in found.items()]
+    return _Shape(gaps, [entry[begin:end] for begin, end in gaps], fields)
 
 
-def _collect(raw: bytes, at: int, path: bytes, found: Sets) -> bool:
-    """Add the fields that the diff at `at` sets in the document at `path`. Return False if the diff does anything else.
+def _collect(raw: bytes, at: int, path: bytes, found: dict[bytes, tuple[bytes, int, int]]) -> bool:
+    """Fill `found` with the fields that a diff sets: for each path, the encoded field and the bounds of its value.
 
-    The diff of a document has `u` with changed fields, `i` with fields that move to the end, `d` with removed fields,
-    and `sx` with the diff of a document or array in field x. The diff of an array begins with `a: true`.
+    The diff begins at the offset `at` of `raw`, and its paths begin with `path`. Return False if the diff does more
+    than set existing fields. The diff of a document has `u` with changed fields, `i` with fields that move to the end,
+    `d` with removed fields, and `sx` with the diff of a document or array in field x. The diff of an array begins with
+    `a: true`.
     """
     end = at + int32_at(raw, at)[0] - 1
     at += 4
@@ -159,32 +232,35 @@ def _collect(raw: bytes, at: int, path: bytes, found: Sets) -> bool:
     return True
 
 
-def _collect_fields(raw: bytes, at: int, path: bytes, found: Sets) -> bool:
+def _collect_fields(
+    raw: bytes, at: int, path: bytes, found: dict[bytes, tuple[bytes, int, int]]
+) -> bool:
     end = at + int32_at(raw, at)[0] - 1
     at += 4
     while at < end:
         start = raw.index(0, at + 1) + 1
         name = raw[at + 1 : start - 1]
-        if not _unambiguous(name):
+        if not _unambiguous(name) or path + name in found:
             return False
         stop = start + value_size(raw, raw[at], start)
-        # At the top level, the bytes equal those in the diff.
-        field = raw[at:stop] if not path else raw[at : at + 1] + path + raw[at + 1 : stop]
-        if found.setdefault(path + name, field) is not field:
-            return False
+        # The bytes that determine the size of the value belong to the shape.
+        begin = start + size_bytes(raw[at], stop - start)
+        head = raw[at : at + 1] + path + raw[at + 1 : begin]
+        found[path + name] = (head, begin, stop)
         at = stop
     return True
 
 
 def _unambiguous(name: bytes) -> bool:
-    """Return whether this part of a path can only mean a field of that name, not an operator or several parts."""
+    """Return whether `name`, a part of a path, can only mean a field, not an operator or a path of several parts."""
     return name != b"" and b"." not in name and name[0] != _DOLLAR
 
 
 def _both(earlier: Sets, later: Sets | None) -> Sets | None:
-    """Merge two results of `field_sets`, and return None if they cannot be one `$set`. May change `earlier`.
+    """Merge the fields that two updates set into those of one `$set`; return None if that is impossible.
 
-    They cannot if `later` is None, or if one sets a field within a field that the other sets.
+    It is impossible if `later` is None, or if one update sets a field within a field that the other sets. `earlier` may
+    be changed.
     """
     if not earlier or later is None:
         return later
@@ -207,17 +283,20 @@ def _pipeline(stages: Iterable[bytes]) -> bytes:
     return b"\x04u\0" + document(array)
 
 
-def _set(sets: Sets) -> bytes:
-    return single(DOCUMENT, b"$set", document(*sets.values()))
+def _set_statement(key: bytes, sets: Sets) -> bytes:
+    fields = b"".join(sets.values())
+    size = len(fields)
+    whole = int32(size + len(key) + _SET_STATEMENT_AROUND)
+    return _SET_STATEMENT % (whole, key, int32(size + _SET_AROUND), int32(size + 5), fields)
 
 
 def literal_stage(document: bytes) -> bytes:
-    """Return, as BSON, the pipeline stage that replaces a document by exactly this one."""
+    """Return, as BSON, the pipeline stage that replaces a document by exactly `document`."""
     return single(DOCUMENT, b"$replaceWith", single(DOCUMENT, b"$literal", document))
 
 
 def insertable(outcome: Outcome) -> bool:
-    """Return whether an insert of the document is enough, provided that its `_id` does not exist on the destination."""
+    """Return whether an insert alone has the effect of the outcome, if the `_id` does not exist on the destination."""
     return (
         outcome.new
         and not outcome.stages
@@ -227,15 +306,15 @@ def insertable(outcome: Outcome) -> bool:
 
 
 def update_statement(outcome: Outcome, literal: bool = False) -> bytes:
-    """Return, as BSON, the element of the `updates` array of an update command, for an outcome that writes a document.
+    """Return, as BSON, the statement of an update command that has the effect of `outcome`, which writes a document.
 
-    With `outcome.document`, it is an upsert. A replacement is cheaper than a pipeline, but the server refuses some
-    documents in a replacement (names with a leading dollar) and alters others (zero timestamps). With `literal`, the
-    form is used that works for every document.
+    The statement is an upsert if `outcome.document` is set. A replacement is cheaper than a pipeline, but the server
+    refuses some documents in a replacement (names with a leading dollar) and alters others (zero timestamps). With
+    `literal`, use a pipeline, which works for every document.
     """
-    query = b"\x03q\0" + outcome.key
     if outcome.sets:
-        return document(query, b"\x03u\0", _set(outcome.sets))
+        return _set_statement(outcome.key, outcome.sets)
+    query = b"\x03q\0" + outcome.key
     if outcome.document is None:
         return document(query, _pipeline(outcome.stages))
     if literal or outcome.stages or holds_zero_timestamp(outcome.document):
@@ -245,16 +324,16 @@ def update_statement(outcome: Outcome, literal: bool = False) -> bytes:
 
 
 def delete_statement(outcome: Outcome) -> bytes:
-    """Return, as BSON, the element of the `deletes` array of a delete command that deletes the outcome's document."""
+    """Return, as BSON, the statement of a delete command that deletes the document of `outcome`."""
     return document(b"\x03q\0", outcome.key, b"\x10limit\0", int32(1))
 
 
 def holds_zero_timestamp(document: bytes) -> bool:
     """Return whether a top-level field other than `_id` is Timestamp(0, 0).
 
-    When the server inserts the document or uses it as a replacement, it puts its own time in the place of such a value.
+    When the server inserts such a document or uses it as a replacement, it replaces this value by its own time.
     """
-    if _NINE_ZEROS not in document:
+    if _TIMESTAMP not in document or _NINE_ZEROS not in document:
         return False
     return any(
         element.kind == rawbson.TIMESTAMP
@@ -264,15 +343,20 @@ def holds_zero_timestamp(document: bytes) -> bool:
     )
 
 
-def zero_timestamp_documents(block: bytes, documents: Sequence[Buffer]) -> set[int]:
-    """Return the indexes of the documents, stored end to end in `block`, that hold a top-level Timestamp(0, 0).
+def zero_timestamp_documents(block: Block) -> set[int]:
+    """Return the indexes of the documents of a block that hold a top-level Timestamp(0, 0).
 
     Only documents whose bytes could hold such a field are parsed.
     """
     found: set[int] = set()
+    suspects = _zero_timestamps(block.raw)
+    first = next(suspects, None)
+    if first is None:
+        return found
+    documents = block.documents()
     numbered = enumerate(accumulate(map(len, documents)))
     end = 0
-    for suspect in _zero_timestamps(block):
+    for suspect in chain([first], suspects):
         if suspect < end:
             # In the same document as before, which was already parsed.
             continue

@@ -1,8 +1,8 @@
 """Writes outcomes, the combined effects of a batch of change events on each document, to a collection.
 
 Usually uses one insert, one update and one delete command. No document is in two of them, so they are independent.
-Throughput depends on how events are grouped, not on the language: bulks that are cut at every change between update and
-delete are eight times slower. Documents that the destination refuses or lacks are read again from the source.
+Throughput depends mainly on how events are grouped: bulks that are cut at every change between update and delete are
+eight times slower. Documents that the destination refuses or lacks are read again from the source.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from syncsvc.engine.documents.statements import run_deletes, run_updates
 from syncsvc.engine.documents.translate import Outcome, insertable
 from syncsvc.engine.run.context import RunContext
 from syncsvc.saved.registry import CollectionRecord
-from verifier.cluster.keys import canonical, id_element
+from verifier.cluster.keys import canonical_id
 from verifier.cluster.lookup import ONLY_IDS, fetch
 from verifier.cluster.namespace import Namespace
 from verifier.runtime.tasks import Budget, StopToken
@@ -38,16 +38,17 @@ _FEW = 4
 def runs(
     outcomes: Sequence[Outcome], collated: bool
 ) -> Iterator[tuple[list[Outcome], list[Outcome]]]:
-    """Split outcomes into pairs of writes and deletes. Each pair must be run, in this order, before the next one.
+    """Split outcomes into pairs of writes and deletes, which have the same effect if they are run in order.
 
-    A delete may wait until the writes after it are done, as long as none of them concerns the same document. With a
-    collation, equal keys cannot be recognised, so every write after a delete begins a new pair.
+    Of each pair, run the writes first, then the deletes. A delete may wait for the writes after it if none of them
+    concerns the same document. With a collation (`collated`), equal keys cannot be recognised, so every write after a
+    delete begins a new pair.
     """
     written: list[Outcome] = []
     deleted: list[Outcome] = []
     gone: set[Hashable] = set()
     for outcome in outcomes:
-        key = canonical(outcome.key, id_element(outcome.key))
+        key = canonical_id(outcome.key)
         if outcome.deleted:
             deleted.append(outcome)
             gone.add(key)
@@ -60,7 +61,7 @@ def runs(
 
 
 class OutcomeWriter:
-    """Writes outcomes, for one lane.
+    """Writes outcomes to collections, in one of the threads (lanes) that apply change events.
 
     `rereading` is the budget, in bytes, that all lanes share for documents that they read again at the same time.
     """
@@ -76,9 +77,9 @@ class OutcomeWriter:
     def write(self, record: CollectionRecord, outcomes: list[Outcome], newest: Timestamp) -> int:
         """Write outcomes, and return how many documents were read again from the source.
 
-        They are read at the cluster time `newest` of the source or later; no event of the outcomes may be after this
-        time. The order of the outcomes is kept for capped collections and those with a collation. Raises OperationError
-        EventNotApplicable.
+        Those documents are read at the cluster time `newest` of the source or later; no event of the outcomes may be
+        after this time. The order of the outcomes is kept for capped collections and those with a collation. Raises
+        OperationError EventNotApplicable.
         """
         if record.definition.sharded:
             return self._sharded.write(record, outcomes, newest)
@@ -105,7 +106,7 @@ class OutcomeWriter:
     def _write_in_order(
         self, record: CollectionRecord, outcomes: list[Outcome], newest: Timestamp
     ) -> int:
-        """Write outcomes in order, including documents that are read again. Return how many were read again."""
+        """Write outcomes in order, including documents that are read again; return the number of the latter."""
         number = 0
         for refetch, group in groupby(outcomes, attrgetter("refetch")):
             if refetch:
@@ -124,7 +125,7 @@ class OutcomeWriter:
     def _update_in_order(
         self, record: CollectionRecord, outcomes: list[Outcome], newest: Timestamp
     ) -> int:
-        """Write documents and updates one after the other, and return how many documents were read again."""
+        """Write documents and updates one after the other; return the number of documents that were read again."""
         number = 0
         missing: list[bytes] = []
         while outcomes:
@@ -164,8 +165,8 @@ class OutcomeWriter:
     def _missing(self, record: CollectionRecord, outcomes: list[Outcome]) -> list[bytes]:
         """Return the keys of updates whose document does not exist on the destination.
 
-        Of a collection that the source has sharded, a document with another shard key is another document. Keys whose
-        document exists are returned, too, if an update has changed its shard key.
+        If the collection is sharded on the source, only a document with the same shard key and `_id` counts as
+        existing. So if an update has changed the shard key of a document, the key of this update is returned, too.
         """
         shard_key = _source_key(record)
         projection = shard_key.projection if shard_key else ONLY_IDS
@@ -175,7 +176,7 @@ class OutcomeWriter:
         )
 
         def exists(key: bytes) -> bool:
-            present = there.get(canonical(key, id_element(key)))
+            present = there.get(canonical_id(key))
             if present is None or shard_key is None:
                 return present is not None
             return shard_key.query_of(present) == key

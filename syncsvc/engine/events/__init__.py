@@ -1,1 +1,1 @@
-"""Applies the change events of the source: changes of documents in parallel lanes, DDL events behind barriers."""
+"""Applies the source's change events: changes of documents in parallel threads (lanes), DDL events one by one."""

@@ -1,9 +1,10 @@
-"""Change event application: starts the threads that read and apply events, and keeps position and lag up to date."""
+"""Starts the threads of change event application, which read and apply events, and keeps position and lag current."""
 
 from __future__ import annotations
 
 import contextlib
 import threading
+from collections.abc import Callable, Collection
 
 from bson.timestamp import Timestamp
 
@@ -11,6 +12,7 @@ from syncsvc.engine.events.event_source import EventSource
 from syncsvc.engine.events.lanes import Lane, Room
 from syncsvc.engine.events.spooler import Spooler
 from syncsvc.engine.events.tail import Tail
+from syncsvc.engine.events.unreported import Listing
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.frontier import Frontier
 from syncsvc.engine.run.points import Point
@@ -20,19 +22,28 @@ from verifier.compare.feed import Feed
 from verifier.runtime.tasks import Cancelled, StopToken, TaskGroup, wait_until
 from verifier.runtime.waits import waiting
 
-_DRAINING = "lagTimeSeconds in GET /api/v1/progress shows the lag. If it does not fall, see the other warnings."
+_DRAINING = "lagTimeSeconds in GET /api/v1/progress shows the lag. If the lag does not fall, see the other warnings."
 # How long a note to the oplog of an idle source may take to arrive in the change stream, in seconds.
 _NOTE_TRAVELS = 1.0
 
 
 class Application:
-    """Applies change events from the saved position on, in threads of the given group, which start immediately.
+    """Applies the change events after the saved position, in threads of `group` that the constructor starts.
 
     Events in the event spool are read first, and then those of the live stream; `spooler` fills the spool. All events
-    that are read are also passed to `feed`.
+    that are read are also passed to `feed`. `resharded` returns the UUIDs of collections to copy again, and `listing`
+    the newest listing of a source before 6.0, or None.
     """
 
-    def __init__(self, context: RunContext, spooler: Spooler, feed: Feed, group: TaskGroup) -> None:
+    def __init__(
+        self,
+        context: RunContext,
+        spooler: Spooler,
+        feed: Feed,
+        group: TaskGroup,
+        resharded: Callable[[], Collection[bytes]] = tuple,
+        listing: Callable[[], Listing | None] = lambda: None,
+    ) -> None:
         position = context.run.record.position
         assert position is not None
         self._context = context
@@ -47,7 +58,15 @@ class Application:
         ]
         reader = EventSource(context, spooler, position, group.stop)
         self._tail = Tail(
-            context, reader, lanes, self._frontier, feed, self.save_position, group.stop
+            context,
+            reader,
+            lanes,
+            self._frontier,
+            feed,
+            self.save_position,
+            resharded,
+            listing,
+            group.stop,
         )
         for number, lane in enumerate(lanes):
             group.spawn(f"lane-{number}", lane.run)
@@ -57,9 +76,9 @@ class Application:
         group.spawn("notes", self._keep_moving)
 
     def held_after(self) -> Timestamp | None:
-        """Return the cluster time of the source from which the stream must still be read, while its reader is blocked.
+        """Return the cluster time of the source from which the reader of the change stream will continue.
 
-        Return None while the reader is not blocked.
+        Return None unless the reader is blocked, because the events that it has read are not processed yet.
         """
         return self._tail.held_after
 
@@ -83,7 +102,7 @@ class Application:
         `Cancelled`.
         """
         append_note(self._context.source_client, self._stop)
-        with waiting("The commit waits until all changes before it are applied", _DRAINING):
+        with waiting("The commit waits until all earlier changes are applied", _DRAINING):
             wait_until(lambda: self.is_past(time), self._stop)
 
     def save_position(self) -> None:
@@ -99,7 +118,7 @@ class Application:
                 self._spooler.forget(position)
 
     def _keep_position(self) -> None:
-        """Save the position once per interval until stopped, and then once more."""
+        """Save the position periodically until stopped, and then once more. Raises `Cancelled`."""
         while not self._stop.stopped:
             with contextlib.suppress(Cancelled):
                 self._stop.sleep(self._context.tuning.position_interval)

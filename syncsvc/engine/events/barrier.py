@@ -1,4 +1,4 @@
-"""Coordinates the instances at a DDL event: it is applied once, after all events before it and before all after it.
+"""Coordinates the instances at a DDL event, which is applied once: after all earlier and before all later events.
 
 Each instance that reaches such an event applies its share of the events before it, saves its position there, and then
 publishes the event's resume token as its barrier. The coordinator waits until all instances have published it, applies
@@ -37,10 +37,10 @@ class Barrier:
         self._stop = stop
 
     def take(self, token: dict[str, Any], apply: Callable[[], None]) -> None:
-        """Wait until the event with that resume token is applied to the destination.
+        """Return when the DDL event with the resume token `token` is applied to the destination.
 
-        The coordinator, and an instance that runs alone, apply the event by calling `apply`; the coordinator skips an
-        event that is already applied. Every other instance waits for the coordinator.
+        The coordinator, and an instance that runs alone, call `apply`, which applies the event; the coordinator skips
+        an event that is already applied. Every other instance waits for the coordinator.
         """
         token_text = str(token["_data"])
         if not self._run.record.instances:
@@ -67,5 +67,5 @@ class Barrier:
 
 
 def is_at(record: RunRecord, token_text: str) -> bool:
-    """Return whether an instance has reached, or passed, the event whose resume token has the text `token_text`."""
+    """Return whether the instance of `record` has reached or passed the DDL event with this resume token (as text)."""
     return record.barrier is not None and record.barrier >= token_text

@@ -11,23 +11,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from syncsvc.engine.definitions.catalog import Catalog
 from syncsvc.engine.definitions.created import save_created
 from syncsvc.engine.definitions.index_builds import build_indexes
 from syncsvc.engine.definitions.naming import new_record
-from syncsvc.engine.definitions.source_lookup import find_on_source, time_series_on_source
+from syncsvc.engine.definitions.shared_catalog import catalog_of
+from syncsvc.engine.definitions.source_lookup import (
+    find_named_on_source,
+    find_on_source,
+    time_series_on_source,
+)
 from syncsvc.engine.events.modification import immediate, modified
 from syncsvc.engine.events.recreated import Recreated
 from syncsvc.engine.events.rekeying import ShardKeys
 from syncsvc.engine.events.renames import Renames
 from syncsvc.engine.run.context import RunContext
-from syncsvc.errors import SHARD_KEY_CHANGED, UNSUPPORTED_CHANGE
-from syncsvc.indexing import Target, check, check_ttl, destined
+from syncsvc.errors import UNSUPPORTED_CHANGE
+from syncsvc.indexing import Target, check, check_ttl, destined, rename_violations
 from syncsvc.saved.registry import CollectionRecord, CopyStatus
 from verifier.cluster.events import DefinitionEvent
-from verifier.cluster.namespace import is_user_namespace
-from verifier.cluster.specification import CollectionSpec, Document, Kind
-from verifier.runtime.errors import OperationError
+from verifier.cluster.namespace import Namespace, is_user_namespace
+from verifier.cluster.specification import CollectionSpec, Document, Kind, same_document
+from verifier.runtime.errors import OperationError, raise_all
 from verifier.runtime.tasks import StopToken
 
 # Events that change no definition by themselves: of index builds and transactions, and of documents that move between
@@ -52,11 +56,12 @@ class DefinitionEvents:
     def __init__(self, context: RunContext, stop: StopToken) -> None:
         self._context = context
         self._stop = stop
-        self._catalog = Catalog(context, stop)
+        self._catalog = catalog_of(context, stop)
         self._renames = Renames(context, self._catalog, stop)
         self._shard_keys = ShardKeys(context, stop)
         self._recreated = Recreated(context, self._renames, stop)
         self._registry = context.registry
+        self._names = context.names
         self._selection = context.selection
         self._target = context.target
         self._actions: dict[str, Callable[[DefinitionEvent], None]] = {
@@ -69,13 +74,13 @@ class DefinitionEvents:
             "dropDatabase": self._drop_database,
             "shardCollection": self._shard,
             "refineCollectionShardKey": self._refine,
-            "reshardCollection": self._refuse_resharding,
+            "reshardCollection": self._reshard,
         }
 
     def apply(self, event: DefinitionEvent) -> None:
         """Apply a DDL event; ignore it if it changes no definition, or concerns no user namespace.
 
-        Raises OperationError, with a name from the error table, if it cannot be applied.
+        Raises OperationError, with a name from the error table, if the event cannot be applied.
         """
         # The DDL events of a time-series collection name its buckets, so check the owner of the namespace.
         if not has_consequences(event):
@@ -84,9 +89,17 @@ class DefinitionEvents:
         if action is None:
             raise OperationError(
                 UNSUPPORTED_CHANGE,
-                f"{event.operation} was run on {event.namespace} on the source; this version cannot apply it.",
+                f"{event.operation} was run on {event.namespace} on the source; this version of syncsvc cannot apply "
+                "this operation.",
             )
         action(event)
+
+    def copy_again(self, record: CollectionRecord) -> None:
+        """Copy a collection again, because the source has resharded the collection without a change event.
+
+        All events read so far must be applied.
+        """
+        self._recreated.replace(record)
 
     def _create(self, event: DefinitionEvent) -> None:
         if event.collection is None:
@@ -102,10 +115,10 @@ class DefinitionEvents:
             )
             if not self._selection.selects(definition.namespace) or self._recreated.is_one(event):
                 return
-            if not self._can_be_synced(definition):
+            if self._renames.is_refused(definition) or not self._can_be_synced(definition):
                 return
             wanted = destined(self._with_id_index(definition), self._target)
-            record = new_record(self._registry, wanted, CopyStatus.DONE)
+            record = new_record(self._registry, wanted, event.namespace, CopyStatus.DONE)
             # Saved before it is created: a restart in between then creates it, and never leaves an unknown collection.
             self._registry.save(record)
         self._catalog.create_bare(record.present)
@@ -113,9 +126,9 @@ class DefinitionEvents:
         build_indexes(self._context, record, self._stop)
 
     def _can_be_synced(self, definition: CollectionSpec) -> bool:
-        """Return True if a new collection can be synced, and False if it cannot but no longer exists on the source.
+        """Return whether a collection of the source can be synced with this definition.
 
-        Raises OperationError if it cannot be synced and still exists.
+        If it cannot be synced, return False only if the source no longer has it; otherwise raise OperationError.
         """
         try:
             check(definition, self._target)
@@ -123,6 +136,33 @@ class DefinitionEvents:
             assert definition.uuid is not None
             database = definition.namespace.database
             if find_on_source(self._context, database, definition.uuid, self._stop) is None:
+                return False
+            raise
+        return True
+
+    def _is_renamable(self, view: CollectionSpec) -> bool:
+        """Return whether a view of the source can be synced with the renames of `namespaceRemap`.
+
+        If it cannot be synced, return False only if the source no longer has the view with this definition; otherwise
+        raise OperationError.
+        """
+        found = [*rename_violations(view, self._target)]
+        if found:
+            present = find_named_on_source(self._context, view.namespace, self._stop)
+            if present is not None and same_document(present.options, view.options):
+                raise_all(found)
+        return not found
+
+    def _view_can_be_synced(self, view: CollectionSpec) -> bool:
+        """Return whether a view of the source can be synced.
+
+        If it cannot be synced, return False only if the source no longer has it; otherwise raise OperationError.
+        """
+        try:
+            check(view, self._target)
+        except OperationError:
+            found = find_named_on_source(self._context, view.namespace, self._stop)
+            if found is None or found.kind is not Kind.VIEW:
                 return False
             raise
         return True
@@ -144,30 +184,41 @@ class DefinitionEvents:
         return replace(definition, options={**definition.options, "idIndex": index})
 
     def _define_view(self, event: DefinitionEvent) -> None:
-        """Create a view that was created or modified, in place of an older one; both events hold its whole definition.
+        """Create or replace a view on the destination after a create or modify event, which holds the whole definition.
 
-        The view of a time-series collection stands for that collection. A no-op if the filter excludes the view, or a
-        collection has its name.
+        A no-op if the filter excludes the view, or a collection has its name. For the view of a time-series collection,
+        the collection itself is copied.
         """
         if event.description["viewOn"] == event.namespace.buckets.collection:
             self._define_time_series(event)
             return
         if not self._selection.selects(event.namespace):
             return
-        if self._registry.at(event.namespace) is None:
+        name = self._names.to_destination(event.namespace)
+        if self._registry.at(name) is None:
             view = CollectionSpec(event.namespace, Kind.VIEW, None, event.description)
-            check(view, self._target)
+            if not self._is_renamable(view):
+                # Later events drop or change it.
+                self._drop_view(event.namespace)
+                return
+            if not self._view_can_be_synced(view):
+                return
             # A view of an older definition may exist: this event is newer, or later events will replace it again.
-            self._catalog.drop_view(event.namespace)
-            self._context.views.add([view])
-            self._catalog.create_view(view)
+            self._catalog.drop_view(name)
+            self._catalog.create_views([destined(view, self._target)])
+
+    def _drop_view(self, name: Namespace) -> None:
+        """Drop the view that has this name on the source; a no-op if a collection has its name on the destination."""
+        there = self._names.to_destination(name)
+        if not self._names.is_taken(name) and self._registry.at(there) is None:
+            self._catalog.drop_view(there)
 
     def _define_time_series(self, event: DefinitionEvent) -> None:
         """Copy a time-series collection whose view was created or modified; a no-op if it is already synced.
 
         The event does not contain the UUID of the collection's buckets, so it is looked up on the source.
         """
-        record = self._registry.at(event.namespace)
+        record = self._registry.at(self._names.to_destination(event.namespace))
         if record is None or record.status is not CopyStatus.DONE:
             uuid = time_series_on_source(self._context, event.namespace, self._stop)
             if uuid is not None:
@@ -175,33 +226,44 @@ class DefinitionEvents:
 
     def _drop(self, event: DefinitionEvent) -> None:
         if event.collection is not None:
+            self._forget_replaced(event)
             self._drop_collection(event.collection)
             # Even if the collection was dropped before a restart: the restart may have come before this step.
-            self._renames.release(event.namespace)
+            self._renames.release(self._names.to_destination(event.namespace))
             self._recreated.take_over(event.namespace.owner)
-        elif self._registry.at(event.namespace) is None:
-            self._catalog.drop_view(event.namespace)
+        else:
+            self._drop_view(event.namespace)
 
     def _drop_collection(self, uuid: bytes) -> None:
         record = self._registry.get(uuid)
         if record is not None:
             self._renames.drop(record)
 
+    def _forget_replaced(self, event: DefinitionEvent) -> None:
+        """Drop the synced collection that the event's collection has replaced on the source, if there is one."""
+        if event.collection is not None and self._registry.get(event.collection) is None:
+            self._recreated.forget(event.namespace.owner, event.collection)
+
     def _drop_database(self, event: DefinitionEvent) -> None:
         """Drop the views of a database, and then the database if it is empty.
 
-        Its collections were dropped by events of their own; views have no drop events.
+        The collections of the database have drop events of their own; views have none.
         """
-        self._catalog.drop_views(event.namespace.database)
-        self._catalog.drop_empty_database(event.namespace.database)
+        dropped = event.namespace.database
+        for database in sorted(self._names.databases(dropped)):
+            for name in self._catalog.views(database):
+                if self._names.to_source(name).database == dropped:
+                    self._catalog.drop(name)
+            self._catalog.drop_empty_database(database)
 
     def _rename(self, event: DefinitionEvent) -> None:
         assert event.collection is not None and event.renamed is not None
         replaced = event.description.get("dropTarget")
         if replaced is not None:
             self._drop_collection(bytes(replaced))
+        self._forget_replaced(event)
         self._renames.follow(event.collection, event.namespace, event.renamed)
-        self._renames.release(event.namespace)
+        self._renames.release(self._names.to_destination(event.namespace))
 
     def _modify(self, event: DefinitionEvent) -> None:
         if event.collection is None:
@@ -210,12 +272,16 @@ class DefinitionEvents:
         record = self._registry.get(event.collection)
         if record is not None:
             definition = self._modified(record, event.description)
-            check(definition, self._target)
-            self._redefine(record, definition)
-            self._catalog.modify(definition.namespace, immediate(event.description))
+            if self._can_be_synced(replace(definition, namespace=record.source_name)):
+                self._redefine(record, definition)
+                self._catalog.modify(definition.namespace, immediate(event.description))
 
     def _modified(self, record: CollectionRecord, change: Document) -> CollectionSpec:
-        """Return the definition after a collMod. An index that cannot be synced is handled as in `_checked`."""
+        """Return a collection's definition after the collMod `change`.
+
+        If the command has changed an index so that it cannot be synced, use the source's current definition of that
+        index; if that cannot be synced either, raise OperationError.
+        """
         definition = modified(record.definition, change)
         if "index" not in change:
             return definition
@@ -246,19 +312,22 @@ class DefinitionEvents:
         indexes: dict[str, Document],
         refuse: Callable[[CollectionSpec, Target], None],
     ) -> CollectionSpec:
-        """Return the definition with only these indexes.
+        """Return the definition of a collection with `indexes` as its only indexes, if `refuse` accepts it.
 
-        If `refuse` raises an OperationError for that definition, use the current definitions of these indexes on the
-        source instead: later events lead to them. If `refuse` raises an error for these definitions, too, raise it.
+        The definition has the collection's name on the source. If `refuse` raises an OperationError, replace `indexes`
+        by the source's current indexes with the same names: later events, which are not read yet, have changed or
+        dropped them. If `refuse` raises an error for the new definition, too, raise that error, unless the source no
+        longer has the collection.
         """
-        definition = replace(record.definition, indexes=indexes)
+        definition = replace(record.on_source, indexes=indexes)
         try:
             refuse(definition, self._target)
         except OperationError:
             database = record.source_name.database
             found = find_on_source(self._context, database, record.uuid, self._stop)
-            now = {} if found is None else found.indexes
-            kept = {name: now[name] for name in indexes if name in now}
+            if found is None:
+                return replace(definition, indexes={})
+            kept = {name: found.indexes[name] for name in indexes if name in found.indexes}
             definition = replace(definition, indexes=kept)
             refuse(definition, self._target)
         return definition
@@ -285,17 +354,14 @@ class DefinitionEvents:
         if record is not None:
             self._shard_keys.refine(record, event.description["shardKey"])
 
-    def _refuse_resharding(self, event: DefinitionEvent) -> None:
-        if self._known(event) is not None:
-            # From 8.0 on, moveCollection and unshardCollection have this event, too.
-            command = event.description.get("provenance", "reshardCollection")
-            raise OperationError(
-                SHARD_KEY_CHANGED,
-                f"{command} was run on {event.namespace} on the source; a sync cannot apply it.",
-            )
+    def _reshard(self, event: DefinitionEvent) -> None:
+        # From 8.0 on, moveCollection and unshardCollection have this event, too.
+        record = self._known(event)
+        if record is not None:
+            self._recreated.replace(record)
 
     def _redefine(self, record: CollectionRecord, definition: CollectionSpec) -> None:
-        """Save a changed definition, then make the collection's indexes on the destination fit it.
+        """Save a changed definition, then make the collection's indexes on the destination match it.
 
         The definition must be saved first, because the commit restores the original indexes from it.
         """

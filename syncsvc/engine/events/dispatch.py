@@ -11,13 +11,15 @@ from collections.abc import Hashable, Sequence
 
 from bson.timestamp import Timestamp
 
+from syncsvc.engine.documents.translate import without_contents
 from syncsvc.engine.events.event_share import Share
 from syncsvc.engine.events.lanes import IN_ORDER, Item, Lane, Portion
 from syncsvc.engine.run.frontier import Entry, Frontier
 from syncsvc.engine.run.pace import Pace
 from syncsvc.saved.registry import CollectionRecord
+from verifier.cluster.document_filters import DocumentFilters
 from verifier.cluster.events import DataEvent
-from verifier.cluster.keys import canonical, depends_on_collation, id_element
+from verifier.cluster.keys import canonical_id, depends_on_collation, id_element
 from verifier.cluster.times import Position
 from verifier.runtime.tasks import StopToken
 
@@ -28,21 +30,23 @@ _EVENT_OVERHEAD = 300
 def group_of(record: CollectionRecord, event: DataEvent) -> Hashable:
     """Return the group of an event: a value that is equal for all document keys that the server treats as equal.
 
-    Events of one group must stay in order, and may be folded. The group IN_ORDER is shared by all documents of a capped
-    collection, because the order of inserts must be kept, and by all documents of a collection whose keys a collation
-    may treat as equal.
+    Events of one group must stay in order, and may be combined. The group IN_ORDER is shared by all documents of a
+    capped collection, because the order of inserts must be kept, and by all documents of a collection whose keys a
+    collation may treat as equal.
     """
     definition = record.definition
     if definition.capped:
         return IN_ORDER
-    element = id_element(event.key)
-    if definition.collated and depends_on_collation(element):
+    if definition.collated and depends_on_collation(id_element(event.key)):
         return IN_ORDER
-    return canonical(event.key, element)
+    return canonical_id(event.key)
 
 
 def lane_of(record: CollectionRecord, group: Hashable, lanes: int) -> int:
-    """Return the index of the lane for a group, below `lanes`. It may differ after a restart, which is harmless."""
+    """Return the index of the lane for a group, from 0 to `lanes` - 1.
+
+    After a restart, the index may differ, which is harmless.
+    """
     if group is IN_ORDER:
         return zlib.crc32(record.uuid) % lanes
     return hash((record.uuid, group)) % lanes
@@ -51,9 +55,10 @@ def lane_of(record: CollectionRecord, group: Hashable, lanes: int) -> int:
 class Dispatcher:
     """Sorts data events into portions for the lanes. Used only by the thread that reads the events.
 
-    A portion is passed to its lane when it exceeds `portion_bytes`, so lanes begin before the page is completely read,
-    and portions stay small. Before, it waits until `pace` admits its events. Events outside the `share` of this process
-    are skipped: other instances apply them.
+    A portion that exceeds `portion_bytes` is passed to its lane at once, so lanes begin before the page is completely
+    read, and portions stay small. Each portion first waits until `pace` admits its events. Events outside the `share`
+    of this process are skipped: other instances apply them. Documents of collections that `filters` name are always
+    read again from the source.
     """
 
     def __init__(
@@ -64,10 +69,13 @@ class Dispatcher:
         pace: Pace,
         stop: StopToken,
         share: Share = Share(),
+        filters: DocumentFilters = DocumentFilters(),
     ) -> None:
         self._lanes = lanes
         self._frontier = frontier
-        self._share = share
+        # None if all events belong to this process.
+        self._share = share if share.parts > 1 else None
+        self._filters = filters
         self._portion_bytes = portion_bytes
         self._pace = pace
         self._stop = stop
@@ -75,42 +83,54 @@ class Dispatcher:
         self._entry: Entry[Position] | None = None
         self._events: list[list[Item]] = [[] for _ in lanes]
         self._sizes = [0 for _ in lanes]
+        # How many events to pass on at once, as of the last portion or page: asking for each event would take long.
+        self._portion_events = pace.event_portion()
 
     def add(self, record: CollectionRecord, event: DataEvent, source_time: Timestamp) -> None:
+        if self._filters and self._filters.of(record.source_name) is not None:
+            # Only the source can decide whether the document is selected.
+            event = without_contents(event)
         group = group_of(record, event)
-        if not self._share.has(record.uuid, None if group is IN_ORDER else group):
+        if self._share is not None and not self._share.has(
+            record.uuid, None if group is IN_ORDER else group
+        ):
             return
         lane = lane_of(record, group, len(self._lanes))
-        self._events[lane].append((record, group, event))
+        events = self._events[lane]
+        events.append((record, group, event))
         self._sizes[lane] += len(event.body) + len(event.key) + _EVENT_OVERHEAD
-        full = self._sizes[lane] > self._portion_bytes
-        if full or len(self._events[lane]) >= self._pace.event_portion():
+        if self._sizes[lane] > self._portion_bytes or len(events) >= self._portion_events:
             self._hand_on(lane, source_time)
 
     def end(self, position: Position | None, source_time: Timestamp) -> None:
-        """Pass on the events that wait for a full portion: at the end of a page, and before a DDL event.
+        """Pass incomplete portions to their lanes. Call this at the end of a page, and before a DDL event.
 
-        `position` is the position after these events; the frontier reaches it once they are applied. If it is None, the
-        frontier stays at the previous position.
+        `position` is the position after the events added so far: the frontier reaches it once these are applied. If
+        `position` is None, the frontier stays at the previous position. `source_time` is the cluster time of the source
+        when the page was read.
         """
         for lane, events in enumerate(self._events):
             if events:
                 self._hand_on(lane, source_time)
+        # Also while the source is idle, so that a new limit applies to the first events after it.
+        self._portion_events = self._pace.event_portion()
         self._entered = position or self._entered
         self._frontier.settle(self._open_entry(), self._entered)
         self._entry = None
 
     def _hand_on(self, lane: int, source_time: Timestamp) -> None:
         self._pace.admit_events(len(self._events[lane]), self._stop)
+        # A limit may have been set during the page.
+        self._portion_events = self._pace.event_portion()
         entry = self._open_entry()
         self._frontier.extend(entry)
         self._lanes[lane].put(Portion(self._events[lane], entry, source_time, self._sizes[lane]))
         self._events[lane], self._sizes[lane] = [], 0
 
     def _open_entry(self) -> Entry[Position]:
-        """Return the frontier's entry for the events that are being added; create it if there is none.
+        """Return the frontier's entry that counts the unfinished portions since the last call of `end`.
 
-        All portions that are handed on before the next call of `end` belong to this entry. That call sets its position.
+        Create the entry if there is none. The next call of `end` sets its position in the change stream.
         """
         if self._entry is None:
             self._entry = self._frontier.enter(self._entered, 1)

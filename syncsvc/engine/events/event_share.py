@@ -1,4 +1,4 @@
-"""Computes which share of all change events one instance applies. Pure.
+"""Computes which change events one of several instances applies: its share. Pure functions.
 
 All events of one document belong to one instance, and all instances must agree on which one. So the share is computed
 from the document's `_id`, as servers compare it, and from nothing that differs between processes.
@@ -13,15 +13,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Share:
-    """The share of all documents whose events one instance applies: share `number` (from 0) of `parts` shares."""
+    """One of the `parts` shares into which all documents are divided; `number`, from 0, says which one.
+
+    One instance applies all change events of the documents in one share.
+    """
 
     number: int = 0
     parts: int = 1
 
     def has(self, collection: bytes, group: Hashable) -> bool:
-        """Return whether this share includes a group of documents of the collection with that UUID.
+        """Return whether this share includes a group of documents (see `dispatch.group_of`) of a collection.
 
-        The group None stands for all documents of the collection.
+        `collection` is the UUID of the collection. The group None stands for all its documents.
         """
         if self.parts == 1:
             return True
@@ -31,7 +34,7 @@ class Share:
 
 
 def share_of(instance: str, instances: Sequence[str]) -> Share:
-    """Return the share of the instance `instance`; the share with all documents if there are no `instances`."""
+    """Return the share of `instance`, one of `instances`; the share of all documents if `instances` is empty."""
     return Share(instances.index(instance), len(instances)) if instances else Share()
 
 

@@ -22,13 +22,13 @@ from verifier.runtime.waits import waiting
 # How long the time of the source is used while spooled events are read, in seconds.
 _TIME_HOLDS = 1.0
 _SPOOLING = (
-    "The events are applied once they are saved. If eventSpool in GET /api/v1/progress does not change, see the other "
-    "warnings."
+    "Change events are applied once they are saved in the event spool. If eventSpool in GET /api/v1/progress does not "
+    "change, see the other warnings."
 )
 
 
 class EventSource:
-    """A reader of all change events after a position. It belongs to the thread that calls `pages`."""
+    """Reads all change events after `position`, from the spool and the live stream. Only one thread may use it."""
 
     def __init__(
         self, context: RunContext, spooler: Spooler, position: Position, stop: StopToken
@@ -44,7 +44,7 @@ class EventSource:
         self._read_at: float | None = None
 
     def pages(self) -> Iterator[StreamPage]:
-        """Yield pages without end, some of them without events.
+        """Yield the pages of change events in their order, without end. Some pages have no events.
 
         Raises OperationError OplogWindowExceeded and EventSpoolDamaged, the driver's errors that are not temporary, and
         `Cancelled`.
@@ -54,7 +54,7 @@ class EventSource:
             yield from self._live()
 
     def _spooled(self) -> Iterator[StreamPage]:
-        """Yield the events in the spool, until no more are added."""
+        """Yield the events in the spool, until spooling has ended and all spooled events are read."""
         while True:
             # Asked in this order: if the spooler has ended, no row follows.
             ended = not self._spooler.is_active
@@ -69,7 +69,7 @@ class EventSource:
                 self._wait_for_spooler()
 
     def _wait_for_spooler(self) -> None:
-        """Ask the spooler to end, and wait until it has ended or saved another row."""
+        """Ask the spooler to end, and wait until it has ended or has saved more events."""
         with waiting(
             "No change events are applied until more are saved in the event spool", _SPOOLING
         ):
@@ -90,7 +90,7 @@ class EventSource:
         return page
 
     def _new(self, row: Row, events: Sequence[memoryview]) -> list[memoryview]:
-        """Return the events of a row that come after the present position."""
+        """Return those of `events`, the events saved in `row` of the spool, that come after the current position."""
         at = text_of(self._position)
         old = 0
         if joint_of(self._position) != row.joint:
@@ -99,9 +99,10 @@ class EventSource:
         return list(events[old:])
 
     def _time(self, row: Row) -> Timestamp:
-        """Return the current time of the source, read at most a second ago, or the end of the row if that is later.
+        """Return the current time of the source, read at most a second ago; the end of the spool's row if it is later.
 
-        The lag is measured against this time, not against the time at which the events were spooled.
+        A row holds successive events. The lag is measured against this time, not against the time at which the events
+        were spooled.
         """
         if self._read_at is None or monotonic() - self._read_at > _TIME_HOLDS:
             self._now = append_note(self._context.source_client, self._stop)

@@ -1,4 +1,4 @@
-"""Opens the change stream of the source with the options that suit both clusters."""
+"""Opens the change stream of the source, with options that both clusters support."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import logging
 
 from syncsvc.engine.documents.statements import offers_raw_diffs
 from syncsvc.engine.run.context import RunContext
-from syncsvc.saved.run import METADATA_DATABASE
 from verifier.cluster.changes import EVENTS_A_PAGE, ChangeStream
 from verifier.cluster.features import RAW_UPDATES
 from verifier.cluster.namespace import Namespace
@@ -15,16 +14,17 @@ from verifier.runtime.tasks import StopToken
 
 _log = logging.getLogger(__name__)
 
-_SCRATCH = Namespace(METADATA_DATABASE, "scratch")
+_SCRATCH = "scratch"
 
 
 def event_stream(context: RunContext, stop: StopToken) -> ChangeStream:
-    """Return the stream of all change events that concern this sync.
+    """Return the change stream of the source with all events that this sync needs.
 
-    Its updates contain the diffs of the oplog, if both clusters offer them. Raises the driver's errors and `Cancelled`.
+    Update events contain the diffs of the oplog, if the source reports them and the destination can apply them. Raises
+    the driver's errors and `Cancelled`.
     """
     raw = read(lambda: _offers_raw_diffs(context), stop)
-    how = "the diffs in the oplog" if raw else "reading the documents again"
+    how = "applying the diffs in the oplog" if raw else "reading the documents again"
     _log.info("Chose the method to apply updates of documents.", extra={"method": how})
     return ChangeStream(
         context.source_client,
@@ -40,4 +40,4 @@ def _offers_raw_diffs(context: RunContext) -> bool:
     """Return whether the source reports the oplog's own diffs, and the destination applies them."""
     if not context.source_facts.offers(RAW_UPDATES):
         return False
-    return offers_raw_diffs(context.document_writer, _SCRATCH)
+    return offers_raw_diffs(context.document_writer, Namespace(context.metadata.name, _SCRATCH))

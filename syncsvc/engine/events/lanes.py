@@ -1,4 +1,4 @@
-"""Lanes apply data events. All events of one document go through one lane, in order; lanes run in parallel.
+"""Applies data events in parallel threads, the lanes. All events of one document go through one lane, in order.
 
 A lane folds the events that wait for it into one outcome for each document. Over a slow network, it writes to several
 collections at the same time.
@@ -27,13 +27,15 @@ from verifier.runtime.tasks import Budget, Channel, StopToken, for_each
 # The group of all documents of a collection together, whose events keep their order and are not folded.
 IN_ORDER = object()
 
+# A local name: looking up a member of an Enum class takes ten times as long.
+_REREAD = DataKind.REREAD
 
 # An event with its collection and its group.
 Item = tuple[CollectionRecord, Hashable, DataEvent]
 
 
 class Portion(NamedTuple):
-    """Events of one page for one lane."""
+    """The events of one page of the change stream that one lane applies."""
 
     events: list[Item]
     # The frontier's entry, which has one part for this portion. The part is finished once the events are applied.
@@ -45,7 +47,10 @@ class Portion(NamedTuple):
 
 
 class Room:
-    """The memory budgets that all lanes share: for waiting events, and for documents that are read again."""
+    """The memory budgets that all lanes (the threads that apply events) share.
+
+    One budget is for waiting events, the other one for documents that are read again.
+    """
 
     def __init__(self, tuning: Tuning, stop: StopToken) -> None:
         self.events = Budget(tuning.waiting_events_bytes, stop)
@@ -53,7 +58,7 @@ class Room:
 
 
 class Lane:
-    """Applies portions of events to the destination, in one thread."""
+    """Applies portions of change events to the destination, in one thread."""
 
     def __init__(
         self, context: RunContext, frontier: Frontier[Position], room: Room, stop: StopToken
@@ -77,9 +82,9 @@ class Lane:
             self._room.events.give_back(self._apply_waiting())
 
     def _apply_waiting(self) -> int:
-        """Wait for a portion, apply it together with others that wait, and return their size in bytes.
+        """Wait for a portion, apply it together with other waiting portions, and return their total size in bytes.
 
-        No reference to them remains afterwards, so that their memory can be freed before their size is given back.
+        Keeps no reference to the portions, so that their memory is free when `run` returns their size to the budget.
         """
         portions = self._waiting()
         self._apply(portions)
@@ -129,7 +134,7 @@ class Lane:
 
 @dataclass(slots=True)
 class _Part:
-    """The effect of a batch on one collection: the number of its events, and the outcomes by group."""
+    """The effect of a batch on one collection: the number of events, and the outcomes by group (see `group_of`)."""
 
     record: CollectionRecord
     events: int
@@ -137,7 +142,7 @@ class _Part:
 
 
 class _Batch:
-    """Folds events into outcomes, by collection."""
+    """Collects change events, and combines those of each document into one outcome, by collection."""
 
     def __init__(self) -> None:
         self._parts: dict[bytes, _Part] = {}
@@ -150,7 +155,7 @@ class _Batch:
         part = self._parts.get(record.uuid)
         if part is None:
             part = self._parts[record.uuid] = _Part(record, 0, {})
-        part.events += event.kind is not DataKind.REREAD
+        part.events += event.kind is not _REREAD
         outcomes = part.outcomes
         if group is IN_ORDER:
             outcomes[len(outcomes), IN_ORDER] = fold(None, event)

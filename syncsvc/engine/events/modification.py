@@ -1,7 +1,7 @@
-"""Computes the effects of a collMod on the source: on the saved definition, and on the destination before the commit.
+"""Computes the effects of a collMod on the source: the new saved definition, and the changes due before the commit.
 
-Without side effects. A `change` has the fields of the `modify` event (`operationDescription`). They equal those of the
-command, except that an index is always given by name.
+Pure functions. A `change` has the fields of the `modify` event (`operationDescription`). These equal the fields of the
+command collMod, except that an index is always given by name.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _DEFERRED = frozenset({"index", "cappedSize", "cappedMax", "expireAfterSeconds"}
 
 
 def modified(definition: CollectionSpec, change: Document) -> CollectionSpec:
-    """Return the source's definition after a collMod."""
+    """Return the definition that a collection has after the collMod `change`, which was run on the source."""
     options = {**definition.options, **immediate(change)}
     if "timeseries" in change:
         # Without the bucket span of the previous granularity, which the server refuses with another granularity.
@@ -40,9 +40,9 @@ def modified(definition: CollectionSpec, change: Document) -> CollectionSpec:
 
 
 def immediate(change: Document) -> Document:
-    """Return the fields of a collMod that take effect on the destination before the commit.
+    """Return the fields of a collMod that take effect on the destination at once; the others wait for the commit.
 
-    They have the same names and values as the options of the collection.
+    The returned fields have the same names and values as the options of the collection.
     """
     return {name: value for name, value in change.items() if name not in _DEFERRED}
 

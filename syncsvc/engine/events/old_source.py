@@ -1,14 +1,24 @@
 """Handles the events of sources before 6.0, which contain names instead of UUIDs and do not report every DDL operation.
 
-A name must mean the same collection for as long as the sync runs. Therefore these events fail the sync: drop, rename,
-and the first event of a document in a new collection. `DefinitionWatch` detects the changes that have no event.
+Only drops, renames and dropDatabase have events. After such an event, its names no longer mean the same collections, so
+the collections with these names are dropped on the destination. All other changes have no event. `DefinitionWatch`
+detects them, and `Unreported` applies them; it also copies a collection that has got a new name. Until then, the events
+of that name are ignored.
+
+The collections are listed after the start of the stream, so a name in an event may mean an earlier collection than the
+listed one. Then the listed collection is dropped on the destination, too, and copied again.
 """
 
 from __future__ import annotations
 
-from syncsvc.engine.definitions.source_lookup import find_named_on_source
+from typing import Protocol
+
+from syncsvc.engine.definitions.source_lookup import find_named_on_source, find_on_source
+from syncsvc.engine.events.ddl import DefinitionEvents
+from syncsvc.engine.events.renames import Renames, is_temporary, renamed_out
 from syncsvc.engine.run.context import RunContext
 from syncsvc.errors import UNSUPPORTED_CHANGE
+from syncsvc.options import RenamedOut
 from syncsvc.saved.registry import CollectionRecord
 from verifier.cluster.events import DefinitionEvent
 from verifier.cluster.namespace import Namespace, is_user_namespace
@@ -16,8 +26,78 @@ from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import StopToken
 
 
+class NamedEvents(Protocol):
+    """Handles the events of a source before 6.0: finds records of collections by name, and applies DDL events."""
+
+    def record_of(self, namespace: Namespace) -> CollectionRecord | None:
+        """Return the record of the collection with this name on the source; None if its data events must be ignored."""
+
+    def apply(self, event: DefinitionEvent) -> None:
+        """Apply a DDL event. Raises OperationError, with a name from the error table, if that is impossible."""
+
+
 class OldSource:
-    """Finds the collections that the events of a source before 6.0 concern, by name."""
+    """Handles the events of a source before 6.0 for an instance that runs a sync alone."""
+
+    def __init__(
+        self,
+        context: RunContext,
+        definitions: DefinitionEvents,
+        renames: Renames,
+        stop: StopToken,
+    ) -> None:
+        self._context = context
+        self._definitions = definitions
+        self._renames = renames
+        self._stop = stop
+
+    def record_of(self, namespace: Namespace) -> CollectionRecord | None:
+        record = self._context.registry.at(namespace)
+        # Otherwise, a killed process has begun to copy it, and it was dropped on the source since.
+        return record if record is not None and record.is_copied else None
+
+    def apply(self, event: DefinitionEvent) -> None:
+        if event.operation == "drop":
+            self._forget(event.namespace)
+        elif event.operation == "rename":
+            self._rename(event)
+        else:
+            self._definitions.apply(event)
+
+    def _rename(self, event: DefinitionEvent) -> None:
+        assert event.renamed is not None
+        self._refuse_leaving(event.namespace, event.renamed)
+        # The new name may have belonged to a collection that the rename has dropped.
+        for name in (event.namespace, event.renamed):
+            self._forget(name)
+
+    def _forget(self, name: Namespace) -> None:
+        record = self._context.registry.at(name)
+        if record is not None:
+            self._renames.drop(record)
+
+    def _refuse_leaving(self, before: Namespace, name: Namespace) -> None:
+        """Raise OperationError RenamedOutOfFilter if the rename moves a synced collection out of the filter.
+
+        Do nothing if the start options allow that, or if the source has dropped the collection or renamed it back.
+        """
+        record = self._context.registry.at(before)
+        selects = self._context.selection.selects
+        if record is None or selects(name) or is_temporary(record):
+            return
+        if self._context.run.record.options.renamed_out is RenamedOut.DROP:
+            return
+        found = find_on_source(self._context, before.database, record.uuid, self._stop)
+        if found is not None and not selects(found.namespace):
+            raise renamed_out(before, name)
+
+
+class SharedOldSource:
+    """Handles the events of a source before 6.0 for instances that share a sync: refuses every DDL event.
+
+    Only an event can tell all instances when to apply a change, and most changes have none. So a name must mean the
+    same collection for as long as the sync runs.
+    """
 
     def __init__(self, context: RunContext, stop: StopToken) -> None:
         self._context = context
@@ -38,7 +118,7 @@ class OldSource:
             self._not_synced.add(namespace)
         return record
 
-    def refuse(self, event: DefinitionEvent) -> None:
+    def apply(self, event: DefinitionEvent) -> None:
         """Raise OperationError UnsupportedChange if the event changes anything that is synced."""
         if event.operation == "drop" and self._context.registry.at(event.namespace) is None:
             # The drop undoes the creation of the collection during the sync. A new collection may get the same name.
@@ -58,6 +138,15 @@ class OldSource:
         version = self._context.source_facts.dotted_version
         raise OperationError(
             UNSUPPORTED_CHANGE,
-            f"The source reported {operation} on {namespace}. It cannot be applied, because a source of version "
-            f"{version} does not report its details.",
+            f"The source reported {operation} on {namespace}. Several instances that share a sync cannot apply this "
+            f"operation, because a source of version {version} does not report the details of the operation.",
         )
+
+
+def named_events(
+    context: RunContext, definitions: DefinitionEvents, renames: Renames, stop: StopToken
+) -> NamedEvents:
+    """Return the handler of the events of a source before 6.0, for one instance or for several that share the sync."""
+    if context.run.record.instances:
+        return SharedOldSource(context, stop)
+    return OldSource(context, definitions, renames, stop)

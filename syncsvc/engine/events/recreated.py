@@ -1,22 +1,36 @@
-"""Collections that the servers of a sharded source recreate and fill without visible change events.
+"""Handles collections that the servers of a sharded source recreate and fill without visible change events.
 
 `movePrimary` recreates the unsharded collections of a database on another shard, each with a new UUID, and drops the
 old ones when the new ones are complete. `convertToCapped` fills a collection with a temporary name, which then takes
 the name of the original. The events of their documents are hidden: routers do not show them, just as they do not show
 documents that move between shards. So such a collection is ignored until it has its final name, and is then copied from
 the source. (A collection that users drop and create again may be copied in this way, too. The result is the same.)
+
+`reshardCollection` replaces a collection in this way, too. Servers before 6.0.14 send no event for it at all; then the
+module `rekeying` notices it.
 """
 
 from __future__ import annotations
 
-from syncsvc.engine.definitions.source_lookup import find_named_on_source
+import logging
+from collections.abc import Collection
+
+from syncsvc.engine.definitions.source_lookup import find_named_on_source, find_on_source
 from syncsvc.engine.events.renames import Renames
 from syncsvc.engine.run.context import RunContext
-from syncsvc.saved.registry import CopyStatus
+from syncsvc.engine.run.points import Point
+from syncsvc.saved.registry import CollectionRecord, CopyStatus
 from verifier.cluster.events import DefinitionEvent
 from verifier.cluster.namespace import Namespace
-from verifier.cluster.specification import Kind
-from verifier.runtime.tasks import StopToken
+from verifier.cluster.specification import CollectionSpec, Kind
+from verifier.runtime.tasks import StopToken, wait_until
+from verifier.runtime.waits import waiting
+
+_log = logging.getLogger(__name__)
+_DROPPING = (
+    "The source drops the old collection at the end of reshardCollection: check with db.currentOp() whether this "
+    "command still runs."
+)
 
 
 class Recreated:
@@ -31,31 +45,82 @@ class Recreated:
     def is_one(self, created: DefinitionEvent) -> bool:
         """Return whether to ignore a `create` event, because the servers fill the new collection without change events.
 
-        They do if the collection is an intermediate step of `convertToCapped`. They also do if the registry has another
-        collection with this name: then `movePrimary` replaces that collection by the new one, and `take_over` copies
-        the new one when the old one is dropped.
+        This is so if the collection is an intermediate step of `convertToCapped`, or if the registry has another
+        collection with this name. In the second case, `movePrimary` replaces the old collection by the new one, and
+        `take_over` copies the new collection when the old one is dropped.
         """
         name = created.namespace
         if not self._possible:
             return False
         # A user can choose such a name, but cannot make the server mark the collection as temporary.
         temporary = created.description.get("temp") and ".convertToCapped." in name.collection
-        return bool(temporary) or any(
-            each.source_name == name and each.uuid != created.collection
-            for each in self._context.registry
-        )
+        return bool(temporary) or bool(self._holders(name, created.collection))
 
     def take_over(self, name: Namespace) -> None:
-        """Copy the collection that replaced a dropped collection with this name.
+        """Copy the source's collection with this name, if it has replaced a collection that was just dropped.
 
-        No-op if there is none, if it is sharded or a view, or if its own events have created it already.
+        No-op if no collection has replaced the dropped one. Also a no-op if the new collection is sharded or a view, or
+        if its own events have already created it.
         """
         if not self._possible or not self._context.selection.selects(name):
             return
         found = find_named_on_source(self._context, name, self._stop)
         if found is None or found.kind is Kind.VIEW or found.sharded:
             return
+        self._adopt(found)
+
+    def replace(self, record: CollectionRecord) -> None:
+        """Copy the collection that has replaced the collection of `record` on the source, then drop the replaced copy.
+
+        Waits first until the source has dropped the replaced collection. Until the new collection is complete, it has a
+        temporary name on the destination. If the process is killed before the drop, the saved record makes the next
+        process repeat the call.
+        """
+        name = record.source_name
+        _log.info(
+            "A collection was resharded on the source, which gives it a new UUID. The collection is copied again; "
+            "other changes are applied after the copy.",
+            extra={"namespace": str(name)},
+        )
+        with waiting(
+            f"The old collection of {name}, which was resharded, still exists on the source",
+            _DROPPING,
+        ):
+            wait_until(lambda: self._is_gone(record), self._stop)
+        found = find_named_on_source(self._context, name, self._stop)
+        if found is not None and found.kind is not Kind.VIEW:
+            self._adopt(found)
+        self._context.observe(Point.COLLECTION_REPLACED, str(name))
+        self._renames.drop(record)
+
+    def forget(self, name: Namespace, uuid: bytes) -> None:
+        """Drop the collection that was named `name` on the source until the collection `uuid` replaced it.
+
+        No-op if no synced collection had this name, or if the source still has that collection.
+        """
+        for record in self._holders(name, uuid):
+            if self._is_gone(record):
+                self._renames.drop(record)
+
+    def _is_gone(self, record: CollectionRecord) -> bool:
+        database = record.source_name.database
+        return find_on_source(self._context, database, record.uuid, self._stop) is None
+
+    def _holders(self, name: Namespace, uuid: bytes | None) -> Collection[CollectionRecord]:
+        """Return the records of collections with this name on the source, except the record with the UUID `uuid`.
+
+        Return an empty collection if the source is not sharded.
+        """
+        if not self._possible:
+            return ()
+        return [
+            each
+            for each in self._context.registry
+            if each.source_name == name and each.uuid != uuid
+        ]
+
+    def _adopt(self, found: CollectionSpec) -> None:
         assert found.uuid is not None
         record = self._context.registry.get(found.uuid)
         if record is None or record.status is not CopyStatus.DONE:
-            self._renames.adopt(found.uuid, name)
+            self._renames.adopt(found.uuid, found.namespace)

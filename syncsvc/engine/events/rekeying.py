@@ -1,9 +1,9 @@
-"""Follows the shard keys of a sharded source, and keeps those of a sharded destination equal to them.
+"""Detects changed shard keys on a sharded source, and changes those of a sharded destination in the same way.
 
 Sharding a collection causes an event. Refining or replacing its key does not, on servers before 6.0.14, but is visible
 in their metadata. A refined key begins with the previous key, so queries with the previous key still find each
 document: it is enough to refine when a commit is requested. A collection whose key is replaced becomes another
-collection, with another UUID and without an event for that: this cannot be followed.
+collection, with another UUID: `Recreated` copies it.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from dataclasses import replace
 
 from bson.timestamp import Timestamp
 
-from syncsvc.engine.definitions.catalog import Catalog
 from syncsvc.engine.definitions.index_builds import build_indexes
+from syncsvc.engine.definitions.shared_catalog import catalog_of
 from syncsvc.engine.run.context import RunContext
 from syncsvc.errors import SHARD_KEY_CHANGED
 from syncsvc.indexing import check, destined
@@ -26,6 +26,12 @@ from verifier.cluster.reading import read
 from verifier.cluster.specification import Document
 from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import SLOW_POLL, StopToken, wait_until
+from verifier.runtime.waits import waiting
+
+_COPYING = (
+    "Other changes are applied after the copy of the resharded collections. If the wait does not end, see the other "
+    "warnings."
+)
 
 # A sharded collection of the source at present: its name and its shard key.
 Sharded = tuple[Namespace, Document]
@@ -39,14 +45,14 @@ class ShardKeys:
 
     def __init__(self, context: RunContext, stop: StopToken) -> None:
         self._context = context
-        self._catalog = Catalog(context, stop)
+        self._catalog = catalog_of(context, stop)
         self._stop = stop
 
     def shard(self, record: CollectionRecord, shard_key: Document) -> None:
         """Shard a collection on the destination with this key, and save the key; build the collection's indexes.
 
-        A no-op if the collection has that key with further fields. Raises OperationError if the destination cannot do
-        it.
+        A no-op if the collection's present key is this key with further fields. Raises OperationError if the
+        destination cannot shard the collection.
         """
         # The listed definition may be ahead, with a key that is already refined.
         if is_refined(record.source_key, shard_key):
@@ -58,9 +64,9 @@ class ShardKeys:
             build_indexes(self._context, sharded, self._stop)
 
     def refine(self, record: CollectionRecord, key: Document) -> None:
-        """Refine the shard key of a collection on the destination, and save it.
+        """Refine the shard key of a collection on the destination, and save the new key.
 
-        `key` maps fields to directions. A no-op unless it begins with the present key and has more fields.
+        `key` maps fields to directions. A no-op unless `key` begins with the present key and has more fields.
         """
         shard_key = record.source_key
         assert shard_key
@@ -75,7 +81,7 @@ class ShardKeys:
         self._save(record, refined)
 
     def reconcile(self) -> None:
-        """Refine the shard keys that the source has refined.
+        """Refine the shard keys of those collections whose shard key was refined on the source.
 
         All change events before the call must already be applied.
         """
@@ -86,11 +92,11 @@ class ShardKeys:
                 self.refine(record, shard_key["key"])
 
     def _with_key(self, record: CollectionRecord, shard_key: Document) -> CollectionRecord:
-        definition = replace(record.definition, shard_key=shard_key)
-        check(definition, self._context.target)
-        return replace(
-            record, definition=destined(definition, self._context.target), source_key=shard_key
-        )
+        keyed = replace(record.on_source, shard_key=shard_key)
+        check(keyed, self._context.target)
+        wanted = destined(keyed, self._context.target)
+        definition = replace(record.definition, indexes=wanted.indexes, shard_key=wanted.shard_key)
+        return replace(record, definition=definition, source_key=shard_key)
 
     def _save(self, record: CollectionRecord, keyed: CollectionRecord) -> CollectionRecord:
         return self._context.registry.change(
@@ -99,26 +105,64 @@ class ShardKeys:
 
 
 class ShardKeyWatch:
-    """Detects collections that were resharded on the source, for which some servers send no event."""
+    """Detects collections that were resharded on the source, for which some servers send no event.
+
+    `run` detects them in the thread that calls it; any thread may read `resharded`.
+    """
 
     def __init__(self, context: RunContext) -> None:
         self._context = context
+        self._resharded: frozenset[bytes] = frozenset()
+
+    @property
+    def resharded(self) -> frozenset[bytes]:
+        """Return the UUIDs of the collections that were resharded on the source; some may already be copied again."""
+        return self._resharded
 
     def run(self, stop: StopToken) -> None:
-        """Check periodically until stopped; return immediately if the source is a replica set.
+        """Look for resharded collections periodically until stopped; return immediately if the source is a replica set.
 
-        Raises OperationError ShardKeyChanged if a synced collection was resharded.
+        Raises OperationError ShardKeyChanged if a collection was resharded and several instances share the sync: only
+        an event could tell them when to copy it again.
         """
         if not self._context.source_facts.is_sharded:
             return
         while True:
-            suspects = dict(replaced(self._context.registry, sharded_now(self._context, stop)))
+            suspects = self._suspects(stop)
             if suspects:
                 # A collection that was dropped and created again before this moment has events before it. Wait until
                 # they are applied.
                 self._wait_until_past(append_note(self._context.source_client, stop), stop)
-                refuse_replaced(suspects, self._context.registry)
+            found = [
+                each
+                for each in self._context.registry
+                if suspects.get(each.uuid) == each.source_name
+            ]
+            if found and self._context.run.record.instances:
+                raise _changed(found)
+            self._resharded = frozenset(each.uuid for each in found)
             stop.sleep(self._context.tuning.shard_key_interval)
+
+    def wait_until_copied(self, stop: StopToken) -> None:
+        """Wait until all collections that were resharded on the source are copied again.
+
+        Meanwhile, other threads must execute `run` and apply change events.
+        """
+        with waiting("The commit waits until resharded collections are copied again", _COPYING):
+            wait_until(lambda: not self._suspects(stop), stop, SLOW_POLL)
+
+    def check(self, stop: StopToken) -> None:
+        """Raise OperationError ShardKeyChanged if a collection was resharded and is not copied again yet.
+
+        All change events before the call must already be applied.
+        """
+        suspects = self._suspects(stop)
+        found = [each for each in self._context.registry if each.uuid in suspects]
+        if found:
+            raise _changed(found)
+
+    def _suspects(self, stop: StopToken) -> dict[bytes, Namespace]:
+        return dict(replaced(self._context.registry, sharded_now(self._context, stop)))
 
     def _wait_until_past(self, time: Timestamp, stop: StopToken) -> None:
         wait_until(lambda: self._is_past(time), stop, SLOW_POLL)
@@ -138,9 +182,10 @@ def sharded_now(context: RunContext, stop: StopToken) -> dict[bytes, Sharded]:
 def replaced(
     records: Iterable[CollectionRecord], now: Mapping[bytes, Sharded]
 ) -> Iterator[tuple[bytes, Namespace]]:
-    """Yield the UUID and name of each sharded collection whose name now belongs to another sharded collection.
+    """Yield UUID and name of each sharded collection of `records` whose name belongs to another sharded collection now.
 
-    Either it was resharded, or a user dropped and created it again, which later events will show. Pure.
+    `now` has the present sharded collections of the source, by UUID. Either the recorded collection was resharded, or a
+    user dropped it and created another one, as later events will show.
     """
     names = {name: uuid for uuid, (name, _) in now.items()}
     for record in records:
@@ -148,24 +193,12 @@ def replaced(
             yield record.uuid, record.source_name
 
 
-def refuse_replaced(
-    suspects: Mapping[bytes, Namespace], records: Iterable[CollectionRecord]
-) -> None:
-    """Raise OperationError ShardKeyChanged if a result of `replaced` still has its name.
-
-    `suspects` are these results, and `records` the registry once all events up to the comparison are applied: a
-    collection that was dropped or renamed by a user has lost the name by then.
-    """
-    found = [each for each in records if suspects.get(each.uuid) == each.source_name]
-    if found:
-        names = ", ".join(sorted(str(each.source_name) for each in found))
-        raise OperationError(
-            SHARD_KEY_CHANGED,
-            f"reshardCollection was run on {names} on the source; a sync cannot apply it.",
-        )
+def _changed(records: Iterable[CollectionRecord]) -> OperationError:
+    names = ", ".join(sorted(str(each.source_name) for each in records))
+    return OperationError(SHARD_KEY_CHANGED, f"reshardCollection was run on {names} on the source.")
 
 
 def is_refined(shard_key: Document | None, before: Document) -> bool:
-    """Return whether `shard_key` begins with the fields of the shard key `before` and has more fields. Pure."""
+    """Return whether `shard_key` begins with the fields of the shard key `before` and has more fields."""
     fields, old = list((shard_key or {}).get("key", {}).items()), list(before["key"].items())
     return len(fields) > len(old) and fields[: len(old)] == old

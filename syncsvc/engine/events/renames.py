@@ -1,9 +1,9 @@
-"""Renames of the source's collections: the resulting names on the destination, and collections that enter the filter.
+"""Applies renames of the source's collections, and copies collections that a rename makes part of the sync.
 
 The collections are listed after the start of the stream, so a listed name may be the result of renames whose events
 come later. A rename from a name that the collection does not have in the registry is therefore ignored. The first
-rename that starts at the listed name, and all later ones, are followed: so at the end of the events, both sides have
-the same name.
+rename that starts at the listed name, and all later ones, are followed. So once all events are applied, the collection
+has the same name on both clusters, apart from the renames of `namespaceRemap`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ from syncsvc.engine.definitions.naming import destination_name, new_record, park
 from syncsvc.engine.definitions.source_lookup import find_on_source
 from syncsvc.engine.run.context import RunContext
 from syncsvc.errors import RENAMED_ACROSS_DATABASES, RENAMED_OUT_OF_FILTER
-from syncsvc.indexing import check, destined
+from syncsvc.indexing import check, destined, rename_violations
+from syncsvc.options import RenamedOut
 from syncsvc.saved.registry import CollectionRecord, CopyStatus
 from syncsvc.shard_rules import key_of
 from verifier.cluster.namespace import Namespace
-from verifier.runtime.errors import OperationError
+from verifier.cluster.specification import CollectionSpec
+from verifier.runtime.errors import OperationError, raise_all
 from verifier.runtime.tasks import StopToken
 
 _log = logging.getLogger(__name__)
@@ -36,13 +38,20 @@ class Renames:
         self._context = context
         self._catalog = catalog
         self._registry = context.registry
+        self._names = context.names
+        self._options = context.run.record.options
         self._stop = stop
 
     def follow(self, uuid: bytes, before: Namespace, name: Namespace) -> None:
-        """Apply the rename of a collection from `before` to `name`; a no-op if its record has another name.
+        """Apply the rename of a collection from `before` to `name`; no-op if its record has another name than `before`.
 
-        A collection that is not synced yet is adopted. A temporary collection that leaves the filter is dropped. Raises
-        OperationError RenamedOutOfFilter, unless the source has dropped the collection, and RenamedAcrossDatabases.
+        - If the collection is not synced or not completely copied yet, it is copied under its new name.
+        - If the new name has another document filter or leads to another database, the collection is copied again.
+        - If the filter excludes the new name, the collection is dropped if it is temporary or the start options say so.
+          If not, and if the source still has the collection, OperationError RenamedOutOfFilter is raised.
+
+        Also raises OperationError RenamedAcrossDatabases, NamespaceCollision and NotRenamable. `uuid` is the
+        collection's UUID on the source.
         """
         record = self._registry.get(uuid)
         if record is None or record.status is not CopyStatus.DONE:
@@ -50,26 +59,74 @@ class Renames:
         elif record.source_name == before:
             if self._context.selection.selects(name):
                 self._refuse_across_databases(before, name)
-                self._move(record, name)
-            elif _is_temporary(record):
-                self.drop(record)
+                self._follow_in_filter(record, name)
+            elif is_temporary(record) or self._options.renamed_out is RenamedOut.DROP:
+                self._drop_renamed_out(record, name)
             elif find_on_source(self._context, before.database, uuid, self._stop) is not None:
                 # Even if it was renamed back: its events under the other name are not in the stream.
-                raise OperationError(
-                    RENAMED_OUT_OF_FILTER,
-                    f"On the source, {before} was renamed to {name}, which the filter excludes.",
-                )
+                raise renamed_out(before, name)
+
+    def _follow_in_filter(self, record: CollectionRecord, name: Namespace) -> None:
+        """Rename a collection on the destination; drop it if the renames of `namespaceRemap` prevent syncing it.
+
+        If the new name has another document filter, or leads to another database on the destination, drop the
+        collection and copy it again under the new name. If the process is killed between the drop and the copy, the
+        repeated event copies the collection. Raises OperationError NamespaceCollision and NotRenamable.
+        """
+        before = record.source_name
+        if self.is_refused(replace(record.on_source, namespace=name)):
+            self.drop(record)
+        elif self._leaves_database(before, name) or not self._selects_alike(before, name):
+            # A rename on the destination would create a collection in another database, which no record knows until it
+            # is filled. The new name may be the first one that counts: $out fills a collection and renames it.
+            self.drop(record)
+            self.adopt(record.uuid, name)
+        else:
+            self._move(record, name)
+
+    def _selects_alike(self, before: Namespace, name: Namespace) -> bool:
+        return self._context.document_filters.selects_alike(before, name)
 
     def _refuse_across_databases(self, before: Namespace, name: Namespace) -> None:
         """Raise OperationError RenamedAcrossDatabases for a rename across databases if the sync has sharding entries.
 
         For such a rename, the server creates, fills and renames a new collection, which would not be sharded.
         """
-        if self._context.run.record.options.sharding is not None and _is_moved(before):
+        if self._options.sharding is not None and _is_moved(before):
             raise OperationError(
                 RENAMED_ACROSS_DATABASES,
                 f"On the source, a collection of another database was renamed to {name}.",
             )
+
+    def is_refused(self, definition: CollectionSpec) -> bool:
+        """Return whether the renames of `namespaceRemap` prevent syncing a collection under its present name.
+
+        Raises OperationError NamespaceCollision or NotRenamable if the source still has the collection under that name.
+        Otherwise, it was dropped, or later events rename it.
+        """
+        found = [*rename_violations(definition, self._context.target)]
+        if found:
+            name, uuid = definition.namespace, definition.uuid
+            assert uuid is not None
+            present = find_on_source(self._context, name.database, uuid, self._stop)
+            if present is not None and present.namespace == name:
+                raise_all(found)
+        return bool(found)
+
+    def _leaves_database(self, before: Namespace, name: Namespace) -> bool:
+        """Return whether a rename within a database of the source leads to another database on the destination."""
+        there = self._names.to_destination(before), self._names.to_destination(name)
+        return before.database == name.database and there[0].database != there[1].database
+
+    def _drop_renamed_out(self, record: CollectionRecord, name: Namespace) -> None:
+        if not is_temporary(record):
+            _log.warning(
+                "A collection was renamed on the source to a name that the filter excludes. The collection is dropped "
+                "on the destination, because renamedOutOfFilter is drop. If users rename the collection back, it is "
+                "copied again.",
+                extra={"namespace": str(record.source_name), "renamed": str(name)},
+            )
+        self.drop(record)
 
     def drop(self, record: CollectionRecord) -> None:
         self._catalog.drop(record.definition.namespace)
@@ -78,51 +135,52 @@ class Renames:
         self.release(record.definition.namespace)
 
     def release(self, name: Namespace) -> None:
-        """Rename the collection that is parked for a name to that name, if the name is free on the destination.
+        """If `name` is free on the destination, give it to the collection that waits for it under a temporary name.
 
-        No-op if no collection is parked for it.
+        No-op if no collection waits for `name`.
         """
-        parked = parked_for(self._registry, name)
+        parked = parked_for(self._registry, self._names, name)
         if parked is not None and self._registry.at(name) is None:
-            self._move(parked, name)
+            self._move(parked, parked.source_name)
 
     def _move(self, record: CollectionRecord, name: Namespace) -> None:
-        """Rename the destination's collection to `name`, its new name on the source, and save its record.
+        """Rename a collection on the destination, because its name on the source is `name` now, and save its record.
 
-        If another collection has `name` on the destination, use a temporary ("parked") name instead. Then give the old
-        name to the collection that is parked because of it, if there is one.
+        If another collection has the resulting name on the destination, use a temporary ("parked") name instead. Then,
+        if a parked collection waits for the name that has become free, rename the parked collection.
         """
-        kept_as = destination_name(self._registry, name, record.uuid)
+        wanted = self._names.to_destination(name)
+        kept_as = destination_name(self._registry, wanted, record.uuid)
         # Renamed before it is saved: the position is before this event, so a restart in between repeats it.
         self._catalog.rename(record.definition.namespace, kept_as)
         options = {key: value for key, value in record.definition.options.items() if key != "temp"}
         definition = replace(record.definition, namespace=kept_as, options=options)
         uuid = record.destination_uuid
-        if name.database != record.definition.namespace.database:
+        if kept_as.database != record.definition.namespace.database:
             # For such a rename, servers create a new collection.
             uuid = created_uuid(self._context, kept_as, self._stop)
         self._registry.save(
             replace(record, definition=definition, source_name=name, destination_uuid=uuid)
         )
-        if not definition.shard_key and key_of(name, self._context.run.record.options.sharding):
+        if not definition.shard_key and key_of(name, self._options.sharding):
             _log.warning(
-                "A collection of shardingEntries was replaced by another one in a rename. The new one is not "
+                "A rename on the source replaced a collection that shardingEntries names. The new collection is not "
                 "sharded on the destination; you can shard it after the commit.",
                 extra={"namespace": str(name)},
             )
         self.release(record.definition.namespace)
 
     def adopt(self, uuid: bytes, name: Namespace) -> None:
-        """Save a record of a collection that becomes part of the sync under this name, and copy it as it is now.
+        """Save a record of the source's collection `uuid`, which becomes part of the sync as `name`, and copy it.
 
-        A no-op if the filter excludes the name, or the source no longer has the collection. Part of the collection may
-        already exist on the destination, if a process was killed during this call. Later writes to it arrive as events.
+        A no-op if the filter excludes `name`, or the source no longer has the collection. If a process was killed
+        during such a call, part of the copy already exists. Later writes to the collection arrive as events.
         """
         if not self._context.selection.selects(name):
             return
         found = find_on_source(self._context, name.database, uuid, self._stop)
-        if found is None:
-            # It has been dropped since, and all of its later events lead up to that.
+        if found is None or self.is_refused(replace(found, namespace=name)):
+            # If it has been dropped since, all of its later events lead up to that.
             return
         record = self._registry.get(uuid)
         if record is None:
@@ -133,7 +191,7 @@ class Renames:
             # Left over from a time when it was synced before.
             self._context.partitions.forget(uuid)
             record = new_record(
-                self._registry, wanted, CopyStatus.WAITING, source_key=found.shard_key
+                self._registry, wanted, name, CopyStatus.WAITING, source_key=found.shard_key
             )
             self._registry.save(record)
         self._catalog.create(record.present)
@@ -144,12 +202,20 @@ class Renames:
         settle(self._context)
 
 
-def _is_temporary(record: CollectionRecord) -> bool:
-    """Return whether the server made the collection as an intermediate step of `$out` or a rename across databases."""
+def renamed_out(before: Namespace, name: Namespace) -> OperationError:
+    """Return the error RenamedOutOfFilter for a rename from `before` to `name`, which the filter excludes."""
+    return OperationError(
+        RENAMED_OUT_OF_FILTER,
+        f"On the source, {before} was renamed to {name}, which the filter excludes.",
+    )
+
+
+def is_temporary(record: CollectionRecord) -> bool:
+    """Return whether the server created the collection as a step of `$out`, or of a rename to another database."""
     return bool(record.definition.options.get("temp")) or _is_moved(record.source_name)
 
 
 def _is_moved(name: Namespace) -> bool:
-    """Return whether the server gave the name to a collection that it moves to another database."""
+    """Return whether this is the temporary name of a collection that the server moves to another database."""
     collection = name.collection
     return collection.startswith("tmp") and collection.endswith(".renameCollection")

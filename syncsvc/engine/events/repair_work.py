@@ -1,4 +1,4 @@
-"""Applies the repairs of a round, in the thread that reads the change events.
+"""Applies the repairs of a round (all differences that are repaired together), in the thread that reads events.
 
 Documents are read again through the lanes, so no other write of the same document can overtake the repair. Only the
 coordinator repairs definitions: it applies all DDL events in this thread, so no DDL event runs at the same time.
@@ -14,10 +14,10 @@ from operator import attrgetter
 
 from bson.timestamp import Timestamp
 
-from syncsvc.created import replaced
-from syncsvc.engine.definitions.catalog import Catalog
+from syncsvc.created import mismatch_names, replaced
 from syncsvc.engine.definitions.created import created_uuid, save_created
 from syncsvc.engine.definitions.index_builds import build_indexes
+from syncsvc.engine.definitions.shared_catalog import catalog_of
 from syncsvc.engine.definitions.standin import stand_in
 from syncsvc.engine.definitions.views import reconcile_views
 from syncsvc.engine.events.dispatch import Dispatcher
@@ -42,7 +42,7 @@ _OF_CREATION = {Aspect.EXISTENCE, Aspect.KIND, Aspect.SHARD_KEY}
 
 
 class RepairWork:
-    """Applies the rounds of repairs that the run record requests."""
+    """Applies, in one instance, the rounds of repairs that the run record requests."""
 
     def __init__(
         self,
@@ -55,10 +55,10 @@ class RepairWork:
         self._dispatcher = dispatcher
         self._frontier = frontier
         self._stop = stop
-        self._catalog = Catalog(context, stop)
+        self._catalog = catalog_of(context, stop)
 
     def run_pending(self, source_time: Timestamp) -> None:
-        """Apply the newest round, and save that it is applied; a no-op if this instance has applied it already.
+        """Apply the newest round of repairs and record it as applied; a no-op if this instance has already applied it.
 
         All events read so far must have been passed to the lanes, and none may be after `source_time`, a cluster time
         of the source. The documents are read at that time or later. Raises OperationError EventNotApplicable.
@@ -72,7 +72,8 @@ class RepairWork:
         if not record.coordinates:
             # The coordinator may have created collections.
             registry.reload(self._stop)
-        foreign = read(lambda: replaced(client, registry), self._stop)
+        found = read(lambda: replaced(client, registry), self._stop)
+        foreign = mismatch_names(found, self._context.names)
         if record.coordinates:
             self._restore_definitions(record.repair, foreign)
         self._reread_documents(record.repair, foreign, source_time)
@@ -100,13 +101,13 @@ class RepairWork:
             self._report_skipped(number, skipped)
 
     def _report_skipped(self, number: int, namespaces: set[Namespace]) -> None:
-        """Remove the documents of these collections from the list of the round, and log that."""
+        """Remove the documents of these collections from the saved repairs of the round `number`, and log a warning."""
         # A renamed collection is compared again as a whole.
         self._context.repairs.remove_documents(number, namespaces)
         _log.warning(
-            "Documents were not repaired, because their collections were renamed or dropped, or users created them "
-            "again on the destination. The verification reports those that still differ, under the new name: then "
-            "repair or commit again.",
+            "Documents were not repaired, because their collections were renamed or dropped, or because users replaced "
+            "the collections on the destination. The verification reports the documents that still differ, under the "
+            "present names of their collections: then repair or commit again.",
             extra={"namespaces": some_of(namespaces)},
         )
 
@@ -119,7 +120,7 @@ class RepairWork:
         ]
         others = False
         for namespace, group in groupby(sorted(found, key=by_name), by_name):
-            record = self._context.registry.at(namespace)
+            record = self._context.registry.at(self._context.names.to_destination(namespace))
             if record is None:
                 others = True
                 continue
@@ -132,8 +133,8 @@ class RepairWork:
                 # The next comparison finds the differences again.
                 self._context.repairs.remove(number, differences)
                 _log.warning(
-                    "A definition could not be repaired, for the reason in the error. The verification reports the "
-                    "difference again: remove the cause, then repair or commit again.",
+                    "A definition could not be repaired; the error of this log line gives the reason. The verification "
+                    "reports the difference again: remove the cause, then repair or commit again.",
                     extra={"error": error.description},
                 )
         if others:
@@ -151,7 +152,7 @@ class RepairWork:
             build_indexes(self._context, record, self._stop)
 
     def _create(self, record: CollectionRecord) -> None:
-        """Create the collection if its name is free, and save the UUID of the new one in the registry."""
+        """Create the collection of `record` if its name is free, and save the UUID of the new collection."""
         context = self._context
         if created_uuid(context, record.definition.namespace, self._stop) is None:
             # The saved UUID belongs to a collection that was dropped.

@@ -1,8 +1,9 @@
 """Saves change events of the source in the event spool while its oplog may be too short for them.
 
-Spooling begins at the saved position, or at the end of the rows that an earlier process has saved. It keeps pace with
-the source, independently of the copy, index builds and the application of events. It ends when the application has read
-all rows and the spooler has reached the present: the application then continues with the live stream.
+The spool consists of rows, each of which holds successive events. Spooling begins at the saved position, or at the end
+of the rows that an earlier process has saved. It keeps pace with the source, independently of the copy, index builds
+and the application of events. It ends when the application has read all rows and the spooler has reached the present:
+the application then continues with the live stream.
 
 Rows are deleted once a position after them is saved. So the saved position is always within a row, or at the end of the
 rows; in the latter case, the oplog holds the next event.
@@ -35,9 +36,9 @@ _AT_PRESENT = 10
 
 
 class _Batch:
-    """The events of the next row of the spool, before it is saved.
+    """The successive events of the next row of the spool, before the row is saved.
 
-    `since` is the position before them, `end` the position after them, and `size` their size in bytes.
+    `since` is the position before these events, `end` the position after them, and `size` their size in bytes.
     """
 
     def __init__(self, since: Position) -> None:
@@ -58,7 +59,7 @@ class _Batch:
 
 
 class Spooler:
-    """The spooler of one engine. `run` must be called in a thread of its own; other threads call the other methods."""
+    """Saves change events in the event spool: `run`, in a thread of its own. Other threads call the other methods."""
 
     def __init__(self, context: RunContext) -> None:
         self._context = context
@@ -74,7 +75,7 @@ class Spooler:
 
     @property
     def is_active(self) -> bool:
-        """Return whether events are spooled, or are about to be."""
+        """Return whether `run` saves events in the spool, or is about to begin."""
         return self._active.is_set()
 
     def start(self) -> None:
@@ -82,24 +83,24 @@ class Spooler:
         self._active.set()
 
     def finish(self) -> None:
-        """Stop spooling, until `judge` finds that the oplog may be too short again."""
+        """Stop saving events in the spool, until `judge` finds again that the oplog may be too short."""
         self._active.clear()
 
     def judge(self, left: float, rest: float | None) -> None:
-        """Call `start` if the oplog may be too short and the start option allows spooling.
+        """Start spooling if the oplog may be too short and the start option `eventSpool` allows spooling.
 
-        `left` is the number of seconds until the oplog drops events that the sync needs, and `rest` for how many more
-        seconds the sync needs them; None if unknown.
+        `left` is the number of seconds until the oplog drops events that the sync needs. `rest` is the number of
+        seconds for which the sync still needs these events; None if unknown.
         """
         if self.is_allowed and spooling.is_needed(left, rest):
             self.start()
 
     def end_soon(self) -> None:
-        """Make `run` stop spooling once it has saved all events up to the present."""
+        """Make `run` stop spooling once all events up to the present are saved."""
         self._ending.set()
 
     def load(self, position: Position) -> None:
-        """Load the saved rows; if there are any, make `run` spool, because their events are not applied yet.
+        """Load the saved rows of the spool; if there are any, start spooling, because their events are not applied yet.
 
         All events up to `position` are applied. The figures of the rows replace those that an earlier engine has
         published. Raises OperationError EventSpoolDamaged if rows after `position` are missing, and the driver's
@@ -111,14 +112,17 @@ class Spooler:
         self._publish()
 
     def forget(self, position: Position) -> None:
-        """Delete the rows that end at or before that position, which must be saved. Raises the driver's errors."""
+        """Delete the spool's rows that end at or before `position`, which must be saved. Raises the driver's errors."""
         if self._spool.begin is not None:
             self._spool.forget(position)
             self._context.observe(Point.SPOOL_FORGOTTEN, str(position.time))
             self._publish()
 
     def clear(self) -> None:
-        """Stop spooling and delete all rows. Call this when all events are applied. Raises the driver's errors."""
+        """Stop spooling and delete all rows of the spool. Call this when all events are applied.
+
+        Raises the driver's errors.
+        """
         self.finish()
         self._spool.clear()
         self._publish()
@@ -130,7 +134,7 @@ class Spooler:
         """
         run = self._context.run
         while not run.record.phase.applied:
-            # In this order: rows are deleted after a position behind them is saved.
+            # In this order: rows are deleted once a position after them is saved.
             end, position = self._spool.end, run.record.position
             if self.is_active and position is not None:
                 self._run_from(max(end or position, position, key=text_of), stop)
@@ -197,7 +201,7 @@ class Spooler:
             stop.sleep(SLOW_POLL)
 
     def _publish(self) -> None:
-        """Publish the figures of the spool, and begin or end its warning."""
+        """Publish the figures of the spool, and begin or end the warning that it is filling up."""
         progress, spool = self._context.progress, self._spool
         limit, size, speed = self._context.tuning.spool_limit, spool.size, self._rate.per_second
         begin, end = spool.begin, spool.end

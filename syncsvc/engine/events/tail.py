@@ -6,18 +6,21 @@ processed. The second thread also publishes how far the destination lags behind.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from bson.timestamp import Timestamp
 
+from syncsvc.engine.definitions.shared_catalog import catalog_of
 from syncsvc.engine.events.barrier import Barrier
 from syncsvc.engine.events.ddl import DefinitionEvents, has_consequences
 from syncsvc.engine.events.dispatch import Dispatcher
 from syncsvc.engine.events.event_share import share_of
 from syncsvc.engine.events.event_source import EventSource
 from syncsvc.engine.events.lanes import Lane
-from syncsvc.engine.events.old_source import OldSource
+from syncsvc.engine.events.old_source import named_events
+from syncsvc.engine.events.renames import Renames
 from syncsvc.engine.events.repair_work import RepairWork
+from syncsvc.engine.events.unreported import Listing, Unreported
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.frontier import Frontier
 from syncsvc.engine.run.points import Point
@@ -39,6 +42,9 @@ from verifier.compare.feed import Feed
 from verifier.runtime.tasks import Channel, StopToken
 from verifier.runtime.waits import waiting
 
+# A local name: looking up a member of an Enum class takes ten times as long.
+_DELETE = DataKind.DELETE
+
 _SLOW = (
     "You need not do anything. If the wait does not end, see the other warnings, and check the load of "
     "the destination."
@@ -46,10 +52,12 @@ _SLOW = (
 
 
 class Tail:
-    """Passes the data events of `reader` to `lanes` and DDL events to the barrier: `read` and `run`, in a thread each.
+    """Passes data events to `lanes`, and DDL events to the barrier. One thread calls `read`, and another one `run`.
 
     `frontier` records the position up to which the lanes have applied all events. `feed` is notified of the changed
-    documents and of DDL events. `save_position` saves the applied position before each DDL event.
+    documents and of DDL events. `save_position` saves the applied position before each DDL event. `resharded` returns
+    the UUIDs of collections to copy again, which the source has resharded without an event. `listing` returns the
+    newest listing of a source before 6.0, or None.
     """
 
     def __init__(
@@ -60,16 +68,28 @@ class Tail:
         frontier: Frontier[Position],
         feed: Feed,
         save_position: Callable[[], None],
+        resharded: Callable[[], Collection[bytes]],
+        listing: Callable[[], Listing | None],
         stop: StopToken,
     ) -> None:
         self._context = context
+        self._resharded = resharded
+        self._listing = listing
+        # The listing that waits until it can be applied, and the one that was applied last.
+        self._awaited: Listing | None = None
+        self._applied: Listing | None = None
         self._reader = reader
         self._definitions = DefinitionEvents(context, stop)
-        self._old_source = OldSource(context, stop)
+        catalog = catalog_of(context, stop)
+        renames = Renames(context, catalog, stop)
+        self._named_events = named_events(context, self._definitions, renames, stop)
+        self._unreported = Unreported(context, catalog, renames, feed, stop)
         record = context.run.record
         share = share_of(record.instance, record.instances)
         portion = context.tuning.portion_bytes
-        self._dispatcher = Dispatcher(lanes, frontier, portion, context.pace, stop, share)
+        self._dispatcher = Dispatcher(
+            lanes, frontier, portion, context.pace, stop, share, record.options.document_filters
+        )
         self._repair_work = RepairWork(context, self._dispatcher, frontier, stop)
         self._shared_barrier = Barrier(context.run, context.registry, context.instances, stop)
         self._frontier = frontier
@@ -83,14 +103,14 @@ class Tail:
 
     @property
     def held_after(self) -> Timestamp | None:
-        """Return the cluster time from which the stream must still be read, while a page waits to be passed on.
+        """Return the cluster time from which the reader will continue, while it waits for `run` to take its page.
 
         Return None while the stream is being read.
         """
         return self._held_after
 
     def read(self) -> None:
-        """Read pages for `run` until stopped. Raises the error that the run fails with."""
+        """Read pages for `run` until stopped. Raises the error with which the sync fails."""
         stopwatch = self._context.progress.stopwatch
         for page, seconds in timed(self._reader.pages()):
             if page.events:  # otherwise it waited for events
@@ -100,13 +120,16 @@ class Tail:
             self._held_after = None
 
     def run(self) -> None:
-        """Pass on the events that `read` reads until stopped, and publish the lag after each page.
+        """Pass the events that `read` reads to lanes and barrier until stopped, and publish the lag after each page.
 
-        Raises the error that the run fails with.
+        Raises the error with which the sync fails.
         """
         for page in self._pages:
             self._feed.page_begins(page.source_time)
+            self._unreported.finish_copies()
             self._hand_on(page)
+            self._copy_resharded()
+            self._apply_listing(page.position.time)
             self._repair_work.run_pending(page.source_time)
             lag = seconds_between(self._frontier.passed.time, page.source_time)
             self._context.progress.set_lag(lag)
@@ -149,19 +172,19 @@ class Tail:
         self._dispatcher.end(None if self._fragments else page.position, page.source_time)
 
     def _record_of(self, event: DataEvent) -> CollectionRecord | None:
-        """Return the record of an event's collection; None if it is not synced.
+        """Return the record of an event's collection; None if the collection is not synced.
 
-        It is not synced if the filter excludes it, if it was dropped before the collections were listed, or if a DDL
-        event has dropped it since. Raises OperationError UnsupportedChange; see `OldSource`.
+        A collection is not synced if the filter excludes it, if it was dropped before the collections were listed, or
+        if a DDL event has dropped it since; see also `NamedEvents`.
         """
         if event.namespace is None:
             return self._context.registry.get(event.collection)
-        return self._old_source.record_of(event.namespace)
+        return self._named_events.record_of(event.namespace)
 
     def _barrier(
         self, before: bytes | None, event: DefinitionEvent, source_time: Timestamp
     ) -> None:
-        """Apply a DDL event once all events before it are applied; the events after it wait until this returns.
+        """Apply a DDL event once all events before it are applied; later events wait until this method returns.
 
         `before` is the preceding event of the same page, or None. The position between the two events is saved before
         the DDL event is applied. Otherwise, a restart could apply a write from before the DDL event to a collection
@@ -169,7 +192,7 @@ class Tail:
         """
         self._dispatcher.end(None if before is None else position_at(token_of(before)), source_time)
         with waiting(
-            f"{event.operation} on {event.namespace} waits until all changes before it are applied",
+            f"{event.operation} on {event.namespace} waits until all earlier changes are applied",
             _SLOW,
         ):
             self._frontier.wait_drained(self._stop)
@@ -181,13 +204,45 @@ class Tail:
         self._context.observe(Point.DEFINITION_APPLIED, str(event.namespace))
         self._dispatcher.end(position_at(event.token), source_time)
 
+    def _copy_resharded(self) -> None:
+        for uuid in self._resharded():
+            record = self._context.registry.get(uuid)
+            if record is not None:
+                self._frontier.wait_drained(self._stop)
+                # Saved before, because a restart may find the collection copied; and afterwards, because it is compared
+                # at once.
+                self._feed.replaced([record.source_name])
+                self._feed.flush()
+                self._definitions.copy_again(record)
+                self._feed.replaced([record.source_name])
+
+    def _apply_listing(self, read_until: Timestamp) -> None:
+        """Make collections equal to those in the newest listing of a source before 6.0; a no-op if already done.
+
+        Does nothing yet if `read_until`, the time up to which all events are read, is not after the time of the
+        listing. A later call then applies this listing, even if a newer one exists: each newer one could be too new
+        again. Does nothing if a commit time is saved.
+        """
+        listing = self._awaited or self._listing()
+        if listing is None or listing is self._applied:
+            return
+        self._awaited = listing
+        # The destination must not get what is newer than the commit. The commit fails if there is anything.
+        if read_until <= listing.time or self._context.run.record.commit_time is not None:
+            return
+        self._frontier.wait_drained(self._stop)
+        self._save_position()
+        for name, uuid in listing.collections.items():
+            self._unreported.apply(name, uuid)
+        self._awaited, self._applied = None, listing
+
     def _apply(self, event: DefinitionEvent) -> None:
         if self._context.source_facts.reports_ddl:
             self._definitions.apply(event)
         else:
-            self._old_source.refuse(event)
+            self._named_events.apply(event)
 
 
 def _may_be_expired(event: DataEvent, record: CollectionRecord) -> bool:
-    """Return whether the TTL monitor of the source may have caused the event; its deletes look like those of users."""
-    return event.kind is DataKind.DELETE and record.definition.expires
+    """Return whether the source's TTL monitor may have caused the event: its deletes look like deletes by users."""
+    return event.kind is _DELETE and record.definition.expires

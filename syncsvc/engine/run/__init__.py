@@ -1,1 +1,1 @@
-"""The parts of a run that all phases share: its context, the points for observers, the other instances, the writers."""
+"""The objects that all phases of a sync use, such as the run context, the document writer and the write blocks."""

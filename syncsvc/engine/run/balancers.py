@@ -1,7 +1,8 @@
-"""Stops the balancer of a sharded cluster while a sync reads or fills it, and restores its state afterwards.
+"""Stops the balancer of a sharded cluster while a sync reads or writes the cluster, and restores its state afterwards.
 
-As with write blocks (`writeblock`), the original state is saved before the balancer is stopped, and removed from the
-record after it is restored. So the record contains every stopped balancer, no matter when a process was killed.
+As with write blocks (`writeblock`), the original state is saved in the run record before the balancer is stopped, and
+removed from the record after it is restored. So the record names every stopped balancer, even if the process is killed
+between two steps.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from verifier.runtime.observer import Observer
 from verifier.runtime.tasks import SLOW_POLL, StopToken, wait_until
 from verifier.runtime.waits import waiting
 
-_MOVING = "The balancer stops after its current chunk migration; sh.status() shows it."
+_MOVING = "The balancer stops after its current chunk migration; sh.status() shows its state."
 # The mode that `balancerStatus` reports for an enabled balancer.
 _ON = "full"
 
@@ -39,9 +40,9 @@ class Balancer:
     observe: Observer
 
     def keep_still(self, stop: StopToken) -> None:
-        """Stop the balancer, and return when it no longer moves anything.
+        """Save whether the balancer is on, stop it, and wait until it has finished its current round of migrations.
 
-        Saves first whether the balancer is on, unless that is saved already.
+        A state that is already saved is kept. Raises `Cancelled` when stopped.
         """
         if not self.sharded:
             return
@@ -58,7 +59,7 @@ class Balancer:
             wait_until(lambda: not self._status()["inBalancerRound"], stop, SLOW_POLL)
 
     def put_back(self) -> None:
-        """Start the balancer again if it was on before the sync, and forget the saved state.
+        """Start the balancer again if it was on before the sync, and remove the saved state from the run record.
 
         A no-op if no state is saved.
         """
@@ -70,7 +71,7 @@ class Balancer:
             self.run.update(found_balancing=left)
 
     def is_on(self) -> bool:
-        """Return whether the balancer may move chunks. If it may only split chunks, it is not on."""
+        """Return whether the balancer is on, so that it may move chunks; False if it may only split chunks."""
         return bool(self._status()["mode"] == _ON)
 
     def _status(self) -> dict[str, Any]:
@@ -84,7 +85,7 @@ def watch_balancers(
     interval: float,
     stop: StopToken,
 ) -> None:
-    """Check every `interval` seconds until stopped, and warn while a user has started a balancer again.
+    """Check the balancers every `interval` seconds until stopped, and warn while a user has started one of them again.
 
     Skips the phases in which the sync stops the balancers itself. Returns immediately if neither cluster is sharded.
     """
@@ -104,6 +105,7 @@ def _update_warning(names: Sequence[str], progress: Progress) -> None:
         return
     progress.warn(
         WarningKind.BALANCER_ON,
-        f"A user started the balancer of {' and '.join(names)}, which this sync had stopped. No data is lost, "
-        "but chunk migrations slow the sync down. Stop it (sh.stopBalancer()); the commit starts it again.",
+        f"A user or another sync started the balancer of {' and '.join(names)}, which this sync had "
+        "stopped. No data is lost, but chunk migrations slow the sync down. Stop the balancer (sh.stopBalancer()); "
+        "the commit starts the balancer again.",
     )

@@ -11,6 +11,7 @@ from syncsvc.engine.run.pace import Pace
 from syncsvc.engine.run.writeblock import WriteBlock
 from syncsvc.figures.progress import Progress
 from syncsvc.indexing import Target
+from syncsvc.metadata import Metadata
 from syncsvc.saved.created_principals import CreatedPrincipals
 from syncsvc.saved.fence import FencedWriter
 from syncsvc.saved.partitions import Partitions
@@ -22,15 +23,17 @@ from syncsvc.saved.views import CreatedViews
 from syncsvc.settings import LoadLevel
 from syncsvc.tuning import Tuning
 from verifier.cluster.connect import Client
+from verifier.cluster.document_filters import DocumentFilters
 from verifier.cluster.facts import ClusterFacts
 from verifier.cluster.filters import Selection
+from verifier.cluster.namespace_map import NamespaceMap
 from verifier.compare.store import CheckStore
 from verifier.runtime.observer import Observer
 
 
 @dataclass(frozen=True)
 class RunContext:
-    """The clusters, saved state and settings of one run."""
+    """The clusters, saved state and settings of one run, which every phase gets."""
 
     # The clients only read, except that no-ops are appended to the source's oplog.
     source_client: Client
@@ -43,8 +46,10 @@ class RunContext:
     document_writer: DocumentWriter
     source_block: WriteBlock
     destination_block: WriteBlock
-    # Those of the source and the destination, in this order.
+    # The balancers of the source and the destination, in this order.
     balancers: tuple[Balancer, ...]
+    # The metadata database, on the cluster that is the destination of the start options.
+    metadata: Metadata
     # The saved run record.
     run: RunStore
     # The other instances of the run.
@@ -69,24 +74,36 @@ class RunContext:
     observe: Observer
 
     @property
+    def document_filters(self) -> DocumentFilters:
+        return self.run.record.options.document_filters
+
+    @property
     def target(self) -> Target:
-        """Return the settings that, with the source's definitions, determine the definitions on the destination."""
-        return Target(self.run.record.options, self.destination_facts.is_sharded)
+        """Return the settings that determine how a definition of the source is changed for the destination."""
+        return Target(self.run.record.options, self.destination_facts.is_sharded, self.names)
+
+    @property
+    def names(self) -> NamespaceMap:
+        """Return the map that converts namespaces between their names on the source and the destination."""
+        return self.run.record.names
 
     @property
     def definition_threads(self) -> int:
-        """Return how many threads create and change definitions on the destination at once.
+        """Return the number of threads that create and change collections and indexes on the destination.
 
-        A sharded destination gets one thread, because a cluster runs the DDL commands in a database one after the
-        other.
+        A sharded destination gets one thread, because a sharded cluster runs the DDL commands of one database one
+        after the other.
         """
         return 1 if self.destination_facts.is_sharded else self.threads.writers
 
     @property
     def link_factor(self) -> int:
-        """Return how many threads do the work of one because they wait for the network: 1 if it is fast."""
+        """Return the factor by which a slow network multiplies the number of threads; 1 if the network is fast."""
         return self.threads.lanes // self.load.lanes
 
     def source_uuid(self, record: CollectionRecord) -> bytes | None:
-        """Return the UUID by which the source finds the collection after a rename; None if it accepts only names."""
+        """Return the UUID of a collection, with which the source finds the collection even after a rename.
+
+        Return None if the source does not report all DDL events (before MongoDB 6.0): it then accepts only names.
+        """
         return record.uuid if self.source_facts.reports_ddl else None

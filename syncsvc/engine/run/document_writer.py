@@ -1,15 +1,19 @@
-"""Writes user documents on the destination, in batches of raw bytes, one command each.
+"""Writes user documents to the destination. Each call sends one command with a batch of raw BSON documents.
 
 No other module of the engine writes user documents.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from bson.binary import Binary
+from pymongo.errors import OperationFailure
+
+from syncsvc.existing import replaced
 from syncsvc.saved.fence import FencedWriter
-from verifier.cluster.failures import DUPLICATE_KEY
+from verifier.cluster.failures import COLLECTION_UUID_MISMATCH, DUPLICATE_KEY
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.rawbson import RawDocuments
 from verifier.runtime.tasks import Budget, StopToken
@@ -21,7 +25,7 @@ _MANY_BYTES = 64 << 10
 
 
 class Refused(Exception):
-    """The server refused some documents of a command. `errors` are the `writeErrors` of its reply, at least one."""
+    """Raised if the server refuses some writes of a command. `errors` are the `writeErrors` of the reply."""
 
     def __init__(self, errors: list[dict[str, Any]]) -> None:
         super().__init__(errors[0].get("errmsg"))
@@ -29,19 +33,30 @@ class Refused(Exception):
 
 
 class DocumentWriter:
-    """Writes documents with validators bypassed: the documents of the source are correct by definition.
+    """Writes documents to the destination without checking its validators, because the source has accepted them.
 
-    All commands in flight together hold at most `sending_bytes` of documents; further ones wait.
+    The commands that run at the same time contain at most `sending_bytes` bytes of documents; further commands wait.
+    `uuid_of` returns the UUID that the collection with a given name must have; None if any UUID is allowed. If the
+    collection has another UUID, the server refuses the write, and the method raises OperationError
+    DestinationNamespaceExists.
     """
 
-    def __init__(self, writer: FencedWriter, sending_bytes: int, stop: StopToken) -> None:
+    def __init__(
+        self,
+        writer: FencedWriter,
+        sending_bytes: int,
+        stop: StopToken,
+        uuid_of: Callable[[Namespace], bytes | None] = lambda _: None,
+    ) -> None:
         self._writer = writer
+        self._uuid_of = uuid_of
         self._sending = Budget(sending_bytes, stop)
 
     def insert(self, namespace: Namespace, documents: bytes) -> list[dict[str, Any]]:
-        """Insert documents that are stored end to end, in any order, and return the write errors.
+        """Insert BSON documents, in any order, and return the server's write errors.
 
-        Existing documents stay unchanged, and count as write errors.
+        `documents` contains the documents end to end. If a document with the same `_id` already exists, it stays
+        unchanged, and a write error is returned.
         """
         as_transaction = len(documents) >= _MANY_BYTES
         reply = self._write(
@@ -57,10 +72,10 @@ class DocumentWriter:
     def update(
         self, namespace: Namespace, statements: Sequence[bytes], ordered: bool, retried: bool = True
     ) -> tuple[int, list[dict[str, Any]]]:
-        """Run update statements; return how many matched or created a document, and the write errors.
+        """Run update statements. Return the number of documents that they matched or created, and the write errors.
 
-        `statements` are elements of the `updates` array, as BSON. If not `retried`, a transient failure is raised as
-        the driver's error instead of being retried.
+        `statements` are elements of the `updates` array, as BSON. If `ordered`, the server stops at the first error. If
+        not `retried`, a transient failure is raised as the driver's error instead of being retried.
         """
         as_transaction = len(statements) >= _MANY
         reply = self._write(
@@ -75,9 +90,9 @@ class DocumentWriter:
         return int(reply["n"]), list(reply.get("writeErrors", ()))
 
     def delete(self, namespace: Namespace, statements: Sequence[bytes], ordered: bool) -> None:
-        """Run delete statements (elements of the `deletes` array, as BSON); one that matches nothing succeeds.
+        """Run delete statements (elements of the `deletes` array, as BSON). A delete that matches nothing succeeds.
 
-        Raises Refused if the server refuses any of them.
+        If `ordered`, the server stops at the first error. Raises Refused if the server refuses any statement.
         """
         as_transaction = len(statements) >= _MANY
         reply = self._write(
@@ -106,15 +121,31 @@ class DocumentWriter:
         }
         if verb != "delete":
             command["bypassDocumentValidation"] = True
+        uuid = self._uuid_of(namespace)
+        if uuid is not None:
+            command["collectionUUID"] = Binary(uuid, 4)
         with self._sending.hold(len(documents)):
-            return self._writer.run(namespace.database, command, retried, as_transaction)
+            return self._run(namespace, command, retried, as_transaction)
+
+    def _run(
+        self, namespace: Namespace, command: dict[str, Any], retried: bool, as_transaction: bool
+    ) -> dict[str, Any]:
+        try:
+            reply = self._writer.run(namespace.database, command, retried, as_transaction)
+        except OperationFailure as error:
+            if error.code == COLLECTION_UUID_MISMATCH:
+                raise replaced(namespace) from error
+            raise
+        if any(each["code"] == COLLECTION_UUID_MISMATCH for each in reply.get("writeErrors", ())):
+            raise replaced(namespace)
+        return reply
 
 
 def already_exists(error: dict[str, Any]) -> bool:
-    """Return whether an insert was refused because its `_id` already exists."""
+    """Return whether a write error of an insert says that a document with the same `_id` already exists."""
     return error["code"] == DUPLICATE_KEY and list(error.get("keyPattern", {"_id": 1})) == ["_id"]
 
 
 def refusal(error: dict[str, Any]) -> str:
-    """Return the server's message and code from a write error."""
+    """Return the message and the error code of a write error (an element of `writeErrors`) as text."""
     return f"{error.get('errmsg', 'the server gave no reason')} (code {error.get('code')})"

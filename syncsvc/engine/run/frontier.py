@@ -1,7 +1,7 @@
-"""Tracks up to which point all work is done when its parts finish out of order.
+"""Tracks the point up to which all work is done, while parts of the work finish out of order.
 
-The frontier is the newest point before the oldest unfinished part. It is not the minimum over all workers, so an idle
-worker does not hold it back.
+The frontier is the newest point before the oldest unfinished part. It is not the minimum of the positions of all
+workers, so an idle worker does not hold the frontier back.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ P = TypeVar("P")
 
 
 class Entry(Generic[P]):
-    """A point, and the number of unfinished parts that lead up to it. Only the frontier may change an entry."""
+    """A point, and the number of unfinished parts of the work between the previous point and this one.
+
+    Only a `Frontier` changes an entry.
+    """
 
     def __init__(self, point: P, parts: int) -> None:
         self.point = point
@@ -26,8 +29,9 @@ class Entry(Generic[P]):
 class Frontier(Generic[P]):
     """Tracks the progress of work whose parts finish in any order, such as change events that several lanes apply.
 
-    `enter` adds points (for example, positions in a change stream) in their order, each with the number of parts of the
-    work that lead up to it. `passed` is the newest point up to which all parts are finished. Thread-safe.
+    `enter` adds points (for example, positions in a change stream) in their order. Each point comes with the number of
+    parts of the work that must be finished before the point is passed. `passed` is the newest passed point; the
+    argument `passed` is the point at which the work begins. Thread-safe.
     """
 
     def __init__(self, passed: P) -> None:
@@ -55,24 +59,27 @@ class Frontier(Generic[P]):
         return entry
 
     def extend(self, entry: Entry[P]) -> None:
-        """Add one part to the entry, which must still have an unfinished part."""
+        """Add one unfinished part to the entry. The entry must still have another unfinished part."""
         with self._changed:
             entry.parts += 1
 
     def settle(self, entry: Entry[P], point: P) -> None:
-        """Set the point that the entry leads up to, and finish the part that kept the entry open until then."""
+        """Replace the provisional point of an entry by the real one, and finish one part of the entry.
+
+        `enter` needs a point even if the real one is not known yet.
+        """
         with self._changed:
             entry.point = point
         self.finish(entry)
 
     def finish(self, entry: Entry[P]) -> None:
-        """Finish one part of the entry."""
+        """Mark one part of the entry as finished."""
         with self._changed:
             entry.parts -= 1
             self._advance()
 
     def wait_drained(self, stop: StopToken) -> None:
-        """Wait until no part is unfinished; raise `Cancelled` when stopped."""
+        """Wait until all parts of all entries are finished. Raises `Cancelled` when stopped."""
         with self._changed:
             while self._entries:
                 stop.wait(self._changed)

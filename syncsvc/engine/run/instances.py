@@ -1,4 +1,4 @@
-"""The other instances of a run: waits for them, and warns of their problems."""
+"""Waits for the other instances of a run, and warns of their problems. An instance is one process of several."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ _KINDS = {kind.name: kind for kind in ALL}
 
 
 class Instances:
-    """The other instances of one run. In a run without others, `wait_for_all` returns immediately."""
+    """The other instances of one run.
+
+    If this instance runs alone, `wait_for_all` and `wait_for_started` return immediately.
+    """
 
     def __init__(
         self, run: RunStore, peers: Peers, progress: Progress, tuning: Tuning = Tuning()
@@ -38,25 +41,34 @@ class Instances:
         self._beats: dict[str, tuple[int, float]] = {}
 
     def all_hold(self, holds: Callable[[RunRecord], bool], stop: StopToken) -> bool:
-        """Return whether all other instances have started, none has failed, and `holds` is true of their records."""
+        """Return whether all other instances have started, none has failed, and `holds` is True for their records."""
         several = len(self._run.record.instances) or 1
         others = self._peers.others(stop)
         return len(others) == several - 1 and all(map(_unless_failed(holds), others))
 
     def wait_for_all(self, holds: Callable[[RunRecord], bool], stop: StopToken) -> None:
-        """Wait until `all_hold` is true of the saved records of the other instances."""
+        """Wait until all other instances have started, none has failed, and `holds` is True for their run records.
+
+        Raises `Cancelled` when stopped.
+        """
         with waiting("This instance waits for the other instances", _LOOK_AT_INSTANCES):
             wait_until(lambda: self.all_hold(holds, stop), stop)
 
     def wait_for_started(self, holds: Callable[[RunRecord], bool], stop: StopToken) -> None:
-        """Wait until `holds` is true for the saved records of all other instances that have been started."""
+        """Wait until `holds` returns True for the run records of all other instances that have been started.
+
+        Raises `Cancelled` when stopped.
+        """
         with waiting("This instance waits for the other instances", _LOOK_AT_INSTANCES):
             wait_until(lambda: all(map(holds, self._peers.others(stop))), stop)
 
     def wait_for_coordinator(
         self, holds: Callable[[RunRecord], bool], stop: StopToken
     ) -> RunRecord:
-        """Wait until `holds` is true of the coordinator's record, which has not failed, and return that record."""
+        """Wait until `holds` returns True for the run record of the coordinator, and return that record.
+
+        While the coordinator has not started or has failed, keep waiting. Raises `Cancelled` when stopped.
+        """
         with waiting("This instance waits for the coordinator", _LOOK_AT_INSTANCES):
             while True:
                 record = self._peers.coordinator(stop)
@@ -65,10 +77,11 @@ class Instances:
                 stop.sleep(POLL)
 
     def watch(self, stop: StopToken) -> None:
-        """Warn, until stopped, of instances that miss a command or send no heartbeat, and publish their progress.
+        """Until stopped, publish the progress of the other instances, and warn if one of them needs attention.
 
-        Raises the OperationError that another instance failed with, see `refuse_failed`. Returns immediately if there
-        are no other instances.
+        The warnings name the instances that have not received a command that others have, and those that send no
+        heartbeats. Raises FailedElsewhere if another instance has failed. Returns immediately if there are no other
+        instances.
         """
         if not self._run.record.instances:
             return
@@ -122,9 +135,10 @@ class Instances:
 
 
 def refuse_failed(own: RunRecord, others: Iterable[RunRecord]) -> None:
-    """Raise FailedElsewhere, which names the instance, if another instance has failed in the present attempt.
+    """Raise FailedElsewhere if one of the instances `others` has failed since this instance was last resumed.
 
-    Failures of attempts before the last resume are ignored: such an instance is still to be resumed.
+    `own` is the run record of this instance. Earlier failures are ignored, because the failed instance will be resumed,
+    too.
     """
     for each in others:
         failed = each.state is State.FAILED and each.attempt >= own.attempt
@@ -133,12 +147,12 @@ def refuse_failed(own: RunRecord, others: Iterable[RunRecord]) -> None:
 
 
 def _unless_failed(holds: Callable[[RunRecord], bool]) -> Callable[[RunRecord], bool]:
-    """Return the predicate `holds`, but False for a failed instance, whose record may still change in a resume."""
+    """Return a predicate like `holds` that is False for a failed instance, because a resume may change its record."""
     return lambda other: other.state is not State.FAILED and holds(other)
 
 
 class FailedElsewhere(OperationError):
-    """The failure of another instance. It names that instance, and its description already includes the remedy."""
+    """Raised because another instance has failed. The text names that instance, and already includes the remedy."""
 
     def __init__(self, instance: str, failure: Failure) -> None:
         text = failure.description

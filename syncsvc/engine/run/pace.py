@@ -1,7 +1,7 @@
 """Limits the speed of the work: the threads that read, write and apply ask here before they continue.
 
-The rates are those of token buckets: an amount is admitted as soon as earlier amounts are paid off. So an amount of any
-size passes, and the amounts that follow wait for it. On average, the rate is met exactly.
+Each rate is limited by a token bucket, which admits an amount as soon as the earlier amounts are paid off. So an amount
+of any size is admitted, and the amounts after it wait longer. On average, the rate is met exactly.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from contextlib import contextmanager
 from time import monotonic
 
 from syncsvc.limits import Limit, Rates
+from verifier.cluster.block import Block
 from verifier.runtime.tasks import SLOW_POLL, StopToken
 
-# How much unused speed is kept, in seconds: work that was held up for so long catches up.
+# How much unused speed is kept, in seconds: work that was held up for this long can catch up.
 _BURST = 1.0
 # Pages are cut into portions for this many seconds, so that limited work flows evenly.
 _PORTION = 0.1
@@ -23,7 +24,10 @@ _SHORTEST = 0.001
 
 
 class Bucket:
-    """A token bucket. `rate` is in tokens per second; None means unlimited. The times are of a monotonic clock."""
+    """A token bucket, which limits a rate. `rate` is in tokens per second; None means unlimited.
+
+    Times are in seconds of a monotonic clock.
+    """
 
     def __init__(self) -> None:
         self.rate: float | None = None
@@ -31,9 +35,9 @@ class Bucket:
         self._at = 0.0
 
     def set_rate(self, rate: float | None, at: float) -> None:
-        """Change the rate at the time `at`.
+        """Change the rate at the time `at`. The rate is in tokens per second; None means unlimited.
 
-        The amounts that are not paid off yet take no longer to pay off than before, so no change delays work for long.
+        A lower rate does not lengthen the present wait, which the amounts admitted so far have caused.
         """
         if rate == self.rate:
             return
@@ -44,7 +48,7 @@ class Bucket:
         self.rate = rate
 
     def take(self, amount: float, at: float) -> float:
-        """Take an amount and return 0; or take nothing, and return in how many seconds to try again."""
+        """Take `amount` tokens and return 0. If no tokens are left, take nothing, and return the seconds to wait."""
         if self.rate is None:
             return 0.0
         self._refill(at)
@@ -63,7 +67,10 @@ class Bucket:
 
 
 class Pace:
-    """The speed limits of all work of a process. Threads share it; each call waits until its amount is admitted."""
+    """The speed limits of all work of a process. `admit_copy`, `admit_events` and `working` wait for their limits.
+
+    Thread-safe.
+    """
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
@@ -77,7 +84,7 @@ class Pace:
         self._waited = dict.fromkeys(Limit, 0.0)
 
     def set_rates(self, rates: Rates) -> None:
-        """Replace all limits; threads that wait now obey the new ones."""
+        """Replace all limits; the new limits also apply to threads that are already waiting."""
         with self._changed:
             for limit, bucket in self._buckets.items():
                 bucket.set_rate(rates.get(limit), self._clock())
@@ -86,41 +93,55 @@ class Pace:
 
     @property
     def amounts(self) -> Mapping[Limit, int]:
-        """Return how much was admitted since the start of the process, by limit."""
+        """Return the amounts that were admitted since the start of the process, by limit."""
         with self._changed:
             return dict(self._amounts)
 
     @property
     def waited(self) -> Mapping[Limit, float]:
-        """Return for how many seconds each limit has held up threads since the start of the process, in total."""
+        """Return the total seconds for which each limit has delayed threads since the start of the process."""
         with self._changed:
             return dict(self._waited)
 
-    def portions(self, documents: Sequence[memoryview]) -> Iterator[Sequence[memoryview]]:
-        """Cut a page to copy into portions that follow each other evenly; one portion if there is no limit."""
+    def portions(self, block: Block) -> Iterator[Block]:
+        """Divide a page of documents into portions that take about a tenth of a second each at the copy's rate limit.
+
+        Yield the whole page if the copy has no rate limit. `block` is the page.
+        """
+        limits = (Limit.COPY_DOCUMENTS, Limit.COPY_BYTES)
+        if all(self._buckets[limit].rate is None for limit in limits):
+            yield block
+            return
+        documents = block.documents()
         begin = 0
         while begin < len(documents) or not begin:
             end = self._portion_end(documents, begin)
-            yield documents[begin:end]
+            yield Block.of(documents[begin:end])
             begin = max(end, 1)
 
     def event_portion(self) -> float:
-        """Return how many events to hand on at once."""
+        """Return the number of events that the reader passes to a lane at once; infinity if events are not limited."""
         rate = self._buckets[Limit.EVENTS].rate
         return float("inf") if rate is None else max(1.0, rate * _PORTION)
 
     def admit_copy(self, documents: int, size: int, stop: StopToken) -> None:
-        """Wait until this number of documents, of `size` bytes in total, may be copied. Raises `Cancelled`."""
+        """Wait until this number of documents, of `size` bytes in total, may be copied.
+
+        Raises `Cancelled` when stopped.
+        """
         self._admit(Limit.COPY_DOCUMENTS, documents, stop)
         self._admit(Limit.COPY_BYTES, size, stop)
 
     def admit_events(self, number: int, stop: StopToken) -> None:
-        """Wait until this number of events may be applied. Raises `Cancelled`."""
+        """Wait until this number of change events may be applied. Raises `Cancelled` when stopped."""
         self._admit(Limit.EVENTS, number, stop)
 
     @contextmanager
     def working(self, stop: StopToken) -> Iterator[None]:
-        """Run the block as one of the threads that work at the same time; first wait for its turn."""
+        """Wait while the limit of working threads is reached; then run the block, and count it as a working thread.
+
+        Raises `Cancelled` when stopped.
+        """
         with self._changed:
             while self._most_threads is not None and self._working >= self._most_threads:
                 began = self._clock()
@@ -149,7 +170,7 @@ class Pace:
             return seconds
 
     def _portion_end(self, documents: Sequence[memoryview], begin: int) -> int:
-        """Return the end of the portion that begins at the index `begin`; it has at least one document."""
+        """Return the index after the last document of the portion that begins at the index `begin`."""
         by_number = self._buckets[Limit.COPY_DOCUMENTS].rate
         by_size = self._buckets[Limit.COPY_BYTES].rate
         end = len(documents)

@@ -1,4 +1,4 @@
-"""The points in a sync at which an observer is called (`verifier.runtime.observer`)."""
+"""The points in a sync at which an observer, a function for tests, is called (`verifier.runtime.observer`)."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ class Point(Enum):
     INDEX_FOR_SHARD_KEY_BUILT = "index for shard key built"
     ZONES_SET = "zones set"
     COLLECTION_SHARDED = "collection sharded"
+    TEMPORARY_CREATED = "temporary collection created"
+    TEMPORARY_SAVED = "temporary collection saved"
+    TIME_SERIES_CREATED = "time series created"
     COLLECTION_CREATED = "collection created"
     LISTED = "listed"
     BATCH_WRITTEN = "batch written"
@@ -25,6 +28,8 @@ class Point(Enum):
     EVENTS_APPLIED = "events applied"
     BARRIER_REACHED = "barrier reached"
     DEFINITION_APPLIED = "definition applied"
+    COLLECTION_REPLACED = "collection replaced"
+    REDEFINED = "redefined"
     REPAIR_LISTED = "repair listed"
     REPAIR_BEGUN = "repair begun"
     REPAIR_APPLIED = "repair applied"

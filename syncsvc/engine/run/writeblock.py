@@ -1,7 +1,7 @@
-"""Blocks user writes to a cluster (`setUserWriteBlockMode`), and later restores the mode that was found.
+"""Blocks user writes to a cluster (`setUserWriteBlockMode`), and later restores the original mode.
 
-The mode that was found (blocked or not) is saved in the run record before writes are blocked, and removed from the
-record after it is restored. So the record names every cluster that this sync blocks, even if the process was killed
+The original mode (blocked or not) is saved in the run record before writes are blocked, and removed from the record
+after it is restored. So the record names every cluster that this sync blocks, even if the process was killed
 between two steps. Each step is idempotent.
 """
 
@@ -37,7 +37,7 @@ class WriteBlock:
     observe: Observer
 
     def set(self) -> None:
-        """Block user writes. Before the first block, save whether user writes were already blocked."""
+        """Block user writes. Before the first block, save in the run record whether they are already blocked."""
         found = self.run.record.found_blocked
         if self.cluster not in found:
             self.run.update(found_blocked={**found, self.cluster: self.is_set()})
@@ -49,7 +49,7 @@ class WriteBlock:
         self._end(False)
 
     def put_back(self) -> None:
-        """Restore the saved mode, and remove it from the record; a no-op if this sync does not block the cluster."""
+        """Restore the saved mode, and remove it from the run record; a no-op if no mode is saved."""
         found = self.run.record.found_blocked
         if self.cluster in found:
             self._end(found[self.cluster])
@@ -63,8 +63,8 @@ class WriteBlock:
     def is_set(self) -> bool:
         """Return whether user writes are blocked on the cluster.
 
-        On a sharded cluster, a change that has begun counts as done: the config server completes it on all shards, even
-        if the mongos or its client has died.
+        On a sharded cluster, a mode change that has begun counts as complete: the config server completes it on all
+        shards, even if the mongos or its client has died.
         """
         if self.sharded:
             # Routers do not report the mode. Their config server stores the change that it is making, and the mode that
@@ -89,9 +89,9 @@ class WriteBlock:
 def to_put_back(record: RunRecord) -> tuple[str, ...]:
     """Return the names of the clusters whose original write-block mode is restored when the run has failed.
 
-    That is the source, because production continues there; no cluster if users may already write to the destination.
-    The destination stays blocked, so that it is not mistaken for a complete copy. Before the copy begins, the
-    destination is unblocked, too.
+    Usually, this is only the source, where production continues. The destination stays blocked, so that users do not
+    mistake it for a complete copy. Before the copy begins, both clusters are returned. If users may already write to
+    the destination, no cluster is returned.
     """
     if record.can_write:
         return ()

@@ -3,9 +3,9 @@
 import { field, open } from "./dialog.js";
 import { factList } from "./differences.js";
 import { bytes, count, duration, el } from "./dom.js";
+import { reportLink } from "./report.js";
 
 const CLUSTERS = ["cluster0", "cluster1"];
-const REPORT = "report?format=html";
 const MOST_NAMES = 50;
 const path = (command) => `/api/v1/${command}`;
 
@@ -32,7 +32,7 @@ export function actionsOf(api, changed, limits) {
   const buttons = Object.entries(texts).map(([command, text]) =>
     el("button", { type: "button", text, "data-command": command, disabled: true, on: { click: dialogs[command] } }),
   );
-  const forReport = reportLink(api);
+  const forReport = reportLink(api, "syncsvc-report.html");
   const forLimits = el("button", { type: "button", text: "Limits", hidden: true, "data-command": "limits", on: { click: () => limits.open() } });
 
   function confirm(title, text, action, command) {
@@ -114,23 +114,6 @@ function preflight({ violations, warnings, estimates }) {
     el("h3", { text: "Preflight" }), el("ul", { class: "findings" }, ...items),
     factList(facts),
   ];
-}
-
-/** Return a link to the report. A link cannot send a token, so with one, the report is downloaded. */
-function reportLink(api) {
-  const link = el("a", { class: "button", href: path(REPORT), target: "_blank", rel: "noopener", text: "Report", hidden: true, "data-command": "report" });
-  link.addEventListener("click", async (event) => {
-    if (!api.hasToken) return;
-    event.preventDefault();
-    try {
-      const url = URL.createObjectURL(new Blob([await api.text(path(REPORT))], { type: "text/html" }));
-      el("a", { href: url, download: "syncsvc-report.html" }).click();
-      URL.revokeObjectURL(url);
-    } catch (error) {
-      open("No report", [el("p", { class: "problem", text: error.message })], []);
-    }
-  });
-  return link;
 }
 
 /** Return the input for the name of the destination, and a function that throws unless it was typed. */

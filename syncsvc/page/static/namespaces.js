@@ -46,8 +46,9 @@ function copiedShare(row) {
 
 function facts(row) {
   const checked = row.verification;
+  const renamed = row.destinationNamespace ? [["Name on the destination", row.destinationNamespace]] : [];
   return [
-    ["Phase", row.phase], ["Documents", `${count(row.copiedDocuments)} of ${count(row.estimatedTotalDocuments)}`],
+    ...renamed, ["Phase", row.phase], ["Documents", `${count(row.copiedDocuments)} of ${count(row.estimatedTotalDocuments)}`],
     ["Size", `${bytes(row.copiedBytes)} of ${bytes(row.estimatedTotalBytes)}`], ["Change events", count(row.eventsApplied)],
     ["Indexes", isKnown(row.indexesBuilt) ? `${row.indexesBuilt} of ${row.totalIndexes}` : NONE],
     ["Compared", checked ? count(checked.comparedDocuments) : NONE],

@@ -56,6 +56,7 @@ class Progress:
     compared_documents: int
     mismatches: int
     error: str
+    warnings: tuple[str, ...] = ()
 
     @classmethod
     def from_answers(cls, answer: Document, namespaces: Document) -> Self:
@@ -77,13 +78,14 @@ class Progress:
             compared_documents=compared.get("hashedDocumentCount", 0),
             mismatches=sum(each["mismatches"] for each in verified if each),
             error=": ".join(text for text in errors if text),
+            warnings=tuple(progress.get("warnings", ())),
         )
 
 
 class DaemonProcess:
     """A running service: started by the constructor, ready after `wait_until_ready`, ended by the `with` block.
 
-    `say` prints a line.
+    `cluster0` and `cluster1` are connection strings. `say` prints a line.
     """
 
     def __init__(self, cluster0: str, cluster1: str, say: Callable[[str], None]) -> None:
@@ -116,7 +118,10 @@ class DaemonProcess:
         keeper.remove_folder(self._logs)
 
     def wait_until_ready(self) -> None:
-        """Wait until the service accepts commands. Raises DaemonError if it ends, or needs more than 30 seconds."""
+        """Wait until the service accepts commands.
+
+        Raises DaemonError if the service ends, or is not ready within 30 seconds.
+        """
         self._say(f"$ export SYNCCTL_URL={self._address}")
         deadline = monotonic() + START_SECONDS
         pause = Event()
@@ -128,7 +133,7 @@ class DaemonProcess:
             pause.wait(POLL_SECONDS)
 
     def progress(self) -> Progress:
-        """Request the progress of the sync. Raises DaemonError if the sync has failed, or if there is no answer."""
+        """Return the progress of the sync. Raises DaemonError if the sync has failed, or if there is no answer."""
         answers = self._ask("progress"), self._ask("namespaces")
         progress = Progress.from_answers(*answers)
         if progress.state == "FAILED":
@@ -136,7 +141,10 @@ class DaemonProcess:
         return progress
 
     def operate(self, *arguments: str) -> None:
-        """Run `syncctl` with these arguments; print the command and its output. Raises DaemonError if it fails."""
+        """Run `syncctl` with these arguments; print the command and its output.
+
+        Raises DaemonError if `syncctl` ends with an error.
+        """
         inside = _SCRIPT.is_relative_to(Path.cwd())
         script = _SCRIPT.relative_to(Path.cwd()) if inside else _SCRIPT
         self._say(f"$ {shlex.join([str(script), *arguments])}")
@@ -152,11 +160,11 @@ class DaemonProcess:
         )
         self._say(indent(done.stdout.rstrip(), "  "))
         if done.returncode:
-            raise self.error(f"syncctl ended with status {done.returncode}; see its output above.")
+            raise self.error(f"syncctl ended with status {done.returncode}; see the output above.")
 
     def error(self, message: str) -> DaemonError:
         """Return a DaemonError with this message and the end of the service's log."""
-        return DaemonError("\n".join([message, "The end of its log:", *self._log_end()]))
+        return DaemonError("\n".join([message, "The end of the daemon's log:", *self._log_end()]))
 
     def _ask(self, action: str) -> Document:
         try:

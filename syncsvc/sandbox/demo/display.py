@@ -1,5 +1,7 @@
 """Shows the progress of a sync: live in a terminal, otherwise as a line from time to time."""
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from time import monotonic
 from types import TracebackType
@@ -41,8 +43,8 @@ class Rate:
 class Display:
     """Shows the progress of a sync while the `with` block runs.
 
-    At a terminal, the figures stay in the last lines, below everything else that is printed. Otherwise, a line is
-    printed from time to time.
+    Each warning of the daemon is printed once. In a terminal, the figures are updated in the last lines, below all
+    other output. Otherwise, a line with the figures is printed from time to time.
     """
 
     def __init__(self, console: Console) -> None:
@@ -50,6 +52,7 @@ class Display:
         self._live = Live(console=console, auto_refresh=False)
         self._rate = Rate(monotonic(), monotonic())
         self._last_line = ("", 0.0)
+        self._warned: set[str] = set()
 
     def __enter__(self) -> Self:
         if self._console.is_terminal:
@@ -65,11 +68,12 @@ class Display:
         self._live.stop()
 
     def show(self, progress: Progress, written: Written, waiting_for: str) -> None:
-        """Show the progress of the sync, the writes of the application, and what the demo waits for.
+        """Show the progress of the sync, the writes of the application, and the event for which the demo waits.
 
-        `waiting_for` is empty if the demo waits for nothing.
+        `waiting_for` names this event; it is empty if the demo waits for nothing.
         """
         self._rate = self._rate.after(progress.copied_bytes, monotonic())
+        self._warn(progress.warnings)
         facts = {
             "state": f"{progress.state}, {progress.info}" if progress.info else progress.state,
             "copied": self._copied(progress),
@@ -83,6 +87,16 @@ class Display:
             self._live.update(_table(facts, progress), refresh=True)
         else:
             self._show_line(facts)
+
+    def _warn(self, warnings: Sequence[str]) -> None:
+        """Print each warning of the daemon once, even if the figures in its text change later."""
+        for text in warnings:
+            key = re.sub(r"\d+", "0", text)
+            if key not in self._warned:
+                self._warned.add(key)
+                self._console.print(
+                    f"  WARNING: {text}", style="yellow", markup=False, soft_wrap=True
+                )
 
     def _copied(self, progress: Progress) -> str:
         copied, total = progress.copied_bytes / MEGABYTE, progress.total_bytes / MEGABYTE

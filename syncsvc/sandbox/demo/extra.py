@@ -8,11 +8,11 @@ from syncsvc.sandbox.errors import SandboxError
 
 
 def require(*names: str) -> None:
-    """Raise SandboxError if a package of the extra `demo` is not installed, with the command that installs it."""
+    """Raise SandboxError if a package of the extra `demo` is missing. The error names the command that installs it."""
     missing = [name for name in names if find_spec(name) is None]
     if missing:
         command = shlex.join([sys.executable, "-m", "pip", "install", "syncsvc[demo]"])
         raise SandboxError(
-            f"These Python packages are not installed: {', '.join(missing)}. They belong to the extra `demo`. "
-            f"Run `make demo` in a clone of the project, or install them with: {command}"
+            f"These Python packages are not installed: {', '.join(missing)}. These packages belong to the extra "
+            f"`demo`. Run `make demo` in a clone of the project, or install them with: {command}"
         )

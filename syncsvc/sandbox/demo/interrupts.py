@@ -1,6 +1,6 @@
 """Makes Ctrl-C safe at any time: KeyboardInterrupt is raised only once, and never while a process is being started.
 
-Python's own handler can raise between the start of a process and the line that records it.
+Python's default signal handler can raise after the start of a process, but before the line that records the process.
 """
 
 import os
@@ -15,7 +15,7 @@ NOTICE = b"\nInterrupted: waiting for the processes that are being started or en
 
 
 class Interrupts:
-    """Turns the first SIGINT or SIGTERM into KeyboardInterrupt; later ones do not interrupt the clean-up."""
+    """Turns the first SIGINT or SIGTERM into KeyboardInterrupt, and ignores later signals, to protect the clean-up."""
 
     def __init__(self) -> None:
         self._arrived = False
@@ -25,7 +25,7 @@ class Interrupts:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Delay an interrupt until the end of the block, which then raises KeyboardInterrupt."""
+        """Delay interrupts until the end of the `with` block; then raise KeyboardInterrupt if there was one."""
         self._held = True
         try:
             yield

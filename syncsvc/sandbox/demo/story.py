@@ -1,6 +1,6 @@
-"""Shows a whole sync from its start to its commit while an application writes to the source.
+"""Runs the demo: shows a whole sync from its start to its commit while an application writes to the source.
 
-It leaves no process and no file behind.
+The demo leaves no process and no file behind.
 """
 
 import shlex
@@ -66,7 +66,7 @@ class Story:
 
 @dataclass(frozen=True)
 class Stage:
-    """Everything that takes part in the demo: the clusters, the daemon, the writing application and the display."""
+    """The parts of the demo: the clusters, the daemon, the application that writes, and the display."""
 
     story: Story
     source: Client
@@ -80,10 +80,10 @@ class Stage:
         return self.source[DATABASE]
 
     def watch(self, reached: Callable[[Progress], bool], what: str) -> None:
-        """Show the progress until `reached`, called with it, returns True.
+        """Show the progress until `reached(progress)` returns True.
 
-        `what` says in the display what the demo waits for. Raises DaemonError after a timeout or if the sync fails, and
-        the error that ended the workload.
+        `what` names the awaited event, for the display. Raises DaemonError after a timeout or if the sync fails, and
+        the error of the workload if the workload has failed.
         """
         deadline = monotonic() + DEADLINE_SECONDS
         pause = Event()
@@ -111,7 +111,7 @@ def main() -> int:
         equality = run(story, interrupts)
         show_result(story, equality)
     except KeyboardInterrupt:
-        story.say("Stopped. No process and no file is left.")
+        story.say("The demo has stopped, and has left no process and no file.")
         return INTERRUPTED
     except (DaemonError, SandboxError, PyMongoError) as error:
         story.say(f"{error}\nFAILED")
@@ -126,7 +126,7 @@ def run(story: Story, interrupts: Interrupts) -> Equality:
         sync(stage)
         return compare(stage)
     except KeyboardInterrupt:
-        story.say("Stopping: ending all processes and removing all files ...")
+        story.say("Stopping the demo: ending all processes and removing all files ...")
         raise
     finally:
         with interrupts.held():
@@ -174,16 +174,18 @@ def apply_change_events(stage: Stage) -> None:
     stage.story.begin("Applying change events while the application keeps writing")
     change_schema_again(stage.database)
     until = monotonic() + SECONDS_OF_WRITING
-    stage.watch(lambda _: monotonic() > until, "more changes, for a few seconds")
+    stage.watch(lambda _: monotonic() > until, "more changes by the application, for a few seconds")
 
 
 def commit(stage: Stage) -> None:
     stage.story.begin("Committing")
-    stage.story.say(f"The application is switched off; documents: {stage.workload.written}.")
+    stage.story.say(
+        f"The application is switched off. It has written documents: {stage.workload.written}."
+    )
     # A session that expires after the commit would disappear from the two clusters at different times.
     stage.watch(
         lambda _: not sessions_about_to_expire(stage.database),
-        "sessions to expire, whose TTL index removes them on both clusters",
+        "the end of the sessions that are about to expire, which a TTL index removes",
     )
     stage.watch(
         lambda progress: progress.can_commit,

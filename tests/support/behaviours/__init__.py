@@ -1,4 +1,4 @@
-"""Changes that users may make on a source during a sync, each a `Behaviour` in its own databases."""
+"""The list of all behaviours: changes that users may make on a source during a sync, each in its own databases."""
 
 from tests.support.behaviours import (
     collections,

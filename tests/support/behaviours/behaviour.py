@@ -1,4 +1,4 @@
-"""The class Behaviour, a change that users may make in databases of its own; one sync can include many behaviours."""
+"""The class Behaviour: a change that users may make during a sync. Each behaviour has its own databases."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _PAD = "p" * 2000
 
 @dataclass(frozen=True)
 class Behaviour:
-    """A change of the source with a name. `fill` runs before the sync, `change` during one of its phases.
+    """A change of the source, with a name. `fill` runs before the sync, and `change` runs during one of its phases.
 
-    Both functions get the database with that name. They may use a second database, see `beside`.
+    Both functions get the database that has the behaviour's name. If they need a second database, they call `beside`.
     """
 
     name: str
@@ -32,12 +32,15 @@ class Behaviour:
 
 
 def beside(db: AnyDatabase) -> AnyDatabase:
-    """Return the second database of the behaviour that has the database `db`."""
+    """Return the second database of the behaviour whose first database is `db`."""
     return db.client[f"{db.name}_other"]
 
 
 def behaviour(fill: Action) -> Callable[[Action], Behaviour]:
-    """Return a decorator that turns a function into a Behaviour: it is the `change`, and gives the name."""
+    """Return a decorator that makes a Behaviour of a function. The function becomes its `change`.
+
+    The Behaviour has the name of the function.
+    """
 
     def make(change: Callable[..., object]) -> Behaviour:
         return Behaviour(change.__name__, fill, change)
@@ -46,14 +49,13 @@ def behaviour(fill: Action) -> Callable[[Action], Behaviour]:
 
 
 def nothing(db: AnyDatabase) -> None:
-    """Insert nothing before the sync: for behaviours that create their collections themselves."""
+    """Insert nothing before the sync. This is the `fill` of behaviours that create their collections in `change`."""
 
 
 def documents(db: AnyDatabase) -> None:
     """Insert 100 padded documents into `c` and ten small ones into `other`.
 
-    The padding matters: the server logs updates of small documents as replacements, but the tests need
-    updates.
+    The padding matters: for small documents, the server logs updates as replacements.
     """
     _fill(db.c, 100)
     db.other.insert_many({"_id": n} for n in range(10))
@@ -77,7 +79,7 @@ def _fill(collection: AnyCollection, count: int) -> None:
 
 
 def indexed(db: AnyDatabase) -> None:
-    """Create a collection with indexes that the destination has in another form until the commit."""
+    """Create a collection with a unique, a hidden and a TTL index, which the destination weakens until the commit."""
     # Create the indexes before the documents: an index build on an empty collection takes no time.
     db.c.create_index("n", unique=True)
     db.c.create_index("sub.a", hidden=True)
@@ -86,7 +88,7 @@ def indexed(db: AnyDatabase) -> None:
 
 
 def two_collections(db: AnyDatabase) -> None:
-    """Create the collections `a` and `b`, which differ in everything except the `_id`s of their documents."""
+    """Create the collections `a` and `b` with the same `_id`s, but with different indexes and documents."""
     db.a.create_index("n", unique=True, name="of a")
     db.b.create_index("sub.a", name="of b")
     for name in ("a", "b"):
@@ -95,10 +97,10 @@ def two_collections(db: AnyDatabase) -> None:
 
 
 def use(collection: AnyCollection, tag: str) -> None:
-    """Make writes of every kind in a collection, so that a test notices if their change events go elsewhere.
+    """Make writes of every kind in a collection. A test can then notice events that are applied to a wrong collection.
 
-    `tag` makes the documents of each call different. No two documents have the same `n`, because some tests have a
-    unique index on it.
+    `tag` makes the documents of each call different. Each document has another value of `n`, because some tests have a
+    unique index on `n`.
     """
     texts = [f"{tag} {number}" for number in range(6)]
     collection.insert_many({"_id": text, "n": text, "number": 1, "pad": _PAD} for text in texts)

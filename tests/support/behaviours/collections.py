@@ -1,4 +1,4 @@
-"""Collections and databases that are created and dropped."""
+"""Behaviours that create and drop collections and databases."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def create_with_an_old_id_index(db: AnyDatabase) -> None:
 
 @behaviour(fill=nothing)
 def create_with_odd_names(db: AnyDatabase) -> None:
-    """Create collections with unusual names, also names that look like those of the server's temporary collections."""
+    """Create collections with unusual names; some look like the names of the server's temporary collections."""
     names = ("a.b.c", "with space", "ünïcödé", "1", "a/b\\c", "no system.here", "n" * 200)
     temporary = ("tmp.agg_out.mine", "tmpAbCdE.convertToCapped.c", "tmp12345.renameCollection")
     for name in (*names, *temporary):
@@ -195,9 +195,9 @@ def drop_database_and_create_again(db: AnyDatabase) -> None:
 
 @behaviour(fill=few_documents)
 def drop_database_and_create_in_other_case(db: AnyDatabase) -> None:
-    """Drop a database, and create one whose name differs only in case.
+    """Drop a database, and create another one whose name differs only in case.
 
-    Two such databases cannot exist at the same time.
+    A server does not accept two such databases at the same time.
     """
     db.client.drop_database(db.name)
     use(db.client[db.name.upper()].c, "upper")

@@ -22,7 +22,7 @@ from tests.support.waiting import wait_for
 
 
 def _create(db: AnyDatabase, collection: str, *indexes: dict[str, Any]) -> None:
-    """Create several indexes in one command, with options that the driver does not support."""
+    """Create several indexes in one command. An index can have options that the driver does not support."""
     db.command({"createIndexes": collection, "indexes": list(indexes)})
 
 
@@ -53,7 +53,11 @@ def create_partial_indexes(db: AnyDatabase) -> None:
 
 @behaviour(fill=few_documents)
 def create_unique_indexes(db: AnyDatabase) -> None:
-    """Create unique indexes, and swap values afterwards through states that a unique index would refuse."""
+    """Create unique indexes, and move unique values between documents.
+
+    If a sync applies the events of different documents in another order than the source, the destination has duplicate
+    values for a moment.
+    """
     db.c.create_index([("n", 1)], unique=True)
     db.c.create_index([("sub.a", 1), ("n", -1)], unique=True)
     db.c.update_one({"_id": 1}, {"$set": {"n": "aside"}})
@@ -170,7 +174,7 @@ def create_several_indexes_at_once(db: AnyDatabase) -> None:
 
 @behaviour(fill=few_documents)
 def create_indexes_in_vain(db: AnyDatabase) -> None:
-    """Create an index that already exists, and one that the server refuses because of the documents."""
+    """Create an index twice, and an index that the server refuses because of the existing documents."""
     db.c.create_index("n")
     db.c.create_index("n")
     with contextlib.suppress(OperationFailure):
@@ -180,9 +184,10 @@ def create_indexes_in_vain(db: AnyDatabase) -> None:
 
 @behaviour(fill=few_documents)
 def create_twin_indexes(db: AnyDatabase) -> None:
-    """Create two pairs of indexes with the same keys: one differs only in `unique`, the other also in `sparse`.
+    """Create two pairs of indexes with the same keys: one pair differs only in `unique`, the other also in `sparse`.
 
-    Until the commit, the destination builds indexes without `unique`. Then the first pair would be identical.
+    Until the commit, the destination builds indexes without `unique`. Without a special rule, the indexes of the first
+    pair would be identical there.
     """
     db.c.create_index([("n", 1)], name="unique twin", unique=True)
     db.c.create_index([("n", 1)], name="plain twin")
@@ -231,7 +236,7 @@ def drop_all_indexes(db: AnyDatabase) -> None:
 
 @behaviour(fill=indexed)
 def drop_and_create_indexes(db: AnyDatabase) -> None:
-    """Create indexes with the name of a dropped index and other keys, or with the same keys and other options."""
+    """Replace indexes by others with the same name and other keys, or with the same keys and other options."""
     db.c.create_index("first")
     db.c.create_index("second", name="moving")
     db.c.drop_index("first_1")
@@ -260,9 +265,9 @@ def index_that_later_documents_refuse(db: AnyDatabase) -> None:
 
 @behaviour(fill=few_documents)
 def index_that_left_duplicates(db: AnyDatabase) -> None:
-    """Drop indexes and insert duplicates of their keys.
+    """Create a unique and a TTL index, drop both, and insert duplicates of the unique values.
 
-    A dropped index must not come back on the destination, least of all as a unique or TTL index.
+    The dropped indexes must not come back on the destination.
     """
     db.c.create_index("n", unique=True)
     db.c.create_index("when", expireAfterSeconds=0)
@@ -275,7 +280,7 @@ def index_that_left_duplicates(db: AnyDatabase) -> None:
 def documents_that_expired(db: AnyDatabase) -> None:
     """Let a TTL index delete documents on the source.
 
-    On the destination, none may expire before the end of the sync.
+    On the destination, no document may expire before the end of the sync.
     """
     db.c.update_many({"_id": {"$lt": 10}}, {"$set": {"when": datetime(2001, 1, 1)}})
     db.c.create_index("when", expireAfterSeconds=1)

@@ -1,4 +1,4 @@
-"""Documents with unusual `_id`s: of every type, of mixed types, and equal `_id`s with different bytes."""
+"""Behaviours with unusual `_id`s: of every type, of mixed types, and equal `_id`s with different bytes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def keys_of_every_type(db: AnyDatabase) -> None:
 
 @behaviour(fill=documents)
 def keys_of_changing_type(db: AnyDatabase) -> None:
-    """Delete documents and insert others whose `_id`s are equal for the server, but have other types and bytes."""
+    """Replace documents by others whose `_id`s the server considers equal, but which have other types and bytes."""
     c = db.c
     for before, after in ((1, 1.0), (2, 2.0), (3, Int64(3)), (4, Decimal128("4.0"))):
         c.delete_one({"_id": before})
@@ -70,7 +70,7 @@ def _collated(db: AnyDatabase) -> None:
 def keys_that_a_collation_makes_one(db: AnyDatabase) -> None:
     """Change documents whose `_id`s are equal under the collation of the collection.
 
-    A sync that rereads a document by its `_id` may find another document with an equal one.
+    A sync that reads a document again by its `_id` may find another document, whose `_id` is equal under the collation.
     """
     db.c.update_one({"_id": "A"}, {"$set": {"sub.n": 2}})
     db.c.delete_one({"_id": "A"})
@@ -119,6 +119,6 @@ def large_keys(db: AnyDatabase) -> None:
 
 @behaviour(fill=large_keys)
 def many_documents_of_large_keys(db: AnyDatabase) -> None:
-    """Change many documents with `_id`s so large that few of them fill a command."""
+    """Update and delete many documents with large `_id`s, few of which fit into one command."""
     db.c.update_many({}, {"$inc": {"n": 1}})
     db.c.delete_many({"_id": {"$gt": "3"}})

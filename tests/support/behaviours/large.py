@@ -1,4 +1,4 @@
-"""Documents of the largest size, and updates of them."""
+"""Behaviours with documents of the maximum size, and updates of such documents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Collections that the server itself writes: by aggregations, and by commands that replace collections."""
+"""Behaviours in which the server itself writes a collection: aggregations, and commands that replace a collection."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def merge(db: AnyDatabase) -> None:
 
 @behaviour(fill=indexed)
 def convert_to_capped(db: AnyDatabase) -> None:
-    """Convert a collection to a capped one: the server writes the new documents without change events."""
+    """Convert a collection to a capped one: the server writes its documents again, without change events."""
     use(db.c, "before")
     db.command({"convertToCapped": "c", "size": 1 << 20})
     use(db.c, "after")
@@ -128,7 +128,7 @@ def map_and_reduce(db: AnyDatabase) -> None:
 
 @behaviour(fill=two_collections)
 def out_that_fails(db: AnyDatabase) -> None:
-    """Run an `$out` that fails: the target stays as it was, and no temporary collection is left."""
+    """Run an `$out` that fails: the server leaves the target unchanged, and no temporary collection behind."""
     try:
         _out(db, "a", "b", {"$set": {"n": {"$divide": ["$n", 0]}}})
     except OperationFailure:

@@ -1,4 +1,4 @@
-"""Renamed collections, and other collections that take the names that became free."""
+"""Behaviours that rename collections, and give the former names to other collections."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ def _two_in_two_databases(db: AnyDatabase) -> None:
 
 
 def _move(db: AnyDatabase, name: str, to: AnyDatabase, new: str, drop: bool = False) -> None:
-    """Rename a collection across databases, which the driver's own method does not support."""
+    """Rename the collection `name` to `new` in the database `to`; the driver can rename only within a database.
+
+    If `drop` is true, an existing target is dropped.
+    """
     db.client.admin.command(
         {"renameCollection": f"{db.name}.{name}", "to": f"{to.name}.{new}", "dropTarget": drop}
     )
@@ -93,7 +96,7 @@ def rename_in_a_chain(db: AnyDatabase) -> None:
 
 @behaviour(fill=two_collections)
 def rename_a_chain_of_collections(db: AnyDatabase) -> None:
-    """Rename collections so that each takes the name that another has just given up."""
+    """Rename several collections, each to the former name of the one that was renamed before it."""
     db.b.rename("c")
     db.a.rename("b")
     use(db.a, "new a")
@@ -162,7 +165,7 @@ def create_and_rename(db: AnyDatabase) -> None:
 
 @behaviour(fill=few_documents)
 def replace_by_a_new_collection(db: AnyDatabase) -> None:
-    """Replace a collection the way users rebuild one: build a new collection, and rename it over the old one."""
+    """Replace a collection in two steps: build a new collection, and rename it over the old one."""
     for number in range(3):
         use(db.building, f"build {number}")
         db.building.create_index("number")

@@ -1,4 +1,4 @@
-"""Time-series collections, whose measurements are stored in buckets."""
+"""Behaviours with time-series collections, whose measurements the server stores in buckets."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def time_series_drop_database(db: AnyDatabase) -> None:
 
 @behaviour(fill=nothing)
 def time_series_that_the_source_refused(db: AnyDatabase) -> None:
-    """Create a time-series collection that the server refuses; its buckets are created nevertheless, and stay."""
+    """Request a time-series collection that the server refuses: it nevertheless creates and keeps the buckets."""
     _refused(db, "s")
     db.plain.insert_one({"_id": 1})
 

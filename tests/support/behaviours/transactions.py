@@ -1,4 +1,4 @@
-"""Transactions over several documents; each begins and ends within one phase of the sync."""
+"""Behaviours that run transactions over several documents. Each one begins and ends in the same phase of the sync."""
 
 from __future__ import annotations
 

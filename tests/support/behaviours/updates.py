@@ -1,4 +1,4 @@
-"""Updates of documents whose change events are difficult to replay."""
+"""Behaviours that update documents in ways whose change events are difficult to apply."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PAD = "p" * 2000
 
 
 def _set_field(name: str, value: Any) -> list[dict[str, Any]]:
-    """Return an update pipeline that sets the field with exactly this name, which may contain any characters."""
+    """Return an update pipeline that sets the field with this name, which may contain any characters, such as dots."""
     field = {"field": {"$literal": name}, "input": "$$ROOT", "value": value}
     return [{"$replaceWith": {"$setField": field}}]
 
@@ -56,7 +56,7 @@ def _nested_arrays(db: AnyDatabase) -> None:
 
 @behaviour(fill=_nested_arrays)
 def nested_truncations(db: AnyDatabase) -> None:
-    """Truncate an array and an array inside it, and set a field in the inner one, in one update."""
+    """Truncate an array and an array inside it, and set a field in the inner array, in one update."""
     first = {"$mergeObjects": [{"$first": "$a"}, {"l": [0, 1], "m": [[1], [4, 5, "new"]]}]}
     shorter = {"$concatArrays": [[first], {"$slice": ["$a", 1, 1]}]}
     db.c.update_one({"_id": 0}, [{"$set": {"a": shorter}}])
@@ -71,7 +71,7 @@ def nested_truncations(db: AnyDatabase) -> None:
 def updates_that_change_shapes(db: AnyDatabase) -> None:
     """Change the types of nested fields repeatedly.
 
-    If the events are applied to the final document, the first of them find arrays in place of documents, or no field.
+    A sync that applies all these events to the final document finds arrays in place of subdocuments, or finds no field.
     """
     for n in range(5):
         one = {"_id": n}
@@ -84,7 +84,7 @@ def updates_that_change_shapes(db: AnyDatabase) -> None:
 
 @behaviour(fill=documents)
 def numeric_names(db: AnyDatabase) -> None:
-    """Update fields whose names are numbers, in documents and next to arrays."""
+    """Update fields whose names are numbers, in subdocuments and next to arrays."""
     db.c.insert_one({"_id": "o", "o": {"0": "a", "1": {"5": 1}}, "l": [{"0": 1}], "pad": _PAD})
     db.c.update_one({"_id": "o"}, {"$set": {"o.1.5": 2, "o.7": 3, "l.0.0": 4, "l.1": 5}})
     db.c.update_one({"_id": "o"}, {"$unset": {"o.0": 1, "l.0.0": 1}, "$set": {"9": 9}})
@@ -126,10 +126,11 @@ def _with_duplicate_names(db: AnyDatabase) -> None:
 
 @behaviour(fill=_with_duplicate_names)
 def duplicate_names(db: AnyDatabase) -> None:
-    """Update documents with duplicate field names, which the test builds as bytes.
+    """Update documents with duplicate field names, which are built as raw bytes.
 
-    No update touches a duplicate field: secondaries of the source would not apply it correctly either. WARNING: a
-    server crashes with a failed invariant if an update pipeline contains the diff of such a document.
+    No update touches a duplicate field, because secondaries of the source would not apply such an update correctly
+    either. WARNING: a server crashes with a failed invariant if an update pipeline contains the diff of such a
+    document.
     """
     db.c.insert_one(_duplicates("new"))
     for key in (0, "new"):

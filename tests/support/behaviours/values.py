@@ -1,4 +1,4 @@
-"""Documents of every BSON type and with every unusual field name."""
+"""Behaviours (changes of users during a sync) with documents of every BSON type and every unusual field name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Views, and collections that have the same name as a view at another time."""
+"""Behaviours with views, and with collections that have the name of a view at another time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A client's command that the stand-in for mongos sends on to a server."""
+"""A client's command that the stand-in for mongos forwards to a server."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from tests.support.sharded.wire import Document
 
 @dataclass(frozen=True)
 class Call:
-    """A command: its fields, the first of which is its name, and its document sequences in the format of OP_MSG.
+    """A command: its fields, the first of which is its name, and its document sequences as bytes of the wire protocol.
 
-    `retryable` is whether the client has sent it as a retryable write.
+    `retryable` says whether the client has sent the command as a retryable write.
     """
 
     body: Document
@@ -33,9 +33,9 @@ class Call:
         return self.body[self.name]
 
     def called(self, name: str, target: Any = None, **more: Any) -> Call:
-        """Return a copy of the command with another name and with these fields added.
+        """Return a copy of the command with another name and with these additional fields.
 
-        `target` is the new value of the first field; None to keep the value.
+        `target` is the new value of the first field; None keeps the value.
         """
         first, *others = self.body.items()
         changed = {name: first[1] if target is None else target, **dict(others), **more}

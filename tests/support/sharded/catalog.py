@@ -36,7 +36,7 @@ class Catalog:
 
     @cached_property
     def shards(self) -> list[Shard]:
-        """Return all shards, sorted by name. The address of a shard is that of its only member."""
+        """Return all shards, sorted by name. The address of a shard is the address of its only member."""
         rows = self.rows("shards", {}, {"_id": 1})
         return [Shard(row["_id"], row["host"].partition("/")[2]) for row in rows]
 
@@ -50,9 +50,9 @@ class Catalog:
         raise refusal(NAMESPACE_NOT_FOUND, f"database {database} not found")
 
     def create_database(self, database: str, primary: str | None = None) -> None:
-        """Create a database with the primary shard `primary`; None lets the config server choose it.
+        """Create a database on the primary shard `primary`; if that is None, the config server chooses the shard.
 
-        A no-op if the database exists. Raises Refused if it exists with another primary shard.
+        A no-op if the database exists. Raises Refused if the database has another primary shard than `primary`.
         """
         command = {"_configsvrCreateDatabase": database, "$db": "admin"}
         if primary is not None:
@@ -60,7 +60,7 @@ class Catalog:
         self._run({**command, "writeConcern": {"w": "majority"}})
 
     def collection(self, namespace: str) -> Document | None:
-        """Return the row of a sharded collection in config.collections; None for a collection that is not sharded."""
+        """Return the document of a sharded collection in config.collections; None for an unsharded collection."""
         rows = self.rows("collections", {"_id": namespace})
         return rows[0] if rows else None
 
@@ -92,7 +92,7 @@ class Catalog:
     def rows(
         self, collection: str, query: Document, sort: Document | None = None
     ) -> list[Document]:
-        """Return the rows of a collection in the database `config` that match the query."""
+        """Return the documents of a collection in the database `config` that match the query, sorted by `sort`."""
         reply = self._run(
             {
                 "find": collection,

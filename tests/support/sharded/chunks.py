@@ -1,4 +1,4 @@
-"""Commands of the stand-in for mongos for chunks, zones and the balancer."""
+"""The stand-in's implementation of the mongos commands for chunks, zones and the balancer."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _collection(servers: Servers, call: Call) -> Document:
 
 
 def _chunk(servers: Servers, call: Call, collection: Document) -> Document:
-    """Return the chunk that a command names by a document in it, by its bounds, or by its split point."""
+    """Return the chunk that a command identifies by a document in the chunk, by its bounds, or by its split point."""
     if "bounds" in call.body:
         key, _ = call.body["bounds"]
     elif "middle" in call.body:

@@ -1,4 +1,4 @@
-"""A sharded cluster of throw-away mongods on loopback, without access control."""
+"""A sharded cluster of temporary servers on loopback, without access control."""
 
 from __future__ import annotations
 
@@ -53,6 +53,11 @@ class Router:
     def address(self) -> str:
         return f"127.0.0.1:{self._port}"
 
+    @property
+    def pid(self) -> int | None:
+        """Return the process ID, or None if the process does not run."""
+        return None if self._process is None else self._process.pid
+
     def start(self) -> None:
         """Start the process and wait until it answers."""
         self._folder = self._folder or keeper.make_folder(Path(tempfile.gettempdir()))
@@ -68,7 +73,7 @@ class Router:
             self._process = None
 
     def stop(self) -> None:
-        """Kill the process and remove its files; a no-op if it is not started."""
+        """Kill the process and remove its files; a no-op if it was not started."""
         self.kill()
         self._port = 0
         if self._folder is not None:
@@ -100,7 +105,7 @@ class Router:
 
 
 class ShardedCluster:
-    """A config server, some shards of one member each, and some routers. It has the interface of a ReplicaSet."""
+    """A config server, some shards of one member each, and some routers. It has the same methods as a ReplicaSet."""
 
     def __init__(
         self,
@@ -136,11 +141,11 @@ class ShardedCluster:
 
     @property
     def uri(self) -> str:
-        """Return the connection string with all routers."""
+        """Return the connection string that names all routers."""
         return f"mongodb://{','.join(each.address for each in self.routers)}/"
 
     def client(self, **options: Any) -> Client:
-        """Return a new client of the routers; the caller closes it."""
+        """Return a new client that is connected to the routers; the caller closes it."""
         return MongoClient(self.uri, **options)
 
     def start(self) -> None:

@@ -2,8 +2,8 @@
 
 This module does not route documents itself: `clusterFind` and similar commands, sent to any shard, do the work of
 `mongos`. A command without an internal equivalent is sent to the shards concerned, with the versions that they require.
-Sessions are never ended. Because the internal commands accept no transaction numbers, this module itself checks those
-of retryable writes (see `numbers`).
+Sessions are never ended. The internal commands accept no transaction numbers, so the stand-in checks the transaction
+numbers of retryable writes itself (see `numbers`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _INTERNAL_FIELDS = ("lastCommittedOpTime", "$configTime", "$topologyTime", "$gle
 
 
 class Commands:
-    """Runs the commands of one client. `config` is the address of the config server."""
+    """Runs the commands that one client sends to the stand-in. `config` is the address of the config server."""
 
     def __init__(self, config: str, clock: Clock, cursors: Cursors, numbers: Numbers) -> None:
         self._clock = clock
@@ -35,7 +35,10 @@ class Commands:
         self._servers.close()
 
     def reply(self, body: Document, sequences: bytes) -> Document:
-        """Run a command, and return its reply. An error is returned as a reply, too."""
+        """Run a command of the client, and return the reply. An error is returned as a reply, too.
+
+        `sequences` are the document sequences of the command.
+        """
         self._clock.observe(body)
         passed = {name: value for name, value in body.items() if name not in _NOT_PASSED_ON}
         try:

@@ -1,4 +1,4 @@
-"""The open cursors of clients."""
+"""Keeps the open cursors of the clients of the stand-in for mongos."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Cursors:
         self._cursors: dict[int, tuple[str, str] | MergedStream] = {}
 
     def add(self, cursor: tuple[str, str] | MergedStream, cursor_id: int = 0) -> int:
-        """Add a cursor and return its ID, which is `cursor_id`, or a random number if that is 0.
+        """Add a cursor and return its ID: `cursor_id`, or a random number if `cursor_id` is 0.
 
         The cursor is a merged stream, or the address of a server and the name of its getMore command.
         """

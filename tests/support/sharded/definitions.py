@@ -68,9 +68,9 @@ def _refine(servers: Servers, call: Call) -> Document:
 
 
 def _of_its_database(call: Call, name: str, key: str | None = None) -> Call:
-    """Turn a command on `admin` whose target is a namespace into the command `name` on the database of the namespace.
+    """Turn an `admin` command whose target is a namespace into the command `name` on the database of the namespace.
 
-    `key` is the new name of the field `key`; None if the command has no such field.
+    `key` is the new name of the command's field "key"; None if the command has no such field.
     """
     database, _, collection = call.target.partition(".")
     given = dict(call.body)

@@ -1,8 +1,8 @@
 """The transaction numbers of retryable writes, recorded for all stand-ins for mongos of a sharded cluster.
 
 The internal commands that replace a router's own writes accept no transaction number. So the stand-in does what each
-shard of a real cluster does: it refuses a number below the newest of its session, and answers a known number with the
-recorded reply. Unlike real shards, it keeps one number for the whole cluster.
+shard of a real cluster does. It refuses a number below the newest number of its session, and answers a known number
+with the recorded reply. Unlike real shards, the stand-in keeps one number for the whole cluster.
 
 All routers of a cluster share a folder with one file for each session. A file is locked while a write of its session
 runs, just as a real server locks the session.

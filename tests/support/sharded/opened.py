@@ -1,4 +1,4 @@
-"""Commands of the stand-in for mongos that read from open cursors and kill them."""
+"""Commands of the stand-in for mongos that read the next batch of an open cursor, or kill cursors."""
 
 from __future__ import annotations
 

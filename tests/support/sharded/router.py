@@ -1,7 +1,7 @@
 """A stand-in for `mongos`: `python -m tests.support.sharded.router CONFIG_SERVER PORT FOLDER`.
 
-It listens on the port, and CONFIG_SERVER is an address, both on loopback. All routers of a cluster share the folder.
-Each client connection has a thread. Unknown commands are refused by name.
+The stand-in listens on PORT of the loopback interface. CONFIG_SERVER is the address of the config server. All routers
+of a cluster share FOLDER. Each client connection has a thread. Unknown commands are refused by name.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class _Client(socketserver.BaseRequestHandler):
 class Router(socketserver.ThreadingTCPServer):
     """The server that listens for clients.
 
-    Its clients share the newest cluster time, the cursors and the transaction numbers.
+    The clients share the newest cluster time, the cursors and the transaction numbers.
     """
 
     allow_reuse_address = True

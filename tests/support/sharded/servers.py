@@ -51,7 +51,7 @@ class Servers:
         return self.run(self.config, renamed)
 
     def opening(self, address: str, call: Call, more: str = "getMore") -> Document:
-        """Run a command on a server and return its reply; if it opens a cursor, register the cursor.
+        """Run a command on a server and return its reply; if the command opens a cursor, register the cursor.
 
         `more` is the name of the getMore command for that cursor.
         """
@@ -66,7 +66,7 @@ class Servers:
         return self.opening(self.catalog.shards[0].address, call, "clusterGetMore")
 
     def owner(self, owner: Owner, call: Call) -> Document:
-        """Run a command on a shard that holds documents of the collection, with the versions that it requires."""
+        """Run a command on the shard `owner`, with the version fields that the shard requires; return the reply."""
         return self.run(owner.shard.address, call.having(**owner.versions))
 
     def owners(self, call: Call) -> list[Owner]:
@@ -75,7 +75,7 @@ class Servers:
     def primary(self, call: Call, database: str | None = None) -> Document:
         """Run a command on the primary shard of `database` (by default, the database of the command).
 
-        The command gets the version that the shard requires.
+        The command carries the database version that the shard requires.
         """
         return until_fresh(
             lambda: self.owner(self.catalog.primary(database or call.database), call)
@@ -90,9 +90,9 @@ Handler = Callable[[Servers, Call], Document]
 
 
 def until_fresh(run: Callable[[], Document]) -> Document:
-    """Call `run` again while it fails because metadata versions of the router or a shard are stale.
+    """Call `run` until it succeeds, and return its reply. Raise any error other than a stale metadata version.
 
-    Return its reply.
+    After 40 failed calls, raise the error about the stale version, too.
     """
     for left in reversed(range(_MOST_TRIES)):
         try:

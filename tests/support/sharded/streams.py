@@ -27,7 +27,7 @@ _MOST_BYTES = 12 << 20
 
 
 class MergedStream:
-    """The merged cursor of a `$changeStream` command on all shards. It cannot be used after it has raised Refused."""
+    """The merged cursor of a `$changeStream` command on all shards. Do not use it after it has raised Refused."""
 
     def __init__(self, shards: Iterable[Shard], clock: Clock, call: Document) -> None:
         self._lock = threading.Lock()  # held by the command that uses the stream
@@ -40,11 +40,11 @@ class MergedStream:
         ]
 
     def first(self, cursor_id: int) -> Document:
-        """Return the reply to the aggregate command, whose first batch is empty."""
+        """Return the reply to the client's aggregate command. Its first batch is empty."""
         return self._reply(cursor_id, "firstBatch", [])
 
     def more(self, cursor_id: int, call: Document) -> Document:
-        """Return the reply to a getMore as soon as there are events to return, or when its maxTimeMS has passed."""
+        """Return the reply to the getMore `call` as soon as there are events, or when its maxTimeMS has passed."""
         deadline = monotonic() + call.get("maxTimeMS", _DEFAULT_WAIT_MS) / 1000
         with self._lock:
             while True:
@@ -79,7 +79,7 @@ class MergedStream:
         return ready
 
     def _first(self) -> _Part:
-        """Return the part with the lowest token; of parts with the same token, one that has an event."""
+        """Return the shard's stream whose next token is the lowest; of several equal ones, prefer one with an event."""
         return min(self._parts, key=lambda part: (part.reached, not part.events))
 
     def _reply(self, cursor_id: int, batch: str, events: list[RawBSONDocument]) -> Document:
@@ -108,7 +108,7 @@ class _Part:
 
     @property
     def reached(self) -> str:
-        """Return a resume token: no more events with lower tokens will come from this shard."""
+        """Return the lowest resume token that the next event of this shard can have."""
         return self.events[0][0] if self.events else self._reached
 
     def ask(self) -> None:
@@ -142,7 +142,10 @@ class _Part:
 
 
 def _start(stage: RawBSONDocument, clock: Clock) -> tuple[Timestamp, str]:
-    """Return the cluster time at which all shards' streams start, and the token up to which events are skipped."""
+    """Return the cluster time from which the shards' streams start, and the token up to which events are skipped.
+
+    `stage` is the `$changeStream` stage of the client.
+    """
     if stage.get("showMigrationEvents"):
         raise refusal(31123, "Change streams from mongos may not show migration events")
     resume = stage.get("resumeAfter") or stage.get("startAfter")

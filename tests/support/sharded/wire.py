@@ -52,7 +52,7 @@ def refusal(code: int, message: str) -> Refused:
 class Message:
     """A command that a client has sent. `sequences` are its document sequences as bytes.
 
-    `answered` is the opcode of the reply; None if the client expects no reply.
+    `number` is the ID of the message, and `answered` is the opcode of the reply; None if the client expects no reply.
     """
 
     number: int
@@ -68,7 +68,7 @@ class Message:
 
 
 def read_message(connection: socket.socket) -> Message | None:
-    """Return the next command of a client; None if it has disconnected."""
+    """Return the next command of a client; None if the client has disconnected."""
     try:
         size, number, _, kind = _HEADER.unpack(_read(connection, _HEADER.size))
         content = _read(connection, size - _HEADER.size)
@@ -102,7 +102,7 @@ class Clock:
         self.newest: Mapping[str, Any] | None = None
 
     def observe(self, message: Document) -> None:
-        """Remove the cluster time from a message, and record it if it is the newest one."""
+        """Remove the cluster time from a message. If it is newer than the recorded one, record it."""
         told = message.pop("$clusterTime", None)
         if told is not None:
             with self._lock:
@@ -117,9 +117,9 @@ class Clock:
 
 
 class ServerConnection:
-    """A connection to a mongod. It sends the newest cluster time with each command, and records that of each reply.
+    """A connection to a mongod. Use it as a context manager that closes the connection.
 
-    A context manager that closes the connection.
+    Each command carries the newest known cluster time, and the cluster time of each reply is recorded in `clock`.
     """
 
     def __init__(self, address: str, clock: Clock) -> None:
@@ -141,7 +141,7 @@ class ServerConnection:
     def is_gone(self) -> bool:
         """Return whether the server has closed the connection.
 
-        Only valid while no reply is expected: nothing else can be readable then.
+        Call this only while no reply is expected: then nothing but the end of the connection can be readable.
         """
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
@@ -176,7 +176,7 @@ def _message(kind: int, answers: int, content: bytes) -> bytes:
 
 
 def _sections(content: bytes) -> tuple[bytes, bytes]:
-    """Return the body of an OP_MSG, and its document sequences, one after the other."""
+    """Return the body of an OP_MSG, and the bytes of all of its document sequences."""
     at, body, sequences = 0, b"", []
     while at < len(content):
         kind, size = content[at], _INT32.unpack_from(content, at + 1)[0]

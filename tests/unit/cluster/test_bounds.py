@@ -1,4 +1,4 @@
-"""A command with a time limit must not wait longer than that for another thread's save."""
+"""Tests that a command waits for a save by another thread no longer than the command's own time limit."""
 
 from __future__ import annotations
 

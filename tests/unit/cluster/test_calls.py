@@ -1,4 +1,4 @@
-"""Calls that wait for a server are registered as waits, with their namespace and the server that received them."""
+"""Tests that each unanswered command is registered in `verifier.runtime.waits`, with its namespace and its server."""
 
 from __future__ import annotations
 

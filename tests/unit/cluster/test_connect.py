@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -12,14 +12,16 @@ from pymongo import ReadPreference
 from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
-from verifier.cluster.connect import INVALID_URI, check_uri, connect
-from verifier.runtime.errors import OperationError
+from verifier.cluster.connect import INVALID_URI, MISSING_PACKAGE, check_uri, connect
+from verifier.runtime.errors import ErrorKind, OperationError
 
 
-def refusal(uri: str, use: Callable[[str], object] = check_uri) -> str:
+def refusal(
+    uri: str, use: Callable[[str], object] = check_uri, kind: ErrorKind = INVALID_URI
+) -> str:
     with pytest.raises(OperationError) as raised:
         use(uri)
-    assert raised.value.kind is INVALID_URI
+    assert raised.value.kind is kind
     return raised.value.description
 
 
@@ -92,6 +94,60 @@ def test_a_string_that_is_malformed_is_refused(uri: str) -> None:
     assert refusal(uri).endswith(".")
 
 
+# The modules that the driver imports for an option, and the extra that installs them.
+EXTRAS = [
+    ("compressors=snappy", ["snappy"], "snappy"),
+    ("compressors=zstd", ["backports", "zstandard", "compression"], "zstd"),
+    ("compressors=zlib,snappy", ["snappy"], "snappy"),
+    ("authMechanism=MONGODB-AWS", ["pymongo_auth_aws"], "aws"),
+    ("authMechanism=GSSAPI&authSource=$external", ["kerberos"], "gssapi"),
+]
+
+
+@pytest.mark.parametrize("options, modules, extra", EXTRAS)
+def test_an_option_whose_package_is_missing_is_refused_with_the_remedy(
+    options: str, modules: list[str], extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in modules:
+        monkeypatch.setitem(sys.modules, module, None)
+    text = refusal(f"mongodb://user:{SECRET}@host/?{options}", kind=MISSING_PACKAGE)
+    assert f"pip install 'syncsvc[{extra}]'" in text
+    assert SECRET not in text
+
+
+def test_all_missing_packages_are_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("snappy", "pymongo_auth_aws"):
+        monkeypatch.setitem(sys.modules, module, None)
+    query = "compressors=snappy,zlib&authMechanism=MONGODB-AWS"
+    assert "syncsvc[aws,snappy]" in refusal(f"mongodb://host/?{query}", kind=MISSING_PACKAGE)
+
+
+def test_an_unknown_compressor_is_refused() -> None:
+    assert "must be some of zlib, snappy, zstd" in refusal("mongodb://host/?compressors=lz4,zlib")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "compressors=zlib",
+        "COMPRESSORS=zlib&zlibCompressionLevel=9",
+        "authMechanism=MONGODB-X509&tls=true",
+        "authMechanism=SCRAM-SHA-1",
+        "authMechanism=SCRAM-SHA-256",
+        "authMechanism=MONGODB-OIDC&authMechanismProperties=ENVIRONMENT:k8s",
+        "authMechanism=PLAIN&authSource=$external",
+    ],
+)
+def test_options_that_need_no_extra_package(options: str) -> None:
+    name = "" if "OIDC" in options or "X509" in options else "user:password@"
+    with connect(f"mongodb://{name}host/?{options}&connect=false", "test") as client:
+        assert client.options.pool_options.appname == "test"
+
+
+def test_oidc_without_an_environment_is_refused() -> None:
+    assert "environment" in refusal("mongodb://host/?authMechanism=MONGODB-OIDC", connect_to)
+
+
 SECRET = "S3cr3t"
 
 
@@ -160,12 +216,10 @@ def test_any_text_is_usable_or_refused(uri: str) -> None:
 
 @given(queries)
 def test_any_options_are_usable_or_refused(query: str) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the warning about compressors that are not installed
-        try:
-            check_uri(f"mongodb://host/?{query}")
-        except OperationError as error:
-            assert error.kind is INVALID_URI
+    try:
+        check_uri(f"mongodb://host/?{query}")
+    except OperationError as error:
+        assert error.kind in (INVALID_URI, MISSING_PACKAGE)
 
 
 @pytest.mark.parametrize(

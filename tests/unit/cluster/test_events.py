@@ -20,6 +20,7 @@ from verifier.cluster.events import (
     DataKind,
     DefinitionEvent,
     Fragment,
+    _any_event,
     _usual_event,
     join_fragments,
     parse_event,
@@ -39,7 +40,7 @@ TAIL: dict[str, Any] = {"txnNumber": Int64(3), "lsid": {"id": Binary(bytes(16), 
 
 
 def raw_event(operation: str, **fields: Any) -> bytes:
-    """Return a change event as the server encodes it, with all fields in its order, and with the collection's UUID."""
+    """Return a change event as the server encodes it: all fields, in the server's order, with the collection's UUID."""
     uuid = {"collectionUUID": Binary.from_uuid(COLLECTION)}
     return bson.encode({"_id": TOKEN, "operationType": operation, **HEAD, **uuid, **fields, **TAIL})
 
@@ -48,8 +49,10 @@ def raw(**fields: Any) -> bytes:
     return bson.encode(fields)
 
 
-def usual_event(operation: str, key: bytes, body: bytes) -> bytes:
-    """Return an event with only the usual fields, in the order of a server that includes UUIDs in change events.
+def usual_event(
+    operation: str, key: bytes, body: bytes, namespace: dict[str, str] | None = None
+) -> bytes:
+    """Return an encoded event with only the usual fields, in the order of a server that sends collection UUIDs.
 
     `body` is the document of an insert or replace, or the diff of an update.
     """
@@ -61,7 +64,7 @@ def usual_event(operation: str, key: bytes, body: bytes) -> bytes:
     before = {"fullDocument": RawBSONDocument(body)} if operation in ("insert", "replace") else {}
     behind = {"rawUpdateDescription": RawBSONDocument(body)} if operation == "update" else {}
     key_field = {"documentKey": RawBSONDocument(key)}
-    return bson.encode({**head, **before, "ns": HEAD["ns"], **key_field, **behind})
+    return bson.encode({**head, **before, "ns": namespace or HEAD["ns"], **key_field, **behind})
 
 
 @given(st.sampled_from([*map(DataKind, DATA_OPERATIONS)]), documents.stored_field_lists)
@@ -74,6 +77,30 @@ def test_fields_in_any_order_are_parsed_equally(kind: DataKind, fields: list[Fie
     in_transaction = document(Field(0x12, b"txnNumber", bytes(8))).removesuffix(b"\0") + usual[4:]
     longer = documents.int32(len(in_transaction)) + in_transaction[4:]
     assert _usual_event(longer) is None and parse_event(longer) == event
+
+
+@given(
+    st.sampled_from(DATA_OPERATIONS),
+    st.text(min_size=1, max_size=20).filter(lambda name: "\0" not in name),
+    st.text(min_size=1, max_size=20).filter(lambda name: "\0" not in name),
+    documents.stored_field_lists,
+)
+def test_usual_events_of_any_collection_are_parsed_like_other_events(
+    operation: str, database: str, collection: str, fields: list[Field]
+) -> None:
+    key, body = document(fields[0]), document(*fields)
+    usual = usual_event(operation, key, body, {"db": database, "coll": collection})
+    assert _usual_event(usual) == _any_event(usual)
+
+
+@pytest.mark.parametrize(
+    "collection", ["\x03documentKey", "\x03ns", "\x03fullDocument", "\x11clusterTime", "a.b"]
+)
+@pytest.mark.parametrize("operation", DATA_OPERATIONS)
+def test_names_that_look_like_fields_are_parsed_as_names(operation: str, collection: str) -> None:
+    key, body = raw(_id=1), raw(_id=1, a=2)
+    usual = usual_event(operation, key, body, {"db": "shop", "coll": collection})
+    assert _usual_event(usual) == _any_event(usual)
 
 
 @pytest.mark.parametrize("operation", ["insert", "replace"])
@@ -186,10 +213,7 @@ def test_a_missing_key_is_a_key_error(operation: str) -> None:
 
 @given(st.lists(st.binary(max_size=20), min_size=1, max_size=5))
 def test_fragments_of_an_event_are_joined(values: list[bytes]) -> None:
-    """Join the fragments of a large event. Each has some of its fields and a token of its own.
-
-    The joined event must have the last token.
-    """
+    """The event that is joined from fragments must have all their fields, and the resume token of the last fragment."""
     fields = {"operationType": "insert", "ns": {"db": "d", "coll": "c"}, "documentKey": {"_id": 1}}
     uuid = Binary.from_uuid(COLLECTION)
     rest = {"collectionUUID": uuid, "fullDocument": {"values": values}}

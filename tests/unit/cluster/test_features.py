@@ -1,4 +1,4 @@
-"""The table of server features: which versions have them, and on which clusters they count."""
+"""Tests the table of server features: which versions have a feature, and when a cluster counts as lacking it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from verifier.cluster.cluster import lacking
 from verifier.cluster.facts import Topology
 from verifier.cluster.features import (
     BLOCK_WRITES,
+    COLLECTION_UUID,
     DOCUMENTS,
+    EXPANDED_EVENTS,
     FEATURES,
     MIGRATION_EVENTS,
     RAW_UPDATES,
@@ -88,6 +90,20 @@ def test_a_feature_of_replica_sets_is_not_missing_on_a_sharded_cluster() -> None
     refused = frozenset({MIGRATION_EVENTS.name})
     sharded = facts(version=(7, 0, 0), topology=Topology.SHARDED, refused=refused)
     assert sharded.missing(Side.SOURCE) == []
+
+
+@pytest.mark.parametrize("of_verifier", [False, True])
+def test_a_sharded_source_must_report_ddl(of_verifier: bool) -> None:
+    refused = frozenset({EXPANDED_EVENTS.name, COLLECTION_UUID.name})
+    sharded = facts(topology=Topology.SHARDED, refused=refused)
+    ((kind, text),) = lacking(Side.SOURCE, sharded, of_verifier)
+    assert kind.name == "ServerFeatureMissing"
+    assert text == (
+        "The source is a sharded cluster (MongoDB 6.0.5) that does not report all DDL events: it does not have "
+        "showExpandedEvents, collectionUUID."
+    )
+    assert [*lacking(Side.DESTINATION, sharded, of_verifier)] == []
+    assert [*lacking(Side.SOURCE, facts(refused=refused), of_verifier)] == []
 
 
 def test_only_required_commands_rule_a_cluster_out() -> None:

@@ -1,4 +1,4 @@
-"""Definitions are built from the rows that a server lists."""
+"""The options of a collection include its index on `_id`, as the field `idIndex`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The product treats two keys as equal exactly if the server does.
+"""The product treats two keys as equal if and only if the server does.
 
-The classes below were verified on a server: it accepts only one document of each class, but documents of different
-classes side by side.
+The classes of equal keys below were verified on a server. The server accepts only one document of each class, but
+accepts documents of different classes beside each other.
 """
 
 from __future__ import annotations
@@ -15,7 +15,14 @@ from hypothesis import strategies as st
 
 from tests.unit import documents
 from tests.unit.documents import Field, array, code_with_scope, document, double, int32, int64, key
-from verifier.cluster.keys import KeyWithoutId, canonical, depends_on_collation, id_element, id_only
+from verifier.cluster.keys import (
+    KeyWithoutId,
+    canonical,
+    canonical_id,
+    depends_on_collation,
+    id_element,
+    id_only,
+)
 from verifier.cluster.rawbson import Element
 
 DOUBLE, STRING, DOCUMENT, ARRAY, BINARY, UNDEFINED = 0x01, 0x02, 0x03, 0x04, 0x05, 0x06
@@ -50,7 +57,10 @@ def text(kind: int, value: bytes) -> bytes:
 
 
 def sub(*fields: tuple[int, bytes, bytes]) -> bytes:
-    """Return a key whose value is an embedded document."""
+    """Return a key, an encoded document, whose `_id` is an embedded document with these fields.
+
+    Each field is given as its BSON type, its name and its encoded value.
+    """
     return key(DOCUMENT, document(*(Field(*field) for field in fields)))
 
 
@@ -171,6 +181,14 @@ def test_the_form_of_a_key_depends_only_on_its_value(value: tuple[int, bytes]) -
     among = document(Field(INT32, b"a", int32(1)), Field(value[0], b"_id", value[1]))
     one, other = canonical(alone, id_element(alone)), canonical(among, id_element(among))
     assert one == other and hash(one) == hash(other)
+
+
+@given(documents.stored_field_lists)
+def test_the_form_of_an_id_is_that_of_its_element(fields: list[Field]) -> None:
+    raw = document(*fields)
+    assert canonical_id(raw) == canonical(raw, id_element(raw))
+    moved = document(Field(INT32, b"a", int32(1)), *fields)
+    assert canonical_id(moved) == canonical_id(raw)
 
 
 @given(st.integers(-(2**63), 2**63 - 1), st.integers(-(2**63), 2**63 - 1))

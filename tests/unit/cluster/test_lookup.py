@@ -1,4 +1,4 @@
-"""The queries that look documents up by the bytes of their keys."""
+"""Tests the queries that find documents by the exact bytes of their `_id`."""
 
 from __future__ import annotations
 

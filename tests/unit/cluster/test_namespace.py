@@ -1,4 +1,4 @@
-"""Tells databases and collections of users from those of the system."""
+"""User databases and collections are distinguished from those of the system."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pin chooses one of the nearest servers for its first command; later commands go there or fail."""
+"""A Pin sends commands to one server: the first command chooses a near server, and later commands go there or fail."""
 
 from __future__ import annotations
 

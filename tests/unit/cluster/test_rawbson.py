@@ -131,7 +131,7 @@ class TestGarbage:
 
 
 def reply(raws: list[bytes]) -> tuple[bytes, int]:
-    """Return a server's reply with these documents in its first batch, and the offset of their array in it."""
+    """Return a server's reply with these documents in its first batch, and the offset of the batch in the reply."""
     batch = Field(0x04, b"firstBatch", array(*((0x03, each) for each in raws)))
     cursor = Field(0x03, b"cursor", document(batch, Field(0x12, b"id", bytes(8))))
     raw = document(cursor, Field(0x01, b"ok", bytes(8)))

@@ -1,4 +1,4 @@
-"""A cursor returns replies as bytes, and keeps its pages at a constant size."""
+"""A cursor returns replies as bytes, and adapts the number of documents so that each page has about the same size."""
 
 from __future__ import annotations
 

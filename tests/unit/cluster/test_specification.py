@@ -1,4 +1,4 @@
-"""Definitions are equal only if the order, types and values of their fields are."""
+"""Definitions are equal only if the order, types and values of their fields are equal."""
 
 from __future__ import annotations
 

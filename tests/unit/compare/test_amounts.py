@@ -1,4 +1,4 @@
-"""The compared amounts of a generation are counted in total and by namespace."""
+"""The documents and bytes that a generation of a check has compared are counted in total and by namespace."""
 
 from __future__ import annotations
 

@@ -193,7 +193,7 @@ def test_only_the_first_differences_are_named() -> None:
 
 @dataclass
 class Node:
-    """A field of a document that the test can change; `children` are the inner fields if the value is a document."""
+    """One field of a document that the test changes; `children` are the inner fields if the value is a document."""
 
     kind: int
     name: bytes
@@ -238,9 +238,10 @@ NEW = Node(0x01, b"new.name", double(0.123456789))
 
 
 def change(nodes: list[Node], at: int, how: str) -> list[bytes]:
-    """Change one level of a document at the index `at`; `how` is add, remove or replace; any other text moves a field.
+    """Change the field at the index `at` of one level of a document, and return the names of the fields that differ.
 
-    Return the names of the fields that differ then; an empty list if only the order differs.
+    `how` is "add", "remove" or "replace"; any other text swaps the field with the one before it, or replaces it if a
+    swap is impossible. If only the order differs, the list is empty.
     """
     if how == "add" or not nodes:
         nodes.insert(at, NEW)

@@ -1,4 +1,4 @@
-"""Tests which changes a ChangeFeed records, and when they count as saved, with a list in place of the store."""
+"""Tests which changes a Feed records for a check, and when they count as saved. A fake replaces the saved state."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def key(number: int) -> bytes:
 
 @dataclass
 class Saved:
-    """A fake of a check's store and of its rechecks."""
+    """A fake of a check's saved state: the record of the check, and the list of documents to compare again."""
 
     end: Timestamp | None = None
     fails: bool = False

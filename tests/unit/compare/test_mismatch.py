@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import bson
 import pytest
 
@@ -12,6 +14,14 @@ from verifier.compare.mismatch import (
     Difference,
     DocumentMismatch,
     FieldDifference,
+    StoredMismatch,
+)
+from verifier.compare.mismatch_lines import line
+from verifier.compare.rows import (
+    definition_mismatch_row,
+    document_mismatch_row,
+    read_definition_mismatch,
+    read_document_mismatch,
 )
 
 ORDERS = Namespace("shop", "orders")
@@ -62,3 +72,20 @@ def test_a_mismatch_of_a_definition_is_a_sentence(
 ) -> None:
     mismatch = DefinitionMismatch(ORDERS, difference, aspect, component, detail)
     assert str(mismatch) == f"shop.orders: {text}"
+
+
+def test_a_mismatch_names_both_namespaces_if_they_differ() -> None:
+    sales = Namespace("store", "sales")
+    document = DocumentMismatch(ORDERS, bson.encode({"_id": 7}), Difference.MISSING, (), sales)
+    definition = DefinitionMismatch(ORDERS, Difference.EXTRA, Aspect.INDEX, "a_1", "", sales)
+    assert str(document) == (
+        "shop.orders (store.sales on the destination): the document with _id int 7 is missing on the destination"
+    )
+    assert str(definition).startswith("shop.orders (store.sales on the destination): index a_1 is")
+    assert read_document_mismatch(document_mismatch_row(document, {}, 1.0)) == document
+    assert read_definition_mismatch(definition_mismatch_row(definition, 1.0)) == definition
+    for each in (document, definition):
+        shown = line(StoredMismatch(each, 1, 1.0, 1.0, "ab"))
+        assert (shown["namespace"], shown["destinationNamespace"]) == ("shop.orders", "store.sales")
+        same = line(StoredMismatch(replace(each, destination=None), 1, 1.0, 1.0, "ab"))
+        assert "destinationNamespace" not in same

@@ -1,4 +1,4 @@
-"""Pairing two streams of documents yields exactly the unequal ones, with bounded memory."""
+"""Tests that pairing two streams of documents yields exactly the documents that differ, with bounded memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Documents = list[dict[str, Any]]
 
 
 class Stream:
-    """A fake stream of pages of documents. It records the requested sizes of pages in `asked`.
+    """A fake stream of pages of documents. It records the requested page sizes in `asked`.
 
     A page has at most `shortest` documents, as if a server had cut it short.
     """
@@ -47,7 +47,7 @@ class Stream:
 
 
 def nobody(documents: int, size: int) -> None:
-    """Ignore how many documents and bytes were compared: a callback for comparisons."""
+    """Ignore the numbers of compared documents and bytes. A comparison calls this function to report its progress."""
 
 
 # The page size of a test, in documents.
@@ -187,7 +187,7 @@ def differing(one: dict[int, int], other: dict[int, int]) -> list[int]:
 
 
 def unordered(first: bytes, second: bytes) -> bool:
-    """Return False for any two keys: an order in which no key comes before another."""
+    """Always return False, as an order for the keys of documents in which no key comes before another one."""
     return False
 
 

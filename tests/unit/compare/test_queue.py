@@ -1,4 +1,4 @@
-"""The task queue hands out each task once, waits while running tasks may still add others, and counts the tasks."""
+"""The task queue returns each task once, counts tasks, and makes threads wait while running tasks may add others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests which documents are saved for a recheck in the next generation. A list takes the place of the store."""
+"""Tests which documents are saved for a recheck in the next generation. A fake replaces the saved state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A saved check is loaded unchanged; one in another format is refused."""
+"""A saved check is loaded unchanged; a check that was saved in an unsupported format is refused."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import bson
 import pytest
 from bson.timestamp import Timestamp
 
+from verifier.cluster.document_filters import DocumentFilters
 from verifier.cluster.filters import NamespaceFilter
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.times import Position
@@ -61,7 +62,11 @@ ENDED = replace(
 )
 
 
-@pytest.mark.parametrize("record", [NEW, ENDED])
+FILTERS = DocumentFilters({Namespace("d", "c"): bson.encode({"a": {"$gt": Timestamp(1, 2)}})})
+SELECTING = replace(NEW, request=Request(source_filters=FILTERS))
+
+
+@pytest.mark.parametrize("record", [NEW, ENDED, SELECTING])
 def test_a_record_is_saved_and_loaded_unchanged(record: CheckRecord) -> None:
     document = bson.decode(bson.encode(as_document(record)))
     assert from_document(document) == record
@@ -98,9 +103,14 @@ def test_notes_are_added_once_up_to_a_maximum() -> None:
 
 def test_a_record_of_an_earlier_version_has_no_commands_and_processes() -> None:
     document = as_document(NEW)
-    for name in ("firstEnded", "commands", "processes"):
+    for name in ("firstEnded", "commands", "processes", "sourceFilters"):
         del document[name]
     assert from_document(document) == NEW
+
+
+def test_an_earlier_version_continues_no_check_with_queries_of_single_collections() -> None:
+    assert as_document(NEW)["format"] == as_document(ENDED)["format"] == 2
+    assert as_document(SELECTING)["format"] == FORMATS.current == 3
 
 
 def test_a_record_keeps_the_first_process_and_the_last_ones() -> None:

@@ -1,4 +1,4 @@
-"""Rechecks are divided into tasks of limited size, with each document in exactly one of them."""
+"""Rechecks are divided into tasks of limited size; each document is in exactly one task."""
 
 from __future__ import annotations
 

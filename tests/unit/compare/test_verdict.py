@@ -1,4 +1,4 @@
-"""A verdict describes in words what the check has found."""
+"""The text of a verdict describes what the check has found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server with prepared answers, and `syncctl` in this process."""
+"""Fixtures for the tests of `syncctl`: a server with prepared answers, and a function that runs `syncctl`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ def api() -> Iterator[StubApi]:
 
 @pytest.fixture
 def run(api: StubApi) -> Run:
-    """Return a function that runs `syncctl` with these arguments against the server, without a terminal."""
+    """Return a function that runs `syncctl` in this process against the server, without a terminal.
+
+    The arguments of the function are the arguments of `syncctl`; its keywords are environment variables.
+    """
     environment = {"SYNCCTL_URL": api.url, "SYNCCTL_VERIFIER_URL": api.url}
 
     def run(*arguments: str, **more: str) -> Result:

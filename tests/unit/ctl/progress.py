@@ -1,4 +1,4 @@
-"""Examples of the progress of a sync and of a check, as the API answers them."""
+"""Examples of the progress of a sync and of a check, as the API returns it."""
 
 from __future__ import annotations
 
@@ -102,3 +102,9 @@ PASSED = {
     "writesOff": True,
 }
 DIFFERENT = {**PASSED, "verdict": "failed", "verdictReasons": ["2 documents are missing."]}
+INCOMPLETE = {
+    **PASSED,
+    "verdict": "incomplete",
+    "verdictReasons": ["The source reported the operation drop on d.c."],
+    "error": "DefinitionChanged: The source reported the operation drop on d.c.",
+}

@@ -1,4 +1,4 @@
-"""Tests, for each state of a sync, the reasons against a commit and the next step."""
+"""Tests the texts of `syncctl` for each state of a sync: the reasons against a commit, and the next step."""
 
 from __future__ import annotations
 
@@ -65,10 +65,10 @@ def test_a_lag_above_the_limit_of_the_operator_is_an_obstacle() -> None:
         (COMMITTING, "--until canWrite"),
         (WRITABLE, "point the applications"),
         (COMMITTED, "clean up"),
-        (FAILED, "return to the source. Remove the cause, then: syncctl resume"),
+        (FAILED, "return to the source. Remove the cause of the failure, then: syncctl resume"),
         ({**FAILED, "canWrite": True}, "leave the applications on the destination"),
         ({**FAILED, "error": "VerificationFailed"}, "syncctl mismatches"),
-        ({**FAILED, "error": "Superseded"}, "stop this process"),
+        ({**FAILED, "error": "Superseded"}, "stop this daemon"),
         ({**COMMITTABLE, "role": "standby"}, "active daemon"),
     ],
 )

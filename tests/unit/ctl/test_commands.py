@@ -1,4 +1,4 @@
-"""Tests what each command sends, prints and returns, against prepared answers of the API."""
+"""Tests what each command of `syncctl` sends, prints and returns. The answers of the API are prepared."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from tests.unit.ctl.progress import (
     DIFFERENT,
     FAILED,
     IDLE,
+    INCOMPLETE,
     NO_CHECK,
     PASSED,
     WRITABLE,
@@ -99,7 +100,7 @@ SUMMARY = {
         (IDLE, Exit.OK, "syncctl preflight"),
         (COPYING, Exit.OK, "25 %, 500.0 kB of 2.0 MB"),
         (COMMITTABLE, Exit.OK, "12,345 applied, lag 0 s"),
-        (COMMITTED, Exit.OK, "applications may write to it"),
+        (COMMITTED, Exit.OK, "applications may write to the destination"),
         (FAILED, Exit.FAILED, "EventNotApplicable: The destination refuses a change."),
     ],
 )
@@ -407,6 +408,12 @@ def test_mismatches_are_listed(api: StubApi, run: Run) -> None:
     assert as_json == lines
 
 
+def test_mismatches_show_both_names_of_a_renamed_collection(api: StubApi, run: Run) -> None:
+    renamed = {**DOCUMENT, "destinationNamespace": "store.sales"}
+    api.answer("mismatches", f"{json.dumps(renamed)}\n")
+    assert "shop.orders -> store.sales" in run("mismatches").stdout
+
+
 def test_an_error_in_the_middle_of_a_list_fails(api: StubApi, run: Run) -> None:
     broken = {"error": "ClusterUnreachable", "errorDescription": "No answer."}
     api.answer("mismatches", f"{json.dumps(DOCUMENT)}\n{json.dumps(broken)}\n")
@@ -440,7 +447,21 @@ def test_a_reset_needs_the_name_of_the_destination(api: StubApi, run: Run) -> No
 
 
 LIMITS = {
-    "limits": {"copyBytesPerSecond": 20_000_000, "eventsPerSecond": None, "windows": []},
+    "limits": {
+        "copyBytesPerSecond": 20_000_000,
+        "eventsPerSecond": None,
+        "windows": [
+            {"from": "22:00", "to": "06:00", "timezone": "Europe/Berlin", "limits": {}},
+            {
+                "from": "06:00",
+                "to": "07:00",
+                "timezone": "UTC",
+                "limits": {"copyBytesPerSecond": 1_000, "threads": None},
+            },
+        ],
+        "auto": {"enabled": True, "maxQueue": 50, "maxSourceLatencyMS": None},
+    },
+    "saved": False,
     "effective": {"copyBytesPerSecond": 5_000_000},
     "throttledBy": {"what": "copy", "reason": "latency", "since": "2026-11-23T15:00:00Z"},
     **SUCCESS,
@@ -451,6 +472,17 @@ def test_limits_are_shown_and_changed(api: StubApi, run: Run, tmp_path: Path) ->
     api.answer("limits", LIMITS)
     shown = run("limit").stdout
     assert "20.0 MB/s" in shown and "5.0 MB/s" in shown and "copy: latency" in shown
+    assert "22:00 to 06:00 Europe/Berlin: no limits\n" in shown
+    assert "06:00 to 07:00 UTC: copyBytesPerSecond 1.0 kB/s\n" in shown
+    assert "on, maxQueue 50\n" in shown and "not yet: this daemon" in shown
+    named = {"what": "threads", "reason": "threads is 2.", "since": "2026-11-23T15:00:00Z"}
+    api.forget()
+    api.answer("limits", {**LIMITS, "throttledBy": named})
+    assert "throttled by" in (shown := run("limit").stdout)
+    assert "  threads is 2, since 2026-11-23T15:00:00Z\n" in shown
+    api.forget()
+    api.answer("limits", LIMITS)
+    run("limit")
     (tmp_path / "limits.yaml").write_text("auto: {enabled: true}\nthreads: 2")
     changed = ["--copy-bytes", "1.5MB", "--events", "none", "-f", str(tmp_path / "limits.yaml")]
     assert run("limit", *changed).exit_code == Exit.OK
@@ -461,7 +493,8 @@ def test_limits_are_shown_and_changed(api: StubApi, run: Run, tmp_path: Path) ->
         "copyBytesPerSecond": 1_500_000,
         "eventsPerSecond": None,
     }
-    assert run("limit", "--threads", "many").exit_code == Exit.USAGE
+    for wrong in (("--threads", "many"), ("--copy-bytes", "inf"), ("--copy-bytes", "1e999")):
+        assert run("limit", *wrong).exit_code == Exit.USAGE
 
 
 def test_a_daemon_without_limits_is_named(run: Run) -> None:
@@ -485,12 +518,12 @@ def test_the_doctor_examines_daemon_and_clusters(api: StubApi, run: Run) -> None
     for text in (
         "warning: The daemon has version 99.0",
         "problem: Because of NotReady",
-        "warning: The last ping took 250 ms.",
-        "problem: The last ping was not answered.",
+        "warning: The cluster answered the last ping in 250 ms.",
+        "problem: The cluster did not answer the last ping.",
         "problem: NotAuthorized: A privilege is missing.",
         "warning: Slow disk.",
         "warning: A call takes long.",
-        "warning: The source keeps its changes for 1 h; the copy takes about 2 h.",
+        "warning: The oplog of the source keeps changes for 1 h; the copy takes about 2 h.",
     ):
         assert text in done.stdout
     found = json.loads(run("doctor", "--json").stdout)
@@ -505,7 +538,7 @@ def test_the_doctor_does_not_start_a_preflight_of_a_running_sync(api: StubApi, r
     api.answer("/readyz", SUCCESS)
     done = run("doctor")
     assert done.exit_code == Exit.OK
-    assert "The active one is other" in done.stdout
+    assert "The active daemon is other" in done.stdout
     assert api.bodies("preflight") == []
 
 
@@ -552,7 +585,7 @@ def test_a_report_is_written(api: StubApi, run: Run, tmp_path: Path) -> None:
     assert done.exit_code == Exit.OK, done.stderr
     assert target.read_text() == "<!doctype html>report"
     assert stat.S_IMODE(os.stat(target).st_mode) == 0o600
-    assert done.stdout.splitlines()[-1].startswith("Next: open it in a browser")
+    assert done.stdout.splitlines()[-1].startswith("Next: open the report in a browser")
     assert api.requests[-1].path.endswith("/report?format=html")
     # An existing file is not replaced.
     assert run("report", "-o", str(target)).exit_code == Exit.USAGE
@@ -585,6 +618,32 @@ def test_the_verifier_shows_its_state(
     done = run("verifier", "status")
     assert done.exit_code == status
     assert done.stdout.splitlines()[-1].startswith("Next: ")
+
+
+def test_an_incomplete_check_names_its_cause_once(api: StubApi, run: Run) -> None:
+    api.answer("progress", answer(INCOMPLETE))
+    done = run("verifier", "status")
+    assert done.exit_code == Exit.FAILED
+    assert done.stdout.count("the operation drop on d.c") == 1
+    assert "remove the reported cause, then check again: syncctl verifier check" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "stats, text",
+    [
+        ({"generationStats": {"docsCompared": 0, "totalDocs": None}}, "0 documents; the total is"),
+        ({"gen0Stats": {"docsCompared": 0, "totalDocs": None}}, "100 %, 0 documents\n"),
+        # The total is only an estimate.
+        ({"gen0Stats": {"docsCompared": 998, "totalDocs": 1_000}}, "100 %, 998 documents\n"),
+    ],
+)
+def test_unknown_and_estimated_totals(
+    api: StubApi, run: Run, stats: dict[str, Any], text: str
+) -> None:
+    named = {name: {**CHECKING["generationStats"], **each} for name, each in stats.items()}
+    api.answer("progress", answer({**CHECKING, **named}))
+    shown = run("verifier", "status").stdout
+    assert text in shown and "unknown" not in shown
 
 
 def test_a_check_is_run_to_its_verdict(api: StubApi, run: Run, tmp_path: Path) -> None:
@@ -653,12 +712,22 @@ def test_users_and_roles_are_shown_before_and_after_their_copy(api: StubApi, run
     counts = {"users": 1200, "roles": 2, "equal": 3, "kept": 1}
     api.answer("preflight", {**PREFLIGHT, "usersAndRoles": {**counts, "conflicts": 0}})
     told = " ".join(run("preflight").stdout.split())
-    assert "1,200 users and 2 roles to copy; 3 equal; 1 kept as on the destination" in told
+    assert (
+        "1,200 users and 2 roles to copy; 3 equal; 1 different on the destination, left unchanged there"
+        in told
+    )
     copied = {**COMMITTABLE, "usersAndRoles": {"copied": True, **counts}}
     api.answer("progress", {"progress": copied, **SUCCESS})
     told = " ".join(run("status").stdout.split())
-    assert "1,200 users and 2 roles copied, 3 equal, 1 kept as they were" in told
+    assert (
+        "1,200 users and 2 roles copied, 3 already equal on the destination, 1 kept as defined there"
+        in told
+    )
     row = {"type": "user", "database": "app", "name": "alice", "result": "conflict", "detail": "x"}
     api.answer("users", {"usersAndRoles": [row], **SUCCESS}, {"usersAndRoles": [], **SUCCESS})
     assert "alice" in run("users").stdout
     assert "no users and custom roles" in run("users").stdout
+    api.forget()
+    api.answer("users", {"usersAndRoles": copied["usersAndRoles"], **SUCCESS})
+    assert "1,200 users and 2 roles copied" in run("users", "--copy").stdout
+    assert api.bodies("users") == [{}]

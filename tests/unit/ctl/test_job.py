@@ -1,4 +1,4 @@
-"""Tests how request bodies are read from files."""
+"""Tests how `syncctl` reads request bodies from files."""
 
 from __future__ import annotations
 

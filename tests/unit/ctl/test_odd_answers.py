@@ -88,7 +88,10 @@ COMMANDS = [
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Yield the path of the value, and of each value in it."""
+    """Yield the path of a JSON value, and the path of each value nested in it.
+
+    A path is a tuple of field names and array indexes. `path` is the path of `value` itself.
+    """
     yield path
     if isinstance(value, dict | list):
         inner = value.items() if isinstance(value, dict) else enumerate(value)
@@ -96,7 +99,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def replaced(value: Any, path: tuple[Any, ...], other: Any) -> Any:
-    """Return a copy with another value at the path."""
+    """Return a copy of the JSON value `value` in which `other` replaces the value at `path`."""
     if not path:
         return other
     copy = value.copy()
@@ -106,7 +109,7 @@ def replaced(value: Any, path: tuple[Any, ...], other: Any) -> Any:
 
 @st.composite
 def answers(draw: st.DrawFn) -> dict[str, str]:
-    """Return an answer for each path: a valid answer in which one value, or the whole, is replaced by random JSON."""
+    """Return a JSON answer by endpoint: a valid answer in which random JSON replaces one value or the whole answer."""
     found = {}
     for path, examples in VALID.items():
         valid = {**draw(st.sampled_from(examples)), "success": True}
@@ -130,7 +133,10 @@ class Terminal(StringIO):
 def call(
     patch: pytest.MonkeyPatch, arguments: Sequence[str], terminal: bool, typed: str = "\n"
 ) -> tuple[int, str]:
-    """Run `syncctl` in this process, and return its exit status and all of its output."""
+    """Run `syncctl` in this process, and return its exit status and all of its output.
+
+    `typed` is its standard input. If `terminal` is true, its input and output claim to be a terminal.
+    """
     kind = Terminal if terminal else StringIO
     output = kind()
     with patch.context() as each:
@@ -235,7 +241,7 @@ def test_the_name_of_the_destination_confirms(
 
 
 def test_an_empty_name_confirms_no_reset(monkeypatch: pytest.MonkeyPatch, api: StubApi) -> None:
-    """Send an empty name, as from `--confirm "$NAME"` with an unset variable: the daemon receives and refuses it."""
+    """If `--confirm` is empty, as from an unset variable, `reset` must send an empty confirmation or no request."""
     api.answer("progress", answer(COMMITTABLE))
     call(monkeypatch, ["--url", api.url, "reset", "--confirm", ""], terminal=False)
     assert api.bodies("reset") in ([], [{"confirm": ""}])

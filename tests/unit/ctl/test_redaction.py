@@ -59,6 +59,12 @@ SECRET = "hunter2"
         "https://bucket/?X-Amz-Security-Token=hunter2&x=1",
         "X-Api-Key: hunter2",
         "access_token: hunter2",
+        "VERIFIER_TOKEN=hunter2",
+        "SYNCSVC_WEBHOOK=https://alerts.example/services/hunter2",
+        "syncsvc --webhook 'https://alerts.example/hunter2' --port 1",
+        json.dumps({"webhook": "https://alerts.example/?key=hunter2"}),
+        json.dumps({"credentials": {"SCRAM-SHA-256": {"storedKey": "hunter2"}}}),
+        '{"serverKey": "hunter2"}',
         "operator hunter2hunter2hunter2 alice",
         "# tokens\nreader  hunter2/hunter2.hunter2==\n# operator hunter2+hunter2~hunter2",
         json.dumps({"read": "# tokens\noperator hunter2hunter2hunter2 alice"}),
@@ -79,6 +85,8 @@ def test_other_text_stays() -> None:
         "The operator restarted it; a reader may not. Add --passwordFile FILE, or --tokenFile.",
         "Not authorized on shop to execute find",
         '{"lsid": "82", "password": "", "host": "c"}',
+        "No notices reach the webhook https://alerts.example:8443",
+        "resume_token=82ff",
     ):
         assert redacted(text) == text
     assert redacted("operator 0123456789abcdef alice") == "operator (redacted) alice"
@@ -96,10 +104,10 @@ def test_no_password_of_a_connection_string_survives(password: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "piece", ["a", "a.", "password", "://a", "\\\\", "'", "-----BEGIN ", "token-"]
+    "piece", ["a", "a.", "password", "://a", "\\\\", "'", "-----BEGIN ", "token-", "A_", "webhook "]
 )
 def test_long_lines_take_little_time(piece: str) -> None:
-    """Redact long lines, as logs can contain any text: the time must not grow with the square of their length."""
+    """The time to redact a very long line must not grow with the square of its length."""
     text = 200_000 * piece
     began = process_time()
     redacted(text)

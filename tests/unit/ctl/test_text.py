@@ -1,4 +1,4 @@
-"""Tests how sizes, durations and names are written as text."""
+"""Tests how `syncctl` reads sizes, and how it writes sizes, durations and names as text."""
 
 from __future__ import annotations
 

@@ -30,7 +30,8 @@ class Run:
 class Others:
     """A fake of the other instances, with one instance `name`.
 
-    Each call of `others` returns a record of it with the next one of `barriers`; after the last one, that one again.
+    Each call of `others` returns the record of this instance with the next barrier of `barriers`; after the last one,
+    the last barrier is repeated.
     """
 
     def __init__(self, name: str, *barriers: str | None) -> None:
@@ -56,7 +57,7 @@ class Registry:
 
 
 class One:
-    """One instance, with fakes around it, that reaches a barrier."""
+    """An instance that reaches a barrier. Its run record, registry and other instances are fakes."""
 
     def __init__(
         self, name: str, barrier: str | None, others: Others, instances: tuple[str, ...] = BOTH

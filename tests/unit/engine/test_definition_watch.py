@@ -1,4 +1,4 @@
-"""Changes in the definitions of an old source are described in words."""
+"""Tests which changes are found by comparing two listings of definitions, for a source older than MongoDB 6.0."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from typing import Any
 
 import pytest
 
-from syncsvc.engine.events.definition_watch import change_of, changes, remedy_of
+from syncsvc.engine.events.definition_watch import applicable, change_of, changes, remedy_of
 from syncsvc.indexing import Target
 from syncsvc.options import StartOptions
 from syncsvc.saved.registry import CollectionRecord, CopyStatus
 from verifier.cluster.namespace import Namespace
+from verifier.cluster.namespace_map import NamespaceMap
 from verifier.cluster.specification import CollectionSpec, Kind
 
-TARGET = Target(StartOptions("a", "b"), sharded=False)
+TARGET = Target(StartOptions("a", "b"), sharded=False, names=NamespaceMap())
 ITEMS = Namespace("d", "items")
+NEW = Namespace("d", "new")
 OLD = {"v": 2, "key": {"a": 1}, "name": "old"}
 KNOWN = CollectionSpec(ITEMS, Kind.COLLECTION, b"1" * 16, {"capped": True}, {"old": OLD})
 
@@ -28,26 +30,26 @@ KNOWN = CollectionSpec(ITEMS, Kind.COLLECTION, b"1" * 16, {"capped": True}, {"ol
         (
             replace(KNOWN, indexes={}),
             ["index old of d.items was dropped"],
-            ["index old of d.items: create it again as it was"],
+            ["index old of d.items must be created again with the old definition"],
         ),
         (
             replace(KNOWN, indexes={"old": {**OLD, "sparse": True}, "new": OLD}),
             ["index new of d.items was created", "index old of d.items was changed"],
-            ["index new of d.items: drop it", "index old of d.items: change it back"],
+            ["index new of d.items must be dropped", "index old of d.items must be changed back"],
         ),
         (
             replace(KNOWN, options={"validator": {"n": 1}}),
             ["option capped of d.items was unset", "option validator of d.items was set"],
             [
-                "option capped of d.items: set it again with collMod",
-                "option validator of d.items: set it back with collMod",
+                "option capped of d.items must be set again with collMod",
+                "option validator of d.items must be set back with collMod",
             ],
         ),
         (replace(KNOWN, options={"capped": True, "validationLevel": "strict"}), [], []),
         (
             replace(KNOWN, namespace=Namespace("d", "new")),
             ["d.new was created"],
-            ["d.new: drop it"],
+            ["d.new must be dropped"],
         ),
         (CollectionSpec(Namespace("d", "view"), Kind.VIEW, None, {"viewOn": "items"}), [], []),
     ],
@@ -60,3 +62,27 @@ def test_changes_are_named_with_their_remedies(
     found = changes([record], listed, TARGET)
     assert [change_of(each) for each in found] == told
     assert [remedy_of(each) for each in found] == undone
+
+
+@pytest.mark.parametrize(
+    ("now", "status", "applied"),
+    [
+        (KNOWN, CopyStatus.DONE, {}),
+        (KNOWN, CopyStatus.COPYING, {ITEMS: b"1" * 16}),
+        (replace(KNOWN, uuid=b"2" * 16), CopyStatus.DONE, {ITEMS: b"2" * 16}),
+        (replace(KNOWN, indexes={}), CopyStatus.DONE, {ITEMS: b"1" * 16}),
+        (
+            replace(KNOWN, options={"capped": True, "validationLevel": "strict"}),
+            CopyStatus.DONE,
+            {ITEMS: b"1" * 16},
+        ),
+        (replace(KNOWN, namespace=NEW), CopyStatus.DONE, {NEW: b"1" * 16}),
+        (replace(KNOWN, namespace=NEW, kind=Kind.TIME_SERIES), CopyStatus.DONE, {}),
+        (CollectionSpec(NEW, Kind.VIEW, None, {"viewOn": "items"}), CopyStatus.DONE, {}),
+    ],
+)
+def test_collections_that_differ_are_applied(
+    now: CollectionSpec, status: CopyStatus, applied: dict[Namespace, bytes]
+) -> None:
+    records = [CollectionRecord(KNOWN, status, ITEMS)]
+    assert applicable(records, [now], TARGET) == applied

@@ -1,6 +1,6 @@
-"""Events of one document must go to one lane, in order.
+"""All change events of one document must go to the same writer thread (lane), in order.
 
-The frontier must never pass an event that is not applied.
+The position up to which all events count as applied (the frontier) must never pass an event that is not applied.
 """
 
 from __future__ import annotations
@@ -19,11 +19,14 @@ from syncsvc.engine.events.lanes import IN_ORDER, Lane, Portion, Room
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.frontier import Frontier
 from syncsvc.engine.run.pace import Pace
+from syncsvc.limits import Limit
 from syncsvc.saved.registry import CollectionRecord
 from syncsvc.tuning import Tuning
 from tests.unit import documents
 from tests.unit.syncsvc.records import START, collection_record
+from verifier.cluster.document_filters import DocumentFilters
 from verifier.cluster.events import DataEvent, DataKind
+from verifier.cluster.namespace import Namespace
 from verifier.cluster.times import Position
 from verifier.runtime.tasks import StopToken
 
@@ -111,20 +114,27 @@ SMALL = 1000
 class Dispatch:
     """A Dispatcher with lanes that only collect portions of events, without applying them."""
 
-    def __init__(self, lanes: int, portion_bytes: int = 1 << 20) -> None:
+    def __init__(
+        self,
+        lanes: int,
+        portion_bytes: int = 1 << 20,
+        filters: DocumentFilters = DocumentFilters(),
+    ) -> None:
         self.frontier = Frontier(START)
         stop = StopToken()
         room = Room(Tuning(), stop)
         self.lanes = [Lane(CONTEXT, self.frontier, room, stop) for _ in range(lanes)]
         self.pace = Pace()
-        self.dispatcher = Dispatcher(self.lanes, self.frontier, portion_bytes, self.pace, stop)
+        self.dispatcher = Dispatcher(
+            self.lanes, self.frontier, portion_bytes, self.pace, stop, filters=filters
+        )
 
     def add(self, *numbers: int, body: bytes = b"") -> None:
         for number in numbers:
             self.dispatcher.add(PLAIN, event(number, body), NOW)
 
     def handed_on(self) -> list[list[Portion]]:
-        """Return the portions that wait in each lane, and remove them from the lanes."""
+        """Return the portions of events that were passed to each lane, and remove them from the lanes."""
         return [list(iter(lane._portions.take_ready, None)) for lane in self.lanes]
 
     def finish(self, portions: list[list[Portion]]) -> None:
@@ -160,6 +170,19 @@ class TestDispatcher:
         events.finish(events.handed_on())
         assert (events.frontier.passed, events.frontier.drained) == (AFTER, True)
 
+    @pytest.mark.parametrize("kind", DataKind)
+    def test_the_source_judges_each_document_that_a_filter_may_select(self, kind: DataKind) -> None:
+        given = DataEvent(kind, PLAIN.uuid, bson.encode({"_id": 1}), b"contents", True)
+        for name, is_judged in ((PLAIN.source_name, True), (Namespace("d", "other"), False)):
+            events = Dispatch(1, filters=DocumentFilters({name: bson.encode({"a": 1})}))
+            events.dispatcher.add(PLAIN, given, NOW)
+            events.dispatcher.end(AFTER, NOW)
+            ((_, _, passed),) = events.handed_on()[0][0].events
+            if is_judged and kind is not DataKind.REREAD:
+                assert passed == given._replace(kind=DataKind.UNTOLD, body=b"", raw_diff=False)
+            else:
+                assert passed == given
+
     def test_portions_are_small_and_have_the_size_of_their_events(self) -> None:
         events = Dispatch(2, SMALL)
         events.add(*range(50), body=b"x" * 100)
@@ -168,6 +191,13 @@ class TestDispatcher:
                 portion.size == len(portion.events) * (400 + len(portion.events[0][2].key))
                 and 1000 < portion.size <= 1400
             )
+
+    def test_a_limit_that_is_set_while_the_source_is_idle_applies_to_the_next_events(self) -> None:
+        events = Dispatch(1)
+        events.pace.set_rates({Limit.EVENTS: 100})
+        events.dispatcher.end(AFTER, NOW)
+        events.add(*range(10))
+        assert [len(each.events) for each in events.handed_on()[0]] == [10]
 
     def test_a_position_without_events_is_passed_immediately(self) -> None:
         events = Dispatch(2)

@@ -1,4 +1,4 @@
-"""Every event belongs to exactly one instance, and all instances agree on it."""
+"""Every event belongs to exactly one instance, and all instances agree on which one."""
 
 from __future__ import annotations
 

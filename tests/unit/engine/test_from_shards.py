@@ -1,4 +1,7 @@
-"""Outcomes of a collection that only the source has sharded get keys by which a replica set finds the documents."""
+"""Tests how changes of a sharded collection are prepared for a destination on which the collection is not sharded.
+
+Each change gets a query that finds its document by shard key and `_id`; otherwise, the document is read again.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The frontier passes applied entries in order, and never an unapplied one."""
+"""A Frontier passes points (such as positions) in order, each one only when all work up to it is finished."""
 
 from __future__ import annotations
 

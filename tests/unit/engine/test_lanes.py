@@ -1,4 +1,4 @@
-"""Events of a document are folded into one outcome where that is allowed, and outcomes keep the order that matters."""
+"""Tests how a batch combines events: into one outcome for each document or, in some collections, into one per event."""
 
 from __future__ import annotations
 
@@ -70,9 +70,10 @@ def delete(identity: Any) -> Outcome:
 
 
 def shown(outcomes: list[Outcome], collated: bool) -> list[str]:
-    """Return each pair of writes and deletes that `runs` yields as a text, such as "ab|c".
+    """Return the pairs (writes, deletes) into which `runs` splits the outcomes, each pair as a text.
 
-    It consists of the `_id`s written, a bar, and the `_id`s deleted. `collated` is passed to `runs`.
+    For example, "ab|c" stands for writes of the `_id`s a and b, and then a delete of c. `collated` says whether the
+    collection has a collation.
     """
     pairs = runs(outcomes, collated)
     return ["|".join("".join(_id(each) for each in half) for half in pair) for pair in pairs]
@@ -109,7 +110,10 @@ steps = st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=12)
 
 
 def effect(present: list[str], identity: str, deleted: bool) -> list[str]:
-    """Return the `_id`s in a capped collection, in the order of insertion, after one more insert or delete."""
+    """Return the `_id`s in a capped collection, in the order of insertion, after one more insert or delete.
+
+    An insert of a present `_id` changes nothing.
+    """
     if deleted:
         return [each for each in present if each != identity]
     return present if identity in present else [*present, identity]

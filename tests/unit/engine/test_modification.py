@@ -1,4 +1,4 @@
-"""The changes that a collMod makes to a definition, and which of them are applied immediately."""
+"""Tests how a collMod changes a definition: all of its changes, and the changes that are applied before the commit."""
 
 from __future__ import annotations
 

@@ -1,20 +1,22 @@
-"""The rate of admitted amounts, how pages are cut, and how many threads work at once. The clock is simulated."""
+"""A Pace limits the rate of documents and bytes, and the number of threads that work. The clock is simulated."""
 
 from __future__ import annotations
 
 from contextlib import ExitStack, suppress
 from typing import Any
 
+import bson
 import pytest
 
 from syncsvc.engine.run.pace import Bucket, Pace
 from syncsvc.limits import Limit
 from tests.support.waiting import wait_for
+from verifier.cluster.block import Block
 from verifier.runtime.tasks import Cancelled, StopToken, TaskGroup
 
 
 class Clock(StopToken):
-    """A clock that only sleeping advances."""
+    """A clock that advances only when a thread sleeps on it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -36,18 +38,18 @@ def pace(clock: Clock) -> Pace:
     return Pace(lambda: clock.now)
 
 
-def pages(documents: int, size: int) -> list[memoryview]:
-    return [memoryview(b"d" * size)] * documents
+def pages(documents: int, size: int) -> Block:
+    return Block(bson.encode({"d": b"d" * (size - 13)}) * documents, documents)
 
 
-def copy(pace: Pace, clock: Clock, page: list[memoryview], seconds: float) -> tuple[int, int]:
-    """Copy pages for that long; return how many documents and bytes were admitted."""
+def copy(pace: Pace, clock: Clock, page: Block, seconds: float) -> tuple[int, int]:
+    """Copy `page` again and again for `seconds` of simulated time; return the numbers of copied documents and bytes."""
     documents = size = 0
     while clock.now < seconds:
         for portion in pace.portions(page):
-            pace.admit_copy(len(portion), sum(map(len, portion)), clock)
-            documents += len(portion)
-            size += sum(map(len, portion))
+            pace.admit_copy(portion.count, len(portion.raw), clock)
+            documents += portion.count
+            size += len(portion.raw)
     return documents, size
 
 
@@ -68,19 +70,20 @@ def test_the_lower_of_two_rates_counts(pace: Pace, clock: Clock) -> None:
 
 def test_without_limits_a_page_is_not_cut(pace: Pace, clock: Clock) -> None:
     page = pages(50_000, 20)
-    assert [len(each) for each in pace.portions(page)] == [50_000]
-    assert [len(each) for each in pace.portions([])] == [0]
+    assert [each.count for each in pace.portions(page)] == [50_000]
+    assert [each.count for each in pace.portions(Block.of([]))] == [0]
     pace.admit_copy(50_000, 1 << 40, clock)
     assert clock.now == 0
     assert pace.event_portion() == float("inf")
 
 
 def test_portions_hold_each_document_once(pace: Pace) -> None:
-    page = [memoryview(bytes([n])) for n in range(200)]
-    pace.set_rates({Limit.COPY_BYTES: 70, Limit.COPY_DOCUMENTS: 50})
+    page = Block.of(bson.encode({"_id": n}) for n in range(200))
+    pace.set_rates({Limit.COPY_BYTES: 70 * 14, Limit.COPY_DOCUMENTS: 50})
     cut = [*pace.portions(page)]
-    assert max(map(len, cut)) == 5
-    assert [each for portion in cut for each in portion] == page
+    assert max(each.count for each in cut) == 5
+    assert Block.of(each for portion in cut for each in portion.documents()) == page
+    assert [*pace.portions(Block.of([]))] == [Block.of([])]
 
 
 def test_a_large_document_passes_and_is_paid_off(pace: Pace, clock: Clock) -> None:

@@ -1,4 +1,4 @@
-"""A reversed sync begins where the commit ended, with the collections that it left on the destination."""
+"""A reversed sync begins where the commit ended, with the collections that the commit left on the destination."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import replace
 from bson import Timestamp
 
 from syncsvc.engine.reversal import coordinator_reversal, mirrored
+from syncsvc.options import StartOptions
 from syncsvc.saved.registry import CopyStatus
 from syncsvc.state import Phase, State
 from tests.unit.syncsvc.records import START, collection_record, run_record
@@ -15,6 +16,7 @@ from verifier.cluster.times import Position
 
 REVERSE_START = Position({"_data": "8266"}, Timestamp(1700009999, 3))
 THERE = bytes(range(16, 32))
+ENTRIES = ({"from": {"database": "d"}, "to": {"database": "e"}},)
 
 
 def test_a_reversal_resets_the_progress_of_the_run() -> None:
@@ -69,6 +71,28 @@ def test_a_reversed_record_has_the_uuid_of_the_destination() -> None:
     # The change to unique is reported by an event.
     prepared = {"v": 2, "key": {"b": 1}, "name": "b", "prepareUnique": True}
     assert found.definition.indexes == {"a": index, "b": prepared}
+
+
+def test_the_names_of_a_renamed_collection_change_places() -> None:
+    here, there = Namespace("shop", "orders"), Namespace("store", "sales")
+    record = collection_record(namespace=there, source_name=here)
+    (found,) = mirrored([record], {there: THERE, here: bytes(16)})
+    assert (found.uuid, found.source_name, found.definition.namespace) == (THERE, there, here)
+
+
+def test_a_reversal_inverts_the_map_of_names() -> None:
+    options = StartOptions(
+        "cluster0", "cluster1", namespace_remap=ENTRIES, copy_in_natural_order=({"database": "d"},)
+    )
+    record = run_record(options=options)
+    back = replace(record, reversals=1)
+    assert record.names.to_destination(Namespace("d", "a")) == Namespace("e", "a")
+    assert back.names.to_destination(Namespace("e", "a")) == Namespace("d", "a")
+    assert replace(record, reversals=2).names == record.names
+    # Other options have the names of the first source.
+    assert record.in_natural_order(Namespace("d", "a"))
+    assert back.in_natural_order(Namespace("e", "a"))
+    assert not back.in_natural_order(Namespace("x", "a"))
 
 
 def test_a_missing_collection_is_left_out_of_a_reversal() -> None:

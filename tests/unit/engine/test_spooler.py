@@ -44,7 +44,10 @@ def test_it_begins_again_after_the_application_has_caught_up() -> None:
 
 @pytest.mark.parametrize("rows", [0, 1])
 def test_the_figures_of_an_earlier_engine_are_replaced(rows: int) -> None:
-    """Load a spool whose figures an earlier engine has shown; most or all of its rows have been deleted since."""
+    """When an engine loads a spool, it must replace the statistics and warnings that an earlier engine has left.
+
+    `rows` is the number of rows (saved batches of events) in the spool, 0 or 1.
+    """
     progress = Progress()
     progress.set(spool=SpoolFigures(True, 9, 10, 60, 1.0))
     progress.warn(WarningKind.SPOOL_FILLING, "The event spool has little room left.")

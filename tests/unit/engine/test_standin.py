@@ -1,4 +1,7 @@
-"""Stand-ins accept every write that the source accepted, and the conversion back restores every definition."""
+"""Stand-ins, the relaxed definitions on the destination until the commit, accept all writes of the source.
+
+The conversion back must restore every definition exactly.
+"""
 
 from __future__ import annotations
 

@@ -27,6 +27,7 @@ from tests.unit import documents
 from tests.unit.deadlines import no_more_work_than
 from tests.unit.documents import Field, document, int32
 from verifier.cluster import rawbson
+from verifier.cluster.block import Block
 from verifier.cluster.events import DataEvent, DataKind
 
 KEY = bson.encode({"_id": 7})
@@ -50,12 +51,12 @@ def entry(diff: dict[str, Any]) -> bytes:
 
 
 def diff(n: int) -> DataEvent:
-    """Return an update event that only the oplog's own diff can apply; it inserts the field `n`."""
+    """Return an update event that adds a field named "n" with the value `n`: only an oplog diff can apply it."""
     return event(DataKind.UPDATE, {"$v": 2, "diff": {"i": {"n": n}}}, raw_diff=True)
 
 
 def plain_diff(n: int, name: str = "n") -> DataEvent:
-    """Return an update event that a `$set` of the field can apply."""
+    """Return an update event that sets the existing field `name` to `n`: a `$set` can apply it."""
     return event(DataKind.UPDATE, {"$v": 2, "diff": {"u": {name: n}}}, raw_diff=True)
 
 
@@ -71,7 +72,11 @@ def folded(*events: DataEvent) -> Outcome:
 
 
 def shape(outcome: Outcome) -> tuple[Any, ...]:
-    """Describe an outcome as a tuple: the number in its document, the numbers that its stages set, or its action."""
+    """Return a short form of an outcome, the combined effect of several events on one document.
+
+    The form is ("deleted",), or ("again",) if the document must be reread. Otherwise, it is a tuple of values of the
+    field `n`: first the value in the new document (None if there is none), then the value that each update stage sets.
+    """
     assert outcome.key == KEY
     if outcome.refetch or outcome.deleted:
         assert outcome.document is None and not outcome.stages
@@ -164,6 +169,38 @@ def sets(diff: dict[str, Any]) -> dict[str, Any] | None:
     return None if found is None else bson.decode(rawbson.document(b"".join(found.values())))
 
 
+# Fields of which many have the same length, but not the same structure.
+similar_fields = st.builds(
+    Field,
+    st.sampled_from([0x01, 0x09, 0x12]),
+    st.sampled_from([b"a", b"b", b".", b"$", b"u"]),
+    st.binary(min_size=8, max_size=8),
+) | st.builds(
+    Field,
+    st.sampled_from([0x02, 0x0D]),
+    st.sampled_from([b"a", b"b"]),
+    st.sampled_from([b"", b"x", b"y", b"xxx", b"xyz"]).map(documents.string),
+)
+
+
+def diff_of(fields: list[Field]) -> bytes:
+    """Return the oplog entry of an update: the first field is set at the top level, the others in the document `d`."""
+    inner = Field(0x03, b"sd", document(Field(0x03, b"u", document(*fields[1:]))))
+    diff = document(Field(0x03, b"u", document(*fields[:1])), inner)
+    return document(Field(0x10, b"$v", int32(2)), Field(0x03, b"diff", diff))
+
+
+def sets_of(fields: list[Field]) -> dict[bytes, bytes] | None:
+    """Return the encoded fields of the `$set` with the effect of `diff_of(fields)`, by path.
+
+    Return None if a `$set` cannot have this effect. This is computed independently of the product.
+    """
+    paths = [(b"d." if number else b"") + each.name for number, each in enumerate(fields)]
+    if any(each.name in (b".", b"$") for each in fields) or len(set(paths)) < len(paths):
+        return None
+    return {path: Field(each.kind, path, each.value).raw for path, each in zip(paths, fields)}
+
+
 class TestFieldSets:
     @pytest.mark.parametrize(
         "diff, expected",
@@ -231,6 +268,22 @@ class TestFieldSets:
         found = field_sets(raw)
         assert found == (expected if plain and len(expected) == 2 * len(fields) else None)
 
+    @given(st.lists(st.lists(similar_fields, max_size=3), min_size=1, max_size=8))
+    def test_a_remembered_shape_gives_the_same_fields_as_parsing(
+        self, updates: list[list[Field]]
+    ) -> None:
+        translate._shapes.clear()
+        raws = [diff_of(each) for each in updates]
+        remembered = [field_sets(raw) for raw in raws + raws]
+        parsed = [sets_of(each) for each in updates]
+        assert remembered == parsed + parsed
+
+    def test_only_shapes_of_short_diffs_are_remembered(self) -> None:
+        translate._shapes.clear()
+        for length in range(translate._LONGEST_SHAPE - 100, translate._LONGEST_SHAPE + 100, 20):
+            assert sets({"u": {"a": "x" * length}}) == {"a": "x" * length}
+        assert translate._shapes and max(translate._shapes) <= translate._LONGEST_SHAPE
+
     @pytest.mark.parametrize(
         "names, merged",
         [
@@ -264,12 +317,12 @@ class TestFieldSets:
 
 
 def inner_fields(raw: bytes) -> list[Field]:
-    """Return this document as a field `u`, the part of a diff that updates fields."""
+    """Return a list with the only field of a diff: `u`, a document. `raw` is a BSON document with only that field."""
     return [Field(0x03, b"u", raw[7:-1])]
 
 
 def updated(path: str, n: int) -> DataEvent:
-    """Return an update event for an existing field, which may be nested: `path` has dots then."""
+    """Return an update event that sets an existing field to `n`. If the field is nested, `path` contains dots."""
     *parents, name = path.split(".")
     diff: dict[str, Any] = {"u": {name: n}}
     for parent in reversed(parents):
@@ -343,6 +396,14 @@ class TestStatements:
             assert made.startswith(b"\x03q\0" + key, 4) and raw in made[7 + len(key) :]
             assert len(made) == int.from_bytes(made[:4], "little")
 
+    @given(documents.stored_field_lists)
+    def test_fields_are_set_to_the_byte(self, fields: list[Field]) -> None:
+        key = document(fields[0])
+        made = update_statement(Outcome(key, sets={each.name: each.raw for each in fields}))
+        values = {each.name: each.raw for each in fields}.values()
+        update = rawbson.single(0x03, b"$set", rawbson.document(*values))
+        assert made == rawbson.document(b"\x03q\0" + key, b"\x03u\0" + update)
+
     @pytest.mark.parametrize("count", [1, 9, 10, 11, 100])
     def test_a_pipeline_has_its_stages_in_order(self, count: int) -> None:
         stages = [bson.encode({"$set": {"n": number}}) for number in range(count)]
@@ -386,7 +447,7 @@ class TestZeroTimestamps:
         assert not holds_zero_timestamp(alone)
         for raw in (document(field, decoy), document(decoy, field), document(decoy, field, decoy)):
             assert holds_zero_timestamp(raw)
-            assert zero_timestamp_documents(alone + raw + alone, [alone, raw, alone]) == {1}
+            assert zero_timestamp_documents(Block.of([alone, raw, alone])) == {1}
 
     def test_a_zero_timestamp_in_the_id_is_ignored(self) -> None:
         assert not holds_zero_timestamp(bson.encode({"_id": ZERO}))
@@ -397,8 +458,7 @@ class TestZeroTimestamps:
     ) -> None:
         raws = [document(identity, *fields) for identity, fields in contents]
         expected = {n for n, (_, fields) in enumerate(contents) if any(map(is_zero_at_top, fields))}
-        block = b"".join(raws)
-        assert zero_timestamp_documents(block, [memoryview(raw) for raw in raws]) == expected
+        assert zero_timestamp_documents(Block.of(raws)) == expected
         assert {n for n, raw in enumerate(raws) if holds_zero_timestamp(raw)} == expected
 
     @pytest.mark.parametrize("every", [1, 2, 7, 1000])
@@ -407,7 +467,7 @@ class TestZeroTimestamps:
             bson.encode({"_id": n, "n": Int64(0), **({} if n % every else {"t": ZERO})})
             for n in range(3000)
         ]
-        assert zero_timestamp_documents(b"".join(raws), raws) == set(range(0, 3000, every))
+        assert zero_timestamp_documents(Block.of(raws)) == set(range(0, 3000, every))
 
     @pytest.mark.parametrize("zeros", [8, 9, 10, 1000, 3 << 20])
     @pytest.mark.parametrize("where", ["first", "last", "alone"])
@@ -420,13 +480,13 @@ class TestZeroTimestamps:
             "alone": lambda: {"z": bytes(zeros)},
         }
         raw = bson.encode({"_id": 1, **fields[where]()})
-        found = zero_timestamp_documents(raw * 2, [raw, raw])
+        found = zero_timestamp_documents(Block.of([raw, raw]))
         assert found == (set() if where == "alone" else {0, 1})
 
     def test_many_irrelevant_zeros_are_visited_once(self) -> None:
         raw = bson.encode({"_id": 1, "l": [ZERO] * 100_000})
         with no_more_work_than(1.0):
-            assert zero_timestamp_documents(raw, [memoryview(raw)]) == set()
+            assert zero_timestamp_documents(Block.of([raw])) == set()
 
     def test_an_empty_list_has_no_zero_timestamps(self) -> None:
-        assert zero_timestamp_documents(b"", []) == set()
+        assert zero_timestamp_documents(Block.of([])) == set()

@@ -1,4 +1,4 @@
-"""Tests which clusters are unblocked when a run fails permanently."""
+"""Tests which clusters the daemon unblocks when a sync fails permanently."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The figures of each collection are counted by its UUID."""
+"""The applied events, copied amounts and index builds of each collection are counted by the collection's UUID."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The durations of calls are collected between two readings."""
+"""A Stopwatch collects the durations of calls to the clusters. Taking the durations empties the Stopwatch."""
 
 from __future__ import annotations
 

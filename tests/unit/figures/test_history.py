@@ -1,4 +1,4 @@
-"""The history for the charts: its rates, its three series, and the parts that a client asks for."""
+"""Tests the history for the charts: rates, three series with different steps, and the points that a client requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ def sample(at: float, copied: float | None = 0.0, lag: float | None = None) -> S
 
 
 def recorded(seconds: int, step: float = 5.0) -> History:
-    """Return a history with a sample per second, in which a hundred bytes are copied per second."""
+    """Return a history with one sample per second, in which a hundred bytes are copied per second.
+
+    `step` is the number of seconds between two points of the shortest series.
+    """
     history = History(step)
     for at in range(seconds + 1):
         history.record(sample(at, 100.0 * at, float(at)))

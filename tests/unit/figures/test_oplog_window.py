@@ -1,4 +1,4 @@
-"""Estimates of how long the oplog lasts, and the resulting warnings."""
+"""Tests the estimates of how long the oplog lasts, and the warnings about a short oplog."""
 
 from __future__ import annotations
 
@@ -116,9 +116,9 @@ def test_the_remaining_seconds_of_the_copy(
             4 * HOUR,
             9 * HOUR,
             False,
-            "in 4 hours it begins to drop .* before the copy ends .in 9 hours.",
+            "in 4 hours the oplog begins to drop .* before the copy ends .in 9 hours.",
         ),
-        (600, 9 * HOUR, False, "in less than 15 minutes it begins to drop entries"),
+        (600, 9 * HOUR, False, "in less than 15 minutes the oplog begins to drop entries"),
     ],
 )
 def test_the_text_of_the_warning(

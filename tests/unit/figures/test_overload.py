@@ -52,7 +52,8 @@ def test_one_slow_answer_has_no_effect() -> None:
 def follow(capacity: float, wanted: float, seconds: int) -> list[tuple[float, float]]:
     """Simulate a cluster whose latency depends on the rate; return the rate and the latency of each second.
 
-    The latency is 5 ms, grows as that of a queue does up to the capacity, and without bound above it.
+    `wanted` is the rate without a limit. The latency of an idle cluster is 5 ms. It grows like that of a queue while
+    the rate approaches `capacity`, and without bound while the rate exceeds `capacity`.
     """
     ceiling, backlog, shown = Ceiling(), 0.0, deque([Load()] * 3, maxlen=3)
     flows, found = deque([0.0], maxlen=3), []

@@ -81,8 +81,14 @@ def test_a_warning_is_shown_until_it_ends_and_logged_twice(
     assert list(progress.snapshot.warnings) == [WarningKind.OPLOG_UNKNOWN]
     told = [(each.message, vars(each)["warning"]) for each in caplog.records]
     assert told == [
-        ("The progress shows a new warning; its text says what to do.", "oplog short"),
-        ("The progress shows a new warning; its text says what to do.", "oplog unknown"),
+        (
+            "The progress shows a new warning; the text of the warning says what to do.",
+            "oplog short",
+        ),
+        (
+            "The progress shows a new warning; the text of the warning says what to do.",
+            "oplog unknown",
+        ),
         ("A warning in the progress has ended.", "oplog short"),
     ]
 

@@ -72,4 +72,4 @@ def test_a_spool_that_fills_up_is_told_early(size: int, warned: bool, text: str 
 
 def test_the_warning_says_when_it_will_be_full() -> None:
     found = warning(80_000_000, 100_000_000, 20_000_000 / 7300, False)
-    assert found is not None and "It will be full in 2 hours." in found
+    assert found is not None and "The spool will be full in 2 hours." in found

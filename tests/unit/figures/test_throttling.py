@@ -1,4 +1,4 @@
-"""Tests which limit is shown to slow the sync down, and since when."""
+"""Tests which limit is reported as the one that slows the sync down, and since when."""
 
 from __future__ import annotations
 

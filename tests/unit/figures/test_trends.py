@@ -1,4 +1,4 @@
-"""Forecasts from the figures of the last minutes."""
+"""Tests the forecast when the lag will be zero, from the lags of the last minutes, and durations in words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Estimates of the resources that a sync needs, and the violations if there are too few."""
+"""Tests the estimates of the resources that a sync needs, and the violations if a resource is too small."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The available memory, read from fake files about the machine and its control groups."""
+"""Tests how the available memory is read from the kernel's files about the machine and its control groups."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ MACHINE = {"proc/meminfo": "MemTotal: 9 kB\nMemAvailable:    8000 kB\nHugePages_
 
 
 def group(path: str, limit: str, used: int, **statistics: int) -> dict[str, str]:
-    """Return the files of a control group (version 2), as contents by path. `used` is in bytes."""
+    """Return the files of a control group (version 2), as contents by path.
+
+    `limit` is a number of bytes or "max", `used` is in bytes, and `statistics` are the values in memory.stat.
+    """
     lines = "".join(f"{name} {value}\n" for name, value in statistics.items())
     folder = f"sys/fs/cgroup{path}"
     return {
@@ -23,7 +26,10 @@ def group(path: str, limit: str, used: int, **statistics: int) -> dict[str, str]
 
 
 def old_group(path: str, limit: int, used: int, **statistics: int) -> dict[str, str]:
-    """Return the files of a control group (version 1), as contents by path. `limit` and `used` are in bytes."""
+    """Return the files of a control group (version 1), as contents by path.
+
+    `limit` and `used` are in bytes, and `statistics` are the values in memory.stat.
+    """
     lines = "".join(f"{name} {value}\n" for name, value in statistics.items())
     folder = f"sys/fs/cgroup/memory{path}"
     return {

@@ -1,4 +1,4 @@
-"""The privileges that a sync needs on each side, by its options."""
+"""Tests which privileges a sync needs on each cluster, depending on its options."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ SHARDS = {"sharding": {"createSupportingIndexes": False, "shardingEntries": []}}
                 "missing privileges ([enableSharding]) to shard collections on the destination; "
                 "the built-in role clusterManager has them.",
                 "missing privileges ([update on config.shards, update on config.tags, remove on config.tags]) "
-                "to place ranges of shard keys by zones on the destination; "
+                "to assign ranges of shard keys to zones on the destination; "
                 "the built-in role clusterManager has them.",
             ],
         ),
@@ -211,7 +211,7 @@ SHARDS = {"sharding": {"createSupportingIndexes": False, "shardingEntries": []}}
                 "missing privileges ([find on config.databases, find on config.tags]) "
                 "to shard collections on the destination; the built-in role clusterManager has them.",
                 "missing privileges ([find on config.shards, update on config.shards, find on config.tags, "
-                "update on config.tags, remove on config.tags]) to place ranges of shard keys by zones "
+                "update on config.tags, remove on config.tags]) to assign ranges of shard keys to zones "
                 "on the destination; the built-in role clusterManager has them.",
             ],
         ),
@@ -230,7 +230,7 @@ def test_privileges_on_the_cluster_replace_those_for_zones() -> None:
     enough = replace(poor, config_privileges=held, privileges=of_cluster)
     assert lacking(PLAIN, facts(), enough) == []
     (text,) = lacking(PLAIN, facts(), replace(enough, privileges=poor.privileges))
-    assert "by zones" in text
+    assert "to zones" in text
 
 
 @pytest.mark.parametrize("time_series", [True, False])

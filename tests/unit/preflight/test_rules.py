@@ -1,14 +1,21 @@
-"""The rules for a start: combinations of facts and options, and the violations that they cause."""
+"""Tests the rules for a start: combinations of facts and options, and the violations that they cause."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
 
+import bson
 import pytest
 
 from syncsvc.indexing import Target, definition_violations, destined
-from syncsvc.options import BuildIndexes, StartOptions, WriteBlocking
+from syncsvc.options import (
+    BuildIndexes,
+    CopyReadPreference,
+    StartOptions,
+    UsersAndRoles,
+    WriteBlocking,
+)
 from syncsvc.preflight.findings import Measured, Metadata
 from syncsvc.preflight.rules import (
     cluster_violations,
@@ -16,6 +23,7 @@ from syncsvc.preflight.rules import (
     option_violations,
 )
 from tests.unit.preflight.values import facts, findings, names, options, texts
+from verifier.cluster.document_filters import DocumentFilters
 from verifier.cluster.facts import Topology
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.specification import CollectionSpec, Kind
@@ -29,13 +37,17 @@ SHARDING = {"sharding": {"createSupportingIndexes": False, "shardingEntries": []
 
 
 def sharding_of(*key: dict[str, Any], collection: str = "e", **fields: bool) -> dict[str, Any]:
-    """Return the start option `sharding` for one collection of the database d, with this shard key."""
+    """Return the start option `sharding` for one collection of the database d, with this shard key.
+
+    `fields` are further fields of the option, such as `createSupportingIndexes`.
+    """
     entry = {"database": "d", "collection": collection, "shardCollection": {"key": list(key)}}
     return {"sharding": {"createSupportingIndexes": False, **fields, "shardingEntries": [entry]}}
 
 
 def target(sharded: bool = False, **fields: Any) -> Target:
-    return Target(options(**fields), sharded)
+    given = options(**fields)
+    return Target(given, sharded, given.names)
 
 
 @pytest.mark.parametrize(
@@ -58,11 +70,31 @@ def test_unknown_or_equal_cluster_names_are_refused(
 
 def test_an_unknown_cluster_is_named_beside_the_known_ones() -> None:
     (text,) = texts(name_violations(options(destination="x"), CLUSTERS))
-    assert text == "destination is x, but the clusters are cluster0 and cluster1."
+    assert text == "destination is x, but the clusters are named cluster0 and cluster1."
+
+
+def remap(*entries: tuple[str, str]) -> dict[str, Any]:
+    """Return the start option `namespaceRemap` for pairs of names such as `d.c`, or `d` for a whole database."""
+
+    def named(name: str) -> dict[str, str]:
+        database, _, collection = name.partition(".")
+        return {"database": database, **({"collection": collection} if collection else {})}
+
+    listed = tuple({"from": named(here), "to": named(there)} for here, there in entries)
+    return {"namespace_remap": listed}
 
 
 OPTION_TABLE: list[tuple[dict[str, Any], list[str]]] = [
     ({}, []),
+    (remap(("d", "e"), ("f.a", "g.a")), []),
+    (remap(("d", "e"), ("f.a", "e.a")), ["NamespaceCollision"]),
+    ({**REVERSIBLE, **remap(("d", "e"), ("d.a", "f.a"))}, []),
+    (remap(("d", "e"), ("D", "f")), []),
+    ({**REVERSIBLE, **remap(("d", "e"), ("D", "f"))}, ["NamespaceCollision"]),
+    (
+        {"users_and_roles": UsersAndRoles(), **remap(("d", "e"))},
+        ["RemapWithUsersAndRoles"],
+    ),
     *(({"write_blocking": mode}, []) for mode in WriteBlocking),
     *(({"build_indexes": build}, []) for build in BuildIndexes),
     ({"verification": False}, []),
@@ -70,7 +102,8 @@ OPTION_TABLE: list[tuple[dict[str, Any], list[str]]] = [
     ({"copy_in_natural_order": ({"database": "."},)}, []),
     ({"detect_random_id": False}, []),
     ({"skip_disk_space_check": True}, []),
-    ({"pre_existing_destination_data": True}, ["NotSupportedYet"]),
+    ({"pre_existing_destination_data": True}, ["WriteBlockingWithExistingData"]),
+    ({"pre_existing_destination_data": True, "write_blocking": WriteBlocking.NONE}, []),
     (REVERSIBLE, []),
     ({"reversible": True}, ["ReversibleNeedsWriteBlocking"]),
     (
@@ -99,8 +132,8 @@ OPTION_TABLE: list[tuple[dict[str, Any], list[str]]] = [
             "pre_existing_destination_data": True,
         },
         [
-            *("NotSupportedYet", "ReversibleNeedsWriteBlocking", "ReversibleWithFilter"),
-            "ReversibleWithoutIndexes",
+            *("WriteBlockingWithExistingData", "ReversibleWithExistingData"),
+            *("ReversibleNeedsWriteBlocking", "ReversibleWithFilter", "ReversibleWithoutIndexes"),
         ],
     ),
 ]
@@ -284,6 +317,54 @@ def test_a_bad_pattern_is_refused_by_its_field() -> None:
     assert text == "includeNamespaces[0].databaseRegex: missing )."
 
 
+FILTERS = DocumentFilters({Namespace("d", "c"): bson.encode({"a": 1})})
+
+
+def test_a_refused_query_names_its_collection() -> None:
+    found = findings(bad_queries=((Namespace("d", "c"), "unknown operator"),))
+    ((kind, text),) = cluster_violations(options(document_filters=FILTERS), found)
+    assert (kind.name, kind.status) == ("InvalidDocumentFilter", 400)
+    assert text == "The source refused the document filter of d.c: unknown operator."
+
+
+@pytest.mark.parametrize(
+    "contents, refused",
+    [
+        ([("c", Kind.COLLECTION, {})], []),
+        ([("c", Kind.COLLECTION, {"clusteredIndex": True}), ("e", Kind.VIEW, {})], []),
+        ([("e", Kind.COLLECTION, {})], ["InvalidDocumentFilter"]),
+        ([("c", Kind.VIEW, {})], ["DocumentFilterNotApplicable"]),
+        ([("c", Kind.TIME_SERIES, {})], ["DocumentFilterNotApplicable"]),
+        ([("c", Kind.COLLECTION, {"capped": True})], ["DocumentFilterNotApplicable"]),
+    ],
+)
+def test_a_filter_names_a_collection_whose_documents_are_independent(
+    contents: list[tuple[str, Kind, dict[str, Any]]], refused: list[str]
+) -> None:
+    listed = tuple(
+        Measured(CollectionSpec(Namespace("d", name), kind, options=found))
+        for name, kind, found in contents
+    )
+    found = cluster_violations(options(document_filters=FILTERS), findings(contents=listed))
+    assert names(found) == refused
+    assert not names(cluster_violations(options(), findings(contents=listed)))
+
+
+@pytest.mark.parametrize(
+    "fields, refused",
+    [
+        ({}, []),
+        ({"write_blocking": BOTH}, ["WriteBlockingWithFilter"]),
+        (REVERSIBLE, ["WriteBlockingWithFilter", "ReversibleWithFilter"]),
+        ({"copy_in_natural_order": ({"database": "d"},)}, ["InvalidDocumentFilter"]),
+        ({"copy_in_natural_order": ({"database": "."},)}, ["InvalidDocumentFilter"]),
+        ({"copy_in_natural_order": ({"database": "d", "collections": ["e"]},)}, []),
+    ],
+)
+def test_a_document_filter_excludes_options(fields: dict[str, Any], refused: list[str]) -> None:
+    assert names(option_violations(options(document_filters=FILTERS, **fields))) == refused
+
+
 def spec(name: str, kind: Kind = Kind.COLLECTION, **indexes: dict[str, Any]) -> CollectionSpec:
     return CollectionSpec(Namespace("d", name), kind, indexes=indexes)
 
@@ -427,6 +508,20 @@ def test_bucket_privileges_are_checked_if_time_series_may_exist(
     assert names(cluster_violations(options(), found)) == expected
 
 
+@pytest.mark.parametrize("mode", CopyReadPreference)
+def test_only_a_replica_set_with_a_suitable_member_is_read_by_preference(
+    mode: CopyReadPreference,
+) -> None:
+    given = options(copy_read_preference=mode)
+    is_primary = mode is CopyReadPreference.PRIMARY
+    sharded_source = findings(sharded(2), sharded(2))
+    expected = [] if is_primary else ["ReadPreferenceNotApplicable"]
+    assert names(cluster_violations(given, sharded_source)) == expected
+    expected = [] if is_primary else ["NoMemberToCopy"]
+    assert names(cluster_violations(given, findings(readable=False))) == expected
+    assert names(cluster_violations(given, findings())) == []
+
+
 def test_all_violations_are_found_at_once() -> None:
     found = findings(
         {"topology": Topology.SHARDED, "version": (7, 0, 0)},
@@ -455,8 +550,8 @@ def test_several_violations_are_raised_under_the_first_name() -> None:
         raise_all(name_violations(options("x", "x"), CLUSTERS))
     assert raised.value.kind.name == "UnknownCluster"
     assert str(raised.value) == (
-        "UnknownCluster: source is x, but the clusters are cluster0 and cluster1. "
-        "destination is x, but the clusters are cluster0 and cluster1. "
+        "UnknownCluster: source is x, but the clusters are named cluster0 and cluster1. "
+        "destination is x, but the clusters are named cluster0 and cluster1. "
         "Use cluster0 and cluster1, in either order. "
         "SameCluster: source and destination are both x. "
         "Name two different clusters, and check both connection strings."
@@ -467,6 +562,59 @@ def test_violations_of_one_kind_are_listed_without_names() -> None:
     with pytest.raises(OperationError) as raised:
         raise_all(name_violations(options("x", "y"), CLUSTERS))
     assert raised.value.description == (
-        "source is x, but the clusters are cluster0 and cluster1. "
-        "destination is y, but the clusters are cluster0 and cluster1."
+        "source is x, but the clusters are named cluster0 and cluster1. "
+        "destination is y, but the clusters are named cluster0 and cluster1."
     )
+
+
+@pytest.mark.parametrize(
+    "name, kind, expected",
+    [
+        ("d.a", Kind.COLLECTION, []),
+        ("d.b", Kind.COLLECTION, []),
+        ("e.a", Kind.COLLECTION, ["NamespaceCollision"]),
+        ("d.v", Kind.VIEW, ["NotRenamable"]),
+        ("E.x", Kind.COLLECTION, ["NamespaceCollision"]),
+    ],
+)
+def test_definitions_that_cannot_have_their_names_are_refused(
+    name: str, kind: Kind, expected: list[str]
+) -> None:
+    renamed = CollectionSpec(Namespace("d", "a"), Kind.COLLECTION, b"u")
+    database, _, collection = name.partition(".")
+    view = {"viewOn": "a", "pipeline": []} if kind is Kind.VIEW else {}
+    definitions = [renamed, CollectionSpec(Namespace(database, collection), kind, b"v", view)]
+    found = definition_violations(target(**remap(("d.a", "e.a"))), facts(), definitions)
+    assert names(found) == expected
+    assert names(definition_violations(target(), facts(), definitions)) == []
+
+
+@pytest.mark.parametrize(
+    "name, kind, expected",
+    [
+        ("f.a", Kind.COLLECTION, ["NamespaceCollision"]),
+        ("f.a", Kind.TIME_SERIES, ["NamespaceCollision"]),
+        ("f.a", Kind.VIEW, ["NamespaceCollision"]),
+        ("e.a", Kind.COLLECTION, []),
+        ("e.b", Kind.COLLECTION, []),
+        ("x.a", Kind.VIEW, []),
+    ],
+)
+def test_a_reversible_sync_refuses_names_that_cannot_be_mapped_back(
+    name: str, kind: Kind, expected: list[str]
+) -> None:
+    database, _, collection = name.partition(".")
+    view = {"viewOn": "x", "pipeline": []} if kind is Kind.VIEW else {}
+    definition = CollectionSpec(Namespace(database, collection), kind, b"u", view)
+    renamed = remap(("e", "f"), ("e.a", "g.a"))
+    for fields, refused in ((REVERSIBLE, expected), ({}, [])):
+        found = definition_violations(target(**fields, **renamed), facts(), [definition])
+        assert names(found) == refused
+
+
+def test_shard_keys_are_requested_for_names_on_the_source() -> None:
+    asked = {**sharding_of({"n": 1}, collection="a"), **remap(("d.a", "e.b"))}
+    definition = CollectionSpec(Namespace("d", "a"), Kind.COLLECTION, b"u")
+    wanted = destined(definition, target(True, **asked))
+    assert wanted.namespace == Namespace("e", "b")
+    assert wanted.shard_key == {"key": {"n": 1}, "unique": False}

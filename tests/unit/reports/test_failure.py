@@ -34,7 +34,7 @@ def failed(mode: WriteBlocking, blocked: tuple[str, ...], reversals: int = 0) ->
         (DESTINATION, (), 0, "on neither cluster"),
         (BOTH, (), 0, "on neither cluster"),
         (DESTINATION, ("cluster1",), 0, "blocked on cluster1 (the destination). To give this sync"),
-        (BOTH, ("cluster1",), 1, "blocked on cluster1 (the source). If you no longer"),
+        (BOTH, ("cluster1",), 1, "blocked on cluster1 (the source). Only if you no longer"),
         (BOTH, ("cluster1", "cluster0"), 0, "cluster0 (the source) and cluster1 (the destination)"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Each metric of a sync: its value in a known state, and its absence if the value is unknown."""
+"""Tests each metric of a sync: its value in a known state, and its absence if the value is unknown."""
 
 from __future__ import annotations
 
@@ -63,7 +63,10 @@ def shown(
 
 
 def hot(name: str, record: RunRecord | None) -> set[tuple[str, ...]]:
-    """Return the label values for which the metric is 1; fail unless it is 0 for all others."""
+    """Return the label values for which the metric `name` is 1; fail unless it is 0 for all other label values.
+
+    `record` is the run record of the sync whose metrics are read; None for a process without a sync.
+    """
     of_name = shown(record)[name]
     assert set(of_name.values()) <= {0, 1}
     return {labels for labels, value in of_name.items() if value}

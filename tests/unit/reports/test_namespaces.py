@@ -1,4 +1,4 @@
-"""The progress of each collection, and the pages of a long list."""
+"""Tests the list of all collections with their progress, and how a long list is divided into pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each state and warning must cause one notice, with its former value; a standby sends none."""
+"""Each new state and each warning must cause one notice, which also has the former state. A standby sends none."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def entered(*states: State, progress: Progress | None = None) -> ProgressSnapsho
 
 
 def told(before: Told, sync: Sync) -> tuple[Told, list[tuple[str, Any]]]:
-    """Return the event of each notice, with the state or the kind of the warning."""
+    """Return the result of `news`: the new Told, and each notice shortened to (event, state or kind of the warning)."""
     after, notices = news(before, sync, 5.0)
     return after, [(each.event, _subject(each)) for each in notices]
 

@@ -1,4 +1,4 @@
-"""Tests the texts of the page: whether a commit is possible, why not, and the next step."""
+"""Tests the texts of the web page that say whether a commit is possible, why not, and what the next step is."""
 
 from __future__ import annotations
 
@@ -27,7 +27,11 @@ CLEAN = CheckProgress(started=1.0, first=FIRST, source=NEAR, destination=NEAR)
 
 
 def applying(check: CheckProgress | None = CLEAN, lag: int | None = 1, **fields: Any) -> Sync:
-    """Return a sync that applies change events, and is not ready for a commit."""
+    """Return a sync that applies change events.
+
+    `check` is the progress of its verification, and `lag` is its lag in seconds. `fields` are further fields of the
+    sync's progress.
+    """
     snapshot = ProgressSnapshot(lag_seconds=lag, check=check, **fields)
     return known(run_record(phase=Phase.APPLYING), snapshot)
 
@@ -48,7 +52,7 @@ REASONS: list[tuple[Sync, list[str]]] = [
         ["The sync has failed with DuplicateIds."],
     ),
     (applying(lag=None), ["The lag is not known yet."]),
-    (applying(lag=31), ["31 seconds behind the source; a commit needs at most 30 seconds"]),
+    (applying(lag=31), ["31 seconds behind the source; a commit allows at most 30 seconds"]),
     (applying(None), ["The verification has not begun."]),
     (
         applying(CheckProgress(started=1.0, amounts=Amounts(5, 10))),
@@ -59,7 +63,7 @@ REASONS: list[tuple[Sync, list[str]]] = [
         ["not known yet how far", "4 minutes behind the changes of the destination"],
     ),
     (applying(warnings={WarningKind.DEFINITIONS_CHANGED: "x"}), ["A definition was changed"]),
-    (applying(others=(OTHER,)), ["The instance b is PAUSED"]),
+    (applying(others=(OTHER,)), ["instance b: its state is PAUSED"]),
     (applying(), ["is still checking"]),
     (applying(replace(CLEAN, verdict=Verdict(Outcome.PASSED))), ["is still checking"]),
 ]
@@ -76,7 +80,7 @@ def test_why_a_commit_is_not_possible(sync: Sync, reasons: list[str]) -> None:
 def test_changes_of_the_copy_are_named() -> None:
     record = run_record(phase=Phase.APPLYING, copy_end=Timestamp(2_000_000_000, 1), position=START)
     found = why_no_commit(known(record, ProgressSnapshot(lag_seconds=0, check=CLEAN)))
-    assert found == ("The changes made during the copy are not all applied.",)
+    assert found == ("Not all changes made during the copy are applied yet.",)
 
 
 def test_a_follower_waits_for_its_coordinator() -> None:
@@ -109,10 +113,10 @@ AFTER = StartOptions("cluster0", "cluster1", build_indexes=BuildIndexes.AFTER_DA
                 run_record(phase=Phase.INDEXING, options=AFTER),
                 collections=(collection_record({}, {"name": "a_1", "key": {"a": 1}}),),
             ),
-            "building the indexes: 0 of 1 done.",
+            "building the indexes: 0 of 1 are built.",
         ),
         (applying(lag=600), "10 minutes behind the source."),
-        (known(run_record(state=State.COMMITTING)), "waits for the verdict"),
+        (known(run_record(state=State.COMMITTING)), "The last changes are being applied"),
         (known(run_record(state=State.COMMITTING, can_write=True)), "made unique again."),
         (known(run_record(state=State.COMMITTED)), "may write to the destination."),
         (known(None, standing=Standing()), "It is not known which daemon is active now."),

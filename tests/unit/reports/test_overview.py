@@ -1,4 +1,4 @@
-"""The overview: one answer for the page, whose parts follow from the snapshot of a sync."""
+"""Tests the overview, the answer of the API that the web page shows. It is derived from one snapshot of a sync."""
 
 from __future__ import annotations
 

@@ -374,6 +374,8 @@ FIRST = CheckProgress(
     source=Changes(lag_seconds=1),
     destination=Changes(lag_seconds=None),
 )
+# No document has changed, so there is no next generation yet.
+QUIET = replace(FIRST, first=Amounts(104, 100, 10_400, 10_000, 2))
 LATER = replace(
     FIRST, phase=CheckPhase.RECHECK, generation=4, first=Amounts(104, 100, 10_400, 10_000, 2)
 )
@@ -386,6 +388,7 @@ ENDED = replace(LATER, phase=CheckPhase.IDLE, verdict=Verdict(Outcome.PASSED))
         (None, ("not started", None, 0, None, 0)),
         (CheckProgress(), ("not started", None, 0, None, 0)),
         (FIRST, ("initial hashing", 100, 30, 2, 1)),
+        (QUIET, ("stream hashing", 104, 104, 2, 2)),
         (LATER, ("stream hashing", 104, 104, 2, 2)),
         (ENDED, ("stream hashing", 104, 104, 2, 2)),
     ],

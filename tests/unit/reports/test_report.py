@@ -1,4 +1,4 @@
-"""The report of a sync says what happened, by whom, and what it does not know; its page shows names as they are."""
+"""Tests the report of a sync: what happened, who requested it, and what is unknown. The page shows exact names."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def test_all_instances_are_reported() -> None:
     assert [each["name"] for each in found["instances"]] == ["coordinator", "b"]
     assert found["events"]["applied"] == 5_007
     assert [each["instance"] for each in found["failures"]] == ["coordinator", "b"]
-    assert any("coordinator has the latest ones" in each for each in found["notKnown"])
+    assert any("coordinator has the latest numbers" in each for each in found["notKnown"])
     alone = report(subject(own))
     assert any("coordinator was not read" in each for each in alone["notKnown"])
 
@@ -212,7 +212,7 @@ def test_the_headline_promises_no_more_than_is_known(
 
 def test_a_sync_of_an_earlier_version_says_what_is_missing() -> None:
     found = report(subject(replace(COMMITTED, phases=(), journal=Journal())))
-    assert any("An earlier version began the sync" in each for each in found["notKnown"])
+    assert any("An earlier version of syncsvc" in each for each in found["notKnown"])
     assert (found["sync"]["started"], found["phases"], found["commits"]) == (None, [], [])
     # The clusters as they are now.
     assert [each["version"] for each in found["clusters"]] == ["6.0.5", "7.0.2"]

@@ -1,4 +1,4 @@
-"""Tests how the role and the readiness of a process are shown, as tables of cases."""
+"""Tests how the role (active or standby) and the readiness of a process are shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every command is recorded with its sender and its answer, also if it is refused."""
+"""Every command is recorded with its sender and its answer, even if the command is refused."""
 
 from __future__ import annotations
 

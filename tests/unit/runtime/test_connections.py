@@ -1,4 +1,4 @@
-"""Idle, half-sent and unread connections do not keep others from being answered."""
+"""Idle, half-sent and unread requests must not keep the server from answering other clients."""
 
 from __future__ import annotations
 
@@ -55,9 +55,10 @@ class Served:
     opened: ExitStack
 
     def connect(self, sent: bytes = b"", buffer: int = 0) -> socket.socket:
-        """Open a connection that sends only these bytes.
+        """Open a connection that sends only the bytes `sent`.
 
-        With a small receive `buffer`, in bytes, it reads almost nothing.
+        `buffer` is the size of the receive buffer in bytes, or 0 for the system's default. If it is small, the server
+        can send almost nothing before the test reads.
         """
         connection = self.opened.enter_context(socket.socket())
         if buffer:
@@ -97,7 +98,7 @@ def serve(silence: float) -> Iterator[Served]:
 
 @pytest.fixture
 def server() -> Iterator[Served]:
-    """Run a server that waits longer for idle connections than a test waits for an answer."""
+    """Run a server that closes idle connections only after a minute, longer than a test waits for an answer."""
     yield from serve(60.0)
 
 

@@ -30,10 +30,10 @@ def test_the_upgrade_steps_after_a_format_are_run(number: int, steps: str) -> No
 @pytest.mark.parametrize(
     "number, reason",
     [
-        (6, "has format 6: it was saved by a newer version.* up to 5. Start that newer version"),
-        (2, "has format 2: this version reads format 3 and later"),
-        (None, "has format None: this version reads"),
-        ("4", "has format 4: this version reads"),
+        (6, "has format 6: the format is of a newer version.* up to 5. Start the newer version"),
+        (2, "has format 2: this version of the program reads format 3 and later"),
+        (None, "has format None: this version of the program reads"),
+        ("4", "has format 4: this version of the program reads"),
     ],
 )
 def test_unsupported_formats_are_refused(number: object, reason: str) -> None:

@@ -1,4 +1,4 @@
-"""Every answer must have the standard shape, and the server must end on SIGTERM."""
+"""Every answer must have the standard shape, and the server must stop on SIGTERM."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def make_app() -> Flask:
 
 
 def _numbered(count: int) -> Iterator[str]:
-    """Yield `count` lines, and then raise an error, unless `count` is 1."""
+    """Yield one JSON line if `count` is 1; otherwise, yield `count` JSON lines and then raise an error."""
     for number in range(count):
         yield json.dumps({"number": number})
     if count != 1:
@@ -98,7 +98,7 @@ def client() -> Iterator[FlaskClient]:
 
 
 def assert_error(answer: TestResponse, status: int, name: str) -> str:
-    """Fail unless the answer has the standard shape of errors, and this status and name; return its description."""
+    """Fail unless the answer is an error of the standard shape, with this status and name; return its description."""
     assert answer.status_code == status
     body = answer.get_json()
     assert list(body) == ["error", "errorDescription", "success"]

@@ -1,4 +1,4 @@
-"""Log lines must be JSON objects without credentials, wherever in a log record a connection string occurs."""
+"""Log lines must be JSON objects without credentials, even if a connection string occurs anywhere in a log record."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ log = logging.getLogger("test.logs")
 
 @pytest.fixture(scope="module")
 def own_handlers() -> Iterator[None]:
-    """Restore the log handlers after the test, because setting up logs replaces all handlers."""
+    """Restore the log handlers after the test, because the setup of logging replaces all handlers."""
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
     yield
@@ -229,7 +229,10 @@ class TestSetUp:
 
 
 def line_with(formatter: logging.Formatter, text: str, place: str) -> str:
-    """Return the log line of a record that contains the text in the given place, such as the message."""
+    """Return the log line of a record that contains the text in the given place.
+
+    `place` is "message", "extra", "object in extra" or "nested extra"; any other value stands for the traceback.
+    """
     message, error = "message", None
     extra: dict[str, Any] = {}
     if place == "message":

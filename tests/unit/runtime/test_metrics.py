@@ -1,4 +1,4 @@
-"""A table of metrics is rendered in the Prometheus text format, without the process-wide registry."""
+"""A table of metrics is rendered in the Prometheus text format; the client library's global registry is not used."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def config(directory: Path, text: str) -> list[str]:
 
 
 def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """Return the error message for these arguments, which must be refused."""
+    """Read these arguments, which must be refused, and return the error message."""
     with pytest.raises(SystemExit) as raised:
         values(*arguments)
     assert raised.value.code == 2

@@ -1,4 +1,4 @@
-"""The API listens on addresses of other machines only with tokens and TLS, or with --insecureRemote."""
+"""The API listens on non-loopback addresses only with tokens and TLS, or with --insecureRemote."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The list of the last commands keeps those of people, however often the process retries one of its own."""
+"""The list of recent commands keeps those of users, even if the process often retries one of its own commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every request and its answer are logged with one ID, which the answer contains."""
+"""Every request and its answer are logged with the same ID, which the answer also contains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Temporary failures are retried until the classifier's time limit; a stop ends the pauses in between."""
+"""Temporary failures are retried until the classifier's time limit; a stop ends the pauses between attempts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ forever = classifier(FOREVER)
 
 
 def fails(*errors: BaseException, then: str = "done") -> Callable[[], str]:
-    """Return a function that raises these errors, one at each call, and then returns `then`."""
+    """Return a function that raises one of these errors at each call, in order, and then returns `then`."""
     left: Iterator[BaseException] = iter(errors)
 
     def call() -> str:
@@ -159,7 +159,7 @@ def test_retrying_is_registered_as_a_wait(monkeypatch: pytest.MonkeyPatch) -> No
     thread = threading.Thread(target=repeat)
     thread.start()
     (shown,) = wait_for(waits.long_waits, "the wait is shown")
-    assert shown.what == "A call fails and is being retried: outage always"
+    assert shown.what == "A call to a cluster fails and is being retried: outage always"
     assert shown.remedy == "Wait."
     stop.stop("enough")
     thread.join()

@@ -65,7 +65,7 @@ def test_a_foreign_host_is_refused_on_unknown_paths(client: FlaskClient) -> None
 
 
 def test_a_program_may_leave_the_host_out(client: FlaskClient) -> None:
-    """Send a request without a Host header, as health checks with HTTP/1.0 do: it must be accepted."""
+    """A request without a Host header, as health checks with HTTP/1.0 send it, must be accepted."""
     assert client.get(URL, environ_overrides={"HTTP_HOST": ""}).status_code == 200
 
 

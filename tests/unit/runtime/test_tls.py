@@ -1,4 +1,4 @@
-"""The HTTP server with TLS and tokens: versions, crowds of slow clients, and new files on SIGHUP."""
+"""Tests the HTTP server with TLS: protocol versions, many slow clients, and new certificate files on SIGHUP."""
 
 from __future__ import annotations
 
@@ -57,7 +57,10 @@ server.serve(StopToken(), between=protection.reload_if_requested)
 
 
 def write_certificate(folder: Path, name: str) -> Path:
-    """Create a certificate with its key, and return the file of its authority."""
+    """Write a new certificate with its key to `server.pem` in the folder, and return the path of the CA's certificate.
+
+    The files of the CA are in the subfolder `name`.
+    """
     made = make_certificates(_folder(folder / name))
     made.server.chmod(0o600)
     (folder / "server.pem").unlink(missing_ok=True)
@@ -72,7 +75,7 @@ def _folder(path: Path) -> Path:
 
 @dataclass
 class Served:
-    """A server in a separate process, the folder of its files, and the authority of its first certificate."""
+    """A server in a separate process, the folder of its files, and the CA of its first certificate."""
 
     port: int
     folder: Path
@@ -166,7 +169,7 @@ def test_old_versions_and_plain_requests_are_refused(server: Served) -> None:
 
 
 def client_hello(context: ssl.SSLContext) -> bytes:
-    """Return the first message of a handshake."""
+    """Return the first message that a client with this context sends in a TLS handshake."""
     out = ssl.MemoryBIO()
     client = context.wrap_bio(ssl.MemoryBIO(), out, server_hostname="127.0.0.1")
     with pytest.raises(ssl.SSLWantReadError):

@@ -1,4 +1,4 @@
-"""A tuning can be rendered as a table, and the memory estimate is computed from it."""
+"""Tuning parameters of a service are rendered as a table, and the estimate of memory use is computed from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Waits are shown once they have lasted long, until they end."""
+"""A wait of a thread is shown to operators as a warning if it is long, until it ends; a short wait is never shown."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_the_beginning_and_the_end_of_a_long_wait_are_logged_once(
         waits.watch(show, lambda seconds: stop.sleep(0.0))
     assert seen == [["a lock"]] * 3 + [[]] * 2
     assert [each.message for each in caplog.records] == [
-        "This process has been waiting for some time. The field wait says for what, and what to do.",
+        "This process has been waiting for some time. The field wait names the cause and the remedy.",
         "A long wait has ended.",
     ]
 
@@ -85,6 +85,6 @@ def test_a_failure_that_waits_for_other_threads_is_shown(monkeypatch: pytest.Mon
         (shown,) = wait_for(waits.long_waits, "the failure is shown")
         assert (
             shown.what
-            == "The task group has failed (the reason), and waits until its other calls end"
+            == "The task group has failed (the reason), and waits until its calls to the clusters end"
         )
         release.set()

@@ -1,17 +1,18 @@
-"""A process confirms that it owns its run: threads that wait for the same confirmation share one save."""
+"""Tests how a process confirms, by saving, that no other process has taken over its run. Threads share the saves."""
 
 from __future__ import annotations
 
 import threading
 from typing import Any
 
+from syncsvc.metadata import METADATA_DATABASE
 from syncsvc.saved.run import RunStore
 from tests.unit.syncsvc.records import run_record
 from verifier.cluster.writer import ClusterWriter
 
 
 class _Held(ClusterWriter):
-    """A writer that counts its commands, and completes them once `released` is set."""
+    """A writer that counts its commands. None of them completes before `released` is set."""
 
     def __init__(self) -> None:
         self.number = 0
@@ -27,7 +28,7 @@ class _Held(ClusterWriter):
 
 def test_threads_that_wait_for_a_confirmation_share_one_save() -> None:
     writer = _Held()
-    store = RunStore(writer, run_record())
+    store = RunStore(METADATA_DATABASE, writer, run_record())
     threads = [threading.Thread(target=store.confirm) for _ in range(8)]
     for each in threads:
         each.start()
@@ -41,7 +42,7 @@ def test_threads_that_wait_for_a_confirmation_share_one_save() -> None:
 def test_a_confirmation_is_valid_for_a_while() -> None:
     writer = _Held()
     writer.released.set()
-    store = RunStore(writer, run_record())
+    store = RunStore(METADATA_DATABASE, writer, run_record())
     store.confirm()
     store.confirm(within=100.0)
     assert writer.number == 1

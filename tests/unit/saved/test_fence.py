@@ -1,4 +1,4 @@
-"""The slots of a fence: their sessions and transaction numbers, and the order in which they are checked out."""
+"""Tests a Fence, a pool of sessions for writes: the IDs of the sessions, their transaction numbers and their order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The journal of a run stays small, and keeps what the report of a sync must not lose."""
+"""The journal of a run stays small, but keeps the entries that a report needs, such as who committed the sync."""
 
 from __future__ import annotations
 
@@ -51,7 +51,10 @@ def test_long_texts_are_cut() -> None:
 
 
 def test_the_keys_of_warnings_are_cut() -> None:
-    """The run record could not be saved any more if the name of a long wait quoted errors of 16 MB."""
+    """The key that identifies a warning must be shortened: the key of a long wait can quote an error of 16 MB.
+
+    Otherwise the run record could exceed the maximum document size and not be saved.
+    """
     error = "A task has failed (" + "x" * 100_000
     journal = Journal().with_warnings({error: "Why."}, 1.0)
     assert len(journal.warnings[0].key) == LONGEST_TEXT

@@ -1,4 +1,4 @@
-"""Saved limits that this version cannot read are refused by name, and do not end the process."""
+"""Saved speed limits of a sync that this version cannot read are refused with a named error, without a crash."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ WINDOW = {"from": "22:00", "to": "06:00", "timezone": "UTC", "limits": {}}
 )
 def test_unreadable_limits_are_refused(document: Any) -> None:
     with pytest.raises(OperationError) as error:
-        _read(document)
+        _read(document, "metadata")
     assert error.value.kind.name == "IncompatibleMetadata"
 
 
 def test_fields_of_a_later_version_are_ignored() -> None:
     later = {"speed": 5, "windows": [{**WINDOW, "days": []}], "auto": {"smart": True}}
-    assert _read(later).windows[0].rates == {}
-    assert _read({}) == Limits()
+    assert _read(later, "metadata").windows[0].rates == {}
+    assert _read({}, "metadata") == Limits()

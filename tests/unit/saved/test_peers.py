@@ -1,4 +1,4 @@
-"""Tests which instances wait for others, derived from the saved records of all instances."""
+"""Tests which instances have to wait for which others, according to the saved records of all instances."""
 
 from __future__ import annotations
 

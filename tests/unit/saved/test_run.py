@@ -1,8 +1,9 @@
-"""Saved records are loaded unchanged; those of an unsupported format are refused."""
+"""Saved records are loaded unchanged; records in an unsupported format are refused."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -13,8 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncsvc.errors import INCOMPATIBLE_METADATA
+from syncsvc.metadata import METADATA_DATABASE
 from syncsvc.options import (
     BuildIndexes,
+    CopyReadPreference,
     OnConflict,
     Repair,
     StartOptions,
@@ -42,7 +45,6 @@ from syncsvc.saved.registry import (
 )
 from syncsvc.saved.run import (
     FORMATS,
-    METADATA_DATABASE,
     Failure,
     PhaseBegin,
     RunRecord,
@@ -52,13 +54,14 @@ from syncsvc.saved.run import (
 from syncsvc.source.natural_scan import ResumePoint
 from syncsvc.state import Phase, State
 from tests.unit.syncsvc.records import START, collection_record, run_record
+from verifier.cluster.document_filters import DocumentFilters
 from verifier.cluster.namespace import Namespace, is_user_database
 from verifier.cluster.times import Position
 from verifier.runtime.errors import OperationError
 
 
 def saved(document: dict[str, Any]) -> dict[str, Any]:
-    """Return the document as a server returns it: encoded and decoded."""
+    """Encode and decode a document, so that its values have the types that the driver returns."""
     return bson.decode(bson.encode(document))
 
 
@@ -164,7 +167,9 @@ def test_a_run_of_an_unsupported_format_is_refused(version: object) -> None:
 
 
 def test_a_run_of_a_newer_version_is_refused_by_name() -> None:
-    with pytest.raises(OperationError, match="saved by a newer version.*Start that") as raised:
+    with pytest.raises(
+        OperationError, match="of a newer version.*Start the newer version"
+    ) as raised:
         _run_record({"_id": "coordinator", "format": FORMATS.current + 1})
     assert raised.value.kind is INCOMPATIBLE_METADATA
 
@@ -189,7 +194,10 @@ def test_a_run_of_format_6_is_upgraded() -> None:
 
 
 def test_the_saved_shape_is_that_of_the_current_format() -> None:
-    """WARNING: changing this shape requires a new format, with an upgrade step."""
+    """A run record must be saved with exactly the fields in CURRENT.
+
+    WARNING: changing the fields requires a new format, with an upgrade step.
+    """
     assert FORMATS.current == 8
     assert saved(_run_document(UPGRADED)) == CURRENT
 
@@ -201,7 +209,49 @@ def test_an_earlier_version_continues_only_a_sync_that_copies_no_users() -> None
     assert document["format"] == 8
     assert document["options"]["usersAndRoles"] == {"databases": ["app"], "onConflict": "skip"}
     assert _run_record(document) == record
+
+
+def test_an_earlier_version_continues_only_a_sync_that_renames_nothing() -> None:
+    remap = {
+        "from": {"database": "a", "collection": "b"},
+        "to": {"database": "c", "collection": "d"},
+    }
+    options = replace(UPGRADED.options, namespace_remap=(remap,))
+    record = replace(UPGRADED, options=options)
+    document = saved(_run_document(record))
+    assert document["format"] == 8
+    assert document["options"]["namespaceRemap"] == [remap]
+    assert _run_record(document) == record
+    assert record.options.names.to_destination(Namespace("a", "b")) == Namespace("c", "d")
     assert saved(_run_document(UPGRADED))["format"] == 7
+
+
+def test_an_earlier_version_continues_only_a_copy_from_the_primary() -> None:
+    options = replace(
+        UPGRADED.options,
+        copy_read_preference=CopyReadPreference.SECONDARY,
+        copy_read_preference_tags=({"nodeType": "ANALYTICS"},),
+    )
+    record = replace(UPGRADED, options=options)
+    document = saved(_run_document(record))
+    assert document["format"] == 8
+    assert document["options"]["copyReadPreference"] == "secondary"
+
+
+def test_an_earlier_version_continues_no_sync_with_document_filters() -> None:
+    query = bson.encode({"at": {"$gte": datetime(2024, 1, 1)}, "n": {"$in": [1, Int64(2), 3.0]}})
+    filters = DocumentFilters({Namespace("d", "c"): query})
+    record = replace(UPGRADED, options=replace(UPGRADED.options, document_filters=filters))
+    document = saved(_run_document(record))
+    assert document["format"] == 8
+
+
+def test_an_earlier_version_continues_no_sync_to_existing_data() -> None:
+    options = replace(UPGRADED.options, pre_existing_destination_data=True)
+    record = replace(UPGRADED, options=options)
+    document = saved(_run_document(record))
+    assert document["format"] == 8
+    assert _run_record(document) == record
 
 
 def run_document_of_format_6() -> dict[str, Any]:
@@ -294,7 +344,13 @@ CURRENT = {
         "sharding": None,
         "eventSpool": "auto",
         "instances": [],
+        "presplit": "sample",
+        "renamedOutOfFilter": "fail",
         "usersAndRoles": None,
+        "copyReadPreference": "primary",
+        "copyReadPreferenceTags": [],
+        "namespaceRemap": [],
+        "documentFilter": [],
     },
     **dict.fromkeys(("repair", "repaired", "repairDone", "commitRepairs"), 0),
     **dict.fromkeys(("repairRequests", "repairRequestsMet"), 0),
@@ -327,6 +383,7 @@ COLLECTIONS = [
     *(collection_record(status=status) for status in CopyStatus),
     collection_record(OPTIONS, PARTIAL, INDEX),
     collection_record(source_name=Namespace("shop", "orders")),
+    collection_record(source_name=Namespace("another database", "orders")),
     collection_record(total=2**40, total_documents=2**36, copied=2**33, documents=2**35),
     collection_record(resume_point=ResumePoint({"$recordId": Int64(9)}, "65aa")),
     collection_record(resume_point=ResumePoint({"$recordId": b"\0\1clustered"}, "65aa")),
@@ -340,6 +397,12 @@ def test_a_collection_is_saved_and_loaded_unchanged(record: CollectionRecord) ->
     again = collection_again(record)
     assert again == record
     assert repr(again) == repr(record)  # repr() also shows the order of all fields
+
+
+def test_a_collection_of_an_earlier_version_has_the_same_database_on_both_clusters() -> None:
+    document = _collection_document(collection_record())
+    del document["sourceDatabase"]
+    assert _collection_record(document) == collection_record()
 
 
 def test_a_collection_of_an_earlier_version_has_no_destination_uuid() -> None:
@@ -365,7 +428,10 @@ def test_the_metadata_database_is_no_user_namespace() -> None:
 
 
 def test_saved_enum_values_never_change() -> None:
-    """WARNING: changing a saved value requires a new format, with an upgrade step that replaces the old value."""
+    """The saved values of State, Phase and CopyStatus must equal the values listed here.
+
+    WARNING: changing a value requires a new format, with an upgrade step that replaces the old value.
+    """
     words = {kind.__name__: {each.value for each in kind} for kind in (State, Phase, CopyStatus)}
     assert words == {
         "State": {

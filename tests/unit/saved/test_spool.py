@@ -1,4 +1,4 @@
-"""The events read from a row of the event spool must be those that were saved; otherwise, the row is refused."""
+"""The events read from a row of the event spool must be the saved events; otherwise, the row is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options are saved in their own form, which other versions can read."""
+"""Start options are saved in a form that other versions can read, and that differs from the form of requests."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from marshmallow import ValidationError
 
 from syncsvc.options import (
     BuildIndexes,
+    CopyReadPreference,
     EventSpool,
     OnConflict,
     Repair,
@@ -52,6 +53,11 @@ start_options = st.builds(
         databases=st.lists(st.text()).map(tuple),
         on_conflict=st.sampled_from(OnConflict),
     ),
+    copy_read_preference=st.sampled_from(CopyReadPreference),
+    copy_read_preference_tags=st.lists(st.just({"a": "b"})).map(tuple),
+    namespace_remap=st.lists(st.just({"from": {"database": "d"}, "to": {"database": "e"}})).map(
+        tuple
+    ),
 )
 
 
@@ -67,7 +73,7 @@ def test_options_are_saved_and_loaded_unchanged(options: StartOptions) -> None:
 
 
 def test_options_saved_by_other_versions_are_loaded() -> None:
-    """Load options that a later version saved with unknown fields, and some that an earlier version saved with fewer.
+    """Options of a later version with unknown fields, and options of an earlier version with fewer, must be loaded.
 
     Earlier versions repaired nothing automatically, so `repair` must be loaded as NEVER.
     """
@@ -77,9 +83,9 @@ def test_options_saved_by_other_versions_are_loaded() -> None:
 
 
 def test_saved_options_that_requests_may_not_have_are_loaded() -> None:
-    """Load saved options that a request may not have.
+    """Saved options that a new request would not be allowed to have must be loaded.
 
-    If the validation of requests becomes stricter, syncs that were started before must still load.
+    When the validation of requests becomes stricter, syncs that were started before must still load.
     """
     included = ({"database": "admin", "later": 1},)
     options = StartOptions("a", "b", include_namespaces=included)

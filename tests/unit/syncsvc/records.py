@@ -36,7 +36,11 @@ def run_record(**fields: Any) -> RunRecord:
 def known(
     record: RunRecord | None, snapshot: ProgressSnapshot = ProgressSnapshot(), **fields: Any
 ) -> Sync:
-    """Return the Sync of a process that runs the sync of `record`; None for a process without a sync."""
+    """Return a Sync, the state of a process that runs the sync of `record`.
+
+    If `record` is None, the process runs no sync. `snapshot` is the progress of the sync; `fields` replace fields of
+    the Sync.
+    """
     state = State.IDLE if record is None else record.state
     usual: dict[str, Any] = {"state": state, "can_commit": False}
     return Sync(record=record, snapshot=snapshot, **{**usual, **fields})

@@ -1,4 +1,4 @@
-"""The API of a process that cannot reach its clusters: it must refuse requests before it does anything."""
+"""The API of a process that cannot reach its clusters: it must refuse requests before it executes any part of them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def idle_service(tuning: Tuning = Tuning()) -> Service:
 
 @pytest.fixture
 def service() -> Service:
-    """Return a service whose commands wait for its startup for longer than any wait of a test."""
+    """Return a service that is still starting: its commands wait for the startup longer than any test waits."""
     return idle_service(Tuning(startup_wait=2 * PATIENCE))
 
 
@@ -255,9 +255,9 @@ def test_commands_that_wait_are_refused_when_another_daemon_is_active(
 def test_a_command_is_refused_when_its_term_ends(
     api: FlaskClient, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """End the term of a process with `--standby` while a command runs: its request must be answered with NotActive.
+    """A command must be refused with NotActive if its process with `--standby` stops being active meanwhile.
 
-    The end of a term cancels the calls of the command.
+    All calls that the command makes to the clusters are cancelled.
     """
 
     def interrupted(*arguments: object) -> Judgement:
@@ -287,7 +287,7 @@ def test_a_daemon_active_again_accepts_commands_after_its_startup(
 def test_a_second_concurrent_preflight_is_refused(
     api: FlaskClient, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Send a preflight while another one runs: it must be refused.
+    """A preflight must be refused while another one runs.
 
     Otherwise, if a cluster hangs, several preflights could block all threads that answer requests.
     """

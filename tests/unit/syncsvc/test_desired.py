@@ -1,4 +1,4 @@
-"""Tests which commands bring a sync to the declared state, and which commands would be undone at once."""
+"""Tests which commands bring a sync to the declared state, and which are refused because they contradict that state."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Tests limits in the form of the API: which apply at a time of day, and which requests are refused."""
+"""Tests which speed limits of a sync apply at which time of day, and which requests for limits are refused."""
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -36,6 +36,25 @@ LIMITED = {Limit.COPY_BYTES: 20_000_000}
 def test_a_window_replaces_the_limits(now: str, rates: dict[Limit, int]) -> None:
     limits = limits_of(load(LimitsSchema(), CHANGES))
     assert limits.at(datetime.fromisoformat(now))[0] == rates
+
+
+@pytest.mark.parametrize(
+    "begin, end",
+    [
+        # In Berlin, there is no 02:30 on this day: 03:00 follows 02:00 at 01:00 UTC.
+        ("2026-03-29T01:00", "2026-03-29T01:30"),
+        # There are two: 02:00 follows 03:00 at 01:00 UTC.
+        ("2026-10-25T00:30", "2026-10-25T01:00"),
+        ("2026-10-25T01:30", "2026-10-25T02:30"),
+    ],
+)
+def test_a_window_follows_the_clocks_when_they_change(begin: str, end: str) -> None:
+    window = {"from": "02:30", "to": "03:30", "timezone": "Europe/Berlin", "limits": {"threads": 1}}
+    limits = limits_of(load(LimitsSchema(), {"windows": [window]}))
+    times = [datetime.fromisoformat(f"{each}+00:00") for each in (begin, end)]
+    before = [limits.at(each - timedelta(seconds=1))[1] is not None for each in times]
+    at = [limits.at(each)[1] is not None for each in times]
+    assert (before, at) == ([False, True], [True, False])
 
 
 def test_the_first_of_two_windows_counts() -> None:

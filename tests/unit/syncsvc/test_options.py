@@ -1,4 +1,4 @@
-"""Tests the properties of StartOptions that are derived from an option."""
+"""Tests the properties of StartOptions that are computed from the values of its options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page and the answers behind it: headers, files, ETags, and the remembered commands."""
+"""Tests the web page and the answers that it reads: headers, files, ETags, and the list of recent commands."""
 
 from __future__ import annotations
 

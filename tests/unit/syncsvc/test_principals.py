@@ -1,4 +1,4 @@
-"""Tests the decision which users and roles are copied, kept or refused."""
+"""Tests which users and roles are copied, kept or refused."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from syncsvc.principals.comparison import (
     compare,
     described,
     in_order_of_removal,
+    outdated,
     removable,
     violations,
     warnings,
@@ -43,7 +44,7 @@ def role(name: str, *roles: str, database: str = "app", **fields: Any) -> Princi
 
 
 def refs(roles: tuple[str, ...]) -> list[dict[str, str]]:
-    """Return the references to roles, given as `name` (of the database app) or `name@database`."""
+    """Return references to roles. Each role is given as `name`, which means the database app, or as `name@database`."""
     parted = (each.partition("@") for each in roles)
     return [{"role": name, "db": database or "app"} for name, _, database in parted]
 
@@ -146,7 +147,10 @@ def test_the_daemons_own_users_and_the_internal_user_are_never_copied() -> None:
 
 
 def test_roles_of_excluded_databases_must_exist_and_be_equal() -> None:
-    """Check the roles of a copied user, including inherited ones, although their databases are excluded."""
+    """A copied user may have or inherit roles of databases that are not copied.
+
+    These roles must exist on the destination with the same definitions; otherwise, the start is refused.
+    """
     source = [user("a", "r@one"), role("r", "s@two", database="one"), role("s", database="two")]
     options = UsersAndRoles(("app",))
     assert judged(source, [], options) == {
@@ -162,7 +166,10 @@ def test_roles_of_excluded_databases_must_exist_and_be_equal() -> None:
 
 
 def test_the_roles_of_a_kept_principal_need_not_exist_on_the_destination() -> None:
-    """The destination keeps its own definition of the user, and of the role `r@one`."""
+    """If the destination's definition of a user or role is kept, the source's definition is not used.
+
+    The roles that only the source's definition names need not exist on the destination.
+    """
     excluded = [role("r", "s@two", database="one"), role("s", database="two")]
     source = [user("a", "lost@two"), user("b", "r@one"), role("lost", database="two"), *excluded]
     options = UsersAndRoles(("app",), OnConflict.SKIP)
@@ -183,7 +190,10 @@ def test_a_role_that_only_the_destination_stores_is_not_the_built_in_role_of_the
 
 
 def test_a_custom_role_is_not_copied_over_a_built_in_role_of_the_destination() -> None:
-    """A newer destination can have a built-in role of that name, which would hide the copied custom role."""
+    """A custom role must not be copied if a newer destination has a built-in role of the same name.
+
+    The built-in role would take effect instead of the copy.
+    """
     built_in = frozenset({Identity("role", "admin", "new"), Identity("role", "", "newer")})
     source = Listing(
         (
@@ -197,7 +207,7 @@ def test_a_custom_role_is_not_copied_over_a_built_in_role_of_the_destination() -
     ]
     ((kind, text),) = violations(found)
     assert kind.name == "UserOrRoleExists"
-    assert "role newer@app (it is a built-in role of the destination: " in text
+    assert "role newer@app (the destination has a built-in role of this name: " in text
     kept = compare(SKIP, source, Listing(built_in=built_in))
     assert kept.counts == PrincipalCounts(users=2, roles=2, kept=2)
 
@@ -231,7 +241,7 @@ def test_counts() -> None:
     assert counts == PrincipalCounts(users=2, roles=1, equal=1, kept=1)
     assert (
         described(counts)
-        == "copied 2 users and 1 role; 1 equal; 1 different, kept as on the destination"
+        == "copied 2 users and 1 role; 1 equal; 1 different on the destination, left unchanged there"
     )
 
 
@@ -249,6 +259,22 @@ def test_a_created_role_that_other_principals_have_is_not_removed() -> None:
     theirs = user("mine", "middle")
     names = [each.identity.name for each in removable(created, Listing((*created, theirs)))]
     assert names == ["u", "high"]
+
+
+def test_a_created_user_as_which_the_daemon_logs_in_is_not_removed() -> None:
+    created = [user("own", "high"), role("high", "low"), role("low"), role("other"), user("u")]
+    own = frozenset({created[0].identity})
+    names = [each.identity.name for each in removable(created, Listing((*created,), own=own))]
+    assert names == ["other", "u"]
+
+
+def test_created_principals_are_outdated_if_they_or_one_of_their_roles_differ() -> None:
+    low, middle, high = role("low"), role("middle", "low"), role("high", "middle")
+    created = [low, middle, high, user("u", "high"), user("v"), user("w"), user("x", "read")]
+    assert outdated(created, created) == []
+    wanted = [role("low", "read"), *created[1:4], user("v", customData={}), created[6]]
+    names = [each.identity.name for each in outdated(created, wanted)]
+    assert names == ["low", "middle", "high", "u", "v", "w"]
 
 
 def test_no_text_of_a_principal_contains_credentials() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from syncsvc.repair_rules import Action, action_of, option_change
+from syncsvc.repair_rules import Action, action_of, option_change, unchangeable
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.specification import CollectionSpec, Kind
 from verifier.compare.mismatch import Aspect, DefinitionMismatch, Difference, DocumentMismatch
@@ -81,3 +81,17 @@ def test_the_change_of_options(
     options: dict[str, Any], names: list[str], change: dict[str, Any]
 ) -> None:
     assert option_change(CollectionSpec(NAME, Kind.COLLECTION, None, options), names) == change
+
+
+@pytest.mark.parametrize(
+    "options, names, left",
+    [
+        ({}, ["validator", "expireAfterSeconds"], []),
+        ({"capped": True}, ["size", "max"], []),
+        ({}, ["size", "validator", "recordPreImages"], ["size", "recordPreImages"]),
+    ],
+)
+def test_options_that_cannot_be_changed(
+    options: dict[str, Any], names: list[str], left: list[str]
+) -> None:
+    assert unchangeable(CollectionSpec(NAME, Kind.COLLECTION, None, options), names) == left

@@ -48,10 +48,12 @@ def test_a_decision_agrees_with_the_remedy(kind: ErrorKind) -> None:
     assert may_be_lost(failure) is (decision is Resumption.RETRIED_UNLESS_LOST)
     if decision is Resumption.RETRIED:
         assert "POST /api/v1/resume" in kind.remedy
-    if decision in (Resumption.FINAL, Resumption.RETRIED_UNLESS_LOST):
+    if decision is Resumption.RETRIED_UNLESS_LOST:
+        assert "POST /api/v1/resume" in kind.remedy
+        assert "POST /api/v1/reset" in kind.remedy
+    if decision is Resumption.FINAL:
         assert "POST /api/v1/reset" in kind.remedy
         assert "POST /api/v1/resume" not in kind.remedy
-    if decision is Resumption.FINAL:
         with pytest.raises(
             OperationError, match=f"{kind.name}.*again.*POST /api/v1/reset"
         ) as raised:

@@ -31,7 +31,10 @@ def violations(body: dict[str, Any]) -> list[str]:
 
 
 def entry(*key: Any, **fields: Any) -> dict[str, Any]:
-    """Return the fields of a start request that shards one collection by this key; `fields` are added to its entry."""
+    """Return the part of a start request that shards the collection d.c by the key `key`.
+
+    `fields` are further fields of the entry in `shardingEntries`.
+    """
     collection = {"database": "d", "collection": "c", "shardCollection": {"key": list(key)}}
     return {"sharding": {"shardingEntries": [{**collection, **fields}]}}
 
@@ -95,12 +98,23 @@ def test_a_shard_key_has_directions(direction: object) -> None:
     assert sharding["createSupportingIndexes"] is False
 
 
+def _renaming(here: dict[str, Any], there: dict[str, Any]) -> dict[str, Any]:
+    return {"namespaceRemap": [{"from": here, "to": there}]}
+
+
 INDEXES = (
     "Must be one of: beforeDataCopy, afterDataCopy, excludeHashed, excludeHashedAfterCopy, never"
 )
 BLOCKING = "Must be one of sourceAndDestination, destinationOnly, none, true or false"
 KEY = "sharding.shardingEntries[0].shardCollection.key"
 NULL = "Field may not be null"
+
+
+def _document_filter(query: Any, database: str = "d", collection: str = "c") -> dict[str, Any]:
+    element = {"database": database, "collection": collection, "filter": query}
+    return {"documentFilter": [element]}
+
+
 BAD_VALUES: list[tuple[dict[str, Any], str]] = [
     *(({name: None}, f"{name}: {NULL}") for name in StartSchema().fields),
     ({"source": 1}, "source: Not a valid string"),
@@ -124,8 +138,23 @@ BAD_VALUES: list[tuple[dict[str, Any], str]] = [
         {"instances": ["b", "a", "c", "b", "a"]},
         "instances: Must contain each ID only once, but repeats a, b",
     ),
+    ({"renamedOutOfFilter": "keep"}, "renamedOutOfFilter: Must be one of: fail, drop"),
+    ({"presplit": "chunks"}, "presplit: Must be one of: sample, source, none"),
+    ({"presplit": True}, "presplit: Must be one of: sample, source, none"),
     ({"eventSpool": True}, "eventSpool: Must be one of: auto, always, never"),
     ({"eventSpool": "sometimes"}, "eventSpool: Must be one of: auto, always, never"),
+    (
+        {"copyReadPreference": "hidden"},
+        "copyReadPreference: Must be one of: primary, primaryPreferred, secondary, secondaryPreferred, nearest",
+    ),
+    (
+        {"copyReadPreferenceTags": [{"a": "b"}]},
+        "copyReadPreferenceTags: Must be empty if copyReadPreference is primary",
+    ),
+    (
+        {"copyReadPreference": "secondary", "copyReadPreferenceTags": [{"a": 1}]},
+        "copyReadPreferenceTags[0].a.value: Not a valid string",
+    ),
     ({"usersAndRoles": True}, "usersAndRoles: Invalid input type"),
     ({"usersAndRoles": {}}, "usersAndRoles.copy: Missing data"),
     ({"usersAndRoles": {"copy": 1}}, "usersAndRoles.copy: Must be true or false"),
@@ -152,8 +181,90 @@ BAD_VALUES: list[tuple[dict[str, Any], str]] = [
         {"copyInNaturalOrder": [{"database": "d", "collection": "c"}]},
         "copyInNaturalOrder[0].collection: Unknown field",
     ),
-    ({"documentFilter": {}}, "documentFilter: Unknown field"),
-    ({"namespaceRemap": []}, "namespaceRemap: Unknown field"),
+    ({"namespaceRemap": True}, "namespaceRemap: Not a valid list"),
+    ({"namespaceRemap": [{"to": {"database": "d"}}]}, "namespaceRemap[0].from: Missing data"),
+    (_renaming({}, {"database": "d"}), "namespaceRemap[0].from.database: Missing data"),
+    (
+        _renaming({"database": "d", "collection": ""}, {"database": "e", "collection": "c"}),
+        "namespaceRemap[0].from.collection: Shorter than minimum length 1",
+    ),
+    (
+        _renaming({"database": "d", "collections": ["c"]}, {"database": "e"}),
+        "namespaceRemap[0].from.collections: Unknown field",
+    ),
+    *(
+        (
+            _renaming({"database": "d"}, {"database": name}),
+            "namespaceRemap[0].to.database: System and reserved databases cannot be renamed",
+        )
+        for name in (
+            *("admin", "config", "local", "mongosync_reserved_for_internal_use"),
+            "__mdb_internal_syncsvc_verifier",
+        )
+    ),
+    (
+        _renaming({"database": "local"}, {"database": "d"}),
+        "namespaceRemap[0].from.database: System and reserved databases cannot be renamed",
+    ),
+    (
+        _renaming({"database": "d"}, {"database": "a.b"}),
+        "namespaceRemap[0].to.database: The name of a database must not contain",
+    ),
+    (
+        _renaming({"database": "d"}, {"database": "ä" * 32}),
+        "namespaceRemap[0].to.database: Longer than 63 bytes",
+    ),
+    (
+        _renaming(
+            {"database": "d", "collection": "c"}, {"database": "d", "collection": "system.x"}
+        ),
+        "namespaceRemap[0].to.collection: System collections cannot be renamed",
+    ),
+    (
+        _renaming({"database": "d", "collection": "c"}, {"database": "d", "collection": "a$b"}),
+        "namespaceRemap[0].to.collection: Must not contain $",
+    ),
+    (
+        _renaming({"database": "d", "collection": "c"}, {"database": "d", "collection": ".c"}),
+        "namespaceRemap[0].to.collection: The name of a collection must not begin with a dot",
+    ),
+    (
+        _renaming({"database": "d", "collection": "c"}, {"database": "d", "collection": "c" * 256}),
+        "namespaceRemap[0].to.collection: Longer than 255 bytes",
+    ),
+    (
+        _renaming({"database": "d", "collection": "c"}, {"database": "e"}),
+        "namespaceRemap[0].to: `to` must name a collection if",
+    ),
+    (
+        _renaming({"database": "d"}, {"database": "e", "collection": "c"}),
+        "namespaceRemap[0].to: `to` must name a collection if",
+    ),
+    (_renaming({"database": "d"}, {"database": "d"}), "namespaceRemap[0].to: Must differ"),
+    ({"documentFilter": {}}, "documentFilter: Not a valid list"),
+    (
+        {"documentFilter": [{"database": "d", "collection": "c"}]},
+        "documentFilter[0].filter: Missing data",
+    ),
+    (_document_filter({"a": {"$where": "1"}}), "documentFilter[0].filter: $where cannot select"),
+    (_document_filter("a"), "documentFilter[0].filter: Must be a document"),
+    (
+        _document_filter({"$oid": "x"}),
+        "documentFilter[0].filter: The value cannot be read as Extended JSON",
+    ),
+    (
+        _document_filter({"a": 2**63}),
+        "documentFilter[0].filter: The value cannot be written as BSON",
+    ),
+    (_document_filter({"a": 1}, database="admin"), "documentFilter: admin.c is a system"),
+    (
+        _document_filter({"a": 1}, collection="system.views"),
+        "documentFilter: d.system.views is a system",
+    ),
+    (
+        {"documentFilter": 2 * _document_filter({"a": 1})["documentFilter"]},
+        "documentFilter: The filters must name each collection only once, but d.c is repeated",
+    ),
     ({"destinationDataHandling": "requireEmptyDestination"}, "destinationDataHandling: Unknown"),
     ({"verification": True}, "verification: Invalid input type"),
     ({"verification": {"enabled": "yes"}}, "verification.enabled: Must be true or false"),
@@ -196,8 +307,12 @@ def test_a_shard_key_has_no_other_direction(direction: object) -> None:
 @pytest.mark.parametrize(
     "filters, path, violation",
     [
-        ({}, ".database", "Give either database or databaseRegex"),
-        ({"database": "d", "databaseRegex": {"pattern": "x"}}, ".database", "Give either"),
+        ({}, ".database", "A filter must have either database or databaseRegex"),
+        (
+            {"database": "d", "databaseRegex": {"pattern": "x"}},
+            ".database",
+            "A filter must have either",
+        ),
         ({"database": ""}, ".database", "Shorter than minimum length 1"),
         ({"database": 1}, ".database", "Not a valid string"),
         ({"databaseRegex": {}}, ".databaseRegex.pattern", "Missing data for required field"),
@@ -207,7 +322,7 @@ def test_a_shard_key_has_no_other_direction(direction: object) -> None:
         (
             {"database": "d", "collectionsRegex": {"pattern": "x", "options": "ig"}},
             ".collectionsRegex.options",
-            "Only these letters are allowed: imxs",
+            "The options of the regular expression may only be the letters imxs",
         ),
         ({"database": "d", "views": []}, ".views", "Unknown field"),
         ({"database": "admin"}, ".database", "System and reserved databases are never synced"),

@@ -1,4 +1,4 @@
-"""The settings of the process, with their documented defaults."""
+"""Tests the settings of the sync service, with their documented defaults."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from syncsvc.options import CLUSTERS
 from syncsvc.settings import LOAD_LEVELS, NO_EFFECT, TABLE, LoadLevel, Settings, read_settings
+from verifier.cluster.connection_source import ConnectionSource
 from verifier.runtime.options import Form, as_rst
 
 URIS = ["--cluster0", "mongodb://a", "--cluster1", "mongodb://b"]
@@ -19,9 +21,13 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
 
 
+def sources(*uris: str) -> dict[str, ConnectionSource]:
+    return {name: ConnectionSource(name, uri) for name, uri in zip(CLUSTERS, uris, strict=True)}
+
+
 def test_the_defaults_are_as_documented() -> None:
     assert read_settings(URIS) == Settings(
-        clusters={"cluster0": "mongodb://a", "cluster1": "mongodb://b"},
+        clusters=sources("mongodb://a", "mongodb://b"),
         port=27182,
         address="127.0.0.1",
         allowed_hosts=(),
@@ -71,6 +77,9 @@ def test_a_higher_load_level_is_never_less() -> None:
         ("--port", "-1", "--port"),
         ("--port", "http", "'http' is not a whole number from 0 to 65535"),
         ("--eventSpoolMB", "0", "'0' is not a whole number from 1 to 999999999"),
+        ("--syncName", "", "'' is not a valid sync name: use 1 to 27 characters of a to z"),
+        ("--syncName", "Sales", "'Sales' is not a valid sync name"),
+        ("--syncName", "x" * 28, "use 1 to 27 characters"),
         ("--loadLevel", "0", "invalid choice: 0"),
         ("--loadLevel", "5", "invalid choice: 5"),
         ("--loadLevel", "2.5", "--loadLevel"),
@@ -97,12 +106,29 @@ def test_both_clusters_are_needed(capsys: pytest.CaptureFixture[str], missing: s
     assert f"--{missing}" in message and "S3cr3t" not in message
 
 
+def test_files_with_connection_strings_take_the_place_of_the_strings(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    settings = read_settings(["--cluster0File", "/a", "--cluster1", "mongodb://b"])
+    assert [each.path for each in settings.sources] == [Path("/a"), None]
+    with pytest.raises(SystemExit):
+        read_settings([*URIS, "--cluster1File", "/b"])
+    assert "cluster1 and cluster1File cannot be combined" in capsys.readouterr().err
+
+
 def test_the_environment_has_the_names_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SYNCSVC_CLUSTER0", "mongodb://x")
     monkeypatch.setenv("SYNCSVC_LOAD_LEVEL", "4")
     settings = read_settings(["--cluster1", "mongodb://y"])
-    assert settings.clusters == {"cluster0": "mongodb://x", "cluster1": "mongodb://y"}
+    assert settings.clusters == sources("mongodb://x", "mongodb://y")
     assert settings.load_level is LOAD_LEVELS[4]
+
+
+def test_the_name_of_a_sync_is_a_part_of_the_name_of_its_metadata_database() -> None:
+    assert read_settings(URIS).database == "mongosync_reserved_for_internal_use"
+    named = read_settings([*URIS, "--syncName", "sales-1"])
+    assert named.sync_name == "sales-1"
+    assert named.database == "mongosync_reserved_for_internal_use_sales-1"
 
 
 def test_every_option_is_documented() -> None:

@@ -1,4 +1,7 @@
-"""Errors in the entries of `sharding`, indexes that support a shard key, and the bounds of ranges."""
+"""Tests which entries of `sharding` are refused, and which indexes support a shard key.
+
+Also tests the ranges of shard key values that are distributed over the shards of the destination.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from bson.regex import Regex
 
 from syncsvc.shard_rules import (
     SPARE,
+    carried,
     entry_violations,
     filter_violations,
     is_served,
@@ -76,15 +80,18 @@ class TestEntries:
     @pytest.mark.parametrize(
         "key, reason",
         [
-            ([{"a": -1}], "the direction of a is -1, but servers shard in ascending order only"),
-            ([{"a": "hashed"}, {"b": "hashed"}], "its key has more than one hashed field"),
-            ([{"a": 1}, {"a": 1}], "its key contains a several times"),
-            ([{"a": 1}, {"a": "hashed"}], "its key contains a several times"),
-            ([{"a..b": 1}], "the path a..b has an empty part"),
-            ([{".a": 1}], "the path .a has an empty part"),
-            ([{"a.": 1}], "the path a. has an empty part"),
-            ([{"a.$b": 1}], "the path a.$b has a part that begins with $"),
-            ([{"$**": 1}], "the path $** has a part that begins with $"),
+            (
+                [{"a": -1}],
+                "the direction of the field a is -1, but the fields of a shard key must be ascending or hashed",
+            ),
+            ([{"a": "hashed"}, {"b": "hashed"}], "the shard key has more than one hashed field"),
+            ([{"a": 1}, {"a": 1}], "the shard key contains a several times"),
+            ([{"a": 1}, {"a": "hashed"}], "the shard key contains a several times"),
+            ([{"a..b": 1}], "the field path a..b has an empty part"),
+            ([{".a": 1}], "the field path .a has an empty part"),
+            ([{"a.": 1}], "the field path a. has an empty part"),
+            ([{"a.$b": 1}], "the field path a.$b has a part that begins with $"),
+            ([{"$**": 1}], "the field path $** has a part that begins with $"),
         ],
     )
     def test_invalid_shard_keys_are_named(self, key: list[Document], reason: str) -> None:
@@ -114,7 +121,9 @@ class TestEntries:
         database, _, collection = name.partition(".")
         asked = sharding(entry({"a": 1}, name=Namespace(database, collection)))
         ((_, text),) = entry_violations(asked)
-        assert text == f"sharding.shardingEntries[0], {name}: it is not a user collection."
+        assert (
+            text == f"sharding.shardingEntries[0], {name}: the collection is not a user collection."
+        )
 
     def test_entries_that_the_filter_excludes_are_named(self) -> None:
         ((_, text),) = filter_violations(sharding(entry({"a": 1})), {NAME})
@@ -264,3 +273,36 @@ class TestRanges:
     )
     def test_unsuitable_values_are_no_bounds(self, value: object) -> None:
         assert len(ranges(by(a=1), [bson.encode({"0": value})] * 3, 3)) == 1
+
+
+class TestCarried:
+    """Tests how the chunks of the source are assigned to the shards of the destination."""
+
+    CHUNKS = [
+        (({"a": MinKey()}, {"a": 1}), "x"),
+        (({"a": 1}, {"a": 2}), "x"),
+        (({"a": 2}, {"a": 3}), "y"),
+        (({"a": 3}, {"a": MaxKey()}), "x"),
+    ]
+
+    def test_each_shard_gets_the_ranges_of_one_shard(self) -> None:
+        assert carried(self.CHUNKS, ["p", "q"]) == [
+            (({"a": MinKey()}, {"a": 2}), "p"),
+            (({"a": 2}, {"a": 3}), "q"),
+            (({"a": 3}, {"a": MaxKey()}), "p"),
+        ]
+
+    def test_other_numbers_of_shards_get_equally_many_ranges(self) -> None:
+        assert [shard for _, shard in carried(self.CHUNKS, ["p", "q", "r"])] == ["p", "q", "r", "p"]
+        assert carried(self.CHUNKS, ["p"]) == [(({"a": MinKey()}, {"a": MaxKey()}), "p")]
+
+    def test_thousands_of_chunks_are_joined_without_gaps(self) -> None:
+        bounds = [MinKey(), *range(2999), MaxKey()]
+        chunks = [
+            (({"a": low}, {"a": high}), f"s{number % 2}")
+            for number, (low, high) in enumerate(zip(bounds, bounds[1:]))
+        ]
+        found = [each for each, _ in carried(chunks, ["p", "q"])]
+        assert len(found) == 1000
+        assert found[0][0] == {"a": MinKey()} and found[-1][1] == {"a": MaxKey()}
+        assert all(before[1] == after[0] for before, after in zip(found, found[1:]))

@@ -1,4 +1,7 @@
-"""The end of a term is visible as a wait. Stand-ins replace the service and the lease."""
+"""Tests that a daemon that stops being active reports this as a long wait, until it has stopped.
+
+Fakes replace the service and the lease.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from verifier.runtime.tasks import Cancelled, StopToken
 
 
 class _Service:
-    """A service without clusters, whose commands end at once. It records the waits that are visible meanwhile."""
+    """A fake service without clusters. `wait_for_commands` stores the present long waits in `waits`, and returns."""
 
     instance = "coordinator"
     silent_clusters: list[str] = []
@@ -43,7 +46,7 @@ class _Service:
 
 
 class _Keeper:
-    """A keeper that holds the lease once, and never renews it."""
+    """A fake of the LeaseKeeper: it gets the lease, and never renews it."""
 
     def read(self) -> Lease | None:
         return None

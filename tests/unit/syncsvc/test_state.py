@@ -1,4 +1,4 @@
-"""The table of state transitions, written a second time independently."""
+"""Tests the state transitions of a sync against a second table, which was written independently."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ TABLE = {
     ("FAILED", "resume"): "RUNNING",
     ("RUNNING", "repair"): "RUNNING",
     ("FAILED", "repair"): "RUNNING",
+    ("RUNNING", "a copy of users and roles"): "RUNNING",
     ("RUNNING", "commit"): "COMMITTING",
     ("RUNNING", "fail"): "FAILED",
     ("COMMITTING", "finish"): "COMMITTED",
@@ -81,8 +82,14 @@ def test_a_refusal_names_the_required_states(
     [
         (State.PAUSED, Trigger.REPAIR, "First resume the sync"),
         (State.PAUSED, Trigger.COMMIT, "First resume the sync"),
-        (State.COMMITTING, Trigger.REPAIR, "If it fails with VerificationFailed, send the command"),
-        (State.COMMITTED, Trigger.REPAIR, "The commit has compared both clusters."),
+        (
+            State.COMMITTING,
+            Trigger.REPAIR,
+            "If the commit fails with VerificationFailed, request the repair again",
+        ),
+        (State.PAUSED, Trigger.COPY_PRINCIPALS, "First resume the sync"),
+        (State.COMMITTING, Trigger.COPY_PRINCIPALS, "the commit copies users and roles"),
+        (State.COMMITTED, Trigger.REPAIR, "A committed sync is not repaired"),
     ],
 )
 def test_a_refusal_says_what_to_do_instead(state: State, trigger: Trigger, advice: str) -> None:

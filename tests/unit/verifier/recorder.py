@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from tests.unit.verifier.values import DEFINITION_MISMATCH, FAILED, document_mismatch, subject
+from verifier.cluster.document_filters import DocumentFilters
 from verifier.cluster.specification import Document
 from verifier.compare.check_progress import CheckProgress
 from verifier.compare.mismatch import StoredMismatch
@@ -21,8 +22,14 @@ class Recorder:
         self.error: Exception | None = None
         self.shown = shown
 
-    def check(self, document_filter: Document | None, command: SentCommand) -> None:
-        self._note("check", document_filter)
+    def check(
+        self,
+        document_filter: Document | None,
+        command: SentCommand,
+        remap: Sequence[Document] = (),
+        source_filters: DocumentFilters = DocumentFilters(),
+    ) -> None:
+        self._note("check", document_filter, *remap, *([source_filters] if source_filters else []))
 
     def writes_off(self, command: SentCommand) -> None:
         self._note("writesOff")

@@ -1,4 +1,4 @@
-"""The log shows the progress of a check, and its result."""
+"""Tests the log lines about the progress of a check and about its result."""
 
 from __future__ import annotations
 
@@ -25,10 +25,7 @@ def while_running(work: Callable[[StopToken], None], then: Callable[[], None]) -
 
 
 def verdicts(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """Return the verdict of each report in the log.
-
-    It is the first word of the first and of the last line of a report.
-    """
+    """Return one verdict per report in the log. The first and the last line of a report both begin with the verdict."""
     words = [record.getMessage().partition(":")[0] for record in caplog.records]
     return [word for word in words if word in ("PASSED", "FAILED", "INCOMPLETE")][::2]
 

@@ -1,4 +1,4 @@
-"""The answers of the API for checks in various states."""
+"""Tests the answers of the verifier's API for checks in various states."""
 
 from __future__ import annotations
 

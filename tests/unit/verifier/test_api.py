@@ -1,10 +1,12 @@
-"""The verifier's API: the calls to the service, the answers, and requests that are refused before a call."""
+"""Tests the verifier's API: the calls to the service, the answers, and requests that are refused before a call."""
 
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from typing import Any
 
+import bson
 import pytest
 from bson.objectid import ObjectId
 from flask.testing import FlaskClient
@@ -15,6 +17,8 @@ from tests.unit.verifier.values import DEFINITION_MISMATCH, FAILED
 from verifier import errors
 from verifier.answers import progress_answer, summary_answer
 from verifier.app import create_app
+from verifier.cluster.document_filters import DocumentFilters
+from verifier.cluster.namespace import Namespace
 from verifier.cluster.specification import Document
 from verifier.runtime.errors import OperationError
 
@@ -57,6 +61,18 @@ def test_a_check_has_a_filter_in_extended_json(
     assert service.asked == [("check", document_filter)]
 
 
+def test_a_check_has_filters_of_single_collections(api: FlaskClient, service: Recorder) -> None:
+    body = (
+        b'{"documentFilter": [{"database": "d", "collection": "c", '
+        b'"filter": {"_id": {"$lt": {"$date": "2024-01-01T00:00:00Z"}}}}]}'
+    )
+    answer = api.post("/api/v1/check", data=body)
+    assert (answer.status_code, answer.get_json()) == (200, {"success": True})
+    query = bson.encode({"_id": {"$lt": datetime(2024, 1, 1)}})
+    filters = DocumentFilters({Namespace("d", "c"): query})
+    assert service.asked == [("check", None, filters)]
+
+
 def test_metrics_are_read_from_progress_alone(api: FlaskClient, service: Recorder) -> None:
     answer = api.get("/metrics")
     assert answer.status_code == 200
@@ -93,6 +109,13 @@ def test_writes_off_is_passed_to_the_service(
         ("check", b"[" * 100_000, "MalformedBody", "JSON"),
         ("check", b'{"filter": null}', "InvalidRequest", "filter: Field may not be null"),
         ("check", b'{"filter": "a"}', "InvalidRequest", "filter: Must be a document"),
+        ("check", b'{"documentFilter": {}}', "InvalidRequest", "documentFilter: Not a valid list"),
+        (
+            "check",
+            b'{"documentFilter": [{"database": "d", "collection": "c", "filter": {"$where": "1"}}]}',
+            "InvalidRequest",
+            "documentFilter[0].filter: $where cannot select documents",
+        ),
         ("check", b'{"filter": []}', "InvalidRequest", "filter: Must be a document"),
         (
             "check",
@@ -100,9 +123,24 @@ def test_writes_off_is_passed_to_the_service(
             "InvalidRequest",
             "filter: Must be a document",
         ),
-        ("check", b'{"filter": {"a": 9223372036854775808}}', "InvalidRequest", "filter: Cannot"),
-        ("check", b'{"filter": {"a": "\\ud800"}}', "InvalidRequest", "filter: Cannot"),
-        ("check", b'{"filter": {"a\\u0000b": 1}}', "InvalidRequest", "filter: Cannot"),
+        (
+            "check",
+            b'{"filter": {"a": 9223372036854775808}}',
+            "InvalidRequest",
+            "filter: The value cannot be written as BSON",
+        ),
+        (
+            "check",
+            b'{"filter": {"a": "\\ud800"}}',
+            "InvalidRequest",
+            "filter: The value cannot be written as BSON",
+        ),
+        (
+            "check",
+            b'{"filter": {"a\\u0000b": 1}}',
+            "InvalidRequest",
+            "filter: The value cannot be written as BSON",
+        ),
         ("check", b'{"query": {}}', "InvalidRequest", "query: Unknown field"),
         ("check?filter=x", b"", "InvalidRequest", "filter: Unknown field"),
         ("writesOff", b"1", "MalformedBody", "not an object"),

@@ -1,4 +1,4 @@
-"""A verifier that cannot start reports the reason without credentials, and exits with a status for scripts."""
+"""A verifier that cannot start reports the reason without credentials, and exits with a documented status."""
 
 from __future__ import annotations
 

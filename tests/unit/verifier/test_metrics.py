@@ -1,4 +1,4 @@
-"""Each metric of a check: its value in a known state, and its absence if the value is unknown."""
+"""Tests each metric of a check: its value in a known state, and its absence if the value is unknown."""
 
 from __future__ import annotations
 

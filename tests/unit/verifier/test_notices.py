@@ -1,4 +1,4 @@
-"""The phases of a check, its verdict and long waits must each cause one notice."""
+"""Each phase of a check, its verdict and each long wait must cause one notice."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from verifier.compare.check_progress import CheckProgress, Outcome, Phase, Verdi
 from verifier.notices import Notice, Told, news
 from verifier.runtime.waits import LongWait
 
-BEGAN = 100.0
+NOW = 130.0
 CHECKING = CheckProgress(Phase.CHECK, 0, started=110.0)
 ENDED = replace(
     CHECKING, phase=Phase.IDLE, ended=120.0, verdict=Verdict(Outcome.FAILED, ("It differs.",))
@@ -17,7 +17,7 @@ ENDED = replace(
 
 
 def told(before: CheckProgress, now: CheckProgress) -> list[Notice]:
-    return news(Told(before), now, (), BEGAN)[1]
+    return news(Told(before), now, (), NOW)[1]
 
 
 def phases(notices: list[Notice]) -> list[tuple[Any, ...]]:
@@ -48,16 +48,25 @@ def test_a_check_that_ended_between_two_looks_is_told() -> None:
     assert phases(told(CheckProgress(), ENDED)) == [("idle", "idle")]
 
 
-def test_a_check_that_had_ended_before_the_process_began_is_no_news() -> None:
-    assert told(CheckProgress(), replace(ENDED, ended=90.0)) == []
+def test_each_notice_has_the_time_of_its_event() -> None:
+    assert [each.at for each in told(CHECKING, ENDED)] == [ENDED.ended]
+    assert [each.at for each in told(CheckProgress(), CHECKING)] == [NOW]
+    given_up = replace(ENDED, ended=None)
+    assert [each.at for each in told(CHECKING, given_up)] == [NOW]
+
+
+def test_a_new_process_tells_the_verdict_of_the_check_that_it_finds() -> None:
+    (notice,) = told(CheckProgress(), ENDED)
+    assert (notice.fields["verdict"], notice.at) == ("failed", ENDED.ended)
+    assert told(ENDED, ENDED) == []
 
 
 def test_a_long_wait_begins_and_ends_once() -> None:
     wait = LongWait("A call fails", "Look.", 15.0)
-    before, began = news(Told(CHECKING), CHECKING, (wait,), BEGAN)
+    before, began = news(Told(CHECKING), CHECKING, (wait,), NOW)
     assert [each.event for each in began] == ["warningBegan"]
-    before, still = news(before, CHECKING, (replace(wait, seconds=30.0),), BEGAN)
+    before, still = news(before, CHECKING, (replace(wait, seconds=30.0),), NOW)
     assert still == []
-    _, ended = news(before, CHECKING, (), BEGAN)
+    _, ended = news(before, CHECKING, (), NOW)
     assert [each.event for each in ended] == ["warningEnded"]
     assert ended[0].fields["warning"] == began[0].fields["warning"]

@@ -1,4 +1,4 @@
-"""The overview of a check, and the table of its namespaces."""
+"""Tests the overview of a check on the web page, and the table of its namespaces."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.descriptions import assert_described
 from tests.unit.verifier.recorder import Recorder
-from tests.unit.verifier.values import FAILED
+from tests.unit.verifier.values import FAILED, ITEMS, ORDERS, subject
 from verifier.app import create_app
 from verifier.cluster.namespace import Namespace
 from verifier.compare.check_progress import (
@@ -20,6 +20,7 @@ from verifier.compare.check_progress import (
     Verdict,
 )
 from verifier.overview import SortKey, TableRequest, namespaces_answer, overview_answer
+from verifier.reports.report import report
 
 RUNNING = CheckProgress(Phase.CHECK, started=1.0)
 TABLE = CheckProgress(
@@ -38,7 +39,7 @@ TABLE = CheckProgress(
     [
         (CheckProgress(), "No check was started.", "check"),
         (RUNNING, "for the first time", "writesOff"),
-        (replace(RUNNING, phase=Phase.RECHECK), "until you end it", "writesOff"),
+        (replace(RUNNING, phase=Phase.RECHECK), "until you end the check", "writesOff"),
         (replace(RUNNING, phase=Phase.RECHECK, writes_off=True), "the last changes", None),
         *(
             (CheckProgress(verdict=Verdict(outcome)), outcome.value, None)
@@ -93,4 +94,19 @@ def test_mismatches_of_one_namespace() -> None:
     api = create_app(recorder).test_client()
     for path in ("docMismatches", "nsMismatches"):
         assert api.get(f"/api/v1/{path}?namespace=a.b").status_code == 200
-    assert [each[-1] for each in recorder.asked] == ["a.b", "a.b"]
+    assert [each[-2:] for each in recorder.asked] == [("a.b", "a.system.buckets.b")] * 2
+
+
+def test_the_buckets_of_a_time_series_collection_are_shown_as_the_collection() -> None:
+    counts = {ORDERS.buckets: 3, ITEMS: 1}
+    shown = replace(FAILED, mismatches=MismatchCounts(namespaces=counts))
+    found = namespaces_answer(shown, TableRequest())["namespaces"]
+    assert {each["namespace"]: each["mismatches"] for each in found} == {
+        "shop.orders": 3,
+        "shop.items": 1,
+    }
+    listed = report(subject(shown))["namespaces"]["listed"]
+    assert {each["namespace"]: each["differences"] for each in listed} == {
+        "shop.orders": 3,
+        "shop.items": 1,
+    }

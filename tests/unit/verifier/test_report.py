@@ -1,4 +1,4 @@
-"""The report of a check says what was compared, by whom, and what is unknown; its page shows names as they are."""
+"""Tests the report of a check: what was compared, who requested it, and what is unknown. The page shows exact names."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from verifier import errors
 from verifier.app import create_app
 from verifier.cluster.filters import NamespaceFilter
 from verifier.cluster.namespace import Namespace
-from verifier.compare.check_progress import CheckProgress, NamespaceProgress
+from verifier.compare.check_progress import Amounts, CheckProgress, NamespaceProgress
 from verifier.compare.record import CheckRecord, Request, SentCommand
 from verifier.compare.scope import Scope
 from verifier.page.report_page import HEADERS
@@ -69,8 +69,27 @@ def test_a_check_of_an_earlier_version_has_gaps() -> None:
     record = replace(given.record, first_ended=None, commands=(), processes=())
     found = report(replace(given, record=record))
     assert found["compared"]["documentsPerSecond"] is None
-    assert any(each.startswith("An earlier version") for each in found["notKnown"])
+    assert any(each.startswith("The senders of the commands") for each in found["notKnown"])
     assert "No command is recorded." in PAGE.html(found)
+
+
+def test_a_check_of_nothing_is_no_success() -> None:
+    nothing = replace(PASSED, first=Amounts(), namespaces={})
+    found = report(subject(nothing))
+    assert found["headline"]["level"] == "warning" and found["check"]["verdict"] == "passed"
+    assert "there was no document to compare" in found["headline"]["text"]
+    assert "The documents of no collection were compared." in PAGE.html(found)
+    assert not any("each collection" in each for each in found["notKnown"])
+    assert report(subject(replace(nothing, rechecked=1)))["headline"]["level"] == "good"
+
+
+def test_an_unfinished_comparison_has_the_saved_amounts() -> None:
+    given = subject(
+        replace(INCOMPLETE, generation=0, first=None, amounts=Amounts(500, 2_000, 9_000))
+    )
+    found = report(given)
+    assert found["compared"]["documents"] == 500
+    assert any("may not have been saved" in each for each in found["notKnown"])
 
 
 def test_an_option_of_the_process_is_no_stranger() -> None:

@@ -56,7 +56,7 @@ def test_the_full_report_of_a_failed_check() -> None:
         "- 1234 documents differ",
         "- 1 index differs",
         "",
-        "Compared 2,000 documents, 1.0 MB, in 2 namespaces.",
+        "Compared 2,000 documents, 1.0 MB, in 2 collections.",
         "Rechecked 1,300 documents in 3 recheck generations.",
         "Duration: 1 min 40 s, 20 documents and 10.0 KB per second on average.",
         "",
@@ -103,7 +103,7 @@ def test_an_incomplete_check_names_its_error() -> None:
 def test_a_running_check_has_no_verdict() -> None:
     lines = report(CHECKING, [], [])
     assert lines[0] == lines[-1] == "The check has not finished."
-    assert "Compared 500 documents of about 2,000 (25.0 %), 250.0 KB, in 2 namespaces." in lines
+    assert "Compared 500 documents of about 2,000 (25.0 %), 250.0 KB, in 2 collections." in lines
 
 
 def test_only_the_first_mismatches_are_shown() -> None:
@@ -187,4 +187,4 @@ def test_aduration_text(seconds: float, shown: str) -> None:
 
 def test_the_report_of_an_empty_check() -> None:
     progress = CheckProgress(started=1.0, ended=1.0, first=Amounts())
-    assert "Compared 0 documents, 0 bytes, in 0 namespaces." in report(progress, [], [])
+    assert "Compared 0 documents, 0 bytes, in 0 collections." in report(progress, [], [])

@@ -1,4 +1,4 @@
-"""The verifier's settings, their documented defaults, and options that exclude each other."""
+"""Tests the verifier's settings, their documented defaults, and options that cannot be combined."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 
 import syncsvc
 import verifier
+from verifier.cluster.connection_source import ConnectionSource
 from verifier.cluster.filters import NamespaceFilter
 from verifier.cluster.namespace import Namespace
 from verifier.compare.documents import Mode
@@ -19,13 +20,18 @@ from verifier.compare.scope import Scope
 from verifier.runtime.options import Form, as_rst
 from verifier.settings import PREFIX, TABLE, Settings, read_settings
 
+
+def from_option(uri: str) -> ConnectionSource:
+    return ConnectionSource("any", uri)
+
+
 URIS = ["--srcURI", "mongodb://a", "--destURI", "mongodb://b"]
 OWN = "__mdb_internal_syncsvc_verifier"
 ALL = [*URIS, "--verifyAll"]
 DEFAULTS = Settings(
-    source="mongodb://a",
-    destination="mongodb://b",
-    metadata="mongodb://b",
+    source=from_option("mongodb://a"),
+    destination=from_option("mongodb://b"),
+    metadata=from_option("mongodb://b"),
     metadata_database=OWN,
     scope=Scope(NamespaceFilter(exclude=({"database": OWN},))),
     mode=Mode.BINARY,
@@ -54,7 +60,7 @@ def scope(*arguments: str) -> Scope:
 
 
 def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """Return the error message for these arguments, which must be refused."""
+    """Read these arguments, which must be refused, and return the error message."""
     with pytest.raises(SystemExit) as raised:
         read_settings(arguments)
     assert raised.value.code == 2
@@ -75,7 +81,7 @@ def test_every_flag_is_read() -> None:
     )
     assert read_settings([*ALL, *flags.split()]) == replace(
         DEFAULTS,
-        metadata="mongodb://c",
+        metadata=from_option("mongodb://c"),
         metadata_database="__mdb_internal_mine",
         scope=Scope(NamespaceFilter(exclude=({"database": "__mdb_internal_mine"},))),
         mode=Mode.IGNORE_FIELD_ORDER,
@@ -106,7 +112,7 @@ def test_every_flag_is_read() -> None:
 @pytest.mark.parametrize("flag", ["--destURI", "--dstURI"])
 def test_hosts_alone_are_a_connection_string(flag: str, given: str, uri: str) -> None:
     settings = read_settings(["--srcURI", given, flag, given, "--metaURI", given, "--verifyAll"])
-    assert (settings.source, settings.destination, settings.metadata) == (uri, uri, uri)
+    assert (settings.source, settings.destination, settings.metadata) == (from_option(uri),) * 3
 
 
 def test_the_alias_of_a_comparison_method_is_accepted() -> None:
@@ -139,7 +145,8 @@ def test_a_file_holds_everything_as_yaml(tmp_path: Path) -> None:
         "start: true\nclean: false\n"
     )
     settings = read_settings(["--configFile", str(path)])
-    assert (settings.source, settings.destination) == ("mongodb://a:1", "mongodb://b:2")
+    assert settings.source == from_option("mongodb://a:1")
+    assert settings.destination == from_option("mongodb://b:2")
     assert settings.scope.namespaces.include == ({"database": "d", "collections": ["x", "1"]},)
     assert (settings.start, settings.clean) == (True, False)
 
@@ -218,7 +225,7 @@ def test_names_are_paired_by_position(
         (["--srcNamespace", "a,b.c", "--dstNamespace", "x,x.c"], "a and b.c have the same"),
         (
             ["--srcNamespace", "a.b,c.d", "--dstNamespace", "c.d,e.f"],
-            "a.b cannot be paired with c.d, because c.d is also in --srcNamespace",
+            "a.b cannot be paired with c.d, because the latter name overlaps with c.d in --srcNamespace",
         ),
         (["--srcNamespace", "a,b", "--dstNamespace", "b,a"], "a cannot be paired with b"),
         (["--srcNamespace", "a.b,c", "--dstNamespace", "c.b,d"], "a.b cannot be paired with c.b"),
@@ -258,17 +265,26 @@ def test_all_violations_are_named_at_once(capsys: pytest.CaptureFixture[str]) ->
 
 @pytest.mark.parametrize("missing", ["srcURI", "destURI"])
 def test_both_clusters_are_needed(capsys: pytest.CaptureFixture[str], missing: str) -> None:
-    (given,) = {"srcURI", "destURI"} - {missing}
-    message = refusal(capsys, f"--{given}", "mongodb://user:S3cr3t@host", "--verifyAll")
+    (other,) = {"srcURI", "destURI"} - {missing}
+    message = refusal(capsys, f"--{other}", "mongodb://user:S3cr3t@host", "--verifyAll")
     assert f"--{missing}" in message and "S3cr3t" not in message
 
 
+def test_files_with_connection_strings_take_the_place_of_the_strings(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    settings = read_settings(["--srcURIFile", "/a", "--destURIFile", "/b", "--verifyAll"])
+    assert [each.path for each in (settings.source, settings.metadata)] == [Path("/a"), Path("/b")]
+    assert [each.cluster for each in settings.sources] == ["source", "destination"]
+    assert "cannot be combined" in refusal(capsys, *URIS, "--verifyAll", "--srcURIFile", "/a")
+
+
 def test_the_environment_has_the_names_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
-    given = {"SRC_URI": "a", "DEST_URI": "b", "VERIFY_ALL": "true", "NUM_WORKERS": "7"}
-    for name, value in given.items():
+    values = {"SRC_URI": "a", "DEST_URI": "b", "VERIFY_ALL": "true", "NUM_WORKERS": "7"}
+    for name, value in values.items():
         monkeypatch.setenv(f"SYNCSVC_VERIFIER_{name}", value)
     settings = read_settings([])
-    assert (settings.source, settings.workers) == ("mongodb://a", 7)
+    assert (settings.source, settings.workers) == (from_option("mongodb://a"), 7)
 
 
 @pytest.mark.parametrize(

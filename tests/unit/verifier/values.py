@@ -173,7 +173,7 @@ EXAMPLE_DEFINITIONS = [
 
 
 def subject(progress: CheckProgress, **fields: Any) -> Subject:
-    """Return the input of a report on a check with this progress."""
+    """Return the input of a report on a check with this progress. `fields` replace fields of the input."""
     side = SideRecord(Position({"_data": "82"}, Timestamp(5, 1)))
     record = CheckRecord(
         *("me", ("rs0", "rs1"), Request(), 1_700_000_000.0, side, side),

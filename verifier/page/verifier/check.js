@@ -8,6 +8,7 @@ import { openDifferences } from "./differences.js";
 import { brief, byId, bytes, clock, count, duration, el, isKnown, NONE, percent, rate, setText, whenChanged } from "./dom.js";
 import { contact, showWarnings } from "./frame.js";
 import { commandList } from "./lists.js";
+import { reportLink } from "./report.js";
 import { cell, nameCell, shareCell, Table } from "./table.js";
 import { Tile } from "./tile.js";
 
@@ -19,7 +20,7 @@ const KINDS = { passed: "good", failed: "bad", incomplete: "warn" };
 const COLUMNS = ["time", "documents", "bytes", "source", "destination"];
 const HEADS = [
   ["Namespace", "name", ""], ["Compared", null, ""], ["Documents", "documents", "number optional"],
-  ["Size", "bytes", "number optional"], ["Tasks", null, "number optional extra"], ["Differences", "mismatches", "number"],
+  ["Size", "bytes", "number optional"], ["Tasks", null, "number optional extra"], ["Different documents", "mismatches", "number"],
 ];
 
 const api = new Api(askForToken);
@@ -43,13 +44,14 @@ const buttons = {
   check: el("button", { type: "button", text: "Start a check", disabled: true, "data-command": "check", on: { click: checkDialog } }),
   writesOff: el("button", { type: "button", text: "End the check", disabled: true, "data-command": "writesOff", on: { click: endDialog } }),
 };
+const forReport = reportLink(api, "syncsvc-verifier-report.html");
 let rows = [];
 let newest = null;
 let failures = 0;
 
 byId("tiles").append(...Object.values(tiles).map((tile) => tile.element));
 byId("charts").append(...charts.map((chart) => chart.element));
-byId("actions").append(...Object.values(buttons));
+byId("actions").append(...Object.values(buttons), forReport);
 const refresh = poll(step, () => (failures ? AFTER_FAILURE : INTERVAL));
 
 async function step() {
@@ -88,6 +90,7 @@ function show(overview) {
     if (button.disabled !== disabled) button.disabled = disabled;
     button.classList.toggle("primary", !disabled && overview.next?.command === command);
   }
+  forReport.hidden = !isKnown(overview.started);
   showTiles(overview);
   showCharts(progress);
   table.show(overview.namespaces > 0);

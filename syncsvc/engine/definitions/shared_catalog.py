@@ -1,0 +1,232 @@
+"""Changes definitions on a destination that also holds foreign data: collections and views not created by this sync.
+
+A collection is the sync's own if its UUID is saved in the registry. A new collection gets a temporary name that only
+this sync uses; its UUID is saved; then it is renamed, which the server refuses if the name is taken. So even after a
+crash, the temporary name or the saved UUID shows that the sync created the collection. Commands on an existing
+collection name its saved UUID, so the server refuses them for a foreign collection with the same name.
+
+Two kinds of namespaces cannot be protected in this way. Servers do not rename time-series collections, and do not
+accept their UUIDs in commands. So this module compares the UUID of such a collection just before each command. If the
+process is killed or loses its connection before it has saved the UUID, the new collection counts as foreign. A view is
+the sync's own if the saved definitions contain it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from bson.binary import Binary
+
+from syncsvc.created import temporary_prefix
+from syncsvc.engine.definitions import standin
+from syncsvc.engine.definitions.catalog import BY_UUID, Catalog
+from syncsvc.engine.run.context import RunContext
+from syncsvc.engine.run.points import Point
+from syncsvc.errors import DEFINITION_NOT_APPLICABLE
+from syncsvc.existing import foreign
+from syncsvc.saved.registry import CollectionRecord
+from verifier.cluster import failures
+from verifier.cluster.namespace import Namespace
+from verifier.cluster.specification import CollectionSpec, Document, Kind, same_document
+from verifier.cluster.writer import MAJORITY
+from verifier.runtime.errors import OperationError
+from verifier.runtime.tasks import StopToken
+
+
+def catalog_of(
+    context: RunContext,
+    stop: StopToken,
+    uuids: Mapping[Namespace, bytes] | None = None,
+    write_concern: Mapping[str, Any] = MAJORITY,
+) -> Catalog:
+    """Return a SharedCatalog if the destination may hold foreign data, otherwise a Catalog.
+
+    The parameters are those of `Catalog`.
+    """
+    shared = context.run.record.options.pre_existing_destination_data
+    return (SharedCatalog if shared else Catalog)(context, stop, uuids, write_concern)
+
+
+class SharedCatalog(Catalog):
+    """A Catalog that neither changes nor drops foreign collections and views.
+
+    Its operations also raise OperationError DestinationNamespaceExists if a foreign collection or view has the name of
+    a collection or view of the sync.
+    """
+
+    def __init__(
+        self,
+        context: RunContext,
+        stop: StopToken,
+        uuids: Mapping[Namespace, bytes] | None = None,
+        write_concern: Mapping[str, Any] = MAJORITY,
+    ) -> None:
+        super().__init__(context, stop, uuids, write_concern)
+        self._registry = context.registry
+        prefix = temporary_prefix(context.run.record)
+        assert prefix is not None
+        self._prefix = prefix
+
+    def drop(self, namespace: Namespace) -> None:
+        record = self._registry.at(namespace)
+        if record is None:
+            self.drop_view(namespace)
+            return
+        temporary = self._temporary(record)
+        self._run(temporary, {"drop": temporary.collection}, failures.NAMESPACE_NOT_FOUND)
+        if record.destination_uuid is not None and self._has(record, namespace):
+            super().drop(namespace)
+
+    def drop_view(self, namespace: Namespace) -> None:
+        found = self._row(namespace)
+        if found is not None and self._is_own_view(namespace, found):
+            self._run(namespace, {"drop": namespace.collection}, failures.NAMESPACE_NOT_FOUND)
+            # Otherwise, a foreign view that has the same definition later would count as the sync's own.
+            self._views.forget(namespace)
+
+    def own_views(self, found: Mapping[Namespace, Document]) -> dict[Namespace, Document]:
+        saved = self._views.load()
+        return {
+            name: options
+            for name, options in found.items()
+            if any(same_document(each, options) for each in saved.get(name, ()))
+        }
+
+    def drop_empty_database(self, database: str) -> None:
+        """Do nothing, because users may create a collection in the database at the same moment."""
+
+    def create_views(self, definitions: Collection[CollectionSpec]) -> None:
+        for each in definitions:
+            self._refuse_foreign(each.namespace)
+        super().create_views(definitions)
+
+    def create_view(self, definition: CollectionSpec) -> bool:
+        created = super().create_view(definition)
+        if not created:
+            self._refuse_foreign(definition.namespace)
+        return created
+
+    def rename(self, namespace: Namespace, to: Namespace) -> None:
+        if namespace == to:
+            return
+        if namespace.database != to.database:
+            # Servers report such a command by other events. Here, it would create another collection.
+            raise OperationError(
+                DEFINITION_NOT_APPLICABLE,
+                f"{namespace} cannot be renamed to {to} in another database while the destination holds other data.",
+            )
+        record = self._registry.at(namespace)
+        assert record is not None
+        self.drop_view(to)
+        self._take_name(record, namespace, to)
+
+    def _create(self, definition: CollectionSpec) -> bool:
+        namespace = definition.namespace
+        record = self._registry.at(namespace)
+        assert record is not None
+        self.drop_view(namespace)
+        if self._has(record, namespace):
+            return False
+        self._refuse_foreign(namespace)
+        if definition.kind is Kind.TIME_SERIES:
+            self._create_time_series(record, definition)
+            return True
+        temporary = self._temporary(record)
+        options = standin.stand_in(definition).options
+        self._run(temporary, {"create": temporary.collection, **options}, failures.NAMESPACE_EXISTS)
+        self._observe(Point.TEMPORARY_CREATED, str(namespace))
+        self._save_uuid(record, temporary)
+        self._observe(Point.TEMPORARY_SAVED, str(namespace))
+        self._take_name(self._newest(record), temporary, namespace)
+        return True
+
+    def _create_time_series(self, record: CollectionRecord, definition: CollectionSpec) -> None:
+        namespace = definition.namespace
+        command = {"create": namespace.collection, **standin.stand_in(definition).options}
+        if self._run(namespace, command, failures.NAMESPACE_EXISTS) is None:
+            raise foreign(namespace)
+        self._observe(Point.TIME_SERIES_CREATED, str(namespace))
+        self._save_uuid(record, definition.storage)
+
+    def _by_uuid(self, namespace: Namespace, command: dict[str, Any]) -> dict[str, Any]:
+        name, target = next(iter(command.items()))
+        if name not in BY_UUID or "collectionUUID" in command:
+            return {}
+        if name == "renameCollection":
+            database, _, target = target.partition(".")
+            namespace = Namespace(database, target)
+        record = self._registry.at(Namespace(namespace.database, target).owner)
+        if record is None:
+            # A view, or a collection with a temporary name.
+            return {}
+        if record.destination_uuid is None:
+            raise foreign(record.definition.namespace)
+        if record.definition.kind is Kind.TIME_SERIES:
+            if not self._has(record, record.definition.namespace):
+                raise foreign(record.definition.namespace)
+            return {}
+        return {"collectionUUID": Binary(record.destination_uuid, 4)}
+
+    def _take_name(self, record: CollectionRecord, namespace: Namespace, to: Namespace) -> None:
+        """Rename the collection of a record from `namespace` to `to`; a no-op if it already has the new name.
+
+        Both names are in the same database.
+        """
+        assert record.destination_uuid is not None
+        uuid = Binary(record.destination_uuid, 4)
+        command = {"renameCollection": str(namespace), "to": str(to), "collectionUUID": uuid}
+        expected = (failures.NAMESPACE_NOT_FOUND, failures.NAMESPACE_EXISTS)
+        renamed = self._run(Namespace("admin", str(namespace)), command, *expected)
+        if renamed is None and not self._has(record, to):
+            self._refuse_foreign(to)
+            raise _lost(namespace, to)
+
+    def _save_uuid(self, record: CollectionRecord, stored: Namespace) -> None:
+        """Save the UUID of the collection `stored`, so that it counts as the sync's own; no-op if it does not exist."""
+        found = self._row(stored)
+        if found is not None:
+            self._registry.change(record, destination_uuid=bytes(found["info"]["uuid"]))
+
+    def _newest(self, record: CollectionRecord) -> CollectionRecord:
+        found = self._registry.get(record.uuid)
+        assert found is not None
+        return found
+
+    def _refuse_foreign(self, namespace: Namespace) -> None:
+        """Raise OperationError DestinationNamespaceExists if a foreign collection or view has this name."""
+        found = self._row(namespace)
+        if found is None or self._is_own_view(namespace, found):
+            return
+        record = self._registry.at(namespace)
+        if record is None or not self._has(record, namespace):
+            raise foreign(namespace)
+
+    def _has(self, record: CollectionRecord, namespace: Namespace) -> bool:
+        """Return whether the collection of `record` has the name `namespace` on the destination now."""
+        time_series = record.definition.kind is Kind.TIME_SERIES
+        found = self._row(namespace.buckets if time_series else namespace)
+        if found is None and time_series:
+            # Servers of 9.0 can store a time-series collection under its own name.
+            found = self._row(namespace)
+        uuid = None if found is None else found["info"].get("uuid")
+        return uuid is not None and bytes(uuid) == record.destination_uuid
+
+    def _is_own_view(self, namespace: Namespace, found: Document) -> bool:
+        is_view = found["type"] == Kind.VIEW.value
+        return is_view and namespace in self.own_views({namespace: found["options"]})
+
+    def _row(self, namespace: Namespace) -> Document | None:
+        """Return the row of `listCollections` for a name; None if no collection or view on the destination has it."""
+        return next(iter(self._list(namespace.database, {"name": namespace.collection})), None)
+
+    def _temporary(self, record: CollectionRecord) -> Namespace:
+        return Namespace(record.definition.namespace.database, self._prefix + record.uuid.hex())
+
+
+def _lost(namespace: Namespace, to: Namespace) -> OperationError:
+    return OperationError(
+        DEFINITION_NOT_APPLICABLE,
+        f"{namespace} cannot be renamed to {to}: neither is a collection of this sync, because a user dropped or "
+        "renamed the collection on the destination.",
+    )

@@ -1,0 +1,188 @@
+"""Applies the changes of definitions that a source before 6.0 makes without an event.
+
+`DefinitionWatch` lists the source's collections periodically. If a listed collection differs from its saved record,
+this module makes the destination's collection equal to it, between two events:
+
+- If it has the UUID of the record, its definition has changed. Its indexes and options on the destination are changed.
+- Otherwise, the name belongs to a collection that is not synced yet. It is copied from the source as it is now.
+
+A name in an event must mean the listed collection. Therefore, all events before the listing must be applied first:
+drops and renames have events, so from there on, the name means that collection until a later event drops or renames it.
+The events that follow are applied over the copy, just as after the copy at the start of the sync.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from bson.timestamp import Timestamp
+
+from syncsvc.engine.definitions.catalog import Catalog
+from syncsvc.engine.definitions.index_builds import withhold
+from syncsvc.engine.definitions.source_lookup import find_named_on_source, find_on_source
+from syncsvc.engine.definitions.standin import stand_in
+from syncsvc.engine.events.renames import Renames
+from syncsvc.engine.run.context import RunContext
+from syncsvc.engine.run.points import Point
+from syncsvc.errors import UNSUPPORTED_CHANGE
+from syncsvc.indexing import check, destined
+from syncsvc.repair_rules import option_change, unchangeable
+from syncsvc.saved.registry import CollectionRecord
+from syncsvc.source.filling import is_being_filled
+from verifier.cluster.namespace import Namespace
+from verifier.cluster.reading import read
+from verifier.cluster.specification import CollectionSpec, same_document
+from verifier.compare.definitions import compare_definitions
+from verifier.compare.feed import Feed
+from verifier.compare.mismatch import Aspect
+from verifier.runtime.errors import OperationError
+from verifier.runtime.tasks import StopToken
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Collections of the source that differ from their saved records: their UUIDs by name.
+
+    They were listed before the cluster time `time` of the source.
+    """
+
+    time: Timestamp
+    collections: Mapping[Namespace, bytes] = field(default_factory=dict)
+
+
+class Unreported:
+    """Makes collections of the destination equal to those of the source, in the thread that passes events to lanes.
+
+    Before each call, all events that this thread has read must be applied. `feed` is notified of copied collections.
+    """
+
+    def __init__(
+        self, context: RunContext, catalog: Catalog, renames: Renames, feed: Feed, stop: StopToken
+    ) -> None:
+        self._context = context
+        self._catalog = catalog
+        self._renames = renames
+        self._feed = feed
+        self._stop = stop
+        # A newer source has events that repeat such a copy.
+        old = not context.source_facts.reports_ddl
+        self._unfinished = [each for each in context.registry if old and not each.is_copied]
+
+    def finish_copies(self) -> None:
+        """Continue the copies of collections that a killed process has begun; a no-op after the first call.
+
+        Call this before any event after the saved position is applied.
+        """
+        while self._unfinished:
+            self._finish(self._unfinished.pop())
+
+    def _finish(self, record: CollectionRecord) -> None:
+        name = record.source_name
+        found = find_on_source(self._context, name.database, record.uuid, self._stop)
+        if found is not None and found.namespace == name:
+            self._copy(name, record.uuid)
+        else:
+            # Later events say that it was dropped or renamed.
+            self._renames.drop(record)
+
+    def apply(self, name: Namespace, uuid: bytes) -> None:
+        """Make a collection of the destination equal to the source's collection with this name and this UUID.
+
+        Do nothing in these cases:
+
+        - The collections are already equal.
+        - The source has dropped or renamed the collection: a change event of that follows.
+        - The source is still filling the collection without change events: a later listing will contain it again.
+        """
+        found = find_named_on_source(self._context, name, self._stop)
+        if found is None or found.uuid != uuid:
+            return
+        record = self._context.registry.at(name)
+        if record is not None and record.uuid == uuid:
+            self._redefine(record, found)
+        elif not self._is_being_filled(found):
+            self._copy(name, uuid)
+
+    def _is_being_filled(self, found: CollectionSpec) -> bool:
+        return read(lambda: is_being_filled(self._context.source_client, found), self._stop)
+
+    def _copy(self, name: Namespace, uuid: bytes) -> None:
+        """Copy a collection of the source that is not synced yet, or continue to copy it."""
+        # Saved before, because a restart may find the collection copied; and afterwards, because it is compared at
+        # once.
+        others = list(self._others(name, uuid))
+        names = [name, *(each.source_name for each in others)]
+        self._feed.replaced(names)
+        self._feed.flush()
+        for each in others:
+            self._renames.drop(each)
+        self._renames.adopt(uuid, name)
+        self._feed.replaced(names)
+        self._context.progress.add(definitions_applied=1)
+
+    def _others(self, name: Namespace, uuid: bytes) -> Iterator[CollectionRecord]:
+        """Yield the records that have either this name on the source or this UUID, but not both."""
+        registry = self._context.registry
+        for record in (registry.at(name), registry.get(uuid)):
+            if record is not None and (record.uuid, record.source_name) != (uuid, name):
+                yield record
+
+    def _redefine(self, record: CollectionRecord, found: CollectionSpec) -> None:
+        """Give a collection the definition `found` of the source; a no-op if it already has that definition.
+
+        The new definition is saved last: if the process is killed before, a later listing finds the difference again.
+        """
+        check(found, self._context.target)
+        wanted = replace(
+            destined(found, self._context.target), shard_key=record.definition.shard_key
+        )
+        if is_defined_as(record.definition, wanted):
+            return
+        self._change_options(record, wanted)
+        self._build(record, wanted)
+        self._context.observe(Point.REDEFINED, str(record.source_name))
+        self._context.registry.change(record, definition=wanted)
+        self._context.progress.add(definitions_applied=1)
+
+    def _change_options(self, record: CollectionRecord, wanted: CollectionSpec) -> None:
+        names = [*changed_options(record.definition, wanted)]
+        fixed = unchangeable(wanted, names)
+        if fixed:
+            raise OperationError(
+                UNSUPPORTED_CHANGE,
+                f"On the source, {', '.join(fixed)} was changed for {record.source_name}. collMod cannot make this "
+                "change on the destination.",
+            )
+        self._catalog.modify(wanted.namespace, option_change(stand_in(wanted), names))
+
+    def _build(self, record: CollectionRecord, wanted: CollectionSpec) -> None:
+        """Build the indexes of a collection's new definition `wanted`.
+
+        If one of them cannot be built yet, withhold all indexes of the collection, and save the new definition.
+        """
+        try:
+            self._catalog.reconcile_indexes(replace(record, definition=wanted).present)
+        except OperationError as error:
+            reason = error.description
+            if not withhold(self._context, record.uuid, reason, self._stop, wanted):
+                raise
+
+
+def is_defined_as(before: CollectionSpec, now: CollectionSpec) -> bool:
+    """Return whether two definitions of a collection have the same options and indexes. Has no side effects.
+
+    An option that is given with its default value differs from an absent one. In indexes, the types of numbers are
+    ignored: servers list them in two ways, with different types.
+    """
+    differing = compare_definitions([before], [now])
+    indexes = (each for each in differing if each.aspect is Aspect.INDEX)
+    return not [*indexes, *changed_options(before, now)]
+
+
+def changed_options(before: CollectionSpec, now: CollectionSpec) -> Iterator[str]:
+    """Yield the names of the options that differ between two definitions of a collection. Has no side effects."""
+    old, new = before.options, now.options
+    for name in sorted({*old, *new}):
+        if name not in old or name not in new or not same_document(old[name], new[name]):
+            yield name

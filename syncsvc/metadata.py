@@ -1,0 +1,38 @@
+"""The metadata database of a sync: its name, and the handle with which it is read.
+
+All state of a sync is in one database on its destination. Only this module knows how that database is named.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from pymongo.database import Database
+
+# A handle on the metadata database of one cluster. Commands that write to it go through a `ClusterWriter`.
+Metadata = Database[dict[str, Any]]
+
+METADATA_DATABASE = "mongosync_reserved_for_internal_use"
+# The longest name of a database, in bytes.
+_LONGEST = 63
+LONGEST_SYNC_NAME = _LONGEST - len(METADATA_DATABASE) - 1
+# Servers refuse databases whose names differ only in case, so a name must not contain capital letters.
+SYNC_NAME_PATTERN = re.compile(rf"[a-z0-9_-]{{1,{LONGEST_SYNC_NAME}}}")
+
+
+def metadata_database(sync_name: str | None) -> str:
+    """Return the name of the metadata database of a sync. `sync_name` is None for the sync without a name."""
+    return METADATA_DATABASE if sync_name is None else f"{METADATA_DATABASE}_{sync_name}"
+
+
+def sync_name(database: str) -> str | None:
+    """Return the name of the sync whose metadata database is `database`; None if the sync has no name."""
+    return database.removeprefix(METADATA_DATABASE).removeprefix("_") or None
+
+
+def is_metadata(database: str) -> bool:
+    """Return whether a database with this name can hold the state of a sync."""
+    name = sync_name(database)
+    is_named = name is not None and SYNC_NAME_PATTERN.fullmatch(name) is not None
+    return database == METADATA_DATABASE or (is_named and database == metadata_database(name))

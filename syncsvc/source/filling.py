@@ -1,0 +1,39 @@
+"""Detects collections that `cloneCollectionAsCapped` is still filling on a source older than MongoDB 6.0.
+
+This command inserts documents without visible change events, so the copy of such a collection must wait for the end of
+the command. The command locks the collection from its creation until all documents are inserted. A read in a
+transaction detects the lock, because it needs a lock, unlike other reads.
+"""
+
+from __future__ import annotations
+
+from pymongo.errors import OperationFailure
+
+from verifier.cluster import failures
+from verifier.cluster.connect import Client
+from verifier.cluster.rawbson import RAW_OPTIONS
+from verifier.cluster.specification import CollectionSpec
+
+
+def is_being_filled(client: Client, found: CollectionSpec) -> bool:
+    """Return whether `found` is a capped collection that is locked, and so may still be filled by another command.
+
+    The source must be a replica set. Raises the driver's errors.
+    """
+    if not found.capped:
+        return False
+    database, collection = found.namespace
+    with client.start_session() as session:
+        session.start_transaction()
+        try:
+            # Raw, because an `_id` may be a string that is not valid UTF-8.
+            there = client[database].get_collection(collection, RAW_OPTIONS)
+            there.find_one({}, {"_id": 1}, session=session)
+        except OperationFailure as error:
+            if failures.code_of(error) != failures.LOCK_TIMEOUT:
+                raise
+            return True
+        finally:
+            if session.in_transaction:
+                session.abort_transaction()
+    return False

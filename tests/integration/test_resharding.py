@@ -1,0 +1,249 @@
+"""Runs reshardCollection on the source: the new collection is copied, and replaces the old one on the destination.
+
+MongoDB 6.0.5 sends no change event for a resharding; 6.0.14 and newer versions do. Some tests forge the event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from syncsvc.engine.run.points import Point
+from syncsvc.sandbox.replica_set import Client
+from tests.integration.test_existing_data import EXISTING
+from tests.integration.test_sharded import assert_equal, fill, shard_keys
+from tests.support.daemon import Daemon, prepared
+from tests.support.fleet import Fleet
+from tests.support.forged import report_resharding, uuid_of
+from tests.support.pair import FROM_SHARDED, SHARDED, Pair, across
+from tests.support.phases import When, writes_in
+from tests.support.renamed import assert_renamed, remap
+from tests.support.waiting import wait_for
+
+pytestmark = [across(SHARDED, FROM_SHARDED), prepared(Daemon.watch_closely)]
+
+_PHASES = (When.REPLAY, When.LISTED, When.COPY, When.APPLY)
+
+
+def reshard(client: Client, name: str = "d.ranged", **key: Any) -> None:
+    """Reshard a collection by the shard key `key` (default: `m`), into a single chunk to save time."""
+    client.admin.command("reshardCollection", name, key=key or {"m": 1}, numInitialChunks=1)
+
+
+def write(client: Client) -> None:
+    """Insert, update and delete documents of d.ranged, and create an index on it."""
+    ranged = client.d.ranged
+    ranged.insert_many({"_id": f"new {n}", "k": n, "m": n % 5} for n in range(50))
+    ranged.update_many({"m": 3}, {"$set": {"late": True}})
+    ranged.delete_many({"m": 5})
+    ranged.create_index("late")
+
+
+@pytest.mark.in_turns
+@pytest.mark.parametrize("when", _PHASES, ids=lambda when: when.name)
+def test_a_resharded_collection_is_copied_again(pair: Pair, daemon: Daemon, when: When) -> None:
+    client = pair.source.client
+    fill(client)
+    with writes_in(when, daemon):
+        client.d.ranged.update_many({"k": {"$lt": 30}}, {"$set": {"early": True}})
+        reshard(client)
+        write(client)
+    daemon.commit()
+    assert_equal(pair)
+
+
+def _rename(client: Client) -> None:
+    client.d.ranged.rename("moved")
+    client.d.moved.insert_one({"_id": "late", "m": 1})
+
+
+def _drop(client: Client) -> None:
+    client.d.ranged.drop()
+
+
+def _create_again(client: Client) -> None:
+    client.d.ranged.drop()
+    client.admin.command("shardCollection", "d.ranged", key={"m": 1})
+    client.d.ranged.insert_many({"_id": n, "m": n} for n in range(20))
+
+
+def _reshard_again(client: Client) -> None:
+    reshard(client, k=1)
+    write(client)
+
+
+@pytest.mark.in_turns
+@pytest.mark.parametrize("change", [_rename, _drop, _create_again, _reshard_again])
+def test_changes_right_after_a_resharding(
+    pair: Pair, daemon: Daemon, change: Callable[[Client], None]
+) -> None:
+    client = pair.source.client
+    fill(client)
+    daemon.start()
+    daemon.wait_until_committable()
+    reshard(client)
+    change(client)
+    daemon.commit()
+    assert_equal(pair)
+
+
+@pytest.mark.in_turns
+@pytest.mark.parametrize(
+    "point", [Point.BATCH_WRITTEN, Point.COLLECTION_REPLACED, Point.COLLECTION_COPIED]
+)
+def test_a_daemon_killed_while_it_copies_again_continues(
+    pair: Pair, daemon: Daemon, point: Point
+) -> None:
+    client = pair.source.client
+    fill(client)
+    daemon.start()
+    daemon.wait_until_committable()
+    daemon.kill()
+    daemon.kill_at(point)
+    daemon.run()
+    daemon.wait_until_committable()
+    reshard(client)
+    write(client)
+    daemon.wait_until_killed()
+    client.d.ranged.insert_one({"_id": "while dead", "m": 2})
+    daemon.run()
+    daemon.commit()
+    assert_equal(pair)
+
+
+@pytest.mark.in_turns
+@pytest.mark.parametrize("options", [{}, EXISTING], ids=["alone", "beside other data"])
+def test_a_renamed_collection_is_copied_again(
+    pair: Pair, daemon: Daemon, options: dict[str, Any]
+) -> None:
+    """Reshard a collection that the sync renames: it must be copied again, and foreign data must stay."""
+    client, destination = pair.source.client, pair.destination.client
+    fill(client)
+    if options:
+        destination.other.c.insert_one({"_id": "foreign"})
+    daemon.start(namespaceRemap=remap({"d.ranged": "new.name", "e": "f"}), **options)
+    daemon.wait_until_committable()
+    reshard(client)
+    write(client)
+    daemon.commit()
+    if options:
+        assert [*destination.other.c.find()] == [{"_id": "foreign"}]
+        destination.drop_database("other")
+    assert_renamed(pair, {"d.ranged": "new.name", "e": "f"})
+    if pair.destination.shards:
+        assert shard_keys(destination)["new.name"] == ([("m", 1)], False)
+
+
+@pytest.mark.in_turns
+def test_a_resharding_during_the_commit_fails_it_until_the_sync_is_resumed(
+    pair: Pair, daemon: Daemon
+) -> None:
+    """Reshard a collection during a commit without verification: the commit must fail.
+
+    After a resume, the clusters must be equal, including later writes.
+    """
+    client = pair.source.client
+    fill(client)
+    daemon.start(verification={"enabled": False})
+    daemon.wait_until_committable()
+    with daemon.held_at(Point.STEP_DONE, "commit time saved"):
+        daemon.ask_for_commit()
+        daemon.wait_until_reached(Point.STEP_DONE, "commit time saved")
+        # The watch waits for events after this point, so it cannot be first.
+        reshard(client)
+        client.d.ranged.insert_one({"_id": "late", "m": 3})
+    failed = wait_for(lambda: _failed(daemon), "FAILED")
+    assert failed["error"] == "ShardKeyChanged"
+    assert "d.ranged" in failed["errorDescription"]
+    daemon.resume()
+    daemon.commit()
+    assert_equal(pair)
+
+
+@pytest.mark.in_turns
+def test_a_resharding_fails_several_instances_by_name(pair: Pair, fleet: Fleet) -> None:
+    client = pair.source.client
+    fill(client)
+    fleet.start()
+    fleet.wait_until_committable()
+    reshard(client)
+    failed = wait_for(lambda: _failed(fleet.coordinator), "FAILED")
+    assert failed["error"] == "ShardKeyChanged"
+    assert "d.ranged" in failed["errorDescription"]
+
+
+def reshard_and_report(client: Client) -> None:
+    """Reshard d.ranged with an event, as MongoDB 6.0.14 does, and write to the new collection."""
+    old = uuid_of(client, "d.ranged")
+    reshard(client)
+    report_resharding(client, "d.ranged", old)
+    write(client)
+
+
+@pytest.mark.in_turns
+@pytest.mark.parametrize("point", [None, Point.COLLECTION_REPLACED, Point.COLLECTION_COPIED])
+@prepared(Daemon.forge_reshardings)
+def test_a_reported_resharding_is_applied(pair: Pair, daemon: Daemon, point: Point | None) -> None:
+    """Reshard a collection with an event: it must be copied again, also if the daemon is killed meanwhile."""
+    client = pair.source.client
+    fill(client)
+    daemon.start()
+    daemon.wait_until_committable()
+    if point is None:
+        reshard_and_report(client)
+    else:
+        daemon.kill()
+        daemon.kill_at(point)
+        daemon.run()
+        daemon.wait_until_committable()
+        reshard_and_report(client)
+        daemon.wait_until_killed()
+        daemon.run()
+    daemon.commit()
+    assert_equal(pair)
+
+
+@pytest.mark.in_turns
+@prepared(Daemon.forge_reshardings, Daemon.judge_soon)
+def test_a_collection_of_a_reported_resharding_is_compared_again(
+    pair: Pair, daemon: Daemon
+) -> None:
+    """Change a document in the new copy of a resharded collection before it replaces the old one.
+
+    The verification has compared the collection before the resharding: it must find the difference all the same.
+    """
+    client, destination = pair.source.client, pair.destination.client
+    fill(client)
+    daemon.start(enableUserWriteBlocking="none")
+    daemon.wait_until_committable()
+    old = uuid_of(client, "d.ranged")
+    copies = {*destination.d.list_collection_names()}
+    reshard(client)
+    with daemon.held_at(Point.COLLECTION_REPLACED):
+        report_resharding(client, "d.ranged", old)
+        daemon.wait_until_reached(Point.COLLECTION_REPLACED)
+        (copy,) = {*destination.d.list_collection_names()} - copies
+        # It keeps the number of documents, which is compared anyway.
+        destination.d[copy].update_one({"_id": 7}, {"$set": {"k": "changed"}})
+    found = daemon.commit_or_fail()
+    assert (found["state"], found.get("error")) == ("FAILED", "VerificationFailed")
+    assert "d.ranged" in found["errorDescription"]
+
+
+@pytest.mark.in_turns
+@prepared(Daemon.forge_reshardings)
+def test_several_instances_apply_a_reported_resharding(pair: Pair, fleet: Fleet) -> None:
+    client = pair.source.client
+    fill(client)
+    fleet.start()
+    fleet.wait_until_committable()
+    reshard_and_report(client)
+    fleet.commit()
+    assert_equal(pair)
+
+
+def _failed(daemon: Daemon) -> dict[str, Any] | None:
+    progress = daemon.progress()
+    return progress if progress["state"] == "FAILED" else None

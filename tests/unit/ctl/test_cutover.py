@@ -1,0 +1,82 @@
+"""Tests that `syncctl` commits despite restarts, takeovers and lost answers. The answers of the API are prepared."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from syncsvc.ctl.client import ClientError
+from syncsvc.ctl.exits import Exit
+from syncsvc.ctl.following import watch_sync
+from syncsvc.ctl.tool import Tool
+from tests.support.stub_api import StubApi
+from tests.unit.ctl.conftest import Run
+from tests.unit.ctl.progress import COMMITTABLE, COMMITTED, COMMITTING, IDLE, answer
+from tests.unit.ctl.test_odd_answers import call
+
+SUCCESS = {"success": True}
+INITIALIZING = {**IDLE, "state": "INITIALIZING"}
+SUPERSEDED = {**COMMITTING, "state": "FAILED", "error": "Superseded", "role": "active"}
+
+
+@pytest.mark.parametrize("between", [INITIALIZING, SUPERSEDED, None])
+def test_a_commit_waits_through_a_restart(
+    api: StubApi, run: Run, between: dict[str, Any] | None
+) -> None:
+    api.answer("progress", *map(answer, (COMMITTABLE, COMMITTING)))
+    for _ in range(2):
+        if between is None:
+            api.break_off("progress")
+        else:
+            api.answer("progress", answer(between))
+    api.answer("progress", answer(COMMITTING), answer(COMMITTED))
+    api.answer("commit", SUCCESS)
+    done = run("commit", "--wait", "--yes")
+    assert (done.exit_code, api.bodies("commit")) == (Exit.OK, [{}]), done.output
+
+
+@pytest.mark.parametrize("arrived, sent", [(True, 1), (False, 2)])
+def test_a_commit_without_an_answer_is_sent_again_unless_it_has_arrived(
+    api: StubApi, run: Run, arrived: bool, sent: int
+) -> None:
+    after = [COMMITTING] if arrived else [COMMITTABLE]
+    steps = [COMMITTABLE, INITIALIZING, *after, COMMITTING, COMMITTED]
+    api.answer("progress", *map(answer, steps))
+    api.break_off("commit")
+    api.answer("commit", SUCCESS)
+    done = run("commit", "--wait", "--yes")
+    assert (done.exit_code, len(api.bodies("commit"))) == (Exit.OK, sent), done.output
+
+
+def test_without_wait_a_commit_is_sent_once(api: StubApi, run: Run) -> None:
+    api.answer("progress", answer(COMMITTABLE))
+    api.break_off("commit")
+    assert run("commit", "--yes").exit_code == Exit.UNREACHABLE
+    assert api.bodies("commit") == [{}]
+
+
+@pytest.mark.parametrize("wait", [[], ["--wait", "--timeout", "1.5"]])
+def test_the_lag_counts_when_the_commit_is_sent(
+    api: StubApi, monkeypatch: pytest.MonkeyPatch, wait: list[str]
+) -> None:
+    late = {**COMMITTABLE, "lagTimeSeconds": 20}
+    api.answer("progress", answer(COMMITTABLE), answer(late))
+    command = ["--url", api.url, "commit", "--max-lag", "2", *wait]
+    status, output = call(monkeypatch, command, terminal=True, typed="cluster1\n")
+    assert (status, api.bodies("commit")) == (Exit.NOT_YET, []), output
+
+
+def test_the_timeout_limits_all_waits_together(api: StubApi) -> None:
+    api.answer("progress", answer(COMMITTING))
+    watching = watch_sync(Tool(url=api.url, json=True), timeout=60.0)
+    watching.until(lambda _: True)
+    watching._began -= 61.0
+    with pytest.raises(ClientError, match="TimedOut"):
+        watching.until(lambda _: False)
+
+
+@pytest.mark.parametrize("lag", ["nan", "-1", "x"])
+def test_a_lag_is_a_number(api: StubApi, run: Run, lag: str) -> None:
+    api.answer("progress", answer(COMMITTABLE))
+    assert run("commit", "--yes", "--max-lag", lag).exit_code == Exit.USAGE
