@@ -89,7 +89,10 @@ class Clusters:
 def guarded(name: str, folder: Path) -> Iterator[Guarded]:
     folder.mkdir()
     certificates = make_certificates(folder)
-    with ReplicaSet(name=name, access_control=True, certificates=certificates) as cluster:
+    # A large transaction must fit into the cache together with everything written just before.
+    with ReplicaSet(
+        name=name, access_control=True, certificates=certificates, cache_size_gb=1
+    ) as cluster:
         uri = cluster.create_user("syncer", [])
         writer = cluster.create_user("application", ["readWriteAnyDatabase"])
         with cluster.client() as client, Client(writer) as application:
