@@ -253,9 +253,13 @@ class FencedWriter(ClusterWriter):
                         return reply
                     self._without[database, target] = _BATCHES_WITHOUT
                 return self._write(slot, database, command, retried)
-            except PyMongoError:
+            except PyMongoError as error:
                 # The caller continues with other writes, and this one must not take effect after them.
-                self._settle(slot)
+                try:
+                    self._settle(slot)
+                except PyMongoError:
+                    # The time of the caller is used up. The slot stays unsettled; the next write on it settles it.
+                    raise error from None
                 raise
 
     def _takes_transaction(self, database: str, target: str) -> bool:

@@ -8,8 +8,9 @@ from contextlib import closing, contextmanager, suppress
 from typing import Any
 from uuid import UUID, uuid4
 
+import pymongo
 import pytest
-from pymongo.errors import OperationFailure, PyMongoError
+from pymongo.errors import NetworkTimeout, OperationFailure, PyMongoError
 
 from syncsvc.metadata import METADATA_DATABASE
 from syncsvc.saved import fence as fence_module
@@ -20,6 +21,7 @@ from tests.support.pair import SHARDED, Pair, across
 from tests.support.waiting import wait_for
 from verifier.cluster.connect import Client, connect
 from verifier.runtime.errors import OperationError
+from verifier.runtime.retry import impatient
 from verifier.runtime.tasks import StopToken
 
 _APPLICATION = "late"
@@ -102,6 +104,18 @@ def test_a_delayed_write_is_refused_after_its_retry(pair: Pair, client: Client, 
 
 def _documents(pair: Pair) -> list[Any]:
     return list(pair.destination.client.d.c.find().sort("_id", 1))
+
+
+def test_a_write_whose_time_is_used_up_fails_with_its_own_error(pair: Pair, client: Client) -> None:
+    """The error must not be that of the update by which the server is made to refuse the late write."""
+    writes = writer(client, uuid4())
+    with held(pair, "update"), impatient(0.5, in_total=0.5), pymongo.timeout(0.5):
+        with pytest.raises(NetworkTimeout) as raised:
+            writes.run("d", update(1))
+    assert "_settle" not in [each.name for each in raised.traceback]
+    writes.settle()
+    writes.run("d", update(2))
+    assert _documents(pair) == [{"_id": 1, "v": 2}]
 
 
 @pytest.mark.in_turns

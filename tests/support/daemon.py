@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 
 from tests.support import observed
 from tests.support.service_process import ServiceProcess, connection
-from tests.support.waiting import wait_for
+from tests.support.waiting import DeadlinePassed, wait_for
+from verifier.cluster import bounds, failures
 from verifier.cluster.features import RAW_UPDATES
 
 
@@ -79,6 +81,7 @@ class Daemon(ServiceProcess):
 
     def _accepts_commit(self) -> bool:
         answer = self.post("commit")
+        _refuse_timeout(answer)
         refused: bool = answer.json().get("error") == "CannotCommit"
         assert answer.ok or refused, answer.text
         return not refused
@@ -102,6 +105,7 @@ class Daemon(ServiceProcess):
 
     def _command(self, name: str) -> None:
         answer = self.post(name)
+        _refuse_timeout(answer)
         assert (answer.status_code, answer.json()) == (200, {"success": True}), answer.text
 
     def wait_until_committable(self) -> dict[str, Any]:
@@ -275,6 +279,12 @@ def prepared(*calls: Callable[[Daemon], None]) -> pytest.MarkDecorator:
     The fixtures are `daemon` and `fleet`.
     """
     return pytest.mark.prepared.with_args(*calls)
+
+
+def _refuse_timeout(answer: requests.Response) -> None:
+    """Raise DeadlinePassed if a server did not answer a command of the daemon in time: a busy disk can be the cause."""
+    if answer.json().get("error") == failures.CLUSTER_UNREACHABLE.name:
+        raise DeadlinePassed("an answer of a server", bounds.PATIENCE, answer.text)
 
 
 def _in_state(progress: dict[str, Any], states: tuple[str, ...]) -> dict[str, Any] | None:

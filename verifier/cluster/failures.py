@@ -246,8 +246,13 @@ def text_of(error: BaseException) -> str:
     The text contains neither the whole reply nor the topology description.
     """
     if isinstance(error, OperationFailure) and error.details:
-        return f"{error.details.get('errmsg', error)} (code {error.code})"
-    return str(error).partition(" (configured timeouts")[0].partition(", Timeout:")[0]
+        return f"{_without_timeouts(str(error.details.get('errmsg', error)))} (code {error.code})"
+    return _without_timeouts(str(error))
+
+
+def _without_timeouts(text: str) -> str:
+    """Return the text of an error of the driver without the list of the driver's time limits."""
+    return text.partition(" (configured timeouts")[0].partition(", Timeout:")[0]
 
 
 def actual_collection(error: OperationFailure) -> str | None:
@@ -362,7 +367,7 @@ def named_kind(error: BaseException) -> ErrorKind | None:
 def named_errors() -> Iterator[None]:
     """Convert errors of the driver in the block to OperationError, if `named_kind` knows a kind of error for them.
 
-    All other errors are raised unchanged.
+    The text of a temporary error names the command that failed, and the server. All other errors are raised unchanged.
     """
     try:
         yield
@@ -370,7 +375,8 @@ def named_errors() -> Iterator[None]:
         kind = named_kind(error)
         if kind is None:
             raise
-        raise OperationError(kind, f"{text_of(error)}.") from error
+        text = _with_command(error) if kind is CLUSTER_UNREACHABLE else text_of(error)
+        raise OperationError(kind, f"{text}.") from error
 
 
 def named(error: BaseException) -> BaseException:

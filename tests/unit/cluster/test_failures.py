@@ -151,9 +151,18 @@ def test_the_codes_are_those_of_the_server() -> None:
             ),
             "h:1: refused",
         ),
+        (
+            errors.ExecutionTimeout(
+                "late",
+                50,
+                {"errmsg": "late (configured timeouts: timeoutMS: 1.0ms)", "code": 50},
+            ),
+            "late (code 50)",
+        ),
         (ValueError("plain"), "plain"),
     ],
 )
 def test_the_text_of_an_error_has_only_the_reason(error: BaseException, text: str) -> None:
     assert failures.text_of(error).startswith(text)
     assert "Topology" not in failures.text_of(error) and "'ok'" not in failures.text_of(error)
+    assert "configured" not in failures.text_of(error)
