@@ -1,4 +1,7 @@
-"""Finds names that a sync needs, but that other collections or views on the destination have. Pure functions."""
+"""Finds names that a sync needs, but that other collections or views on the destination have, and creates the errors.
+
+All functions are pure.
+"""
 
 from __future__ import annotations
 

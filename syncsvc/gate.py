@@ -72,7 +72,7 @@ class Gate:
         `trigger` is the state transition that the command requests; None for a dry run, which does not change the sync.
         Raises OperationError CommandInProgress if another command is running, NotActive on a standby, InvalidState if
         the initialization of the process takes too long, and ContradictsDesiredState if the desired state forbids the
-        command. Also raises the block's errors.
+        command. Also raises the block's errors; known errors of the driver become OperationErrors.
         """
         self.await_startup()
         if self._goal is not None and trigger is not None:

@@ -480,7 +480,8 @@ class _Principal(Strict):
 class _UsersAnswer(SuccessAnswer):
     usersAndRoles = always(
         fields.List,
-        "The users and roles to copy, and the other roles to which they refer. Roles come first.",
+        "The users and roles that the start options select, and the other roles to which they refer, each with the "
+        "effect of a copy. Roles come first.",
         fields.Nested(_Principal),
     )
 

@@ -287,9 +287,9 @@ class StartSchema(Strict):
         fields.Dict(fields.String(), fields.String()),
         load_default=list,
         metadata={
-            "description": "Sets of tags, in order of preference: the copy reads the members that match the first set "
-            "that any suitable member matches. If empty, tags do not matter. Must be empty if copyReadPreference is "
-            "primary."
+            "description": "Tag sets, in order of preference. The copy reads only from members that match the first "
+            "set for which there is a member that copyReadPreference allows. If empty, tags do not matter. Must be "
+            "empty if copyReadPreference is primary."
         },
     )
 

@@ -128,9 +128,9 @@ class Service:
         return self._state if runner is None else runner.record.state
 
     def connect(self, clusters: Mapping[str, Cluster]) -> None:
-        """Use these clusters, and start the threads that report progress, manage limits and update dashboards.
+        """Use these clusters, and start the threads that report progress, apply speed limits and update dashboards.
 
-        No command is accepted yet.
+        Commands still wait: they are accepted after `initialize`.
         """
         self.use(clusters)
         self._process.spawn(

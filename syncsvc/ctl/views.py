@@ -128,7 +128,10 @@ def namespaces_view(found: Sequence[Document], width: int) -> RenderableType:
 
 
 def _names(each: Document) -> str:
-    """Return the name on the source, followed by the name on the destination if the two differ."""
+    """Return the name of the collection in the row `each` on the source.
+
+    If the collection has another name on the destination, ` -> ` and this name follow.
+    """
     there = each.get("destinationNamespace")
     return str(each["namespace"]) if there is None else f"{each['namespace']} -> {there}"
 

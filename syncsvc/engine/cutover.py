@@ -7,10 +7,10 @@ follow: the indexes become unique, which can take long, and finally documents be
 expiration, because a MongoDB 6.0 secondary can crash while users move a unique value from one document to another and
 the index is not unique yet.
 
-If users have written to the source before the destination is unblocked, or may have, `Cutover.run` raises
-SourceWritten: the coordinator then undoes the completed steps, applies these writes, and repeats the commit. The check
-is recorded before the destination is unblocked: once users may write to the destination, no restart withdraws the
-commit.
+If users have, or may have, written to the source after the commit time, `Cutover.run` raises SourceWritten before it
+unblocks the destination: the coordinator then undoes the completed steps, applies these writes, and repeats the
+commit. The check is recorded before the destination is unblocked: once users may write to the destination, no restart
+withdraws the commit.
 """
 
 from __future__ import annotations
@@ -47,9 +47,10 @@ _PRINCIPALS_COPIED = "users and roles copied"
 
 
 class SourceWritten(Exception):
-    """Raised if users have, or may have, written to the source before the destination was unblocked.
+    """Raised if users have, or may have, written to the source after the commit time.
 
-    `namespaces` are some of the collections to which users have written; empty if these are unknown.
+    The commit time is the cluster time of the source up to which all changes are applied before the commit.
+    `namespaces` are some of the collections with newer writes; empty if these collections are unknown.
     """
 
     def __init__(self, namespaces: Collection[Namespace] = ()) -> None:
@@ -60,7 +61,8 @@ class SourceWritten(Exception):
 class Cutover:
     """Runs the steps of a cut-over, once the verification has passed or is disabled. Reads no documents of the source.
 
-    `run` raises SourceWritten if users have, or may have, written to the source before the destination is unblocked.
+    `run` raises SourceWritten if users have, or may have, written to the source after the commit time. It checks this
+    before it unblocks the destination.
     """
 
     context: RunContext

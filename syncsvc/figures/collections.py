@@ -57,7 +57,7 @@ class Collections:
             return dict(self._figures)
 
     def reading(self, uuid: bytes) -> None:
-        """Note that this process begins or resumes the copy of a collection now, and set the copied amounts to 0."""
+        """Record that this process begins or resumes the copy of a collection, and set the copied amounts to 0."""
         with self._lock:
             now = self._figures.get(uuid, _NOTHING)
             self._figures[uuid] = replace(now, began=monotonic(), documents=0, size=0)
@@ -78,11 +78,11 @@ class Collections:
                 self._figures[uuid] = replace(now, events=now.events + number)
 
     def indexing(self, uuid: bytes) -> None:
-        """Note that the indexes of a collection are being built."""
+        """Record that the indexes of a collection are being built."""
         self._set(uuid, indexing=True, indexed=False)
 
     def indexed(self, uuid: bytes) -> None:
-        """Note that the indexes of a collection are built, or left out because one of them refuses a document."""
+        """Record that the indexes of a collection are built, or left out because one of them refuses a document."""
         self._set(uuid, indexing=False, indexed=True)
 
     def _set(self, uuid: bytes, **fields: bool) -> None:

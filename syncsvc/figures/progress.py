@@ -258,7 +258,7 @@ class Progress:
 
     @property
     def begun(self) -> Mapping[str, str]:
-        """Return the texts of the warnings and long waits that have begun and are not saved yet, by name.
+        """Return the texts of the warnings and long waits shown since the last call of `forget_begun`, by name.
 
         Unlike the snapshot, the result includes ended warnings and waits. The caller saves them, and then calls
         `forget_begun`.

@@ -361,7 +361,7 @@ TABLE: tuple[Metric[Sync], ...] = (
     Metric(
         Kind.COUNTER,
         "mongosync_documents_copied_again_total",
-        "Documents that this process copied although the destination already had them, after a restart or failover.",
+        "Documents that this process read although the destination already had them, after a restart or failover.",
         (),
         _of_run(lambda record, snapshot: snapshot.documents_copied_again),
     ),

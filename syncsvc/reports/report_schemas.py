@@ -127,7 +127,7 @@ class _ReportedCommit(_Sent):
     outcome = always(fields.Enum, "The outcome of the commit.", Outcome, by_value=True)
     withdrawn = always(
         fields.Integer,
-        "How often the cut-over was undone and repeated, because users still wrote to the source.",
+        "How often the cut-over was undone and repeated, because users still wrote to the source, or may have.",
     )
     writable = known_time("When applications could write to the destination")
     committed = known_time("When the commit was complete")

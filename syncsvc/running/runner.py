@@ -371,7 +371,10 @@ class Runner:
         return self._at_rest.wait(SLOW_POLL) and pause.over.wait(SLOW_POLL)
 
     def _prepare(self) -> RunContext:
-        """Save the next epoch, create an engine from the saved state with a new stop token, and return its context."""
+        """Save the next epoch, create an engine from the saved state with a new stop token, and return its context.
+
+        Also drop the temporary credentials that a killed process may have left on the destination.
+        """
         self._process.stop.release(self._stop)
         self._stop = StopToken(self._process.stop)
         self._engine = context = self._assembly.next_context(self._stop)

@@ -39,6 +39,10 @@ def command(
 def save(
     path: Path, repeating: str, rounds: int, loads: tuple[float, float], results: Sequence[Any]
 ) -> None:
-    """Save the results of a benchmark. `repeating` is its command, and `loads` are those before and after it."""
+    """Save the results of a benchmark.
+
+    `repeating` is the command that repeats it, `rounds` is how often each candidate ran, and `loads` are the load
+    averages of the machine before and after it.
+    """
     found = {"command": repeating, "rounds": rounds, "load": loads, "results": results}
     write(path, {**origin(), **found})

@@ -458,7 +458,7 @@ def create_foreign_sharded(destination: Client) -> set[str]:
 def test_a_sync_killed_while_it_shards_beside_foreign_data_continues(
     pair: Pair, daemon: Daemon, point: Point
 ) -> None:
-    """Kill the daemon while it creates a sharded collection before the copy, and again while it applies events."""
+    """Kill the daemon twice while it creates a sharded collection: before the copy, and while it applies events."""
     source, destination = pair.source.client, pair.destination.client
     # Only ranges of values need zones.
     pair.shard("d.c", {"n": 1})

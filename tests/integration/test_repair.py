@@ -332,9 +332,9 @@ def create_again(client: writes.AnyClient) -> None:
 
 
 def assert_kept(daemon: Daemon, client: writes.AnyClient) -> None:
-    """Fail if a repair changes the collection `other`, which a user has created again on the cluster of `client`.
+    """Fail unless a commit fails with VerificationFailed, and a repair then keeps the collection `other`.
 
-    Then drop this collection, and repair again.
+    A user has created this collection again on the cluster of `client`. Then drop it, and repair again.
     """
     assert daemon.commit_or_fail()["error"] == "VerificationFailed"
     plan = daemon.post("repair", {"dryRun": True}).json()

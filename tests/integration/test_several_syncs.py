@@ -70,7 +70,7 @@ def fill(pair: Pair, name: str) -> None:
 def change_definitions(pair: Pair, name: str) -> None:
     """Run DDL commands on the source, and wait until the last change is applied.
 
-    `name` is part of the names that this source uses.
+    `name` is part of the name of each database or collection, so that two sources can share a destination.
     """
     client = pair.source.client
     client.both[f"{name} c"].rename(f"{name} renamed")

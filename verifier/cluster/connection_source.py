@@ -16,8 +16,9 @@ INVALID_CONNECTION_FILE = ErrorKind(
     "InvalidConnectionFile",
     500,
     "A file with a connection string, or a file that a connection string names, cannot be used.",
-    "The file must have the connection string as its only line. Only the owner of the file may have access (mode "
-    "0600).",
+    "A file with a connection string must contain only the connection string, and only its owner may have access "
+    "(mode 0600). While the process runs, only the password and the TLS files may change, and a new certificate must "
+    "be for the same user.",
 )
 
 

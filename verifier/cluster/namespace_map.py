@@ -177,7 +177,8 @@ def reverse_contradictions(entries: Sequence[tuple[Namespace, Namespace]]) -> It
         if _differ_in_case(one[0].database, other[0].database):
             yield (
                 f"reversible is true, but namespaceRemap[{number}] and namespaceRemap[{later}] rename databases whose "
-                "names differ only in case, which servers refuse."
+                "names differ only in case. A reversed sync might have to create both on one cluster, which servers "
+                "refuse."
             )
 
 

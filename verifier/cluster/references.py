@@ -86,7 +86,8 @@ def _pipeline(raw: bytes, field: Element, rename: Rename) -> bytes:
 def _fields(**known: _Rewrite) -> _Rewrite:
     """Return a function that rewrites some fields of an embedded document; other fields stay unchanged.
 
-    `known` maps the name of each field to the function that rewrites it.
+    `known` maps the name of each field to the function that rewrites it. The returned function raises NotRewritable if
+    the value is not a document.
     """
     rewrites = {name.encode(): each for name, each in known.items()}
 

@@ -90,7 +90,7 @@ class Feed:
             self._newest = source_time
 
     def changed(self, namespace: Namespace, key: bytes) -> None:
-        """Note that the document with this document key has changed in this namespace of the source."""
+        """Record that the document with this document key has changed in this namespace of the source."""
         if self._counts:
             with self._noting:
                 noted = self._noted
@@ -107,7 +107,7 @@ class Feed:
             self.replaced(filter(is_user_namespace, event.owners))
 
     def replaced(self, namespaces: Iterable[Namespace]) -> None:
-        """Note that other collections may have these names on the source now; they are compared again as a whole."""
+        """Record that other collections may have these names on the source now; they are compared again as a whole."""
         if self._counts:
             with self._noting:
                 self._noted.collections.update(namespaces)

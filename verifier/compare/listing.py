@@ -24,7 +24,7 @@ _RESERVED = {"databaseRegex": {"pattern": RESERVED_PATTERN}}
 
 
 class Listing:
-    """The subject of the verifier's check: both clusters must have the same collections, views and documents.
+    """Lists the collections and views that a check compares; both clusters must have the same ones.
 
     `scope` selects the namespaces, and maps names on the source to names on the destination.
     """

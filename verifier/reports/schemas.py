@@ -84,7 +84,7 @@ class _ReportedCommand(SenderFields):
     at = known_time("The time at which the command was sent")
     address = nullable(
         fields.String,
-        "The address of the client; null if an option of the process sent the command.",
+        "The address of the client; null if the process sent the command itself.",
     )
 
 

@@ -38,8 +38,9 @@ def withhold(
     """Drop the indexes of the collection `uuid` until the commit, so that refused writes can be retried.
 
     Save that the indexes are withheld, and warn; at the same time, save `changed` as the new definition if it is given.
-    `reason` is the error of the refused write or index, for the log. Return True if the indexes are withheld. Return
-    False, without any change, if the definition has no indexes or the collection is no longer synced.
+    If the indexes are already withheld, `changed` is not saved. `reason` is the error of the refused write or index,
+    for the log. Return True if the indexes are withheld. Return False, without any change, if the definition has no
+    indexes or the collection is no longer synced.
     """
     with context.registry.redefining:
         record = context.registry.get(uuid)

@@ -30,7 +30,8 @@ class Numbers:
     def once(self, lsid: Any, number: int, run: Callable[[], Document]) -> Document:
         """Call `run` and return its reply, or return the recorded reply if `number` is the newest of the session.
 
-        Raises Refused if `number` is lower than the newest one.
+        The reply of a call that raised an error is not recorded. Raises Refused if `number` is lower than the newest
+        one.
         """
         name = bytes(fields(_raw(lsid))["id"]).hex()
         with (self._folder / f"session-{name}").open("a+b") as kept:

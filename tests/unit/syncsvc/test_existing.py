@@ -1,4 +1,7 @@
-"""Tests collections that the sync did not create, `--syncName`, and syncs that share a destination."""
+"""Tests how names are refused that others have on the destination, and the rules for syncs that share a destination.
+
+Also tests the name of the metadata database of a sync with `--syncName`.
+"""
 
 from __future__ import annotations
 
