@@ -150,12 +150,8 @@ def running(pair: Pair, folder: Path) -> Iterator[Daemon]:
     """Empty the clusters, and run a daemon between them during the block; its logs are in the new `folder`."""
     pair.empty()
     folder.mkdir()
-    daemon = pair.daemon(folder)
-    try:
-        daemon.run()
+    with pair.daemon(folder).running() as daemon:
         yield daemon
-    finally:
-        daemon.close()
 
 
 def walk(pair: Pair, daemon: Daemon, options: Document, while_applying: Callable[[], None]) -> Walk:
@@ -213,8 +209,7 @@ def checked_walk(pair: Pair, daemon: Daemon, folder: Path) -> tuple[Walk, Check]
     def begin() -> None:
         begun.append(answer_of(verifier.post("check", {}, **json)))
 
-    try:
-        verifier.run()
+    with verifier.running():
         idle = verifier.progress()
         usual = walk(pair, daemon, {}, begin)
         running = verifier.progress()
@@ -223,8 +218,6 @@ def checked_walk(pair: Pair, daemon: Daemon, folder: Path) -> tuple[Walk, Check]
         summary = verifier.get("summary").json()
         databases = pair.source.client.list_database_names()
         kept = "__mdb_internal_syncsvc_verifier" in databases
-    finally:
-        verifier.close()
     return usual, Check(idle, begun[0], running, writes_off, ended, summary, kept)
 
 

@@ -301,12 +301,9 @@ def test_a_second_process_takes_over(pair: Pair, daemon: Daemon) -> None:
     daemon.wait_until_committable()
     successor = pair.daemon(daemon.folder / "successor")
     successor.folder.mkdir()
-    try:
-        successor.run()
+    with successor.running():
         writes.single_document_writes(pair.source.client)
         failed = daemon.wait_for_state("FAILED")
         assert failed["error"] == "Superseded"
         successor.commit()
         pair.assert_equal()
-    finally:
-        successor.close()

@@ -86,12 +86,9 @@ def _fly(proxied: Proxied, folder: Path, disturb: Callable[[Stage], list[Disturb
     daemon = pair.daemon(folder)
     # Otherwise, it waits a minute for a reply that is lost.
     daemon.give_up_soon()
-    try:
-        daemon.run()
+    with daemon.running():
         journey = Journey(pair, daemon, disturb)
         journey.fly()
-    finally:
-        daemon.close()
     return journey
 
 

@@ -59,8 +59,7 @@ def test_a_sync_waits_for_the_member_with_the_longer_oplog(
         member.admin.command(KEEP)
     writes.fill(client)
     daemon: Daemon = pair.daemon(tmp_path)
-    try:
-        daemon.run()
+    with daemon.running():
         daemon.start()
         daemon.wait_until_committable()
         daemon.pause()
@@ -76,8 +75,6 @@ def test_a_sync_waits_for_the_member_with_the_longer_oplog(
         make_primary(source, keeper)
         daemon.commit()
         pair.assert_equal()
-    finally:
-        daemon.close()
 
 
 def _short(daemon: Daemon) -> str | None:

@@ -170,12 +170,8 @@ def outcome(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     folder = tmp_path_factory.mktemp(str(request.param))
     # New clusters, because dropping hundreds of databases takes much longer than starting a server.
     with started_pair(request.param.topology) as pair:
-        daemon = pair.daemon(folder)
-        try:
-            daemon.run()
+        with pair.daemon(folder).running() as daemon:
             return _sync(pair, daemon, request.param, _chosen(request))
-        finally:
-            daemon.close()
 
 
 @pytest.mark.each_once

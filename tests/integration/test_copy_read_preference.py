@@ -52,11 +52,8 @@ def orderly(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
     process.save_every_page()
     process.small_partitions(300_000)
     process.warn_soon()
-    try:
-        process.run()
+    with process.running():
         yield process
-    finally:
-        process.close()
 
 
 def _fill(client: Client) -> None:

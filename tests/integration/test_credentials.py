@@ -156,8 +156,7 @@ def test_a_file_that_others_may_read_is_refused(guarded: Guarded, daemon: Daemon
 def test_the_verifier_uses_a_new_password(guarded: Guarded, tmp_path: Path) -> None:
     guarded.pair.destination.client.d.c.insert_many(guarded.pair.source.client.d.c.find())
     verifier = Verifier(*guarded.files, tmp_path, "--verifyAll", "--graceSeconds", "0")
-    try:
-        verifier.run()
+    with verifier.running():
         verifier.check()
         guarded.rotate()
         guarded.write(NEW)
@@ -165,8 +164,6 @@ def test_the_verifier_uses_a_new_password(guarded: Guarded, tmp_path: Path) -> N
         verifier.writes_off()
         verifier.assert_passed(verifier.wait_for_verdict())
         _assert_no_secret(verifier)
-    finally:
-        verifier.close()
 
 
 def test_new_certificates_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,11 +247,8 @@ def _copying(source: str, destination: str, folder: Path) -> Iterator[Daemon]:
     process.save_every_page()
     process.small_partitions(100_000)
     process.warn_soon()
-    try:
-        process.run()
+    with process.running():
         yield process
-    finally:
-        process.close()
 
 
 def _renew(replica_set: ReplicaSet, certificate: Path) -> None:

@@ -58,9 +58,7 @@ def test_a_sync_is_shown_to_dashboards_and_told_to_the_webhook(
 ) -> None:
     fill(pair)
     options = ("--webhook", receiver.url, "--webhookSecretFile", write_secret(tmp_path))
-    daemon = pair.daemon(tmp_path, *options)
-    try:
-        daemon.run()
+    with pair.daemon(tmp_path, *options).running() as daemon:
         receiver.wait_for_state("IDLE")
         assert METADATA not in pair.destination.client.list_database_names()
         with daemon.held_at(Point.COLLECTION_COPIED):
@@ -105,8 +103,6 @@ def test_a_sync_is_shown_to_dashboards_and_told_to_the_webhook(
         outcomes = scrape(daemon)["mongosync_webhook_notices_total"]
         assert outcomes == {("delivered",): notices[-1]["number"], ("dropped",): 0}
         assert "T0k3n" not in daemon.log + daemon.output
-    finally:
-        daemon.close()
 
 
 def _shows_what_dashboards_read(pair: Pair, daemon: Daemon) -> None:
@@ -277,8 +273,7 @@ def test_the_verifier_tells_its_verdict(pair: Pair, tmp_path: Path, receiver: Re
     options = ("--verifyAll", "--graceSeconds", "0", "--webhook", receiver.url)
     secret = ("--webhookSecretFile", write_secret(tmp_path))
     verifier = Verifier(pair.source.uri, pair.destination.uri, tmp_path, *options, *secret)
-    try:
-        verifier.run()
+    with verifier.running():
         verifier.verify()
         wait_for(lambda: receiver.notices and receiver.notices[-1]["verdict"], "the verdict")
         last = receiver.notices[-1]
@@ -292,5 +287,3 @@ def test_the_verifier_tells_its_verdict(pair: Pair, tmp_path: Path, receiver: Re
         wait_for(lambda: receiver.notices[-1]["id"] != last["id"], "the verdict again")
         again = receiver.notices[-1]
         assert [again[name] for name in ("verdict", "time")] == [last["verdict"], last["time"]]
-    finally:
-        verifier.close()

@@ -52,12 +52,8 @@ def prepared(pair: Pair, folder: Path, *options: str) -> Daemon:
 
 @pytest.fixture
 def daemon(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
-    process = prepared(pair, tmp_path)
-    try:
-        process.run()
+    with prepared(pair, tmp_path).running() as process:
         yield process
-    finally:
-        process.close()
 
 
 def write_meanwhile(client: writes.AnyClient, number: int) -> None:
@@ -323,8 +319,7 @@ def test_a_full_spool_warns_and_then_fails(pair: Pair, tmp_path: Path) -> None:
     daemon = prepared(pair, tmp_path, "--eventSpoolMB", "1")
     source = pair.source.client
     writes.fill(source)
-    try:
-        daemon.run()
+    with daemon.running():
         with daemon.held_at(Point.BATCH_WRITTEN):
             daemon.start(eventSpool="always")
             daemon.wait_until_reached(Point.BATCH_WRITTEN)
@@ -341,8 +336,6 @@ def test_a_full_spool_warns_and_then_fails(pair: Pair, tmp_path: Path) -> None:
         assert progress["error"] == "EventSpoolFull"
         assert "--eventSpoolMB" in progress["errorDescription"]
         assert_final(daemon, "the changes that it needs are lost")
-    finally:
-        daemon.close()
 
 
 def test_a_paused_sync_says_what_prevents_the_spooling(pair: Pair, tmp_path: Path) -> None:
@@ -359,8 +352,7 @@ def test_a_paused_sync_says_what_prevents_the_spooling(pair: Pair, tmp_path: Pat
         assert shown["state"] == "PAUSED"
         return text in str(shown.get("warnings"))
 
-    try:
-        daemon.run()
+    with daemon.running():
         daemon.start(eventSpool="always")
         daemon.wait_until_committable()
         refused = {"failCommands": ["update"], "errorCode": 2, "namespace": f"{METADATA}.{SPOOL}"}
@@ -382,8 +374,6 @@ def test_a_paused_sync_says_what_prevents_the_spooling(pair: Pair, tmp_path: Pat
         roll_over(source)
         assert daemon.wait_for_state("FAILED")["error"] == "EventSpoolFull"
         assert_final(daemon, "the changes that it needs are lost")
-    finally:
-        daemon.close()
 
 
 def epoch(destination: writes.AnyClient) -> int:
@@ -396,8 +386,7 @@ def test_a_full_spool_goes_on_when_events_are_applied(pair: Pair, tmp_path: Path
     daemon = prepared(pair, tmp_path, "--eventSpoolMB", "1")
     source = pair.source.client
     writes.fill(source)
-    try:
-        daemon.run()
+    with daemon.running():
         with daemon.held_at(Point.BATCH_WRITTEN):
             daemon.start(eventSpool="always")
             daemon.wait_until_reached(Point.BATCH_WRITTEN)
@@ -407,8 +396,6 @@ def test_a_full_spool_goes_on_when_events_are_applied(pair: Pair, tmp_path: Path
         daemon.commit()
         pair.assert_equal()
         assert "warnings" not in daemon.progress()
-    finally:
-        daemon.close()
 
 
 @pytest.mark.full

@@ -190,12 +190,8 @@ def test_a_killed_start_with_other_options_is_withdrawn(pair: Pair, fleet: Fleet
 def test_an_id_must_be_the_name_of_a_shard(pair: Pair, fleet: Fleet, tmp_path: Path) -> None:
     writes.fill(pair.source.client)
     (tmp_path / "other").mkdir()
-    daemon = pair.daemon(tmp_path / "other", "--id", "other")
-    try:
-        daemon.run()
+    with pair.daemon(tmp_path / "other", "--id", "other").running() as daemon:
         answer = daemon.post("start", daemon.start_body())
-    finally:
-        daemon.close()
     assert (answer.status_code, answer.json()["error"]) == (409, "UnknownInstance")
     assert all(name in answer.json()["errorDescription"] for name in fleet.names)
     for instances in (fleet.names[:1], [*fleet.names, "other"]):
@@ -213,12 +209,8 @@ def test_a_single_instance_cannot_join_a_shared_sync(
     writes.fill(pair.source.client)
     fleet.follower.start()
     (tmp_path / "alone").mkdir()
-    daemon = pair.daemon(tmp_path / "alone")
-    try:
-        daemon.run()
+    with pair.daemon(tmp_path / "alone").running() as daemon:
         answer = daemon.post("start", daemon.start_body())
-    finally:
-        daemon.close()
     assert (answer.status_code, answer.json()["error"]) == (409, "MetadataLeftOver")
 
 

@@ -247,13 +247,9 @@ def test_auto_keeps_the_latency_below_its_limit(
             pair.source.client.d[name].insert_many(
                 {"_id": n, "pad": "p" * 10_000} for n in range(5_000)
             )
-        daemon = pair.daemon(tmp_path)
-        daemon.run()
-        try:
+        with pair.daemon(tmp_path).running() as daemon:
             record_property("auto", _watch_latency(pair, daemon, network))
             pair.assert_equal()
-        finally:
-            daemon.close()
 
 
 def _watch_latency(pair: Pair, daemon: Daemon, network: Network) -> dict[str, Any]:

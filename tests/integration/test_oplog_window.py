@@ -43,11 +43,8 @@ def daemon(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
     """Run a daemon with one writer and one lane that checks the oplog several times a second."""
     process = pair.daemon(tmp_path, "--loadLevel", "1")
     process.watch_closely()
-    try:
-        process.run()
+    with process.running():
         yield process
-    finally:
-        process.close()
 
 
 def events_read(client: writes.AnyClient) -> int:

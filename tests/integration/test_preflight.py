@@ -176,12 +176,8 @@ def test_all_violations_are_reported_at_once(pair: Pair, daemon: Daemon) -> None
 @pytest.fixture
 def one_cluster_twice(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
     other_address = pair.source.uri.replace("127.0.0.1", "localhost")
-    daemon = Daemon(pair.source.uri, other_address, tmp_path)
-    try:
-        daemon.run()
+    with Daemon(pair.source.uri, other_address, tmp_path).running() as daemon:
         yield daemon
-    finally:
-        daemon.close()
 
 
 def test_one_cluster_under_two_addresses_is_refused(pair: Pair, one_cluster_twice: Daemon) -> None:

@@ -50,12 +50,8 @@ def second(pair: Pair, third_cluster: Side) -> Pair:
 def running(pair: Pair, folder: Path, *options: str) -> Iterator[Daemon]:
     """Run a daemon during the block; its logs are in the new folder."""
     folder.mkdir()
-    process = pair.daemon(folder, *options)
-    try:
-        process.run()
+    with pair.daemon(folder, *options).running() as process:
         yield process
-    finally:
-        process.close()
 
 
 def fill(pair: Pair, name: str) -> None:

@@ -304,8 +304,7 @@ def test_a_balancer_started_by_a_user_causes_a_warning(pair: Pair, tmp_path: Pat
     daemon = pair.daemon(tmp_path)
     daemon.watch_closely()
     fill(pair.source.client)
-    try:
-        daemon.run()
+    with daemon.running():
         daemon.start()
         daemon.wait_until_committable()
         pair.source.client.admin.command("balancerStart")
@@ -320,8 +319,6 @@ def test_a_balancer_started_by_a_user_causes_a_warning(pair: Pair, tmp_path: Pat
         )
         daemon.commit()
         assert not daemon.progress().get("warnings")
-    finally:
-        daemon.close()
     assert modes(pair) == ("full", "full")
 
 
@@ -434,17 +431,13 @@ def test_clusters_may_have_different_numbers_of_shards(
         sides = (three, pair.destination) if more_on_source else (pair.source, three)
         unequal = Pair(*sides)
         _fill_kinds_of_keys(unequal.source.client)
-        daemon = unequal.daemon(tmp_path)
-        try:
-            daemon.run()
+        with unequal.daemon(tmp_path).running() as daemon:
             answer = daemon.post("start", _REVERSIBLE)
             assert answer.json()["error"] == "ReversibleNeedsEqualShards"
             daemon.start()
             daemon.wait_until_committable()
             change(unequal.source.client, 1)
             daemon.commit()
-        finally:
-            daemon.close()
         assert_equal(unequal)
         _assert_kinds_of_keys(unequal.destination)
 

@@ -92,9 +92,7 @@ def test_users_are_copied_with_the_documented_roles(
     uri = tmp_path / "uri"
     uri.write_text(destination.uri)
     uri.chmod(0o600)
-    daemon = Daemon(source.uri, uri, tmp_path)
-    try:
-        daemon.run()
+    with Daemon(source.uri, uri, tmp_path).running() as daemon:
         assert_each_role_is_needed(daemon, source, destination)
         daemon.start(**SKIP)
         daemon.wait_until_committable()
@@ -124,8 +122,6 @@ def test_users_are_copied_with_the_documented_roles(
         kept = {each["name"] for each in answer if each["result"] == "kept"}
         assert kept == {"root", "sync", "writer", "migration"}
         assert_secret(source, destination, daemon)
-    finally:
-        daemon.close()
     Pair(source.side, destination.side).assert_equal()
     assert_restricted(destination.side)
     names = {each["_id"] for each in destination.side.client.admin.system.users.find()}

@@ -17,7 +17,7 @@ from functools import cache
 from itertools import cycle
 from pathlib import Path
 from random import SystemRandom
-from typing import IO, Any
+from typing import IO, Any, Self
 from urllib.parse import urljoin, urlsplit
 
 import requests
@@ -131,6 +131,15 @@ class ServiceProcess:
             said = self._output.read_text()[self._said_before :]
             assert "AddressNotAvailable" in said, f"the process ended: {said}"
             self.port = free_port()
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[Self]:
+        """Start the process as `run` does, and close it at the end of the block."""
+        try:
+            self.run()
+            yield self
+        finally:
+            self.close()
 
     def launch(self) -> None:
         """Start the process without waiting for it."""
