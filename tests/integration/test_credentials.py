@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote_plus
@@ -76,10 +76,9 @@ def guarded(tmp_path: Path) -> Iterator[Guarded]:
 
 @pytest.fixture
 def daemon(guarded: Guarded, tmp_path: Path) -> Iterator[Daemon]:
+    """Return a daemon that is not started, and that copies small ranges with one reader."""
     process = Daemon(*guarded.files, tmp_path, "--loadLevel", "1")
-    process.save_every_page()
-    process.small_partitions(100_000)
-    process.warn_soon()
+    process.copy_in_small_steps(100_000)
     yield process
     process.close()
 
@@ -223,7 +222,9 @@ def test_a_sync_uses_new_certificates(phase: str, pair: Pair, tmp_path: Path) ->
         hosts = source.root_uri.rpartition("@")[2]
         key = f"tlsCertificateKeyFile={quote_plus(str(certificate))}"
         uri = f"mongodb://{hosts}&authMechanism=MONGODB-X509&{key}"
-        with _copying(uri, pair.destination.uri, tmp_path) as daemon:
+        daemon = Daemon(uri, pair.destination.uri, tmp_path, "--loadLevel", "1")
+        daemon.copy_in_small_steps(100_000)
+        with daemon.running():
             if phase == "copy":
                 with daemon.held_at(Point.BATCH_WRITTEN, number=3):
                     daemon.start()
@@ -238,17 +239,6 @@ def test_a_sync_uses_new_certificates(phase: str, pair: Pair, tmp_path: Path) ->
                 daemon.commit()
                 Pair(Side(source.root_uri, client), pair.destination).assert_equal()
             assert "use new credentials" in daemon.log
-
-
-@contextmanager
-def _copying(source: str, destination: str, folder: Path) -> Iterator[Daemon]:
-    """Run a daemon that copies small ranges with one reader during the block."""
-    process = Daemon(source, destination, folder, "--loadLevel", "1")
-    process.save_every_page()
-    process.small_partitions(100_000)
-    process.warn_soon()
-    with process.running():
-        yield process
 
 
 def _renew(replica_set: ReplicaSet, certificate: Path) -> None:
