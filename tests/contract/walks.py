@@ -12,14 +12,14 @@ import requests
 from pymongo.errors import OperationFailure
 
 from syncsvc.engine.run.points import Point
+from syncsvc.metadata import METADATA_DATABASE
 from syncsvc.sandbox.replica_set import Client
 from tests.support.daemon import Daemon
 from tests.support.pair import Pair
 from tests.support.verifier import Verifier
 
 GOOD = {"source": "cluster0", "destination": "cluster1"}
-_METADATA = "mongosync_reserved_for_internal_use"
-_KEPT = {"admin", "config", "local", _METADATA}
+_KEPT = {"admin", "config", "local", METADATA_DATABASE}
 
 Document = dict[str, Any]
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from syncsvc.engine.run.points import Point
+from syncsvc.metadata import METADATA_DATABASE
 from syncsvc.sandbox import ReplicaSet
 from syncsvc.sandbox.workload import Workload
 from tests.integration.test_bad_input import GOOD, assert_refused
@@ -18,7 +19,6 @@ from tests.support.phases import PHASES, When, writes_in
 from tests.support.waiting import wait_for
 
 SOURCE_ROLES = ["readAnyDatabase", "clusterMonitor", "backup"]
-METADATA = "mongosync_reserved_for_internal_use"
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +146,7 @@ def _cut_a_copy(pair: Pair, orderly: Daemon) -> None:
     orderly.kill_at(Point.COPY_SAVED, number=4)
     orderly.post_unanswered("start", GOOD)
     orderly.wait_until_killed()
-    saved = pair.destination.client[METADATA].partitions.find_one({})
+    saved = pair.destination.client[METADATA_DATABASE].partitions.find_one({})
     assert saved is not None and saved["place"]["token"]["$recordId"] > 0
 
 
@@ -159,7 +159,7 @@ def test_record_ids_of_another_member_are_not_trusted(pair: Pair, orderly: Daemo
     # Simulate another member, on which these documents have different, larger record IDs.
     elsewhere = {"$set": {"place.origin": "other", "place.token.$recordId": 5999}}
     command = {"update": "partitions", "updates": [{"q": {}, "u": elsewhere}]}
-    pair.destination.client[METADATA].command({**command, "mayBypassWriteBlocking": True})
+    pair.destination.client[METADATA_DATABASE].command({**command, "mayBypassWriteBlocking": True})
     orderly.run()
     orderly.commit()
     pair.assert_equal()

@@ -11,12 +11,12 @@ import pytest
 from bson import Timestamp
 
 from syncsvc.engine.run.points import Point
+from syncsvc.metadata import METADATA_DATABASE
 from tests.support.daemon import Daemon
 from tests.support.duo import running_duo
 from tests.support.fleet import Fleet
 from tests.support.metrics import scrape
 from tests.support.mongosync_readers import (
-    METADATA,
     copied_bytes,
     copied_phases,
     global_state,
@@ -60,7 +60,7 @@ def test_a_sync_is_shown_to_dashboards_and_told_to_the_webhook(
     options = ("--webhook", receiver.url, "--webhookSecretFile", write_secret(tmp_path))
     with pair.daemon(tmp_path, *options).running() as daemon:
         receiver.wait_for_state("IDLE")
-        assert METADATA not in pair.destination.client.list_database_names()
+        assert METADATA_DATABASE not in pair.destination.client.list_database_names()
         with daemon.held_at(Point.COLLECTION_COPIED):
             daemon.start(**REVERSIBLE)
             daemon.wait_until_reached(Point.COLLECTION_COPIED)
@@ -149,7 +149,7 @@ def _ignores_what_others_write(pair: Pair, daemon: Daemon) -> None:
 
 def _is_written_again_by_a_new_process(pair: Pair, daemon: Daemon) -> None:
     delete = {"q": {}, "limit": 0}
-    pair.destination.client[METADATA].command(
+    pair.destination.client[METADATA_DATABASE].command(
         {"delete": "resumeData", "deletes": [delete], "mayBypassWriteBlocking": True}
     )
     daemon.kill()
@@ -171,8 +171,8 @@ def test_partitions_show_what_is_copied(pair: Pair, daemon: Daemon) -> None:
 def test_documents_that_cannot_be_written_harm_nothing(pair: Pair, daemon: Daemon) -> None:
     fill(pair)
     # A view accepts no writes. Without the other collection, it would be the metadata of mongosync.
-    pair.destination.client[METADATA].create_collection("runs")
-    pair.destination.client[METADATA].command({"create": "resumeData", "viewOn": "x"})
+    pair.destination.client[METADATA_DATABASE].create_collection("runs")
+    pair.destination.client[METADATA_DATABASE].command({"create": "resumeData", "viewOn": "x"})
     daemon.start()
     daemon.wait_until_committable()
     warning = wait_for(

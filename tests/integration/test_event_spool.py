@@ -13,6 +13,7 @@ from bson.binary import Binary
 from bson.timestamp import Timestamp
 
 from syncsvc.engine.run.points import Point
+from syncsvc.metadata import METADATA_DATABASE
 from syncsvc.sandbox import ReplicaSet
 from tests.support import spools, writes
 from tests.support.daemon import Daemon
@@ -22,7 +23,7 @@ from tests.support.oplogs import emptied, note, roll_over, small_oplog
 from tests.support.pair import SHARDED, Clusters, Pair, Side
 from tests.support.resuming import assert_final
 from tests.support.sharded.cluster import ShardedCluster
-from tests.support.spools import METADATA, SPOOL, roll_over_spooled, wait_until_spooled
+from tests.support.spools import SPOOL, roll_over_spooled, wait_until_spooled
 from tests.support.waiting import wait_for
 
 REVERSIBLE = {"reversible": True, "enableUserWriteBlocking": "sourceAndDestination"}
@@ -102,7 +103,7 @@ def test_a_sync_outlives_the_oplog(pair: Pair, daemon: Daemon) -> None:
     wait_for(lambda: "eventSpool" not in daemon.progress(), "all spooled events are applied")
     assert not spools.headers(destination)
     daemon.pause()
-    paused = destination[METADATA].runs.find_one()
+    paused = destination[METADATA_DATABASE].runs.find_one()
     spools.provoke(pair, daemon)
     assert daemon.progress()["state"] == "PAUSED"
     for number in range(TIMES, 2 * TIMES):
@@ -125,7 +126,7 @@ def roll_over_while_read(source: writes.AnyClient, destination: writes.AnyClient
         def is_applied(time: Timestamp = time) -> bool:
             # An idle stream does not move by itself.
             source.admin.command({"appendOplogNote": 1, "data": {}})
-            run = destination[METADATA].runs.find_one()
+            run = destination[METADATA_DATABASE].runs.find_one()
             return run is not None and run["position"]["time"] > time
 
         wait_for(is_applied, "all events are applied")
@@ -237,7 +238,7 @@ def test_a_damaged_row_is_not_applied(pair: Pair, daemon: Daemon) -> None:
         daemon.wait_until_reached(Point.BATCH_WRITTEN)
         source.d.c.update_many({}, {"$set": {"changed": 1}})
         wait_until_spooled(source, destination)
-        part = destination[METADATA][SPOOL].find_one({"_id.part": 1})
+        part = destination[METADATA_DATABASE][SPOOL].find_one({"_id.part": 1})
         assert part is not None
         damaged = part["data"][:-1] + bytes([part["data"][-1] ^ 1])
         query = {"_id": part["_id"]}
@@ -297,7 +298,7 @@ def test_a_late_row_does_not_disturb_a_commit(pair: Pair, daemon: Daemon) -> Non
     daemon.kill_at(Point.STEP_DONE, "destination unblocked")
     daemon.start(eventSpool="always")
     daemon.commit_until_killed()
-    run = destination[METADATA].runs.find_one()
+    run = destination[METADATA_DATABASE].runs.find_one()
     assert run is not None
     spools.leave_row(destination, run)
     daemon.run()
@@ -355,7 +356,11 @@ def test_a_paused_sync_says_what_prevents_the_spooling(pair: Pair, tmp_path: Pat
     with daemon.running():
         daemon.start(eventSpool="always")
         daemon.wait_until_committable()
-        refused = {"failCommands": ["update"], "errorCode": 2, "namespace": f"{METADATA}.{SPOOL}"}
+        refused = {
+            "failCommands": ["update"],
+            "errorCode": 2,
+            "namespace": f"{METADATA_DATABASE}.{SPOOL}",
+        }
         with failing(destination, refused):
             daemon.pause()
             wait_for(lambda: warned("cannot be saved in the event spool"), "a warning")
@@ -377,7 +382,7 @@ def test_a_paused_sync_says_what_prevents_the_spooling(pair: Pair, tmp_path: Pat
 
 
 def epoch(destination: writes.AnyClient) -> int:
-    run = destination[METADATA].runs.find_one()
+    run = destination[METADATA_DATABASE].runs.find_one()
     assert run is not None
     return int(run["epoch"])
 

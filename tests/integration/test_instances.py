@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from syncsvc.engine.run.points import Point
+from syncsvc.metadata import METADATA_DATABASE
 from syncsvc.state import Phase
 from tests.integration.test_bad_input import assert_refused
 from tests.support import writes
@@ -16,7 +17,7 @@ from tests.support.daemon import Daemon, prepared
 from tests.support.fleet import Fleet, kill_at_each
 from tests.support.pages import commands, paste
 from tests.support.pair import SHARDED, Pair, across
-from tests.support.spools import METADATA, change, leave_row, rows, wait_until_spooled
+from tests.support.spools import change, leave_row, rows, wait_until_spooled
 from tests.support.waiting import wait_for
 
 pytestmark = across(SHARDED)
@@ -177,7 +178,7 @@ def test_a_killed_start_with_other_options_is_withdrawn(pair: Pair, fleet: Fleet
     fleet.follower.kill()
     fleet.coordinator.start()
     # Simulate two starts at the same moment, before either instance could see the other.
-    runs = pair.destination.client["mongosync_reserved_for_internal_use"].runs
+    runs = pair.destination.client[METADATA_DATABASE].runs
     other = {"$set": {"options.buildIndexes": "never"}}
     assert runs.update_one({"_id": fleet.names[1]}, other).modified_count == 1
     fleet.follower.run()
@@ -508,12 +509,14 @@ def test_an_instance_needs_no_events_once_the_coordinator_cuts_over(
         fleet.ask_for_commit()
         fleet.coordinator.wait_until_reached(Point.STEP_DONE, "drained")
         fleet.follower.kill()
-        run = destination[METADATA].runs.find_one({"_id": fleet.names[-1]})
+        run = destination[METADATA_DATABASE].runs.find_one({"_id": fleet.names[-1]})
         assert run is not None
         leave_row(destination, run)
     # The info in the progress shows the cut-over before its phase is saved.
     cutting_over = {"_id": fleet.names[0], "phase": Phase.CUTTING_OVER.value}
-    wait_for(lambda: destination[METADATA].runs.find_one(cutting_over), "the cut-over begins")
+    wait_for(
+        lambda: destination[METADATA_DATABASE].runs.find_one(cutting_over), "the cut-over begins"
+    )
     fleet.follower.run()
     fleet.wait_for_state("COMMITTED")
     pair.assert_equal()

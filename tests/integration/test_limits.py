@@ -31,7 +31,6 @@ from verifier.runtime.tasks import StopToken
 # The type of the fixture `record_property`.
 Record = Callable[[str, object], None]
 
-METADATA = "mongosync_reserved_for_internal_use"
 UNLIMITED = {
     "copyBytesPerSecond": None,
     "copyDocumentsPerSecond": None,
@@ -41,7 +40,7 @@ UNLIMITED = {
 
 
 def saved(pair: Pair) -> dict[str, Any]:
-    found = pair.destination.client[METADATA].limits.find_one({"_id": "limits"})
+    found = pair.destination.client[METADATA_DATABASE].limits.find_one({"_id": "limits"})
     assert found is not None
     return limits_of(found["limits"]).shown()
 
@@ -117,7 +116,7 @@ def test_a_reset_keeps_the_limits_in_memory(pair: Pair, daemon: Daemon) -> None:
     daemon.wait_for_state("IDLE")
     kept = daemon.limits()
     assert (kept["saved"], kept["limits"]["eventsPerSecond"]) == (False, 1000)
-    assert METADATA not in pair.destination.client.list_database_names()
+    assert METADATA_DATABASE not in pair.destination.client.list_database_names()
     daemon.start()
     daemon.commit()
     assert saved(pair)["eventsPerSecond"] == 1000

@@ -14,6 +14,7 @@ import pytest
 from bson.timestamp import Timestamp
 
 from syncsvc.engine.run.points import Point
+from syncsvc.metadata import METADATA_DATABASE
 from syncsvc.sandbox import ReplicaSet
 from tests.support import writes
 from tests.support.daemon import Daemon
@@ -22,8 +23,6 @@ from tests.support.oplogs import emptied, note, roll_over, small_oplog
 from tests.support.pair import Pair
 from tests.support.resuming import assert_final
 from tests.support.waiting import wait_for
-
-METADATA = "mongosync_reserved_for_internal_use"
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +84,7 @@ def assert_lost(progress: dict[str, Any]) -> None:
 
 
 def saved_time(pair: Pair) -> Timestamp:
-    run = pair.destination.client[METADATA].runs.find_one()
+    run = pair.destination.client[METADATA_DATABASE].runs.find_one()
     assert run is not None
     time: Timestamp = run["position"]["time"]
     return time

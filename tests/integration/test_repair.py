@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from syncsvc.engine.run.points import Point
+from syncsvc.metadata import METADATA_DATABASE
 from syncsvc.sandbox.workload import Workload
 from tests.integration.test_bad_input import assert_refused
 from tests.integration.test_embedded_verifier import (
-    METADATA,
     behind_our_back,
     listed,
     mismatches,
@@ -466,7 +466,7 @@ def wait_until_some_expire(client: writes.AnyClient) -> None:
 
 
 def commit_time(destination: writes.AnyClient) -> Any:
-    run = destination[METADATA].runs.find_one()
+    run = destination[METADATA_DATABASE].runs.find_one()
     assert run is not None
     return run["commitTime"]
 
@@ -580,7 +580,7 @@ def test_a_killed_repair_goes_on(pair: Pair, daemon: Daemon) -> None:
         daemon.kill_at(Point.REPAIR_DONE)
         daemon.run()
         daemon.wait_until_reached(Point.STEP_DONE, "commit saved")
-        check = pair.destination.client[METADATA].check.find_one({})
+        check = pair.destination.client[METADATA_DATABASE].check.find_one({})
         assert check is not None
         assert (check["source"]["end"], check["destination"]["end"]) == (None, None)
         behind_our_back(pair, set_number(201, -1))

@@ -9,6 +9,7 @@ import pytest
 from bson.raw_bson import RawBSONDocument
 
 from syncsvc.engine.run.points import Point
+from syncsvc.metadata import METADATA_DATABASE
 from syncsvc.sandbox import ReplicaSet
 from syncsvc.sandbox.equality import compare_clusters
 from tests.integration.test_bad_input import GOOD, assert_refused
@@ -96,7 +97,7 @@ def test_metadata_of_another_instance_is_refused(
     second.folder.mkdir()
     with second.running():
         assert_refused(second.post("start", GOOD), 409, "MetadataLeftOver", ("coordinator",))
-        pair.destination.client.drop_database("mongosync_reserved_for_internal_use")
+        pair.destination.client.drop_database(METADATA_DATABASE)
         second.start()
         second.commit()
         pair.assert_equal()

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from syncsvc.engine.run.points import Point
+from syncsvc.metadata import METADATA_DATABASE
 from syncsvc.sandbox.replica_set import Client
 from tests.support import writes
 from tests.support.blocks import blocked
@@ -337,7 +338,7 @@ def _reset_through_kills(pair: Pair, fleet: Fleet) -> None:
     coordinator.run()
     coordinator.wait_until_killed()
     assert {each.partition(".")[0] for each in contents(pair.destination.client)} == {
-        "mongosync_reserved_for_internal_use"
+        METADATA_DATABASE
     }
     follower.run()
     assert follower.progress()["state"] == "RESETTING"

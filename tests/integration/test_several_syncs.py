@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from syncsvc.engine.run.points import Point
+from syncsvc.metadata import METADATA_DATABASE
 from syncsvc.sandbox import ReplicaSet
 from syncsvc.sandbox.replica_set import Client
 from syncsvc.sandbox.workload import Workload
@@ -28,8 +29,7 @@ SHARED: dict[str, Any] = {
     "preExistingDestinationData": True,
     "enableUserWriteBlocking": "none",
 }
-METADATA = "mongosync_reserved_for_internal_use"
-NAMED = f"{METADATA}_second"
+NAMED = f"{METADATA_DATABASE}_second"
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +154,7 @@ def test_two_sources_are_synced_into_one_destination(
     assert theirs == user_namespaces(second.source.client)
     assert_synced(pair.source.client, destination, everything - ours, pair.shard_keys)
     assert_synced(second.source.client, destination, everything - theirs, second.shard_keys)
-    for database in (METADATA, NAMED):
+    for database in (METADATA_DATABASE, NAMED):
         states = [each["state"] for each in destination[database].runs.find()]
         assert states == ["COMMITTED"]
     assert_verified(pair, "one", tmp_path)
@@ -233,7 +233,7 @@ def test_both_syncs_must_allow_other_data(
         one.start(**({} if is_first else SHARED))
         one.wait_until_committable()
         found = refusals(two, **(SHARED if is_first else {}))
-        assert METADATA in found["OtherSyncOnDestination"]
+        assert METADATA_DATABASE in found["OtherSyncOnDestination"]
         answer = two.post("start", two.start_body(**(SHARED if is_first else {})))
         assert answer.status_code == 409, answer.text
         one.commit()

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from syncsvc.engine.run.points import Point
+from syncsvc.metadata import METADATA_DATABASE
 from tests.support import writes
 from tests.support.daemon import Daemon
 from tests.support.duo import Duo, role_of, running_duo
@@ -23,7 +24,6 @@ COMMANDS: dict[str, dict[str, Any]] = {
     "repair": {"dryRun": True},
     "reset": {"confirm": "cluster1"},
 }
-METADATA = "mongosync_reserved_for_internal_use"
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def test_a_reset_is_completed_by_the_standby(pair: Pair, duo: Duo) -> None:
     second.wait_until_killed()
     duo.await_takeover("SIGKILL at the end of the reset")
     first.wait_for_state("IDLE")
-    assert pair.destination.client[METADATA].list_collection_names() == ["leases"]
+    assert pair.destination.client[METADATA_DATABASE].list_collection_names() == ["leases"]
     assert not {"d", "e"} & {*pair.destination.client.list_database_names()}
     second.run()
     # The leases are no obstacle to the next sync.

@@ -11,6 +11,7 @@ import pytest
 from pymongo import MongoClient
 from pymongo.errors import OperationFailure
 
+from syncsvc.metadata import METADATA_DATABASE
 from syncsvc.sandbox import ReplicaSet
 from tests.support.blocks import USER_WRITES_BLOCKED
 from tests.support.daemon import Daemon
@@ -188,7 +189,7 @@ def assert_secret(source: Guarded, destination: Guarded, daemon: Daemon) -> None
         if isinstance(mechanism, dict)
         for secret in (mechanism["salt"], mechanism["storedKey"], mechanism["serverKey"])
     ]
-    metadata = destination.side.client.mongosync_reserved_for_internal_use
+    metadata = destination.side.client[METADATA_DATABASE]
     rows = [row for name in metadata.list_collection_names() for row in metadata[name].find()]
     report = daemon.get("report").text
     told = "".join([daemon.log, daemon.output, report, daemon.get("users").text, str(rows)])
