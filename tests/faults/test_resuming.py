@@ -306,7 +306,7 @@ def test_all_instances_are_resumed(pair: Pair, tmp_path: Path) -> None:
         follower.resume()
         follower.kill()
         follower.run()
-        fleet.wait_for_warning(follower, f"{fleet.names[0]} (resume)")
+        follower.wait_for_warning(f"{fleet.names[0]} (resume)")
         coordinator.resume()
         fleet.wait_until_committable()
         fleet.wait_without_warnings()

@@ -16,7 +16,6 @@ from tests.support import writes
 from tests.support.daemon import Daemon
 from tests.support.pair import Pair, Side
 from tests.support.phases import PHASES, When, writes_in
-from tests.support.waiting import wait_for
 
 SOURCE_ROLES = ["readAnyDatabase", "clusterMonitor", "backup"]
 
@@ -84,13 +83,13 @@ def test_an_unreadable_oplog_does_not_fail_the_sync(
     with daemon.running():
         writes.fill(guarded_pair.source.client)
         daemon.start()
-        wait_for(lambda: "warnings" in daemon.progress(), "a warning")
+        daemon.wait_for_warning()
         progress = daemon.wait_until_committable()
         assert progress["estimatedOplogTimeRemaining"] == "not checked yet"
         (warning,) = progress["warnings"]
         assert "clusterMonitor" in warning
         admin.command("grantRolesToRole", "poor", roles=["clusterMonitor"])
-        wait_for(lambda: "warnings" not in daemon.progress(), "no warning")
+        daemon.wait_without_warning()
         daemon.commit()
         guarded_pair.assert_equal()
 

@@ -89,10 +89,6 @@ def _assert_no_secret(process: ServiceProcess) -> None:
         assert secret not in shown
 
 
-def _warned(process: ServiceProcess, text: str) -> bool:
-    return any(text in str(each) for each in process.progress().get("warnings", ()))
-
-
 @pytest.mark.in_turns
 @pytest.mark.parametrize("phase", ["copy", "change events"])
 def test_a_sync_waits_for_the_new_password_and_uses_it(
@@ -108,7 +104,7 @@ def test_a_sync_waits_for_the_new_password_and_uses_it(
         daemon.start()
         daemon.wait_until_committable()
         guarded.rotate()
-    wait_for(lambda: _warned(daemon, "Authentication failed"), "a warning")
+    daemon.wait_for_warning("Authentication failed")
     assert daemon.progress()["state"] == "RUNNING"
     guarded.pair.source.client.d.c.update_many({"_id": {"$lt": 50}}, {"$set": {"later": True}})
     guarded.write(NEW)
@@ -116,7 +112,7 @@ def test_a_sync_waits_for_the_new_password_and_uses_it(
     daemon.commit()
     guarded.pair.assert_equal()
     # A thread can still sleep until its next attempt.
-    wait_for(lambda: not _warned(daemon, "Authentication failed"), "the warnings end")
+    daemon.wait_without_warning("Authentication failed")
     _assert_no_secret(daemon)
 
 
@@ -134,11 +130,11 @@ def test_unusable_files_change_nothing_and_are_reported(guarded: Guarded, daemon
     ):
         guarded.write(NEW, **changes)
         daemon.signal(signal.SIGHUP)
-        wait_for(lambda: _warned(daemon, reason), reason)  # noqa: B023
+        daemon.wait_for_warning(reason)
     guarded.write(NEW)
-    wait_for(lambda: _warned(daemon, "Authentication failed"), "a refused password")
+    daemon.wait_for_warning("Authentication failed")
     guarded.write(OLD)
-    wait_for(lambda: not _warned(daemon, "new credentials"), "the former password")
+    daemon.wait_without_warning("new credentials")
     daemon.commit()
     guarded.pair.assert_equal()
     _assert_no_secret(daemon)

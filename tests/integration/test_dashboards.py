@@ -175,11 +175,8 @@ def test_documents_that_cannot_be_written_harm_nothing(pair: Pair, daemon: Daemo
     pair.destination.client[METADATA_DATABASE].command({"create": "resumeData", "viewOn": "x"})
     daemon.start()
     daemon.wait_until_committable()
-    warning = wait_for(
-        lambda: [each for each in daemon.progress().get("warnings", ()) if "dashboards" in each],
-        "a warning",
-    )
-    assert len(warning) == 1 and "does not affect the sync" in warning[0]
+    assert "does not affect the sync" in daemon.wait_for_warning("dashboards")
+    assert len(daemon.warnings("dashboards")) == 1
     assert global_state(pair.destination)["reversible"] is False
     daemon.commit()
     pair.assert_equal()
@@ -230,10 +227,7 @@ def test_a_receiver_that_fails_delays_nothing(pair: Pair, tmp_path: Path) -> Non
             daemon.resume()
             assert monotonic() - began < 15
             daemon.wait_until_committable()
-            wait_for(
-                lambda: "No notices reach the webhook" in str(daemon.progress().get("warnings")),
-                "the warning",
-            )
+            daemon.wait_for_warning("No notices reach the webhook")
             hanging.released.set()
         except BaseException:
             daemon.close()

@@ -327,9 +327,9 @@ def test_a_full_spool_warns_and_then_fails(pair: Pair, tmp_path: Path) -> None:
             fill_spool(pair, 0)
             assert "warnings" not in daemon.progress()
             fill_spool(pair, 1)
-            wait_for(lambda: "little room" in str(daemon.progress().get("warnings")), "a warning")
+            daemon.wait_for_warning("little room")
             source.d.pad.insert_one({"_id": 2, "pad": incompressible(400_000)})
-            wait_for(lambda: "is full" in str(daemon.progress().get("warnings")), "it is full")
+            daemon.wait_for_warning("is full")
             note(source)
             assert daemon.progress()["state"] == "RUNNING"
             roll_over(source)
@@ -397,7 +397,7 @@ def test_a_full_spool_goes_on_when_events_are_applied(pair: Pair, tmp_path: Path
             daemon.wait_until_reached(Point.BATCH_WRITTEN)
             for number in range(8):
                 source.d.pad.insert_one({"_id": number, "pad": incompressible(400_000)})
-            wait_for(lambda: "is full" in str(daemon.progress().get("warnings")), "it is full")
+            daemon.wait_for_warning("is full")
         daemon.commit()
         pair.assert_equal()
         assert "warnings" not in daemon.progress()

@@ -140,14 +140,14 @@ def test_the_run_waits_for_an_instance_that_was_not_started(pair: Pair, fleet: F
     writes.fill(pair.source.client)
     coordinator, follower = fleet.coordinator, fleet.follower
     follower.start()
-    fleet.wait_for_warning(follower, f"{fleet.names[0]} (start)")
+    follower.wait_for_warning(f"{fleet.names[0]} (start)")
     assert pair.destination.client.list_database_names().count("d") == 0
     coordinator.start()
     fleet.wait_until_committable()
     fleet.wait_without_warnings()
     coordinator.ask_for_commit()
-    fleet.wait_for_warning(coordinator, f"{fleet.names[1]} (commit)")
-    fleet.wait_for_warning(follower, f"{fleet.names[1]} (commit)")
+    coordinator.wait_for_warning(f"{fleet.names[1]} (commit)")
+    follower.wait_for_warning(f"{fleet.names[1]} (commit)")
     assert coordinator.progress()["state"] == "COMMITTING"
     assert follower.progress()["canCommit"] is True
     pair.source.client.d.c.insert_one({"_id": "between"})
@@ -222,7 +222,7 @@ def test_each_instance_is_paused_separately(pair: Pair, fleet: Fleet) -> None:
     fleet.wait_until_committable()
     for paused, other in (fleet.daemons, fleet.daemons[::-1]):
         paused.pause()
-        fleet.wait_for_warning(other, "(resume)")
+        other.wait_for_warning("(resume)")
         source.d.c.insert_many([{"n": n} for n in range(100)])
         source.d.c.create_index(f"of {paused.port}")
         paused.resume()
@@ -258,7 +258,7 @@ def test_a_stopped_instance_is_named_and_awaited(pair: Pair, fleet: Fleet) -> No
         away.kill()
         source.d.c.insert_many([{"n": n} for n in range(100)])
         name = fleet.names[fleet.daemons.index(away)]
-        fleet.wait_for_warning(other, f"No heartbeat from: {name}")
+        other.wait_for_warning(f"No heartbeat from: {name}")
         assert other.progress()["state"] == "RUNNING"
         away.run()
         fleet.wait_without_warnings()
@@ -274,7 +274,7 @@ def test_a_shared_sync_is_reversed(pair: Pair, fleet: Fleet) -> None:
     fleet.commit()
     destination.d.c.update_many({}, {"$set": {"of": "destination"}})
     fleet.coordinator.post("reverse")
-    fleet.wait_for_warning(fleet.coordinator, f"{fleet.names[1]} (reverse)")
+    fleet.coordinator.wait_for_warning(f"{fleet.names[1]} (reverse)")
     assert fleet.coordinator.progress()["state"] == "REVERSING"
     fleet.follower.post("reverse")
     fleet.wait_for_state("RUNNING")

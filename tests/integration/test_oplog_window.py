@@ -73,7 +73,7 @@ def is_lost(source: writes.AnyClient, daemon: Daemon) -> bool:
     unknown.
     """
     note(source)
-    return "so the sync fails" in str(daemon.progress().get("warnings"))
+    return bool(daemon.warnings("so the sync fails"))
 
 
 def assert_lost(progress: dict[str, Any]) -> None:
@@ -126,7 +126,7 @@ def test_entries_lost_while_the_copy_hangs_fail_the_sync(pair: Pair, daemon: Dae
         daemon.start(eventSpool="never")
         daemon.wait_until_reached(Point.BATCH_WRITTEN)
         roll_over(pair.source.client)
-        wait_for(lambda: "so the sync fails" in str(daemon.progress().get("warnings")), "a warning")
+        daemon.wait_for_warning("so the sync fails")
     assert_lost(daemon.wait_for_state("FAILED"))
 
 
@@ -181,7 +181,7 @@ def test_a_limit_of_events_does_not_endanger_the_oplog(pair: Pair, daemon: Daemo
     # The source seems to write so fast that its oplog lasts for seconds.
     note(source)
     text = "The limit of change events per second is suspended: in less than 15 minutes the oplog"
-    wait_for(lambda: text in str(daemon.progress().get("warnings")), "a warning")
+    daemon.wait_for_warning(text)
     source.d.c.insert_many({"_id": n} for n in range(1000))
     wait_for(lambda: daemon.progress()["totalEventsApplied"] >= 1000, "all events", seconds=200)
     daemon.commit()
@@ -200,18 +200,10 @@ def test_entries_that_are_already_read_are_not_lost(pair: Pair, daemon: Daemon) 
         pair.source.client.d.c.update_one({"_id": 1}, {"$set": {"held": True}})
         daemon.wait_until_reached(Point.EVENTS_APPLIED)
         roll_over(pair.source.client)
-        wait_for(
-            lambda: "a restarted or paused sync would need"
-            in str(daemon.progress().get("warnings")),
-            "a warning",
-        )
+        daemon.wait_for_warning("a restarted or paused sync would need")
         note(pair.source.client)
         assert daemon.progress()["state"] == "RUNNING"
-    wait_for(
-        lambda: "a restarted or paused sync would need"
-        not in str(daemon.progress().get("warnings")),
-        "no warning",
-    )
+    daemon.wait_without_warning("a restarted or paused sync would need")
     daemon.commit()
     pair.assert_equal()
     assert "warnings" not in daemon.progress()

@@ -315,7 +315,7 @@ def test_several_instances_are_reset_together(pair: Pair, tmp_path: Any) -> None
         assert (status, error) == (409, "InvalidState")
         assert f"the coordinator {fleet.names[0]} first" in description
         assert fleet.coordinator.post("reset", CONFIRM).ok
-        fleet.wait_for_warning(fleet.follower, f"{fleet.names[1]} (reset)")
+        fleet.follower.wait_for_warning(f"{fleet.names[1]} (reset)")
         # The follower still runs, so nothing is dropped.
         assert {"d.c", "d.other"} <= contents(pair.destination.client)
         _reset_through_kills(pair, fleet)

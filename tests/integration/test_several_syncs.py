@@ -93,10 +93,6 @@ def balancer_mode(client: Client) -> str:
     return str(client.admin.command("balancerStatus")["mode"])
 
 
-def wait_until_balancing_is_warned_of(daemon: Daemon) -> None:
-    wait_for(lambda: "balancer of cluster1" in str(daemon.progress().get("warnings")), "a warning")
-
-
 @across(REPLICA_SETS, full(TO_SHARDED))
 def test_two_sources_are_synced_into_one_destination(
     pair: Pair, second: Pair, tmp_path: Path
@@ -143,7 +139,7 @@ def test_two_sources_are_synced_into_one_destination(
         )
         if pair.is_sharded:
             assert balancer_mode(destination) == "full"
-            wait_until_balancing_is_warned_of(two)
+            two.wait_for_warning("balancer of cluster1")
         two.wait_until_committable()
         second.source.client.two.c.insert_one({"_id": "later"})
         two.commit()

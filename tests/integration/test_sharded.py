@@ -308,17 +308,13 @@ def test_a_balancer_started_by_a_user_causes_a_warning(pair: Pair, tmp_path: Pat
         daemon.start()
         daemon.wait_until_committable()
         pair.source.client.admin.command("balancerStart")
-        wait_for(
-            lambda: "balancer of cluster0" in str(daemon.progress().get("warnings")), "a warning"
-        )
+        daemon.wait_for_warning("balancer of cluster0")
         pair.source.client.admin.command("balancerStop")
-        wait_for(lambda: not daemon.progress().get("warnings"), "no warning")
+        daemon.wait_without_warning()
         pair.destination.client.admin.command("balancerStart")
-        wait_for(
-            lambda: "balancer of cluster1" in str(daemon.progress().get("warnings")), "a warning"
-        )
+        daemon.wait_for_warning("balancer of cluster1")
         daemon.commit()
-        assert not daemon.progress().get("warnings")
+        assert not daemon.warnings()
     assert modes(pair) == ("full", "full")
 
 

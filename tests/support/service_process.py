@@ -214,6 +214,19 @@ class ServiceProcess:
         progress: dict[str, Any] = answer.json()["progress"]
         return progress
 
+    def warnings(self, *texts: str) -> list[str]:
+        """Return the warnings in the progress that contain all of these texts."""
+        shown = self.progress().get("warnings", ())
+        return [each for each in shown if all(text in each for text in texts)]
+
+    def wait_for_warning(self, *texts: str) -> str:
+        """Wait until a warning contains all of these texts, and return the first such warning."""
+        return wait_for(lambda: self.warnings(*texts), f"a warning: {' ... '.join(texts)}")[0]
+
+    def wait_without_warning(self, *texts: str) -> None:
+        """Wait until no warning contains all of these texts; without a text, until there is no warning at all."""
+        wait_for(lambda: not self.warnings(*texts), f"no warning: {' ... '.join(texts)}")
+
     def _assert_described(self, answer: requests.Response) -> None:
         path = urlsplit(answer.url).path
         kind = answer.headers["Content-Type"]
