@@ -169,11 +169,6 @@ def test_a_collection_becomes_capped(pair: Pair, daemon: Daemon, when: When) -> 
     assert pair.destination.client.d.plain.options()["capped"]
 
 
-def _failed(daemon: Daemon) -> dict[str, Any] | None:
-    progress = daemon.progress()
-    return progress if progress["state"] == "FAILED" else None
-
-
 @pytest.mark.in_turns
 @from_shards
 def test_a_sharded_time_series_is_refused(pair: Pair, daemon: Daemon) -> None:
@@ -189,7 +184,7 @@ def test_a_sharded_time_series_is_refused(pair: Pair, daemon: Daemon) -> None:
     daemon.start()
     daemon.wait_until_committable()
     shard(client, "s.series", **series)
-    failed = wait_for(lambda: _failed(daemon), "FAILED")
+    failed = daemon.wait_for_state("FAILED")
     assert failed["error"] == "CollectionNotShardable"
     assert "s.series" in failed["errorDescription"]
     client.drop_database("s")
