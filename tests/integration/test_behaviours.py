@@ -241,7 +241,7 @@ def test_a_behaviour_is_synced_between_sharded_clusters(
 _NOT_FILTERED = {
     *("drop_database_and_create_again", "collection_that_became_a_view"),
     *("convert_to_capped", "convert_to_capped_and_rename"),
-    "convert_to_capped_and_lose_documents",
+    *("convert_to_capped_and_lose_documents", "drop_and_create_with_other_options"),
 }
 # Foreign data keeps a database whose name would differ only in case from a new one.
 _NOT_BESIDE_OTHERS = {"drop_database_and_create_in_other_case"}
