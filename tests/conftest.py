@@ -90,11 +90,8 @@ def daemon(request: pytest.FixtureRequest, pair: Pair, tmp_path: Path) -> Iterat
     """Run a daemon between the shared clusters, prepared as the `prepared` marks of the test say."""
     process = pair.daemon(tmp_path)
     _prepare(request.node, process)
-    try:
-        process.run()
+    with process.running():
         yield process
-    finally:
-        process.close()
 
 
 @pytest.fixture
@@ -102,11 +99,8 @@ def orderly(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
     """Run a daemon with one reader and one writer. The daemon saves the resume point of the copy after every page."""
     process = pair.daemon(tmp_path, "--loadLevel", "1")
     process.save_every_page()
-    try:
-        process.run()
+    with process.running():
         yield process
-    finally:
-        process.close()
 
 
 @pytest.fixture

@@ -96,9 +96,9 @@ def users(tool: Tool, copy: bool) -> None:
 @options.number("--limit", 100, "Show at most this many differences.")
 @options.text(
     "--after",
-    "PLACE",
-    "Show only the differences after a given one. PLACE is the field `place` of that difference in the output of "
-    "--json.",
+    "PAGE_TOKEN",
+    "Show only the differences after a given one. PAGE_TOKEN is the field `place` of that difference in the output "
+    "of --json.",
 )
 @options.seconds("--min-duration", "Omit documents that have differed for less than this time.")
 @options.flag("--repaired", "Show the repaired differences, not the remaining differences.")

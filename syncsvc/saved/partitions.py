@@ -124,7 +124,7 @@ def _for_dashboards(partition: Partition) -> dict[str, Any]:
 
 
 def _partition(document: dict[str, Any]) -> Partition:
-    place = document["place"]
+    saved = document["place"]
     return Partition(
         uuid=bytes(document["_id"]["collection"]),
         number=document["_id"]["number"],
@@ -134,7 +134,7 @@ def _partition(document: dict[str, Any]) -> Partition:
         copied=document["copied"],
         documents=document["documents"],
         instance=document["instance"],
-        resume_point=ResumePoint(**place) if isinstance(place, dict) else place,
+        resume_point=ResumePoint(**saved) if isinstance(saved, dict) else saved,
     )
 
 

@@ -23,15 +23,11 @@ LARGE = 2**60 + 1
 @pytest.fixture
 def verifier(pair: Pair, tmp_path: Path) -> Iterator[Verifier]:
     options = ("--verifyAll", "--graceSeconds", "0")
-    process = Verifier(pair.source.uri, pair.destination.uri, tmp_path, *options)
-    try:
-        for client in (pair.source.client, pair.destination.client):
-            client.d.c.insert_many({"_id": n, "n": n} for n in range(500))
-            client.shop[HOSTILE].insert_many({"_id": n, HOSTILE: n} for n in range(20))
-        process.run()
+    for client in (pair.source.client, pair.destination.client):
+        client.d.c.insert_many({"_id": n, "n": n} for n in range(500))
+        client.shop[HOSTILE].insert_many({"_id": n, HOSTILE: n} for n in range(20))
+    with Verifier(pair.source.uri, pair.destination.uri, tmp_path, *options).running() as process:
         yield process
-    finally:
-        process.close()
 
 
 def test_an_operator_checks_with_the_page(pair: Pair, verifier: Verifier, visits: Visits) -> None:

@@ -12,14 +12,14 @@ import requests
 from pymongo.errors import OperationFailure
 
 from syncsvc.engine.run.points import Point
+from syncsvc.metadata import METADATA_DATABASE
 from syncsvc.sandbox.replica_set import Client
 from tests.support.daemon import Daemon
 from tests.support.pair import Pair
 from tests.support.verifier import Verifier
 
 GOOD = {"source": "cluster0", "destination": "cluster1"}
-_METADATA = "mongosync_reserved_for_internal_use"
-_KEPT = {"admin", "config", "local", _METADATA}
+_KEPT = {"admin", "config", "local", METADATA_DATABASE}
 
 Document = dict[str, Any]
 
@@ -150,12 +150,8 @@ def running(pair: Pair, folder: Path) -> Iterator[Daemon]:
     """Empty the clusters, and run a daemon between them during the block; its logs are in the new `folder`."""
     pair.empty()
     folder.mkdir()
-    daemon = pair.daemon(folder)
-    try:
-        daemon.run()
+    with pair.daemon(folder).running() as daemon:
         yield daemon
-    finally:
-        daemon.close()
 
 
 def walk(pair: Pair, daemon: Daemon, options: Document, while_applying: Callable[[], None]) -> Walk:
@@ -213,8 +209,7 @@ def checked_walk(pair: Pair, daemon: Daemon, folder: Path) -> tuple[Walk, Check]
     def begin() -> None:
         begun.append(answer_of(verifier.post("check", {}, **json)))
 
-    try:
-        verifier.run()
+    with verifier.running():
         idle = verifier.progress()
         usual = walk(pair, daemon, {}, begin)
         running = verifier.progress()
@@ -223,8 +218,6 @@ def checked_walk(pair: Pair, daemon: Daemon, folder: Path) -> tuple[Walk, Check]
         summary = verifier.get("summary").json()
         databases = pair.source.client.list_database_names()
         kept = "__mdb_internal_syncsvc_verifier" in databases
-    finally:
-        verifier.close()
     return usual, Check(idle, begun[0], running, writes_off, ended, summary, kept)
 
 

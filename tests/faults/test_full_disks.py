@@ -25,9 +25,7 @@ def test_a_full_disk_of_the_destination_is_enlarged(tmp_path: Path, pair: Pair) 
             disk.fill_up(leave=20 << 20)
             full = Pair(source, Side(small.uri, client))
             (tmp_path / "daemon").mkdir()
-            daemon = full.daemon(tmp_path / "daemon")
-            try:
-                daemon.run()
+            with full.daemon(tmp_path / "daemon").running() as daemon:
                 daemon.start()
                 wait_for(lambda: small.members[0].pid is None, "the server ends on its full disk")
                 single_document_writes(source.client)
@@ -36,17 +34,13 @@ def test_a_full_disk_of_the_destination_is_enlarged(tmp_path: Path, pair: Pair) 
                 small.restart_member(0)
                 daemon.commit()
                 full.assert_equal()
-            finally:
-                daemon.close()
 
 
 @pytest.mark.full
 def test_a_full_disk_under_the_log(tmp_path: Path, pair: Pair) -> None:
     fill(pair.source.client)
     with small_disk(tmp_path / "log", 1) as disk:
-        daemon = pair.daemon(tmp_path)
-        try:
-            daemon.run()
+        with pair.daemon(tmp_path).running() as daemon:
             disk.fill_up()
             daemon.start()
             daemon.wait_until_committable()
@@ -60,5 +54,3 @@ def test_a_full_disk_under_the_log(tmp_path: Path, pair: Pair) -> None:
             pair.assert_equal()
             assert len(daemon.log) > said
             assert daemon.terminate() == 0
-        finally:
-            daemon.close()

@@ -12,14 +12,13 @@ import pytest
 from bson import Timestamp
 
 from syncsvc.engine.run.points import Point
+from syncsvc.metadata import METADATA_DATABASE
 from syncsvc.sandbox.workload import Workload
 from tests.support import writes
 from tests.support.daemon import Daemon
 from tests.support.pair import FROM_SHARDED, REPLICA_SETS, SHARDED, Pair, across
 from tests.support.selection import full
 from tests.support.waiting import wait_for
-
-METADATA = "mongosync_reserved_for_internal_use"
 
 AMONG_EVENTS = [
     (Point.EVENTS_APPLIED, 1),
@@ -154,7 +153,7 @@ def test_a_killed_daemon_continues_to_shards(
 
 
 def _copied_collections(client: writes.AnyClient) -> dict[Any, int]:
-    found = client[METADATA].collections.find({"status": "done"})
+    found = client[METADATA_DATABASE].collections.find({"status": "done"})
     return {each["_id"]: each["documents"] for each in found}
 
 
@@ -177,7 +176,7 @@ def test_a_copy_continues_at_its_resume_point(pair: Pair, orderly: Daemon) -> No
     orderly.kill_at(Point.COPY_SAVED, number=5)
     orderly.post_unanswered("start", {"source": "cluster0", "destination": "cluster1"})
     orderly.wait_until_killed()
-    saved = pair.destination.client[METADATA].partitions.find_one({})
+    saved = pair.destination.client[METADATA_DATABASE].partitions.find_one({})
     assert saved is not None and saved["place"] is not None
     before = _inserts(pair.destination.client)
     orderly.run()
@@ -250,7 +249,7 @@ def test_sigterm_saves_the_position(pair: Pair, daemon: Daemon) -> None:
     writes.fill(pair.source.client)
     daemon.start()
     daemon.wait_until_committable()
-    runs = pair.destination.client[METADATA].runs
+    runs = pair.destination.client[METADATA_DATABASE].runs
     marked = mark(pair, daemon, "first")
     # An event counts as applied before the position passes it. A second event is only read after that.
     mark(pair, daemon, "second")
@@ -301,12 +300,9 @@ def test_a_second_process_takes_over(pair: Pair, daemon: Daemon) -> None:
     daemon.wait_until_committable()
     successor = pair.daemon(daemon.folder / "successor")
     successor.folder.mkdir()
-    try:
-        successor.run()
+    with successor.running():
         writes.single_document_writes(pair.source.client)
         failed = daemon.wait_for_state("FAILED")
         assert failed["error"] == "Superseded"
         successor.commit()
         pair.assert_equal()
-    finally:
-        successor.close()

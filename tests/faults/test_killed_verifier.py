@@ -50,11 +50,8 @@ def verifier(pair: Pair, tmp_path: Path) -> Iterator[Verifier]:
     # tasks of generation 0 are left for the last kill at a task.
     workers = ("--numWorkers", "2")
     process = Verifier(pair.source.uri, pair.destination.uri, tmp_path, *options, *workers)
-    process.run()
-    try:
+    with process.running():
         yield process
-    finally:
-        process.close()
 
 
 def _corrupt(client: Client) -> None:

@@ -7,7 +7,7 @@ effect, neither before the commit nor after it, when users write.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from syncsvc.engine.run.points import Point
+from tests.faults.proxied import Proxied
 from tests.support.daemon import Daemon
-from tests.support.failpoints import APPLICATION, FailPoints, blocked, times
-from tests.support.members import ProxiedMembers
-from tests.support.pair import Pair, Side
+from tests.support.failpoints import APPLICATION, blocked, times
+from tests.support.pair import Pair
 from tests.support.proxy import PRODUCT, Network, Rule, Way
 from tests.support.selection import full
 from tests.support.waiting import wait_for
@@ -26,31 +26,6 @@ from tests.support.writes import AnyClient
 
 _pause = threading.Event()
 _UNVERIFIED = {"verification": {"enabled": False}}
-
-
-class Proxied:
-    """A source and a destination of three members each, whose clients connect through proxies.
-
-    `network` has the proxies of the destination, and `networks` those of the source and of the destination.
-    """
-
-    def __init__(self, stack: ExitStack) -> None:
-        self.network = stack.enter_context(Network())
-        self.networks = (stack.enter_context(Network()), self.network)
-        source = stack.enter_context(ProxiedMembers("source", self.networks[0]))
-        self.destination = stack.enter_context(ProxiedMembers("destination", self.network))
-        self.points = stack.enter_context(FailPoints(self.destination))
-        sides = [
-            Side(each.uri, stack.enter_context(each.client()))
-            for each in (source, self.destination)
-        ]
-        self.pair = Pair(sides[0], sides[1])
-
-
-@pytest.fixture(scope="module")
-def proxied() -> Iterator[Proxied]:
-    with ExitStack() as stack:
-        yield Proxied(stack)
 
 
 @pytest.fixture

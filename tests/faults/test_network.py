@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 
@@ -10,8 +10,7 @@ import pytest
 
 from tests.faults.cells import COMMANDS, On, Stage
 from tests.faults.flight import Disturbance, Journey, fill
-from tests.support.members import ProxiedMembers
-from tests.support.pair import Pair, Side
+from tests.faults.proxied import Proxied
 from tests.support.proxy import PRODUCT, Network, Rule, Way
 from tests.support.selection import full
 from tests.support.waiting import wait_for
@@ -25,26 +24,6 @@ _ELSEWHERE = frozenset(
         "killSessions",
     }
 )
-
-
-class Proxied:
-    """A source and a destination of three members each, whose clients connect through proxies.
-
-    `networks` has the proxies of the source, then those of the destination.
-    """
-
-    def __init__(self, stack: ExitStack) -> None:
-        self.networks = tuple(stack.enter_context(Network()) for _ in range(2))
-        names = zip(("source", "destination"), self.networks, strict=True)
-        sets = [stack.enter_context(ProxiedMembers(name, network)) for name, network in names]
-        sides = [Side(each.uri, stack.enter_context(each.client())) for each in sets]
-        self.pair = Pair(sides[0], sides[1])
-
-
-@pytest.fixture(scope="module")
-def proxied() -> Iterator[Proxied]:
-    with ExitStack() as stack:
-        yield Proxied(stack)
 
 
 def _reset(network: Network) -> None:
@@ -86,12 +65,9 @@ def _fly(proxied: Proxied, folder: Path, disturb: Callable[[Stage], list[Disturb
     daemon = pair.daemon(folder)
     # Otherwise, it waits a minute for a reply that is lost.
     daemon.give_up_soon()
-    try:
-        daemon.run()
+    with daemon.running():
         journey = Journey(pair, daemon, disturb)
         journey.fly()
-    finally:
-        daemon.close()
     return journey
 
 

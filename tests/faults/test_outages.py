@@ -82,7 +82,7 @@ def test_a_missing_majority_is_shown_and_holds_up_no_command(
         assert daemon.terminate() == 0
     daemon.run()
     daemon.commit()
-    wait_for(lambda: "warnings" not in daemon.progress(), "the warnings have ended")
+    daemon.wait_without_warning()
     pair.assert_equal()
 
 

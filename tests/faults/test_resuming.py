@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from syncsvc.engine.run.points import Point
+from syncsvc.metadata import METADATA_DATABASE
 from syncsvc.sandbox.replica_set import Client
 from tests.integration.test_reset import balancers
 from tests.support import writes
@@ -18,7 +19,6 @@ from tests.support.failpoints import ALWAYS, APPLICATION, failing
 from tests.support.fleet import running_fleet
 from tests.support.pair import SHARDED, TO_SHARDED, Pair, Side, across
 from tests.support.resuming import fails_again, refused
-from tests.support.spools import METADATA
 from tests.support.waiting import wait_for
 
 REVERSIBLE = {"reversible": True, "enableUserWriteBlocking": "sourceAndDestination"}
@@ -41,7 +41,7 @@ def kill_while_resumed(pair: Pair, daemon: Daemon, point: Point) -> None:
     The kills happen before the resume is saved, after it is saved, and when the resumed sync passes `point`.
     """
     # A failure is shown before it is saved.
-    runs = pair.destination.client[METADATA].runs
+    runs = pair.destination.client[METADATA_DATABASE].runs
     wait_for(lambda: runs.count_documents({"failure": {"$ne": None}}), "the failure is saved")
     daemon.kill()
     daemon.run()
@@ -306,7 +306,7 @@ def test_all_instances_are_resumed(pair: Pair, tmp_path: Path) -> None:
         follower.resume()
         follower.kill()
         follower.run()
-        fleet.wait_for_warning(follower, f"{fleet.names[0]} (resume)")
+        follower.wait_for_warning(f"{fleet.names[0]} (resume)")
         coordinator.resume()
         fleet.wait_until_committable()
         fleet.wait_without_warnings()

@@ -11,6 +11,7 @@ from pymongo import MongoClient
 
 from syncsvc.sandbox import ReplicaSet
 from syncsvc.sandbox.mongod import Mongod
+from tests.faults.test_outages import warning
 from tests.support import writes
 from tests.support.daemon import Daemon
 from tests.support.oplogs import roll_over
@@ -59,15 +60,16 @@ def test_a_sync_waits_for_the_member_with_the_longer_oplog(
         member.admin.command(KEEP)
     writes.fill(client)
     daemon: Daemon = pair.daemon(tmp_path)
-    try:
-        daemon.run()
+    with daemon.running():
         daemon.start()
         daemon.wait_until_committable()
         daemon.pause()
         client.d.c.insert_one({"_id": "written in the pause"})
         roll_over(client)
         daemon.resume()
-        warned = wait_for(lambda: _short(daemon), "a warning names the member")
+        warned = wait_for(
+            lambda: warning(daemon, "does not reach back"), "a warning names the member"
+        )
         assert (
             keeper.address in warned
             and "make a member with a long enough oplog the primary" in warned
@@ -76,12 +78,3 @@ def test_a_sync_waits_for_the_member_with_the_longer_oplog(
         make_primary(source, keeper)
         daemon.commit()
         pair.assert_equal()
-    finally:
-        daemon.close()
-
-
-def _short(daemon: Daemon) -> str | None:
-    progress = daemon.progress()
-    assert progress["state"] != "FAILED", progress
-    found = [each for each in progress.get("warnings", ()) if "does not reach back" in each]
-    return found[0] if found else None

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 import pytest
 
 from syncsvc.engine.run.points import Point
-from tests.faults.test_late_writes import Proxied
+from tests.faults.proxied import Proxied
 from tests.support import writes
 from tests.support.daemon import Daemon
 from tests.support.duo import Duo, role_of, running_duo
@@ -170,12 +169,6 @@ def test_a_new_active_daemon_knows_the_present_primary(pair: Pair, tmp_path: Pat
         assert shown["Source"] == "cluster0: {}:{}".format(*client.primary)
         duo.active.commit()
         pair.assert_equal()
-
-
-@pytest.fixture(scope="module")
-def proxied() -> Iterator[Proxied]:
-    with ExitStack() as stack:
-        yield Proxied(stack)
 
 
 @pytest.fixture

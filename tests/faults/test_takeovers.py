@@ -18,7 +18,7 @@ import pytest
 
 from syncsvc.engine.run.points import Point
 from tests.faults.flight import Record
-from tests.faults.test_late_writes import Proxied
+from tests.faults.proxied import Proxied
 from tests.support import writes
 from tests.support.daemon import Daemon
 from tests.support.duo import Duo, role_of, running_duo
@@ -89,12 +89,6 @@ FAULTS: dict[str, Callable[[Proxied, Daemon], AbstractContextManager[None]]] = {
     "SIGSTOP": _suspended,
     "network cut": _cut_off,
 }
-
-
-@pytest.fixture(scope="module")
-def proxied() -> Iterator[Proxied]:
-    with ExitStack() as stack:
-        yield Proxied(stack)
 
 
 class _Flight:

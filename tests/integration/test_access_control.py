@@ -121,12 +121,9 @@ def clusters(both: Clusters) -> Clusters:
 def running(clusters: Clusters, folder: Path, *options: str) -> Iterator[Daemon]:
     """Run a daemon, and check at the end of the block that its output contains no password."""
     daemon = Daemon(clusters.source.uri, clusters.destination.uri, folder, *options)
-    try:
-        daemon.run()
+    with daemon.running():
         yield daemon
         assert_no_password(clusters, daemon)
-    finally:
-        daemon.close()
 
 
 def assert_no_password(clusters: Clusters, daemon: Daemon) -> None:

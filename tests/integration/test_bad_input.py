@@ -72,9 +72,8 @@ def idle(replica_sets: Pair, tmp_path_factory: pytest.TempPathFactory) -> Any:
     daemon = Daemon(
         replica_sets.source.uri, replica_sets.destination.uri, tmp_path_factory.mktemp("idle")
     )
-    daemon.run()
-    yield daemon
-    daemon.close()
+    with daemon.running():
+        yield daemon
 
 
 @pytest.mark.parametrize(

@@ -142,15 +142,11 @@ def _reached(daemon: Daemon, held: Mapping[Case, ExitStack]) -> Case | None:
 def differences(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, ...]]:
     """Run a sync with all cases, and return the differences between the clusters, by database."""
     with started_pair() as pair:
-        daemon = pair.daemon(tmp_path_factory.mktemp("copies"))
-        try:
-            daemon.run()
+        with pair.daemon(tmp_path_factory.mktemp("copies")).running() as daemon:
             for case in CASES:
                 case.moment.fill(pair.source.client[case.database])
             _change_each_in_its_copy(pair, daemon)
             daemon.commit()
-        finally:
-            daemon.close()
         return differences_by_database(pair.source.client, pair.destination.client)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from syncsvc.engine.run.points import Point
+from syncsvc.metadata import METADATA_DATABASE
 from syncsvc.sandbox import ReplicaSet
 from syncsvc.sandbox.workload import Workload
 from tests.integration.test_bad_input import GOOD, assert_refused
@@ -15,10 +16,8 @@ from tests.support import writes
 from tests.support.daemon import Daemon
 from tests.support.pair import Pair, Side
 from tests.support.phases import PHASES, When, writes_in
-from tests.support.waiting import wait_for
 
 SOURCE_ROLES = ["readAnyDatabase", "clusterMonitor", "backup"]
-METADATA = "mongosync_reserved_for_internal_use"
 
 
 @pytest.fixture(scope="module")
@@ -45,9 +44,7 @@ def test_access_control(
 ) -> None:
     # The destination's sync user has the roles that the documentation names for it.
     reader = guarded[0].create_user(f"reader{when.name}", SOURCE_ROLES)
-    daemon = Daemon(reader, guarded_pair.destination.uri, tmp_path)
-    try:
-        daemon.run()
+    with Daemon(reader, guarded_pair.destination.uri, tmp_path).running() as daemon:
         writes.fill(guarded_pair.source.client)
         with writes_in(when, daemon, includeNamespaces=[{"databaseRegex": {"pattern": "."}}]):
             writes.single_document_writes(guarded_pair.source.client)
@@ -60,8 +57,6 @@ def test_access_control(
         for uri in (reader, guarded_pair.destination.uri):
             password = uri.partition("@")[0].rpartition(":")[2]
             assert password not in daemon.log
-    finally:
-        daemon.close()
 
 
 def test_a_missing_privilege_is_refused_by_name(
@@ -69,14 +64,10 @@ def test_a_missing_privilege_is_refused_by_name(
 ) -> None:
     roles = ["readWriteAnyDatabase", "dbAdminAnyDatabase", "clusterMonitor"]
     poor = guarded[1].create_user("poor", roles)
-    daemon = Daemon(guarded_pair.source.uri, poor, tmp_path)
-    try:
-        daemon.run()
+    with Daemon(guarded_pair.source.uri, poor, tmp_path).running() as daemon:
         answer = daemon.post("start", GOOD)
         assert_refused(answer, 409, "NotAuthorized", ("bypassWriteBlockingMode", "restore"))
         assert daemon.progress()["state"] == "IDLE"
-    finally:
-        daemon.close()
 
 
 def test_an_unreadable_oplog_does_not_fail_the_sync(
@@ -89,27 +80,22 @@ def test_an_unreadable_oplog_does_not_fail_the_sync(
         guarded[0].create_user("poor", ["poor"]), guarded_pair.destination.uri, tmp_path
     )
     daemon.watch_closely()
-    try:
-        daemon.run()
+    with daemon.running():
         writes.fill(guarded_pair.source.client)
         daemon.start()
-        wait_for(lambda: "warnings" in daemon.progress(), "a warning")
+        daemon.wait_for_warning()
         progress = daemon.wait_until_committable()
         assert progress["estimatedOplogTimeRemaining"] == "not checked yet"
         (warning,) = progress["warnings"]
         assert "clusterMonitor" in warning
         admin.command("grantRolesToRole", "poor", roles=["clusterMonitor"])
-        wait_for(lambda: "warnings" not in daemon.progress(), "no warning")
+        daemon.wait_without_warning()
         daemon.commit()
         guarded_pair.assert_equal()
-    finally:
-        daemon.close()
 
 
 def test_cluster1_may_be_the_source(pair: Pair, tmp_path: Path) -> None:
-    daemon = Daemon(pair.destination.uri, pair.source.uri, tmp_path)
-    try:
-        daemon.run()
+    with Daemon(pair.destination.uri, pair.source.uri, tmp_path).running() as daemon:
         writes.fill(pair.source.client)
         daemon.start(source="cluster1", destination="cluster0")
         daemon.wait_until_committable()
@@ -118,8 +104,6 @@ def test_cluster1_may_be_the_source(pair: Pair, tmp_path: Path) -> None:
         daemon.commit()
         pair.assert_equal()
         assert daemon.progress()["directionMapping"]["Source"].startswith("cluster1: ")
-    finally:
-        daemon.close()
 
 
 @pytest.fixture(scope="module")
@@ -140,9 +124,7 @@ def test_a_primary_steps_down(
     with source.client() as first, destination.client() as second:
         pair = Pair(Side(source.uri, first), Side(destination.uri, second))
         pair.empty()
-        daemon = Daemon(source.uri, destination.uri, tmp_path)
-        try:
-            daemon.run()
+        with Daemon(source.uri, destination.uri, tmp_path).running() as daemon:
             writes.fill(first, 2000)
             with Workload([first.d.other], seed=3) as workload:
                 with writes_in(when, daemon):
@@ -154,8 +136,6 @@ def test_a_primary_steps_down(
             writes.single_document_writes(first)
             daemon.commit()
             pair.assert_equal()
-        finally:
-            daemon.close()
 
 
 def _cut_a_copy(pair: Pair, orderly: Daemon) -> None:
@@ -165,7 +145,7 @@ def _cut_a_copy(pair: Pair, orderly: Daemon) -> None:
     orderly.kill_at(Point.COPY_SAVED, number=4)
     orderly.post_unanswered("start", GOOD)
     orderly.wait_until_killed()
-    saved = pair.destination.client[METADATA].partitions.find_one({})
+    saved = pair.destination.client[METADATA_DATABASE].partitions.find_one({})
     assert saved is not None and saved["place"]["token"]["$recordId"] > 0
 
 
@@ -178,7 +158,7 @@ def test_record_ids_of_another_member_are_not_trusted(pair: Pair, orderly: Daemo
     # Simulate another member, on which these documents have different, larger record IDs.
     elsewhere = {"$set": {"place.origin": "other", "place.token.$recordId": 5999}}
     command = {"update": "partitions", "updates": [{"q": {}, "u": elsewhere}]}
-    pair.destination.client[METADATA].command({**command, "mayBypassWriteBlocking": True})
+    pair.destination.client[METADATA_DATABASE].command({**command, "mayBypassWriteBlocking": True})
     orderly.run()
     orderly.commit()
     pair.assert_equal()

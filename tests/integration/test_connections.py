@@ -53,18 +53,14 @@ def _sync_and_check(pair: Pair, uris: tuple[str, str], folder: Path) -> tuple[Da
     verifier = Verifier(*uris, folder / "verifier", "--verifyAll", "--graceSeconds", "0")
     for each in (daemon, verifier):
         each.folder.mkdir()
-    try:
-        daemon.run()
+    with daemon.running():
         daemon.start()
         daemon.wait_until_applying()
         pair.source.client.d.c.update_many({"_id": {"$lt": 100}}, {"$set": {"later": True}})
         daemon.commit()
         pair.assert_equal()
-        verifier.run()
+    with verifier.running():
         verifier.assert_passed(verifier.verify())
-    finally:
-        daemon.close()
-        verifier.close()
     return daemon, verifier
 
 

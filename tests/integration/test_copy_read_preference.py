@@ -49,14 +49,9 @@ def pair(source: ThreeMembers) -> Iterator[Pair]:
 def orderly(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
     """Run a daemon with one reader, which copies large collections in small ranges."""
     process = pair.daemon(tmp_path, "--loadLevel", "1")
-    process.save_every_page()
-    process.small_partitions(300_000)
-    process.warn_soon()
-    try:
-        process.run()
+    process.copy_in_small_steps(300_000)
+    with process.running():
         yield process
-    finally:
-        process.close()
 
 
 def _fill(client: Client) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote_plus
@@ -76,10 +76,9 @@ def guarded(tmp_path: Path) -> Iterator[Guarded]:
 
 @pytest.fixture
 def daemon(guarded: Guarded, tmp_path: Path) -> Iterator[Daemon]:
+    """Return a daemon that is not started, and that copies small ranges with one reader."""
     process = Daemon(*guarded.files, tmp_path, "--loadLevel", "1")
-    process.save_every_page()
-    process.small_partitions(100_000)
-    process.warn_soon()
+    process.copy_in_small_steps(100_000)
     yield process
     process.close()
 
@@ -88,10 +87,6 @@ def _assert_no_secret(process: ServiceProcess) -> None:
     shown = process.log + process.output + process.get("progress").text
     for secret in (OLD, NEW):
         assert secret not in shown
-
-
-def _warned(process: ServiceProcess, text: str) -> bool:
-    return any(text in str(each) for each in process.progress().get("warnings", ()))
 
 
 @pytest.mark.in_turns
@@ -109,7 +104,7 @@ def test_a_sync_waits_for_the_new_password_and_uses_it(
         daemon.start()
         daemon.wait_until_committable()
         guarded.rotate()
-    wait_for(lambda: _warned(daemon, "Authentication failed"), "a warning")
+    daemon.wait_for_warning("Authentication failed")
     assert daemon.progress()["state"] == "RUNNING"
     guarded.pair.source.client.d.c.update_many({"_id": {"$lt": 50}}, {"$set": {"later": True}})
     guarded.write(NEW)
@@ -117,7 +112,7 @@ def test_a_sync_waits_for_the_new_password_and_uses_it(
     daemon.commit()
     guarded.pair.assert_equal()
     # A thread can still sleep until its next attempt.
-    wait_for(lambda: not _warned(daemon, "Authentication failed"), "the warnings end")
+    daemon.wait_without_warning("Authentication failed")
     _assert_no_secret(daemon)
 
 
@@ -135,11 +130,11 @@ def test_unusable_files_change_nothing_and_are_reported(guarded: Guarded, daemon
     ):
         guarded.write(NEW, **changes)
         daemon.signal(signal.SIGHUP)
-        wait_for(lambda: _warned(daemon, reason), reason)  # noqa: B023
+        daemon.wait_for_warning(reason)
     guarded.write(NEW)
-    wait_for(lambda: _warned(daemon, "Authentication failed"), "a refused password")
+    daemon.wait_for_warning("Authentication failed")
     guarded.write(OLD)
-    wait_for(lambda: not _warned(daemon, "new credentials"), "the former password")
+    daemon.wait_without_warning("new credentials")
     daemon.commit()
     guarded.pair.assert_equal()
     _assert_no_secret(daemon)
@@ -156,8 +151,7 @@ def test_a_file_that_others_may_read_is_refused(guarded: Guarded, daemon: Daemon
 def test_the_verifier_uses_a_new_password(guarded: Guarded, tmp_path: Path) -> None:
     guarded.pair.destination.client.d.c.insert_many(guarded.pair.source.client.d.c.find())
     verifier = Verifier(*guarded.files, tmp_path, "--verifyAll", "--graceSeconds", "0")
-    try:
-        verifier.run()
+    with verifier.running():
         verifier.check()
         guarded.rotate()
         guarded.write(NEW)
@@ -165,8 +159,6 @@ def test_the_verifier_uses_a_new_password(guarded: Guarded, tmp_path: Path) -> N
         verifier.writes_off()
         verifier.assert_passed(verifier.wait_for_verdict())
         _assert_no_secret(verifier)
-    finally:
-        verifier.close()
 
 
 def test_new_certificates_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,7 +218,9 @@ def test_a_sync_uses_new_certificates(phase: str, pair: Pair, tmp_path: Path) ->
         hosts = source.root_uri.rpartition("@")[2]
         key = f"tlsCertificateKeyFile={quote_plus(str(certificate))}"
         uri = f"mongodb://{hosts}&authMechanism=MONGODB-X509&{key}"
-        with _copying(uri, pair.destination.uri, tmp_path) as daemon:
+        daemon = Daemon(uri, pair.destination.uri, tmp_path, "--loadLevel", "1")
+        daemon.copy_in_small_steps(100_000)
+        with daemon.running():
             if phase == "copy":
                 with daemon.held_at(Point.BATCH_WRITTEN, number=3):
                     daemon.start()
@@ -241,20 +235,6 @@ def test_a_sync_uses_new_certificates(phase: str, pair: Pair, tmp_path: Path) ->
                 daemon.commit()
                 Pair(Side(source.root_uri, client), pair.destination).assert_equal()
             assert "use new credentials" in daemon.log
-
-
-@contextmanager
-def _copying(source: str, destination: str, folder: Path) -> Iterator[Daemon]:
-    """Run a daemon that copies small ranges with one reader during the block."""
-    process = Daemon(source, destination, folder, "--loadLevel", "1")
-    process.save_every_page()
-    process.small_partitions(100_000)
-    process.warn_soon()
-    try:
-        process.run()
-        yield process
-    finally:
-        process.close()
 
 
 def _renew(replica_set: ReplicaSet, certificate: Path) -> None:

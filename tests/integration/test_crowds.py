@@ -41,10 +41,7 @@ def test_a_daemon_answers_despite_many_clients(pair: Pair, daemon: Daemon) -> No
 
 def test_a_verifier_answers_despite_many_clients(pair: Pair, tmp_path: Path) -> None:
     verifier = Verifier(pair.source.uri, pair.destination.uri, tmp_path, "--verifyAll", "--start")
-    try:
-        verifier.run()
+    with verifier.running():
         assert_answers_beside_a_crowd(verifier, "docMismatches")
         verifier.writes_off()
         assert verifier.wait_for_verdict()["verdict"] == "passed"
-    finally:
-        verifier.close()

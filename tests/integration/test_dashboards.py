@@ -11,12 +11,12 @@ import pytest
 from bson import Timestamp
 
 from syncsvc.engine.run.points import Point
+from syncsvc.metadata import METADATA_DATABASE
 from tests.support.daemon import Daemon
 from tests.support.duo import running_duo
 from tests.support.fleet import Fleet
 from tests.support.metrics import scrape
 from tests.support.mongosync_readers import (
-    METADATA,
     copied_bytes,
     copied_phases,
     global_state,
@@ -58,11 +58,9 @@ def test_a_sync_is_shown_to_dashboards_and_told_to_the_webhook(
 ) -> None:
     fill(pair)
     options = ("--webhook", receiver.url, "--webhookSecretFile", write_secret(tmp_path))
-    daemon = pair.daemon(tmp_path, *options)
-    try:
-        daemon.run()
+    with pair.daemon(tmp_path, *options).running() as daemon:
         receiver.wait_for_state("IDLE")
-        assert METADATA not in pair.destination.client.list_database_names()
+        assert METADATA_DATABASE not in pair.destination.client.list_database_names()
         with daemon.held_at(Point.COLLECTION_COPIED):
             daemon.start(**REVERSIBLE)
             daemon.wait_until_reached(Point.COLLECTION_COPIED)
@@ -105,8 +103,6 @@ def test_a_sync_is_shown_to_dashboards_and_told_to_the_webhook(
         outcomes = scrape(daemon)["mongosync_webhook_notices_total"]
         assert outcomes == {("delivered",): notices[-1]["number"], ("dropped",): 0}
         assert "T0k3n" not in daemon.log + daemon.output
-    finally:
-        daemon.close()
 
 
 def _shows_what_dashboards_read(pair: Pair, daemon: Daemon) -> None:
@@ -153,7 +149,7 @@ def _ignores_what_others_write(pair: Pair, daemon: Daemon) -> None:
 
 def _is_written_again_by_a_new_process(pair: Pair, daemon: Daemon) -> None:
     delete = {"q": {}, "limit": 0}
-    pair.destination.client[METADATA].command(
+    pair.destination.client[METADATA_DATABASE].command(
         {"delete": "resumeData", "deletes": [delete], "mayBypassWriteBlocking": True}
     )
     daemon.kill()
@@ -175,15 +171,12 @@ def test_partitions_show_what_is_copied(pair: Pair, daemon: Daemon) -> None:
 def test_documents_that_cannot_be_written_harm_nothing(pair: Pair, daemon: Daemon) -> None:
     fill(pair)
     # A view accepts no writes. Without the other collection, it would be the metadata of mongosync.
-    pair.destination.client[METADATA].create_collection("runs")
-    pair.destination.client[METADATA].command({"create": "resumeData", "viewOn": "x"})
+    pair.destination.client[METADATA_DATABASE].create_collection("runs")
+    pair.destination.client[METADATA_DATABASE].command({"create": "resumeData", "viewOn": "x"})
     daemon.start()
     daemon.wait_until_committable()
-    warning = wait_for(
-        lambda: [each for each in daemon.progress().get("warnings", ()) if "dashboards" in each],
-        "a warning",
-    )
-    assert len(warning) == 1 and "does not affect the sync" in warning[0]
+    assert "does not affect the sync" in daemon.wait_for_warning("dashboards")
+    assert len(daemon.warnings("dashboards")) == 1
     assert global_state(pair.destination)["reversible"] is False
     daemon.commit()
     pair.assert_equal()
@@ -234,10 +227,7 @@ def test_a_receiver_that_fails_delays_nothing(pair: Pair, tmp_path: Path) -> Non
             daemon.resume()
             assert monotonic() - began < 15
             daemon.wait_until_committable()
-            wait_for(
-                lambda: "No notices reach the webhook" in str(daemon.progress().get("warnings")),
-                "the warning",
-            )
+            daemon.wait_for_warning("No notices reach the webhook")
             hanging.released.set()
         except BaseException:
             daemon.close()
@@ -277,8 +267,7 @@ def test_the_verifier_tells_its_verdict(pair: Pair, tmp_path: Path, receiver: Re
     options = ("--verifyAll", "--graceSeconds", "0", "--webhook", receiver.url)
     secret = ("--webhookSecretFile", write_secret(tmp_path))
     verifier = Verifier(pair.source.uri, pair.destination.uri, tmp_path, *options, *secret)
-    try:
-        verifier.run()
+    with verifier.running():
         verifier.verify()
         wait_for(lambda: receiver.notices and receiver.notices[-1]["verdict"], "the verdict")
         last = receiver.notices[-1]
@@ -292,5 +281,3 @@ def test_the_verifier_tells_its_verdict(pair: Pair, tmp_path: Path, receiver: Re
         wait_for(lambda: receiver.notices[-1]["id"] != last["id"], "the verdict again")
         again = receiver.notices[-1]
         assert [again[name] for name in ("verdict", "time")] == [last["verdict"], last["time"]]
-    finally:
-        verifier.close()

@@ -12,7 +12,6 @@ from syncsvc.engine.run.points import Point
 from tests.support import writes
 from tests.support.daemon import Daemon
 from tests.support.pair import Pair
-from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.three_members
 
@@ -66,9 +65,6 @@ class Declared:
         """Return the errors of the refused commands in the audit log."""
         lines = (self.daemon.folder / "log" / "audit.log").read_text().splitlines()
         return [line["error"] for line in map(json.loads, lines) if line.get("error")]
-
-    def has_warning(self, text: str) -> bool:
-        return any(text in each for each in self.daemon.progress().get("warnings", ()))
 
 
 @pytest.fixture
@@ -137,13 +133,13 @@ def test_a_refused_start_is_shown_and_repeated(declared: Declared) -> None:
     writes.fill(pair.source.client)
     pair.destination.client.d.left_over.insert_one({"_id": 1})
     declared.declare("committed")
-    wait_for(lambda: declared.has_warning("DestinationNotEmpty"), "the warning")
+    daemon.wait_for_warning("DestinationNotEmpty")
     # The warning appears after a repetition.
     assert declared.audited_errors() == ["DestinationNotEmpty"]
     pair.destination.client.drop_database("d")
     daemon.wait_for_state("COMMITTED")
     pair.assert_equal()
-    wait_for(lambda: not declared.has_warning("DestinationNotEmpty"), "the end of the warning")
+    daemon.wait_without_warning("DestinationNotEmpty")
 
 
 @pytest.mark.full
@@ -153,7 +149,7 @@ def test_a_declaration_of_another_sync_changes_nothing(declared: Declared) -> No
     declared.declare("running")
     daemon.wait_until_committable()
     declared.declare("committed", reversible=True)
-    wait_for(lambda: declared.has_warning("differ from those in startFile"), "the warning")
+    daemon.wait_for_warning("differ from those in startFile")
     assert daemon.progress()["state"] == "RUNNING"
     declared.declare("committed")
     daemon.wait_for_state("COMMITTED")

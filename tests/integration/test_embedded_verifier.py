@@ -8,6 +8,7 @@ from typing import Any
 import bson
 import pytest
 
+from syncsvc.metadata import METADATA_DATABASE
 from syncsvc.sandbox.workload import Workload
 from tests.integration.test_bad_input import assert_refused
 from tests.support import writes
@@ -16,8 +17,6 @@ from tests.support.daemon import Daemon, prepared
 from tests.support.pair import Pair, across_topologies
 from tests.support.waiting import wait_for
 from verifier.compare.points import Point
-
-METADATA = "mongosync_reserved_for_internal_use"
 
 SUB_FIRST = {"$replaceWith": {"$mergeObjects": [{"_id": 5, "sub": 1}, "$$ROOT"]}}
 # Each command with the mismatch that it causes: type, aspect of a definition, and `_id` or component.
@@ -119,7 +118,7 @@ def test_without_verification_nothing_is_compared(pair: Pair, daemon: Daemon) ->
     behind_our_back(pair, {"insert": "c", "documents": [{"_id": "extra"}]})
     daemon.commit()
     assert pair.destination.client.d.c.find_one({"_id": "extra"})
-    assert pair.destination.client[METADATA].check.find_one({}) is None
+    assert pair.destination.client[METADATA_DATABASE].check.find_one({}) is None
     assert mismatches(daemon) == []
 
 
@@ -224,7 +223,7 @@ def kill_and_write(pair: Pair, daemon: Daemon, behind: bool) -> None:
 
 
 def change_saved_check(pair: Pair, change: dict[str, Any]) -> None:
-    pair.destination.client[METADATA].command(
+    pair.destination.client[METADATA_DATABASE].command(
         {"update": "check", "updates": [{"q": {}, "u": change}], "mayBypassWriteBlocking": True}
     )
 

@@ -13,6 +13,7 @@ from bson.binary import Binary
 from bson.timestamp import Timestamp
 
 from syncsvc.engine.run.points import Point
+from syncsvc.metadata import METADATA_DATABASE
 from syncsvc.sandbox import ReplicaSet
 from tests.support import spools, writes
 from tests.support.daemon import Daemon
@@ -22,7 +23,7 @@ from tests.support.oplogs import emptied, note, roll_over, small_oplog
 from tests.support.pair import SHARDED, Clusters, Pair, Side
 from tests.support.resuming import assert_final
 from tests.support.sharded.cluster import ShardedCluster
-from tests.support.spools import METADATA, SPOOL, roll_over_spooled, wait_until_spooled
+from tests.support.spools import SPOOL, roll_over_spooled, wait_until_spooled
 from tests.support.waiting import wait_for
 
 REVERSIBLE = {"reversible": True, "enableUserWriteBlocking": "sourceAndDestination"}
@@ -52,12 +53,8 @@ def prepared(pair: Pair, folder: Path, *options: str) -> Daemon:
 
 @pytest.fixture
 def daemon(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
-    process = prepared(pair, tmp_path)
-    try:
-        process.run()
+    with prepared(pair, tmp_path).running() as process:
         yield process
-    finally:
-        process.close()
 
 
 def write_meanwhile(client: writes.AnyClient, number: int) -> None:
@@ -106,7 +103,7 @@ def test_a_sync_outlives_the_oplog(pair: Pair, daemon: Daemon) -> None:
     wait_for(lambda: "eventSpool" not in daemon.progress(), "all spooled events are applied")
     assert not spools.headers(destination)
     daemon.pause()
-    paused = destination[METADATA].runs.find_one()
+    paused = destination[METADATA_DATABASE].runs.find_one()
     spools.provoke(pair, daemon)
     assert daemon.progress()["state"] == "PAUSED"
     for number in range(TIMES, 2 * TIMES):
@@ -129,7 +126,7 @@ def roll_over_while_read(source: writes.AnyClient, destination: writes.AnyClient
         def is_applied(time: Timestamp = time) -> bool:
             # An idle stream does not move by itself.
             source.admin.command({"appendOplogNote": 1, "data": {}})
-            run = destination[METADATA].runs.find_one()
+            run = destination[METADATA_DATABASE].runs.find_one()
             return run is not None and run["position"]["time"] > time
 
         wait_for(is_applied, "all events are applied")
@@ -241,7 +238,7 @@ def test_a_damaged_row_is_not_applied(pair: Pair, daemon: Daemon) -> None:
         daemon.wait_until_reached(Point.BATCH_WRITTEN)
         source.d.c.update_many({}, {"$set": {"changed": 1}})
         wait_until_spooled(source, destination)
-        part = destination[METADATA][SPOOL].find_one({"_id.part": 1})
+        part = destination[METADATA_DATABASE][SPOOL].find_one({"_id.part": 1})
         assert part is not None
         damaged = part["data"][:-1] + bytes([part["data"][-1] ^ 1])
         query = {"_id": part["_id"]}
@@ -301,7 +298,7 @@ def test_a_late_row_does_not_disturb_a_commit(pair: Pair, daemon: Daemon) -> Non
     daemon.kill_at(Point.STEP_DONE, "destination unblocked")
     daemon.start(eventSpool="always")
     daemon.commit_until_killed()
-    run = destination[METADATA].runs.find_one()
+    run = destination[METADATA_DATABASE].runs.find_one()
     assert run is not None
     spools.leave_row(destination, run)
     daemon.run()
@@ -323,17 +320,16 @@ def test_a_full_spool_warns_and_then_fails(pair: Pair, tmp_path: Path) -> None:
     daemon = prepared(pair, tmp_path, "--eventSpoolMB", "1")
     source = pair.source.client
     writes.fill(source)
-    try:
-        daemon.run()
+    with daemon.running():
         with daemon.held_at(Point.BATCH_WRITTEN):
             daemon.start(eventSpool="always")
             daemon.wait_until_reached(Point.BATCH_WRITTEN)
             fill_spool(pair, 0)
             assert "warnings" not in daemon.progress()
             fill_spool(pair, 1)
-            wait_for(lambda: "little room" in str(daemon.progress().get("warnings")), "a warning")
+            daemon.wait_for_warning("little room")
             source.d.pad.insert_one({"_id": 2, "pad": incompressible(400_000)})
-            wait_for(lambda: "is full" in str(daemon.progress().get("warnings")), "it is full")
+            daemon.wait_for_warning("is full")
             note(source)
             assert daemon.progress()["state"] == "RUNNING"
             roll_over(source)
@@ -341,8 +337,6 @@ def test_a_full_spool_warns_and_then_fails(pair: Pair, tmp_path: Path) -> None:
         assert progress["error"] == "EventSpoolFull"
         assert "--eventSpoolMB" in progress["errorDescription"]
         assert_final(daemon, "the changes that it needs are lost")
-    finally:
-        daemon.close()
 
 
 def test_a_paused_sync_says_what_prevents_the_spooling(pair: Pair, tmp_path: Path) -> None:
@@ -359,11 +353,14 @@ def test_a_paused_sync_says_what_prevents_the_spooling(pair: Pair, tmp_path: Pat
         assert shown["state"] == "PAUSED"
         return text in str(shown.get("warnings"))
 
-    try:
-        daemon.run()
+    with daemon.running():
         daemon.start(eventSpool="always")
         daemon.wait_until_committable()
-        refused = {"failCommands": ["update"], "errorCode": 2, "namespace": f"{METADATA}.{SPOOL}"}
+        refused = {
+            "failCommands": ["update"],
+            "errorCode": 2,
+            "namespace": f"{METADATA_DATABASE}.{SPOOL}",
+        }
         with failing(destination, refused):
             daemon.pause()
             wait_for(lambda: warned("cannot be saved in the event spool"), "a warning")
@@ -382,12 +379,10 @@ def test_a_paused_sync_says_what_prevents_the_spooling(pair: Pair, tmp_path: Pat
         roll_over(source)
         assert daemon.wait_for_state("FAILED")["error"] == "EventSpoolFull"
         assert_final(daemon, "the changes that it needs are lost")
-    finally:
-        daemon.close()
 
 
 def epoch(destination: writes.AnyClient) -> int:
-    run = destination[METADATA].runs.find_one()
+    run = destination[METADATA_DATABASE].runs.find_one()
     assert run is not None
     return int(run["epoch"])
 
@@ -396,19 +391,16 @@ def test_a_full_spool_goes_on_when_events_are_applied(pair: Pair, tmp_path: Path
     daemon = prepared(pair, tmp_path, "--eventSpoolMB", "1")
     source = pair.source.client
     writes.fill(source)
-    try:
-        daemon.run()
+    with daemon.running():
         with daemon.held_at(Point.BATCH_WRITTEN):
             daemon.start(eventSpool="always")
             daemon.wait_until_reached(Point.BATCH_WRITTEN)
             for number in range(8):
                 source.d.pad.insert_one({"_id": number, "pad": incompressible(400_000)})
-            wait_for(lambda: "is full" in str(daemon.progress().get("warnings")), "it is full")
+            daemon.wait_for_warning("is full")
         daemon.commit()
         pair.assert_equal()
         assert "warnings" not in daemon.progress()
-    finally:
-        daemon.close()
 
 
 @pytest.mark.full

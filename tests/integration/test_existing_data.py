@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from syncsvc.engine.run.points import Point
+from syncsvc.metadata import METADATA_DATABASE
 from syncsvc.sandbox.replica_set import Client
 from syncsvc.sandbox.workload import Workload
 from tests.support import writes
@@ -375,7 +376,7 @@ def test_a_sync_to_existing_data_has_a_format_of_its_own(pair: Pair, daemon: Dae
     writes.fill(pair.source.client, 5)
     daemon.start(**EXISTING)
     daemon.wait_until_committable()
-    runs = pair.destination.client.mongosync_reserved_for_internal_use.runs
+    runs = pair.destination.client[METADATA_DATABASE].runs
     assert [each["format"] for each in runs.find()] == [8]
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from syncsvc.engine.run.points import Point
+from syncsvc.metadata import METADATA_DATABASE
 from tests.integration.test_bad_input import assert_refused
 from tests.support.daemon import Daemon
 from tests.support.pair import FROM_SHARDED, SHARDED, TO_SHARDED, Pair, Side, across
@@ -86,7 +87,7 @@ def names(side: Side) -> set[tuple[str, str]]:
     return {
         (database, collection)
         for database in side.client.list_database_names()
-        if database not in ("admin", "config", "local", "mongosync_reserved_for_internal_use")
+        if database not in ("admin", "config", "local", METADATA_DATABASE)
         for collection in side.client[database].list_collection_names()
         if not collection.startswith("system.")
     }

@@ -14,7 +14,6 @@ from tests.support.daemon import Daemon
 from tests.support.fleet import running_fleet
 from tests.support.pair import FROM_SHARDED, Pair, across
 from tests.support.phases import When, writes_in
-from tests.support.waiting import wait_for
 
 pytestmark = [across(FROM_SHARDED), pytest.mark.three_members]
 
@@ -115,7 +114,7 @@ def test_an_id_that_a_second_shard_gets_fails_the_sync_by_name(
         client.d.ranged.insert_one({"_id": 7, "k": MIDDLE + 7.5})
         # Enough new documents for the destination to try an insert.
         client.d.ranged.insert_many({"_id": f"new {n}", "k": n + 0.5} for n in range(20))
-    failed = wait_for(lambda: _failed(daemon), "FAILED")
+    failed = daemon.wait_for_state("FAILED")
     assert failed["error"] == "DuplicateIds"
     assert "d.ranged holds several documents with _id int 7" in failed["errorDescription"]
     client.d.ranged.delete_one({"_id": 7, "k": 7})
@@ -137,7 +136,7 @@ def test_updates_of_a_repeated_id_leave_the_other_document_alone(
     daemon.wait_until_committable()
     repeated = {"_id": 7, "k": MIDDLE + 7.5}
     client.d.ranged.insert_one({**repeated, "pad": PAD})
-    wait_for(lambda: _failed(daemon), "FAILED")
+    daemon.wait_for_state("FAILED")
     # Each of these events fills a batch of its own.
     for letter in "abcd":
         client.d.ranged.update_one(repeated, {"$set": {"large": letter * (6 << 20)}})
@@ -157,13 +156,8 @@ def test_a_collection_that_is_sharded_before_its_copy_keeps_no_id_twice(
         shard(client, "d.plain", key={"k": 1})
         move(client, "d.plain", MIDDLE, MaxKey())
         client.d.plain.insert_one({"_id": 7, "k": MIDDLE + 7.5})
-    failed = wait_for(lambda: _failed(daemon), "FAILED")
+    failed = daemon.wait_for_state("FAILED")
     assert failed["error"] == "DuplicateIds"
-
-
-def _failed(daemon: Daemon) -> dict[str, Any] | None:
-    progress = daemon.progress()
-    return progress if progress["state"] == "FAILED" else None
 
 
 def test_instances_share_a_sync(pair: Pair, tmp_path: Path) -> None:

@@ -171,7 +171,7 @@ def test_an_index_that_cannot_be_built_is_reported_by_name(pair: Pair, daemon: D
     insert = {"insert": "c", "documents": [parallel], "mayBypassWriteBlocking": True}
     pair.destination.client.d.command(insert)
     pair.source.client.d.c.create_index([("p", 1), ("q", 1)], name="both")
-    (warning,) = wait_for(lambda: daemon.progress().get("warnings"), "a warning")
+    (warning,) = wait_for(daemon.warnings, "a warning")
     assert "The indexes of d.c are withheld" in warning
     daemon.ask_for_commit()
     progress = daemon.wait_for_state("FAILED")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from syncsvc.engine.run.points import Point
+from syncsvc.metadata import METADATA_DATABASE
 from syncsvc.state import Phase
 from tests.integration.test_bad_input import assert_refused
 from tests.support import writes
@@ -16,7 +17,7 @@ from tests.support.daemon import Daemon, prepared
 from tests.support.fleet import Fleet, kill_at_each
 from tests.support.pages import commands, paste
 from tests.support.pair import SHARDED, Pair, across
-from tests.support.spools import METADATA, change, leave_row, rows, wait_until_spooled
+from tests.support.spools import change, leave_row, rows, wait_until_spooled
 from tests.support.waiting import wait_for
 
 pytestmark = across(SHARDED)
@@ -139,14 +140,14 @@ def test_the_run_waits_for_an_instance_that_was_not_started(pair: Pair, fleet: F
     writes.fill(pair.source.client)
     coordinator, follower = fleet.coordinator, fleet.follower
     follower.start()
-    fleet.wait_for_warning(follower, f"{fleet.names[0]} (start)")
+    follower.wait_for_warning(f"{fleet.names[0]} (start)")
     assert pair.destination.client.list_database_names().count("d") == 0
     coordinator.start()
     fleet.wait_until_committable()
     fleet.wait_without_warnings()
     coordinator.ask_for_commit()
-    fleet.wait_for_warning(coordinator, f"{fleet.names[1]} (commit)")
-    fleet.wait_for_warning(follower, f"{fleet.names[1]} (commit)")
+    coordinator.wait_for_warning(f"{fleet.names[1]} (commit)")
+    follower.wait_for_warning(f"{fleet.names[1]} (commit)")
     assert coordinator.progress()["state"] == "COMMITTING"
     assert follower.progress()["canCommit"] is True
     pair.source.client.d.c.insert_one({"_id": "between"})
@@ -177,7 +178,7 @@ def test_a_killed_start_with_other_options_is_withdrawn(pair: Pair, fleet: Fleet
     fleet.follower.kill()
     fleet.coordinator.start()
     # Simulate two starts at the same moment, before either instance could see the other.
-    runs = pair.destination.client["mongosync_reserved_for_internal_use"].runs
+    runs = pair.destination.client[METADATA_DATABASE].runs
     other = {"$set": {"options.buildIndexes": "never"}}
     assert runs.update_one({"_id": fleet.names[1]}, other).modified_count == 1
     fleet.follower.run()
@@ -190,12 +191,8 @@ def test_a_killed_start_with_other_options_is_withdrawn(pair: Pair, fleet: Fleet
 def test_an_id_must_be_the_name_of_a_shard(pair: Pair, fleet: Fleet, tmp_path: Path) -> None:
     writes.fill(pair.source.client)
     (tmp_path / "other").mkdir()
-    daemon = pair.daemon(tmp_path / "other", "--id", "other")
-    try:
-        daemon.run()
+    with pair.daemon(tmp_path / "other", "--id", "other").running() as daemon:
         answer = daemon.post("start", daemon.start_body())
-    finally:
-        daemon.close()
     assert (answer.status_code, answer.json()["error"]) == (409, "UnknownInstance")
     assert all(name in answer.json()["errorDescription"] for name in fleet.names)
     for instances in (fleet.names[:1], [*fleet.names, "other"]):
@@ -213,12 +210,8 @@ def test_a_single_instance_cannot_join_a_shared_sync(
     writes.fill(pair.source.client)
     fleet.follower.start()
     (tmp_path / "alone").mkdir()
-    daemon = pair.daemon(tmp_path / "alone")
-    try:
-        daemon.run()
+    with pair.daemon(tmp_path / "alone").running() as daemon:
         answer = daemon.post("start", daemon.start_body())
-    finally:
-        daemon.close()
     assert (answer.status_code, answer.json()["error"]) == (409, "MetadataLeftOver")
 
 
@@ -229,7 +222,7 @@ def test_each_instance_is_paused_separately(pair: Pair, fleet: Fleet) -> None:
     fleet.wait_until_committable()
     for paused, other in (fleet.daemons, fleet.daemons[::-1]):
         paused.pause()
-        fleet.wait_for_warning(other, "(resume)")
+        other.wait_for_warning("(resume)")
         source.d.c.insert_many([{"n": n} for n in range(100)])
         source.d.c.create_index(f"of {paused.port}")
         paused.resume()
@@ -265,7 +258,7 @@ def test_a_stopped_instance_is_named_and_awaited(pair: Pair, fleet: Fleet) -> No
         away.kill()
         source.d.c.insert_many([{"n": n} for n in range(100)])
         name = fleet.names[fleet.daemons.index(away)]
-        fleet.wait_for_warning(other, f"No heartbeat from: {name}")
+        other.wait_for_warning(f"No heartbeat from: {name}")
         assert other.progress()["state"] == "RUNNING"
         away.run()
         fleet.wait_without_warnings()
@@ -281,7 +274,7 @@ def test_a_shared_sync_is_reversed(pair: Pair, fleet: Fleet) -> None:
     fleet.commit()
     destination.d.c.update_many({}, {"$set": {"of": "destination"}})
     fleet.coordinator.post("reverse")
-    fleet.wait_for_warning(fleet.coordinator, f"{fleet.names[1]} (reverse)")
+    fleet.coordinator.wait_for_warning(f"{fleet.names[1]} (reverse)")
     assert fleet.coordinator.progress()["state"] == "REVERSING"
     fleet.follower.post("reverse")
     fleet.wait_for_state("RUNNING")
@@ -516,12 +509,14 @@ def test_an_instance_needs_no_events_once_the_coordinator_cuts_over(
         fleet.ask_for_commit()
         fleet.coordinator.wait_until_reached(Point.STEP_DONE, "drained")
         fleet.follower.kill()
-        run = destination[METADATA].runs.find_one({"_id": fleet.names[-1]})
+        run = destination[METADATA_DATABASE].runs.find_one({"_id": fleet.names[-1]})
         assert run is not None
         leave_row(destination, run)
     # The info in the progress shows the cut-over before its phase is saved.
     cutting_over = {"_id": fleet.names[0], "phase": Phase.CUTTING_OVER.value}
-    wait_for(lambda: destination[METADATA].runs.find_one(cutting_over), "the cut-over begins")
+    wait_for(
+        lambda: destination[METADATA_DATABASE].runs.find_one(cutting_over), "the cut-over begins"
+    )
     fleet.follower.run()
     fleet.wait_for_state("COMMITTED")
     pair.assert_equal()

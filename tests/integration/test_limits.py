@@ -31,7 +31,6 @@ from verifier.runtime.tasks import StopToken
 # The type of the fixture `record_property`.
 Record = Callable[[str, object], None]
 
-METADATA = "mongosync_reserved_for_internal_use"
 UNLIMITED = {
     "copyBytesPerSecond": None,
     "copyDocumentsPerSecond": None,
@@ -41,7 +40,7 @@ UNLIMITED = {
 
 
 def saved(pair: Pair) -> dict[str, Any]:
-    found = pair.destination.client[METADATA].limits.find_one({"_id": "limits"})
+    found = pair.destination.client[METADATA_DATABASE].limits.find_one({"_id": "limits"})
     assert found is not None
     return limits_of(found["limits"]).shown()
 
@@ -117,7 +116,7 @@ def test_a_reset_keeps_the_limits_in_memory(pair: Pair, daemon: Daemon) -> None:
     daemon.wait_for_state("IDLE")
     kept = daemon.limits()
     assert (kept["saved"], kept["limits"]["eventsPerSecond"]) == (False, 1000)
-    assert METADATA not in pair.destination.client.list_database_names()
+    assert METADATA_DATABASE not in pair.destination.client.list_database_names()
     daemon.start()
     daemon.commit()
     assert saved(pair)["eventsPerSecond"] == 1000
@@ -247,13 +246,9 @@ def test_auto_keeps_the_latency_below_its_limit(
             pair.source.client.d[name].insert_many(
                 {"_id": n, "pad": "p" * 10_000} for n in range(5_000)
             )
-        daemon = pair.daemon(tmp_path)
-        daemon.run()
-        try:
+        with pair.daemon(tmp_path).running() as daemon:
             record_property("auto", _watch_latency(pair, daemon, network))
             pair.assert_equal()
-        finally:
-            daemon.close()
 
 
 def _watch_latency(pair: Pair, daemon: Daemon, network: Network) -> dict[str, Any]:

@@ -183,21 +183,15 @@ def test_a_new_time_series_prevents_the_commit_until_it_is_dropped(
     daemon.start()
     daemon.wait_until_committable()
     pair.source.client.d.command(SERIES)
-    told = "d.series was created. A source of version "
-    warnings = wait_for(lambda: _warned(daemon, told), told)["warnings"]
-    assert len(warnings) == 1
-    assert "undone on the source (d.series must be dropped)" in warnings[0]
+    warning = daemon.wait_for_warning("d.series was created. A source of version ")
+    assert "undone on the source (d.series must be dropped)" in warning
+    assert daemon.warnings() == [warning]
     wait_for(lambda: not daemon.progress()["canCommit"], "canCommit is false")
     assert daemon.post("commit").json()["error"] == "CannotCommit"
     pair.source.client.d.series.drop()
     assert "warnings" not in daemon.wait_until_committable()
     daemon.commit()
     pair.assert_equal()
-
-
-def _warned(daemon: Daemon, told: str) -> dict[str, Any] | None:
-    progress = daemon.progress()
-    return progress if told in " ".join(progress.get("warnings", ())) else None
 
 
 @old
@@ -297,8 +291,9 @@ def test_several_instances_refuse_ddl_by_name(pair: Pair, fleet: Fleet, unreport
     fleet.wait_until_committable()
     if unreported:
         pair.source.client.d.items.create_index("new")
-        told = "index new_1 of d.items was created. A source of version "
-        wait_for(lambda: _warned(fleet.coordinator, told), told)
+        fleet.coordinator.wait_for_warning(
+            "index new_1 of d.items was created. A source of version "
+        )
         pair.source.client.d.items.drop_index("new_1")
         fleet.commit()
         pair.assert_equal()

@@ -80,8 +80,7 @@ def test_answers_of_the_verifier_match_the_description(pair: Pair, tmp_path: Pat
     verifier = Verifier(
         pair.source.uri, pair.destination.uri, tmp_path, "--verifyAll", "--graceSeconds", "0"
     )
-    try:
-        verifier.run()
+    with verifier.running():
         fuzzer = Fuzzer(verifier)
         with verifier.held_at(Point.LISTED):
             verifier.check()
@@ -93,5 +92,3 @@ def test_answers_of_the_verifier_match_the_description(pair: Pair, tmp_path: Pat
         assert verifier.progress()["verdict"] == "failed"
         # Some of these requests begin checks, and others end them.
         fuzzer.fuzz()
-    finally:
-        verifier.close()

@@ -14,6 +14,7 @@ import pytest
 from bson.timestamp import Timestamp
 
 from syncsvc.engine.run.points import Point
+from syncsvc.metadata import METADATA_DATABASE
 from syncsvc.sandbox import ReplicaSet
 from tests.support import writes
 from tests.support.daemon import Daemon
@@ -22,8 +23,6 @@ from tests.support.oplogs import emptied, note, roll_over, small_oplog
 from tests.support.pair import Pair
 from tests.support.resuming import assert_final
 from tests.support.waiting import wait_for
-
-METADATA = "mongosync_reserved_for_internal_use"
 
 
 @pytest.fixture(scope="module")
@@ -43,11 +42,8 @@ def daemon(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
     """Run a daemon with one writer and one lane that checks the oplog several times a second."""
     process = pair.daemon(tmp_path, "--loadLevel", "1")
     process.watch_closely()
-    try:
-        process.run()
+    with process.running():
         yield process
-    finally:
-        process.close()
 
 
 def events_read(client: writes.AnyClient) -> int:
@@ -77,7 +73,7 @@ def is_lost(source: writes.AnyClient, daemon: Daemon) -> bool:
     unknown.
     """
     note(source)
-    return "so the sync fails" in str(daemon.progress().get("warnings"))
+    return bool(daemon.warnings("so the sync fails"))
 
 
 def assert_lost(progress: dict[str, Any]) -> None:
@@ -88,7 +84,7 @@ def assert_lost(progress: dict[str, Any]) -> None:
 
 
 def saved_time(pair: Pair) -> Timestamp:
-    run = pair.destination.client[METADATA].runs.find_one()
+    run = pair.destination.client[METADATA_DATABASE].runs.find_one()
     assert run is not None
     time: Timestamp = run["position"]["time"]
     return time
@@ -130,7 +126,7 @@ def test_entries_lost_while_the_copy_hangs_fail_the_sync(pair: Pair, daemon: Dae
         daemon.start(eventSpool="never")
         daemon.wait_until_reached(Point.BATCH_WRITTEN)
         roll_over(pair.source.client)
-        wait_for(lambda: "so the sync fails" in str(daemon.progress().get("warnings")), "a warning")
+        daemon.wait_for_warning("so the sync fails")
     assert_lost(daemon.wait_for_state("FAILED"))
 
 
@@ -185,7 +181,7 @@ def test_a_limit_of_events_does_not_endanger_the_oplog(pair: Pair, daemon: Daemo
     # The source seems to write so fast that its oplog lasts for seconds.
     note(source)
     text = "The limit of change events per second is suspended: in less than 15 minutes the oplog"
-    wait_for(lambda: text in str(daemon.progress().get("warnings")), "a warning")
+    daemon.wait_for_warning(text)
     source.d.c.insert_many({"_id": n} for n in range(1000))
     wait_for(lambda: daemon.progress()["totalEventsApplied"] >= 1000, "all events", seconds=200)
     daemon.commit()
@@ -204,18 +200,10 @@ def test_entries_that_are_already_read_are_not_lost(pair: Pair, daemon: Daemon) 
         pair.source.client.d.c.update_one({"_id": 1}, {"$set": {"held": True}})
         daemon.wait_until_reached(Point.EVENTS_APPLIED)
         roll_over(pair.source.client)
-        wait_for(
-            lambda: "a restarted or paused sync would need"
-            in str(daemon.progress().get("warnings")),
-            "a warning",
-        )
+        daemon.wait_for_warning("a restarted or paused sync would need")
         note(pair.source.client)
         assert daemon.progress()["state"] == "RUNNING"
-    wait_for(
-        lambda: "a restarted or paused sync would need"
-        not in str(daemon.progress().get("warnings")),
-        "no warning",
-    )
+    daemon.wait_without_warning("a restarted or paused sync would need")
     daemon.commit()
     pair.assert_equal()
     assert "warnings" not in daemon.progress()

@@ -63,16 +63,12 @@ def test_a_web_page_cannot_send_commands_to_a_sync(pair: Pair, daemon: Daemon) -
 
 def test_a_web_page_cannot_send_commands_to_a_check(pair: Pair, tmp_path: Path) -> None:
     options = ("--verifyAll", "--graceSeconds", "0", "--allowedHosts", "Proxy.example")
-    verifier = Verifier(pair.source.uri, pair.destination.uri, tmp_path, *options)
-    try:
-        verifier.run()
+    with Verifier(pair.source.uri, pair.destination.uri, tmp_path, *options).running() as verifier:
         assert_commands_are_refused(verifier, "check", "writesOff")
         assert_nothing_is_read(verifier, "progress", "summary", "docMismatches", "nsMismatches")
         assert '"success":true' in curl(verifier, "check", "-H", "Host: proxy.example")
         assert '"success":true' in curl(verifier, "writesOff")
         assert verifier.wait_for_verdict()["verdict"] == "passed"
-    finally:
-        verifier.close()
 
 
 @pytest.mark.parametrize("name", ["localhost", "127.0.0.1"])

@@ -37,11 +37,8 @@ def finely(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
     process = pair.daemon(tmp_path)
     process.small_partitions()
     process.save_every_page()
-    try:
-        process.run()
+    with process.running():
         yield process
-    finally:
-        process.close()
 
 
 def halve(client: Client, name: str) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from syncsvc.engine.run.points import Point
+from syncsvc.metadata import METADATA_DATABASE
 from syncsvc.sandbox.workload import Workload
 from tests.support import writes
 from tests.support.daemon import Daemon
@@ -21,7 +22,6 @@ from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.three_members
 
-METADATA = "mongosync_reserved_for_internal_use"
 PHASES = {
     Point.COLLECTION_CREATED: "initializing collections and indexes",
     Point.BATCH_WRITTEN: "collection copy",
@@ -60,7 +60,7 @@ def saved(pair: Pair) -> dict[str, Any] | None:
     The journal and the heartbeat are left out, because they still change in a pause.
     """
     kept = {"journal": False, "beat": False}
-    return pair.destination.client[METADATA].runs.find_one(projection=kept)
+    return pair.destination.client[METADATA_DATABASE].runs.find_one(projection=kept)
 
 
 def assert_paused(daemon: Daemon, point: Point) -> None:

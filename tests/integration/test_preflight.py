@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from syncsvc.metadata import METADATA_DATABASE
 from tests.integration.test_bad_input import GOOD
 from tests.support.daemon import Daemon
 from tests.support.pair import Pair, Side
@@ -125,7 +126,7 @@ def test_all_violations_are_reported_at_once(pair: Pair, daemon: Daemon) -> None
     fill(pair)
     pair.destination.client.mine.c.insert_one({"_id": 1})
     pair.destination.client[LEFT].resumeData.insert_one({"_id": "coordinator"})
-    reserved = pair.destination.client.mongosync_reserved_for_internal_use
+    reserved = pair.destination.client[METADATA_DATABASE]
     reserved.runs.insert_one({"_id": "another"})
     with daemon.no_room(), untouched(pair, daemon):
         texts = assert_both_tell(
@@ -176,12 +177,8 @@ def test_all_violations_are_reported_at_once(pair: Pair, daemon: Daemon) -> None
 @pytest.fixture
 def one_cluster_twice(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
     other_address = pair.source.uri.replace("127.0.0.1", "localhost")
-    daemon = Daemon(pair.source.uri, other_address, tmp_path)
-    try:
-        daemon.run()
+    with Daemon(pair.source.uri, other_address, tmp_path).running() as daemon:
         yield daemon
-    finally:
-        daemon.close()
 
 
 def test_one_cluster_under_two_addresses_is_refused(pair: Pair, one_cluster_twice: Daemon) -> None:

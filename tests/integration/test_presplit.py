@@ -77,9 +77,7 @@ def test_the_chunks_of_two_shards_are_spread_over_three(pair: Pair, tmp_path: Pa
     wanted = [each[:2] for each in chunks(client, "d.ranged", joined=False)]
     with ShardedCluster(name="destination", shards=3) as cluster, cluster.client() as destination:
         wider = Pair(pair.source, Side(cluster.uri, destination, cluster.shards))
-        daemon = wider.daemon(tmp_path)
-        try:
-            daemon.run()
+        with wider.daemon(tmp_path).running() as daemon:
             with daemon.held_at(Point.BATCH_WRITTEN):
                 daemon.start(presplit="source")
                 daemon.wait_until_reached(Point.BATCH_WRITTEN)
@@ -90,8 +88,6 @@ def test_the_chunks_of_two_shards_are_spread_over_three(pair: Pair, tmp_path: Pa
             daemon.commit()
             assert_equal(wider)
             assert [each[:2] for each in chunks(destination, "d.ranged")] == wanted
-        finally:
-            daemon.close()
 
 
 @across(SHARDED)

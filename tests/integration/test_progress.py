@@ -39,11 +39,8 @@ Line = dict[str, Any]
 def daemon(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
     process = pair.daemon(tmp_path)
     process.report_often()
-    try:
-        process.run()
+    with process.running():
         yield process
-    finally:
-        process.close()
 
 
 def fill(pair: Pair) -> None:

@@ -536,11 +536,10 @@ def test_a_view_that_cannot_be_renamed_during_the_sync_fails_it(pair: Pair, daem
 
 @pytest.fixture
 def verifier(pair: Pair, tmp_path: Path) -> Iterator[Verifier]:
-    (tmp_path / "verifier").mkdir()
-    process = Verifier(pair.source.uri, pair.destination.uri, tmp_path / "verifier")
-    process.run()
-    yield process
-    process.close()
+    folder = tmp_path / "verifier"
+    folder.mkdir()
+    with Verifier(pair.source.uri, pair.destination.uri, folder).running() as process:
+        yield process
 
 
 @pytest.fixture
@@ -615,13 +614,9 @@ def test_the_verifier_refuses_names_that_collide(pair: Pair, verifier: Verifier)
 
 def test_the_verifier_takes_names_from_one_place_only(pair: Pair, tmp_path: Path) -> None:
     options = ("--srcNamespace", "d.a", "--dstNamespace", "e.a")
-    verifier = Verifier(pair.source.uri, pair.destination.uri, tmp_path, *options)
-    verifier.run()
-    try:
+    with Verifier(pair.source.uri, pair.destination.uri, tmp_path, *options).running() as verifier:
         answer = verifier.post("check", {"namespaceRemap": remap({"d.b": "e.b"})})
         assert_refused(answer, 400, "InvalidRequest", ("--dstNamespace",))
-    finally:
-        verifier.close()
 
 
 @pytest.mark.in_turns

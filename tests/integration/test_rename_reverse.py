@@ -309,7 +309,7 @@ def test_a_collision_after_the_commit_fails_the_reversed_sync_and_can_be_undone(
     else:
         daemon.reverse()
         collide(there)
-    failed = wait_for(lambda: failure(daemon), "FAILED")
+    failed = daemon.wait_for_state("FAILED")
     assert failed["error"] == error, failed
     assert said in failed["errorDescription"]
     assert "POST /api/v1/resume" in failed["errorDescription"]
@@ -369,11 +369,6 @@ def test_a_name_that_cannot_be_mapped_back_is_refused(
     pair.destination.client.people.staff.insert_one({"_id": "new"})
     daemon.commit()
     assert_both_ways(pair)
-
-
-def failure(daemon: Daemon) -> dict[str, Any] | None:
-    progress = daemon.progress()
-    return progress if progress["state"] == "FAILED" else None
 
 
 @pytest.mark.in_turns

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from syncsvc.engine.run.points import Point
+from syncsvc.metadata import METADATA_DATABASE
 from syncsvc.sandbox.workload import Workload
 from tests.integration.test_bad_input import assert_refused
 from tests.integration.test_embedded_verifier import (
-    METADATA,
     behind_our_back,
     listed,
     mismatches,
@@ -275,7 +275,7 @@ def test_orphaned_documents_are_neither_compared_nor_repaired(pair: Pair, daemon
         wait_for(lambda: listed(daemon) == different, "the running check finds the documents")
         assert daemon.post("repair").json() == {"success": True}
         waiting = "an orphaned document with that _id"
-        wait_for(lambda: waiting in str(daemon.progress().get("warnings")), "a warning")
+        daemon.wait_for_warning(waiting)
         # Delete the orphaned document, as the shard itself does later.
         delete = {"delete": "c", "deletes": [{"q": orphan, "limit": 1}]}
         shard.d.command({**delete, "mayBypassWriteBlocking": True})
@@ -430,7 +430,7 @@ def test_writes_after_the_commit_are_applied(
         assert daemon.progress()["state"] == "COMMITTING"
     daemon.wait_for_state("COMMITTED")
     pair.assert_equal()
-    assert not is_warned(daemon)
+    assert not warnings_of_writes(daemon)
 
 
 def test_a_commit_does_not_wait_for_documents_that_expire(pair: Pair, daemon: Daemon) -> None:
@@ -466,7 +466,7 @@ def wait_until_some_expire(client: writes.AnyClient) -> None:
 
 
 def commit_time(destination: writes.AnyClient) -> Any:
-    run = destination[METADATA].runs.find_one()
+    run = destination[METADATA_DATABASE].runs.find_one()
     assert run is not None
     return run["commitTime"]
 
@@ -483,7 +483,7 @@ def test_the_warning_of_a_failed_commit_ends(pair: Pair, daemon: Daemon) -> None
             daemon.wait_until_reached(Point.STEP_DONE, "drained")
             write_late(pair, "late")
         daemon.wait_until_reached(Point.COMMIT_POSTPONED)
-        assert is_warned(daemon)
+        assert warnings_of_writes(daemon)
         refusing = {"name": "mine", "key": {"n": 1}, "unique": True, "sparse": True}
         behind_our_back(pair, {"createIndexes": "other", "indexes": [refusing]})
         client.d.other.insert_many({"n": 1} for _ in range(2))
@@ -491,7 +491,7 @@ def test_the_warning_of_a_failed_commit_ends(pair: Pair, daemon: Daemon) -> None
     behind_our_back(pair, {"dropIndexes": "other", "index": "mine"})
     daemon.resume()
     daemon.wait_until_committable()
-    assert not is_warned(daemon)
+    assert not warnings_of_writes(daemon)
     daemon.commit()
     pair.assert_equal()
 
@@ -552,13 +552,8 @@ def change_all(database: Any) -> None:
     database.renamed.rename("c")
 
 
-def is_warned(daemon: Daemon) -> bool:
-    return bool(warnings_of_writes(daemon))
-
-
 def warnings_of_writes(daemon: Daemon) -> list[str]:
-    warnings = daemon.progress().get("warnings", ())
-    return [each for each in warnings if "still write to the source" in each]
+    return daemon.warnings("still write to the source")
 
 
 @pytest.mark.in_turns
@@ -580,7 +575,7 @@ def test_a_killed_repair_goes_on(pair: Pair, daemon: Daemon) -> None:
         daemon.kill_at(Point.REPAIR_DONE)
         daemon.run()
         daemon.wait_until_reached(Point.STEP_DONE, "commit saved")
-        check = pair.destination.client[METADATA].check.find_one({})
+        check = pair.destination.client[METADATA_DATABASE].check.find_one({})
         assert check is not None
         assert (check["source"]["end"], check["destination"]["end"]) == (None, None)
         behind_our_back(pair, set_number(201, -1))

@@ -9,6 +9,7 @@ import pytest
 from bson.raw_bson import RawBSONDocument
 
 from syncsvc.engine.run.points import Point
+from syncsvc.metadata import METADATA_DATABASE
 from syncsvc.sandbox import ReplicaSet
 from syncsvc.sandbox.equality import compare_clusters
 from tests.integration.test_bad_input import GOOD, assert_refused
@@ -56,9 +57,7 @@ def test_an_update_that_crashes_the_server_of_the_destination(pair: Pair, tmp_pa
     document = RawBSONDocument((len(twice) + 5).to_bytes(4, "little") + twice + b"\0")
     pair.source.client.d.c.insert_one(document)
     with ReplicaSet(name="fragile") as fragile:
-        daemon = Daemon(pair.source.uri, fragile.uri, tmp_path)
-        try:
-            daemon.run()
+        with Daemon(pair.source.uri, fragile.uri, tmp_path).running() as daemon:
             daemon.start()
             daemon.wait_until_committable()
             pair.source.client.d.c.update_one({"_id": 1}, {"$set": {"a": 5, "new": 1}})
@@ -67,8 +66,6 @@ def test_an_update_that_crashes_the_server_of_the_destination(pair: Pair, tmp_pa
             daemon.commit()
             with fragile.client() as client:
                 assert_none(compare_clusters(pair.source.client, client).differences)
-        finally:
-            daemon.close()
 
 
 def test_an_index_build_in_progress_is_not_listed(pair: Pair, daemon: Daemon) -> None:
@@ -98,15 +95,12 @@ def test_metadata_of_another_instance_is_refused(
     pair.destination.client.drop_database("d")
     second = pair.daemon(tmp_path / "second", "--id", "second")
     second.folder.mkdir()
-    try:
-        second.run()
+    with second.running():
         assert_refused(second.post("start", GOOD), 409, "MetadataLeftOver", ("coordinator",))
-        pair.destination.client.drop_database("mongosync_reserved_for_internal_use")
+        pair.destination.client.drop_database(METADATA_DATABASE)
         second.start()
         second.commit()
         pair.assert_equal()
-    finally:
-        second.close()
 
 
 def test_drops_by_users_during_the_cut_over_do_not_fail_it(pair: Pair, daemon: Daemon) -> None:

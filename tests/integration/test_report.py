@@ -25,9 +25,8 @@ def audited(pair: Pair, tmp_path: Path) -> Any:
     """Run a daemon that requires API tokens; the test sends commands with the token of the operator `otto`."""
     daemon = pair.daemon(tmp_path, "--tokenFile", str(write_tokens(tmp_path)))
     daemon.use_token(OPERATOR)
-    daemon.run()
-    yield daemon
-    daemon.close()
+    with daemon.running():
+        yield daemon
 
 
 def test_a_report_after_everything_that_can_happen(pair: Pair, audited: Daemon) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from syncsvc.engine.run.points import Point
+from syncsvc.metadata import METADATA_DATABASE
 from syncsvc.sandbox.replica_set import Client
 from tests.support import writes
 from tests.support.blocks import blocked
@@ -314,7 +315,7 @@ def test_several_instances_are_reset_together(pair: Pair, tmp_path: Any) -> None
         assert (status, error) == (409, "InvalidState")
         assert f"the coordinator {fleet.names[0]} first" in description
         assert fleet.coordinator.post("reset", CONFIRM).ok
-        fleet.wait_for_warning(fleet.follower, f"{fleet.names[1]} (reset)")
+        fleet.follower.wait_for_warning(f"{fleet.names[1]} (reset)")
         # The follower still runs, so nothing is dropped.
         assert {"d.c", "d.other"} <= contents(pair.destination.client)
         _reset_through_kills(pair, fleet)
@@ -337,7 +338,7 @@ def _reset_through_kills(pair: Pair, fleet: Fleet) -> None:
     coordinator.run()
     coordinator.wait_until_killed()
     assert {each.partition(".")[0] for each in contents(pair.destination.client)} == {
-        "mongosync_reserved_for_internal_use"
+        METADATA_DATABASE
     }
     follower.run()
     assert follower.progress()["state"] == "RESETTING"

@@ -20,7 +20,6 @@ from tests.support.forged import report_resharding, uuid_of
 from tests.support.pair import FROM_SHARDED, SHARDED, Pair, across
 from tests.support.phases import When, writes_in
 from tests.support.renamed import assert_renamed, remap
-from tests.support.waiting import wait_for
 
 pytestmark = [across(SHARDED, FROM_SHARDED), prepared(Daemon.watch_closely)]
 
@@ -154,7 +153,7 @@ def test_a_resharding_during_the_commit_fails_it_until_the_sync_is_resumed(
         # The watch waits for events after this point, so it cannot be first.
         reshard(client)
         client.d.ranged.insert_one({"_id": "late", "m": 3})
-    failed = wait_for(lambda: _failed(daemon), "FAILED")
+    failed = daemon.wait_for_state("FAILED")
     assert failed["error"] == "ShardKeyChanged"
     assert "d.ranged" in failed["errorDescription"]
     daemon.resume()
@@ -169,7 +168,7 @@ def test_a_resharding_fails_several_instances_by_name(pair: Pair, fleet: Fleet) 
     fleet.start()
     fleet.wait_until_committable()
     reshard(client)
-    failed = wait_for(lambda: _failed(fleet.coordinator), "FAILED")
+    failed = fleet.coordinator.wait_for_state("FAILED")
     assert failed["error"] == "ShardKeyChanged"
     assert "d.ranged" in failed["errorDescription"]
 
@@ -242,8 +241,3 @@ def test_several_instances_apply_a_reported_resharding(pair: Pair, fleet: Fleet)
     reshard_and_report(client)
     fleet.commit()
     assert_equal(pair)
-
-
-def _failed(daemon: Daemon) -> dict[str, Any] | None:
-    progress = daemon.progress()
-    return progress if progress["state"] == "FAILED" else None

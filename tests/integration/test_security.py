@@ -53,9 +53,8 @@ def test_a_verifier_with_tokens(pair: Pair, tmp_path: Path) -> None:
     pair.source.client.d.c.insert_one({"_id": 1})
     tokens = ("--tokenFile", str(write_tokens(tmp_path)))
     verifier = Verifier(pair.source.uri, pair.destination.uri, tmp_path, "--verifyAll", *tokens)
-    try:
-        verifier.use_token(OPERATOR)
-        verifier.run()
+    verifier.use_token(OPERATOR)
+    with verifier.running():
         fuzzer = Fuzzer(verifier)
         with verifier.held_at(Point.LISTED):
             verifier.check()
@@ -68,8 +67,6 @@ def test_a_verifier_with_tokens(pair: Pair, tmp_path: Path) -> None:
         assert verifier.wait_for_verdict()["verdict"] == "failed"
         commands = verifier.get("report").json()["report"]["commands"]
         assert [each["caller"] for each in commands] == ["otto", "otto"]
-    finally:
-        verifier.close()
     written = "".join(each.read_text() for each in (tmp_path / "log").iterdir()) + verifier.output
     assert READER not in written and OPERATOR not in written
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from syncsvc.engine.run.points import Point
+from syncsvc.metadata import METADATA_DATABASE
 from syncsvc.sandbox import ReplicaSet
 from syncsvc.sandbox.replica_set import Client
 from syncsvc.sandbox.workload import Workload
@@ -28,8 +29,7 @@ SHARED: dict[str, Any] = {
     "preExistingDestinationData": True,
     "enableUserWriteBlocking": "none",
 }
-METADATA = "mongosync_reserved_for_internal_use"
-NAMED = f"{METADATA}_second"
+NAMED = f"{METADATA_DATABASE}_second"
 
 
 @pytest.fixture(scope="module")
@@ -50,12 +50,8 @@ def second(pair: Pair, third_cluster: Side) -> Pair:
 def running(pair: Pair, folder: Path, *options: str) -> Iterator[Daemon]:
     """Run a daemon during the block; its logs are in the new folder."""
     folder.mkdir()
-    process = pair.daemon(folder, *options)
-    try:
-        process.run()
+    with pair.daemon(folder, *options).running() as process:
         yield process
-    finally:
-        process.close()
 
 
 def fill(pair: Pair, name: str) -> None:
@@ -95,10 +91,6 @@ def of(namespaces: set[str], name: str) -> set[str]:
 
 def balancer_mode(client: Client) -> str:
     return str(client.admin.command("balancerStatus")["mode"])
-
-
-def wait_until_balancing_is_warned_of(daemon: Daemon) -> None:
-    wait_for(lambda: "balancer of cluster1" in str(daemon.progress().get("warnings")), "a warning")
 
 
 @across(REPLICA_SETS, full(TO_SHARDED))
@@ -147,7 +139,7 @@ def test_two_sources_are_synced_into_one_destination(
         )
         if pair.is_sharded:
             assert balancer_mode(destination) == "full"
-            wait_until_balancing_is_warned_of(two)
+            two.wait_for_warning("balancer of cluster1")
         two.wait_until_committable()
         second.source.client.two.c.insert_one({"_id": "later"})
         two.commit()
@@ -158,7 +150,7 @@ def test_two_sources_are_synced_into_one_destination(
     assert theirs == user_namespaces(second.source.client)
     assert_synced(pair.source.client, destination, everything - ours, pair.shard_keys)
     assert_synced(second.source.client, destination, everything - theirs, second.shard_keys)
-    for database in (METADATA, NAMED):
+    for database in (METADATA_DATABASE, NAMED):
         states = [each["state"] for each in destination[database].runs.find()]
         assert states == ["COMMITTED"]
     assert_verified(pair, "one", tmp_path)
@@ -237,7 +229,7 @@ def test_both_syncs_must_allow_other_data(
         one.start(**({} if is_first else SHARED))
         one.wait_until_committable()
         found = refusals(two, **(SHARED if is_first else {}))
-        assert METADATA in found["OtherSyncOnDestination"]
+        assert METADATA_DATABASE in found["OtherSyncOnDestination"]
         answer = two.post("start", two.start_body(**(SHARED if is_first else {})))
         assert answer.status_code == 409, answer.text
         one.commit()

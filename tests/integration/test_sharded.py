@@ -169,11 +169,6 @@ def test_a_collection_becomes_capped(pair: Pair, daemon: Daemon, when: When) -> 
     assert pair.destination.client.d.plain.options()["capped"]
 
 
-def _failed(daemon: Daemon) -> dict[str, Any] | None:
-    progress = daemon.progress()
-    return progress if progress["state"] == "FAILED" else None
-
-
 @pytest.mark.in_turns
 @from_shards
 def test_a_sharded_time_series_is_refused(pair: Pair, daemon: Daemon) -> None:
@@ -189,7 +184,7 @@ def test_a_sharded_time_series_is_refused(pair: Pair, daemon: Daemon) -> None:
     daemon.start()
     daemon.wait_until_committable()
     shard(client, "s.series", **series)
-    failed = wait_for(lambda: _failed(daemon), "FAILED")
+    failed = daemon.wait_for_state("FAILED")
     assert failed["error"] == "CollectionNotShardable"
     assert "s.series" in failed["errorDescription"]
     client.drop_database("s")
@@ -304,24 +299,17 @@ def test_a_balancer_started_by_a_user_causes_a_warning(pair: Pair, tmp_path: Pat
     daemon = pair.daemon(tmp_path)
     daemon.watch_closely()
     fill(pair.source.client)
-    try:
-        daemon.run()
+    with daemon.running():
         daemon.start()
         daemon.wait_until_committable()
         pair.source.client.admin.command("balancerStart")
-        wait_for(
-            lambda: "balancer of cluster0" in str(daemon.progress().get("warnings")), "a warning"
-        )
+        daemon.wait_for_warning("balancer of cluster0")
         pair.source.client.admin.command("balancerStop")
-        wait_for(lambda: not daemon.progress().get("warnings"), "no warning")
+        daemon.wait_without_warning()
         pair.destination.client.admin.command("balancerStart")
-        wait_for(
-            lambda: "balancer of cluster1" in str(daemon.progress().get("warnings")), "a warning"
-        )
+        daemon.wait_for_warning("balancer of cluster1")
         daemon.commit()
-        assert not daemon.progress().get("warnings")
-    finally:
-        daemon.close()
+        assert not daemon.warnings()
     assert modes(pair) == ("full", "full")
 
 
@@ -434,17 +422,13 @@ def test_clusters_may_have_different_numbers_of_shards(
         sides = (three, pair.destination) if more_on_source else (pair.source, three)
         unequal = Pair(*sides)
         _fill_kinds_of_keys(unequal.source.client)
-        daemon = unequal.daemon(tmp_path)
-        try:
-            daemon.run()
+        with unequal.daemon(tmp_path).running() as daemon:
             answer = daemon.post("start", _REVERSIBLE)
             assert answer.json()["error"] == "ReversibleNeedsEqualShards"
             daemon.start()
             daemon.wait_until_committable()
             change(unequal.source.client, 1)
             daemon.commit()
-        finally:
-            daemon.close()
         assert_equal(unequal)
         _assert_kinds_of_keys(unequal.destination)
 

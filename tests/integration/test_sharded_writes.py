@@ -298,12 +298,11 @@ def test_an_orphaned_document_is_awaited(pair: Pair, daemon: Daemon) -> None:
     admin.command("moveChunk", "d.c", find={"k": document["k"]}, to=other.name)
     query = {"_id": document["_id"]}
     pair.source.client.d.c.update_one(document, {"$set": {"k": last["k"] + 0.5}})
-    wait_for(lambda: daemon.progress().get("warnings"), "a warning")
-    (warning,) = daemon.progress()["warnings"]
+    (warning,) = wait_for(daemon.warnings, "a warning")
     assert "an orphaned document with that _id" in warning
     with one.client() as client:
         # Delete the orphan, as the shard itself does later.
         assert client.d.c.delete_one(query).deleted_count
-    wait_for(lambda: not daemon.progress().get("warnings"), "the end of the warning")
+    daemon.wait_without_warning()
     daemon.commit()
     pair.assert_equal()

@@ -58,11 +58,8 @@ def unknowing(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
     """Run a daemon that treats the source, a MongoDB 6.0 server, like a MongoDB 5.0 server."""
     process = pair.daemon(tmp_path)
     process.believe_the_source_is_old()
-    try:
-        process.run()
+    with process.running():
         yield process
-    finally:
-        process.close()
 
 
 @pytest.mark.in_turns
@@ -96,14 +93,11 @@ def test_a_real_source_of_5_0(old_source: ReplicaSet, pair: Pair, daemon: Daemon
     successor.folder.mkdir()
     with old_source.client() as client:
         writes.fill(client)
-        try:
-            successor.run()
+        with successor.running():
             with writes_in(When.APPLY, successor):
                 writes.single_document_writes(client)
                 writes.hot_document(client)
             successor.commit()
-        finally:
-            successor.close()
         assert client.d.c.count_documents({}) == pair.destination.client.d.c.count_documents({})
         assert list(client.d.c.find().sort("_id")) == list(
             pair.destination.client.d.c.find().sort("_id")

@@ -16,7 +16,7 @@ from syncsvc.metadata import METADATA_DATABASE
 from syncsvc.saved.fence import Fence, FencedWriter
 from syncsvc.saved.spool import Spool
 from tests.support.pair import REPLICA_SETS, SHARDED, Pair, across
-from tests.support.spools import METADATA, SPOOL
+from tests.support.spools import SPOOL
 from verifier.cluster.times import Position
 from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import StopToken
@@ -94,7 +94,7 @@ def test_a_successor_reads_what_was_saved(pair: Pair) -> None:
 
 def test_applied_rows_are_deleted(pair: Pair) -> None:
     spool = filled(pair)
-    rows = pair.destination.client[METADATA][SPOOL]
+    rows = pair.destination.client[METADATA_DATABASE][SPOOL]
     assert rows.count_documents({}) == 6
     spool.forget(at(29))
     assert rows.count_documents({}) == 4 and spool.begin == Timestamp(20, 1)
@@ -107,7 +107,7 @@ def test_a_stream_without_events_needs_one_row(pair: Pair) -> None:
     spool = filled(pair, 1)
     for time in range(20, 50, 10):
         spool.append(at(time), at(time + 10), [])
-    assert pair.destination.client[METADATA][SPOOL].count_documents({}) == 3
+    assert pair.destination.client[METADATA_DATABASE][SPOOL].count_documents({}) == 3
     spool.append(at(50), at(60), [event(55)])
     successor = loaded(pair, at(10))
     assert successor.end == at(60)
@@ -120,7 +120,7 @@ def test_a_row_whose_header_was_not_saved_does_not_exist(pair: Pair) -> None:
     The next process must ignore the row.
     """
     filled(pair)
-    rows = pair.destination.client[METADATA][SPOOL]
+    rows = pair.destination.client[METADATA_DATABASE][SPOOL]
     rows.delete_one({"_id.number": 2, "_id.part": 0})
     successor = loaded(pair, at(10))
     assert successor.end == at(30)
@@ -132,7 +132,7 @@ def test_a_row_whose_header_was_not_saved_does_not_exist(pair: Pair) -> None:
 
 def test_missing_rows_are_found(pair: Pair) -> None:
     filled(pair)
-    rows = pair.destination.client[METADATA][SPOOL]
+    rows = pair.destination.client[METADATA_DATABASE][SPOOL]
     rows.delete_one({"_id.number": 1, "_id.part": 0})
     with pytest.raises(OperationError) as error:
         loaded(pair, at(10))

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from syncsvc.engine.run.points import Point
+from syncsvc.metadata import METADATA_DATABASE
 from tests.support import writes
 from tests.support.daemon import Daemon
 from tests.support.duo import Duo, role_of, running_duo
@@ -23,7 +24,6 @@ COMMANDS: dict[str, dict[str, Any]] = {
     "repair": {"dryRun": True},
     "reset": {"confirm": "cluster1"},
 }
-METADATA = "mongosync_reserved_for_internal_use"
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def test_a_reset_is_completed_by_the_standby(pair: Pair, duo: Duo) -> None:
     second.wait_until_killed()
     duo.await_takeover("SIGKILL at the end of the reset")
     first.wait_for_state("IDLE")
-    assert pair.destination.client[METADATA].list_collection_names() == ["leases"]
+    assert pair.destination.client[METADATA_DATABASE].list_collection_names() == ["leases"]
     assert not {"d", "e"} & {*pair.destination.client.list_database_names()}
     second.run()
     # The leases are no obstacle to the next sync.
@@ -124,17 +124,13 @@ def test_a_process_without_the_lease_does_not_keep_the_sync(
     """
     pair.source.client.d.c.insert_one({"_id": 1})
     (tmp_path / "other").mkdir()
-    other = pair.daemon(tmp_path / "other")
-    try:
-        other.run()
+    with pair.daemon(tmp_path / "other").running() as other:
         other.start()
         assert other.wait_for_state("FAILED")["error"] == "Superseded"
         _one_active(duo).wait_until_committable()
         other.kill()
         other.run()
         assert other.wait_for_state("FAILED")["error"] == "Superseded"
-    finally:
-        other.close()
     _one_active(duo).commit()
     pair.assert_equal()
 
@@ -170,14 +166,10 @@ def _one_active(duo: Duo) -> Daemon:
 
 def test_a_sync_to_cluster0_cannot_have_a_standby(pair: Pair, tmp_path: Path) -> None:
     pair.destination.client.d.c.insert_one({"_id": 1})
-    plain = pair.daemon(tmp_path)
-    try:
-        plain.run()
+    with pair.daemon(tmp_path).running() as plain:
         plain.start(source="cluster1", destination="cluster0")
         plain.wait_until_committable()
         plain.kill()
-    finally:
-        plain.close()
     (tmp_path / "standby").mkdir()
     refused = pair.daemon(tmp_path / "standby", "--standby")
     try:

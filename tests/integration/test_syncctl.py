@@ -161,9 +161,7 @@ def test_the_other_commands_at_a_terminal(pair: Pair, daemon: Daemon, tmp_path: 
 def test_the_commands_of_the_verifier(pair: Pair, tmp_path: Path) -> None:
     pair.source.client.shop.orders.insert_one({"_id": 1})
     uris = pair.source.uri, pair.destination.uri
-    verifier = Verifier(*uris, tmp_path, "--verifyAll", "--graceSeconds", "0")
-    try:
-        verifier.run()
+    with Verifier(*uris, tmp_path, "--verifyAll", "--graceSeconds", "0").running() as verifier:
         operator = Operator(verifier, tmp_path)
         # The second check begins after the verdict of the first one.
         for run, before in ((operator.run, Exit.OK), (operator.run_at_terminal, Exit.FAILED)):
@@ -176,8 +174,6 @@ def test_the_commands_of_the_verifier(pair: Pair, tmp_path: Path) -> None:
             target = tmp_path / run.__name__
             run("verifier", "report", "-o", str(target))
             assert "shop.orders" in target.read_text()
-    finally:
-        verifier.close()
 
 
 def examine_running(operator: Operator, tmp_path: Path) -> None:

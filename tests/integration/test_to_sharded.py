@@ -127,12 +127,8 @@ def test_each_of_three_shards_has_a_fair_share(pair: Pair, tmp_path: Path) -> No
         cluster.client() as client,
     ):
         three = Pair(pair.source, Side(cluster.uri, client, cluster.shards))
-        daemon = three.daemon(tmp_path)
-        try:
-            daemon.run()
+        with three.daemon(tmp_path).running() as daemon:
             assert_spread(three, daemon)
-        finally:
-            daemon.close()
 
 
 def missing_and_null(pair: Pair) -> None:

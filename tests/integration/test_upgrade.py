@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 
+from syncsvc.metadata import METADATA_DATABASE
 from syncsvc.saved.run import FORMATS
 from tests import upgrade
 from tests.support import writes
 from tests.support.daemon import Daemon
 from tests.support.pair import Pair
 from tests.support.waiting import wait_for
-from tests.upgrade.saved_state import METADATA, State, contents, load, restore
+from tests.upgrade.saved_state import State, contents, load, restore
 
 FOLDER = Path(upgrade.__file__).parent
 # Some states for each older format that can be read: syncs of its last version, each killed in another phase.
@@ -47,7 +48,7 @@ def saved(state: State, name: str) -> Any:
     ((document,),) = (
         each["documents"]
         for each in state["destination"]
-        if (each["database"], each["name"]) == (METADATA, name)
+        if (each["database"], each["name"]) == (METADATA_DATABASE, name)
     )
     return document
 
@@ -70,7 +71,7 @@ def test_a_sync_of_an_earlier_version_is_committed(pair: Pair, idle: Daemon, pat
     assert pair.differences()
     phase = path.stem.rpartition("-")[2]
     idle.run()
-    run = pair.destination.client[METADATA].runs.find_one()
+    run = pair.destination.client[METADATA_DATABASE].runs.find_one()
     assert run is not None and run["format"] == PRESENT_FORMAT
     # In the log, because the sync may have left this phase since.
     begun = wait_for(lambda: re.search("Starting ([a-z ]+) phase", idle.log), "a phase begins")

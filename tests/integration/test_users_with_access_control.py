@@ -11,6 +11,7 @@ import pytest
 from pymongo import MongoClient
 from pymongo.errors import OperationFailure
 
+from syncsvc.metadata import METADATA_DATABASE
 from syncsvc.sandbox import ReplicaSet
 from tests.support.blocks import USER_WRITES_BLOCKED
 from tests.support.daemon import Daemon
@@ -92,9 +93,7 @@ def test_users_are_copied_with_the_documented_roles(
     uri = tmp_path / "uri"
     uri.write_text(destination.uri)
     uri.chmod(0o600)
-    daemon = Daemon(source.uri, uri, tmp_path)
-    try:
-        daemon.run()
+    with Daemon(source.uri, uri, tmp_path).running() as daemon:
         assert_each_role_is_needed(daemon, source, destination)
         daemon.start(**SKIP)
         daemon.wait_until_committable()
@@ -124,8 +123,6 @@ def test_users_are_copied_with_the_documented_roles(
         kept = {each["name"] for each in answer if each["result"] == "kept"}
         assert kept == {"root", "sync", "writer", "migration"}
         assert_secret(source, destination, daemon)
-    finally:
-        daemon.close()
     Pair(source.side, destination.side).assert_equal()
     assert_restricted(destination.side)
     names = {each["_id"] for each in destination.side.client.admin.system.users.find()}
@@ -192,7 +189,7 @@ def assert_secret(source: Guarded, destination: Guarded, daemon: Daemon) -> None
         if isinstance(mechanism, dict)
         for secret in (mechanism["salt"], mechanism["storedKey"], mechanism["serverKey"])
     ]
-    metadata = destination.side.client.mongosync_reserved_for_internal_use
+    metadata = destination.side.client[METADATA_DATABASE]
     rows = [row for name in metadata.list_collection_names() for row in metadata[name].find()]
     report = daemon.get("report").text
     told = "".join([daemon.log, daemon.output, report, daemon.get("users").text, str(rows)])

@@ -120,15 +120,12 @@ def verifier(corrupted: Pair, tmp_path_factory: pytest.TempPathFactory) -> Itera
         tmp_path_factory.mktemp("verifier"),
         *("--verifyAll", "--graceSeconds", "1"),
     )
-    try:
-        process.run()
+    with process.running():
         progress = process.verify()
         assert progress["verdict"] == "failed"
         status = progress["verificationStatus"]
         assert status["failedTasks"] > status["metadataMismatchTasks"] > 0
         yield process
-    finally:
-        process.close()
 
 
 def test_documents_that_differ_are_named(verifier: Verifier) -> None:

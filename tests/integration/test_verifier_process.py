@@ -269,13 +269,10 @@ def test_a_check_starts_immediately_with_the_flag(pair: Pair, tmp_path: Path) ->
         pair.source.uri, pair.destination.uri, tmp_path, "--verifyAll", "--start", "--metaDBName",
         "__mdb_internal_mine",
     )  # fmt: skip
-    try:
-        process.run()
+    with process.running():
         process.writes_off()
         process.assert_passed(process.wait_for_verdict())
         assert process.terminate() == 0
-    finally:
-        process.close()
     assert "__mdb_internal_mine" in pair.destination.client.list_database_names()
 
 

@@ -20,12 +20,8 @@ def verifier(pair: Pair, tmp_path: Path) -> Iterator[Verifier]:
     folder = tmp_path / "verifier"
     folder.mkdir()
     options = ("--verifyAll", "--graceSeconds", "1")
-    process = Verifier(pair.source.uri, pair.destination.uri, folder, *options)
-    try:
-        process.run()
+    with Verifier(pair.source.uri, pair.destination.uri, folder, *options).running() as process:
         yield process
-    finally:
-        process.close()
 
 
 def _fill(pair: Pair) -> list[str]:

@@ -171,6 +171,15 @@ class Daemon(ServiceProcess):
         """Make later processes of this daemon copy collections larger than `size` bytes in ranges of that size."""
         (self.folder / "small-partitions").write_text(str(size))
 
+    def copy_in_small_steps(self, size: int) -> None:
+        """Make later processes of this daemon copy in ranges of `size` bytes, and save the resume point of every page.
+
+        They warn of each wait soon.
+        """
+        self.save_every_page()
+        self.small_partitions(size)
+        self.warn_soon()
+
     def watch_closely(self) -> None:
         """Make later processes of this daemon check the source's oplog, shard keys and balancers ten times a second.
 

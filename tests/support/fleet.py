@@ -10,7 +10,6 @@ from typing import Any
 from syncsvc.engine.run.points import Point
 from tests.support.daemon import Daemon
 from tests.support.pair import Pair
-from tests.support.waiting import wait_for
 
 
 class Fleet:
@@ -79,17 +78,9 @@ class Fleet:
         """Wait until all instances are in the state, and return the progress of each."""
         return [each.wait_for_state(state) for each in self.daemons]
 
-    def wait_for_warning(self, daemon: Daemon, text: str) -> None:
-        """Wait until the instance `daemon` shows a warning that contains the text."""
-
-        def warned() -> bool:
-            return any(text in each for each in daemon.progress().get("warnings", ()))
-
-        wait_for(warned, f"a warning: {text}")
-
     def wait_without_warnings(self) -> None:
         for each in self.daemons:
-            wait_for(lambda each=each: "warnings" not in each.progress(), "no warnings")
+            each.wait_without_warning()
 
 
 @contextmanager

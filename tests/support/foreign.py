@@ -8,13 +8,13 @@ from typing import Any
 
 from bson.raw_bson import RawBSONDocument
 
+from syncsvc.metadata import METADATA_DATABASE
 from syncsvc.sandbox.document_merge import RAW
 from syncsvc.sandbox.equality import compare_clusters
 from syncsvc.sandbox.replica_set import Client
 from tests.support.pair import assert_none
 
 _OF_SERVERS = ("admin", "config", "local")
-_METADATA = "mongosync_reserved_for_internal_use"
 
 
 def create_foreign(client: Client, database: str = "d") -> set[str]:
@@ -77,7 +77,7 @@ def user_namespaces(client: Client) -> set[str]:
     return {
         f"{database}.{name}"
         for database in client.list_database_names()
-        if database not in _OF_SERVERS and not database.startswith(_METADATA)
+        if database not in _OF_SERVERS and not database.startswith(METADATA_DATABASE)
         for name in client[database].list_collection_names()
         if not name.startswith("system.")
     }

@@ -17,7 +17,7 @@ from functools import cache
 from itertools import cycle
 from pathlib import Path
 from random import SystemRandom
-from typing import IO, Any
+from typing import IO, Any, Self
 from urllib.parse import urljoin, urlsplit
 
 import requests
@@ -132,6 +132,15 @@ class ServiceProcess:
             assert "AddressNotAvailable" in said, f"the process ended: {said}"
             self.port = free_port()
 
+    @contextlib.contextmanager
+    def running(self) -> Iterator[Self]:
+        """Start the process as `run` does, and close it at the end of the block."""
+        try:
+            self.run()
+            yield self
+        finally:
+            self.close()
+
     def launch(self) -> None:
         """Start the process without waiting for it."""
         options = (*self._options, self.port_option, str(self.port))
@@ -204,6 +213,19 @@ class ServiceProcess:
         self._assert_described(answer)
         progress: dict[str, Any] = answer.json()["progress"]
         return progress
+
+    def warnings(self, *texts: str) -> list[str]:
+        """Return the warnings in the progress that contain all of these texts."""
+        shown = self.progress().get("warnings", ())
+        return [each for each in shown if all(text in each for text in texts)]
+
+    def wait_for_warning(self, *texts: str) -> str:
+        """Wait until a warning contains all of these texts, and return the first such warning."""
+        return wait_for(lambda: self.warnings(*texts), f"a warning: {' ... '.join(texts)}")[0]
+
+    def wait_without_warning(self, *texts: str) -> None:
+        """Wait until no warning contains all of these texts; without a text, until there is no warning at all."""
+        wait_for(lambda: not self.warnings(*texts), f"no warning: {' ... '.join(texts)}")
 
     def _assert_described(self, answer: requests.Response) -> None:
         path = urlsplit(answer.url).path

@@ -7,24 +7,24 @@ from uuid import UUID
 
 from bson.timestamp import Timestamp
 
+from syncsvc.metadata import METADATA_DATABASE
 from tests.support.daemon import Daemon
 from tests.support.oplogs import roll_over
 from tests.support.pair import Pair
 from tests.support.waiting import wait_for
 from tests.support.writes import AnyClient
 
-METADATA = "mongosync_reserved_for_internal_use"
 SPOOL = "eventSpool"
 
 
 def headers(client: AnyClient) -> list[dict[str, Any]]:
     """Return the headers of all rows in the event spool, in order."""
-    return list(client[METADATA][SPOOL].find({"_id.part": 0}, sort=[("_id", 1)]))
+    return list(client[METADATA_DATABASE][SPOOL].find({"_id.part": 0}, sort=[("_id", 1)]))
 
 
 def rows(client: AnyClient) -> int:
     """Return the number of documents in the event spool, including those of earlier runs and reversed directions."""
-    return client[METADATA][SPOOL].count_documents({})
+    return client[METADATA_DATABASE][SPOOL].count_documents({})
 
 
 def now(client: AnyClient) -> Timestamp:
@@ -39,7 +39,7 @@ def change(client: AnyClient, name: str, query: Any, update: dict[str, Any]) -> 
     """
     statement = {"q": query, "u": update, "upsert": True}
     command = {"update": name, "updates": [statement], "mayBypassWriteBlocking": True}
-    assert client[METADATA].command(command)["n"] == 1
+    assert client[METADATA_DATABASE].command(command)["n"] == 1
 
 
 def leave_row(client: AnyClient, run: dict[str, Any]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -20,7 +19,6 @@ import verifier.settings
 from syncsvc.service import Service
 from tests.support.tokens import OPERATOR, READER, bearer, write_tokens
 from tests.unit.verifier.recorder import Recorder
-from verifier.runtime import logs
 from verifier.runtime.access import HARMLESS, TokenFile
 from verifier.runtime.protection import ProtectionOptions
 from verifier.runtime.sites import LOCALHOST
@@ -115,17 +113,6 @@ def test_a_token_does_not_replace_the_check_of_host_and_origin(client: FlaskClie
         headers = {**bearer(OPERATOR), "Origin": "http://evil.example"}
         answer = client.open(path, method=method, data=b"[", headers=headers)
         assert (answer.status_code == 403) == (method not in HARMLESS), (method, path)
-
-
-@pytest.fixture
-def own_handlers() -> Iterator[None]:
-    """Restore the log handlers of the test run, because the process replaces them."""
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    logs.set_up_audit(None, logs.Style())
 
 
 URIS = {

@@ -16,10 +16,10 @@ from bson import json_util
 from bson.binary import Binary
 from bson.timestamp import Timestamp
 
+from syncsvc.metadata import METADATA_DATABASE
 from tests.support.pair import Pair
 from tests.support.writes import AnyClient
 
-METADATA = "mongosync_reserved_for_internal_use"
 _SYSTEM = {"admin", "config", "local"}
 
 Document = dict[str, Any]
@@ -73,8 +73,8 @@ def restore(state: State, pair: Pair) -> None:
     destination.
     """
     source, destination = pair.source.client, pair.destination.client
-    users = [each for each in state["destination"] if each["database"] != METADATA]
-    metadata = [each for each in state["destination"] if each["database"] == METADATA]
+    users = [each for each in state["destination"] if each["database"] != METADATA_DATABASE]
+    metadata = [each for each in state["destination"] if each["database"] == METADATA_DATABASE]
     _fill(source, state["source"])
     _fill(destination, users)
     replace = _replacement(state, pair, _position(source), _position(destination))
@@ -143,7 +143,7 @@ def _uuids(state: State, pair: Pair) -> dict[str | Binary, Binary]:
     (registry,) = (
         each["documents"]
         for each in state["destination"]
-        if (each["database"], each["name"]) == (METADATA, "collections")
+        if (each["database"], each["name"]) == (METADATA_DATABASE, "collections")
     )
     source, destination = pair.source.client, pair.destination.client
     rows = [each for each in registry if each["_id"].subtype == 4]

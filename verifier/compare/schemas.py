@@ -25,8 +25,8 @@ class DefinitionMismatchesSchema(Strict):
         validate=validate.Length(min=1),
         metadata={
             "description": (
-                "List only the lines after the line with this `place`; if omitted, the list begins with the first "
-                "line."
+                "List only the lines after the line with this page token, which is the field `place` of that line; "
+                "if omitted, the list begins with the first line."
             )
         },
     )

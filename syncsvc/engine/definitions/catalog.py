@@ -60,6 +60,7 @@ class Catalog:
         uuids: Mapping[Namespace, bytes] | None = None,
         write_concern: Mapping[str, Any] = MAJORITY,
     ) -> None:
+        self._context = context
         self._destination_client = context.destination_client
         self._destination_writer = context.destination_writer
         self._stop = stop

@@ -25,7 +25,7 @@ from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
 from syncsvc.errors import DEFINITION_NOT_APPLICABLE
 from syncsvc.existing import foreign
-from syncsvc.saved.registry import CollectionRecord
+from syncsvc.saved.registry import CollectionRecord, Registry
 from verifier.cluster import failures
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.specification import CollectionSpec, Document, Kind, same_document
@@ -55,18 +55,9 @@ class SharedCatalog(Catalog):
     a collection or view of the sync.
     """
 
-    def __init__(
-        self,
-        context: RunContext,
-        stop: StopToken,
-        uuids: Mapping[Namespace, bytes] | None = None,
-        write_concern: Mapping[str, Any] = MAJORITY,
-    ) -> None:
-        super().__init__(context, stop, uuids, write_concern)
-        self._registry = context.registry
-        prefix = temporary_prefix(context.run.record)
-        assert prefix is not None
-        self._prefix = prefix
+    @property
+    def _registry(self) -> Registry:
+        return self._context.registry
 
     def drop(self, namespace: Namespace) -> None:
         record = self._registry.at(namespace)
@@ -221,7 +212,9 @@ class SharedCatalog(Catalog):
         return next(iter(self._list(namespace.database, {"name": namespace.collection})), None)
 
     def _temporary(self, record: CollectionRecord) -> Namespace:
-        return Namespace(record.definition.namespace.database, self._prefix + record.uuid.hex())
+        prefix = temporary_prefix(self._context.run.record)
+        assert prefix is not None
+        return Namespace(record.definition.namespace.database, prefix + record.uuid.hex())
 
 
 def _lost(namespace: Namespace, to: Namespace) -> OperationError:

@@ -3,30 +3,18 @@
 from __future__ import annotations
 
 import json
-import logging
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from syncsvc.cli import LOG_FILE, main
-from verifier.runtime import logs
+
+pytestmark = pytest.mark.usefixtures("own_handlers")
 
 SECRET = "S3cr3t"
 GOOD = f"mongodb://user:{SECRET}@host"
 # Any free port, because another test process may use the default one.
 ANY_PORT = ("--port", "0")
-
-
-@pytest.fixture(autouse=True)
-def own_handlers() -> Iterator[None]:
-    """Restore the log handlers of the test run, because the process replaces them."""
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    logs.set_up_audit(None, logs.Style())
 
 
 @pytest.mark.parametrize(

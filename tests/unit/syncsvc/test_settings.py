@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -12,13 +11,9 @@ from syncsvc.settings import LOAD_LEVELS, NO_EFFECT, TABLE, LoadLevel, Settings,
 from verifier.cluster.connection_source import ConnectionSource
 from verifier.runtime.options import Form, as_rst
 
+pytestmark = pytest.mark.usefixtures("clean_environment")
+
 URIS = ["--cluster0", "mongodb://a", "--cluster1", "mongodb://b"]
-
-
-@pytest.fixture(autouse=True)
-def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in os.environ if name.startswith("SYNCSVC_")]:
-        monkeypatch.delenv(name)
 
 
 def sources(*uris: str) -> dict[str, ConnectionSource]:

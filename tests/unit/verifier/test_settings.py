@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,8 @@ from verifier.compare.documents import Mode
 from verifier.compare.scope import Scope
 from verifier.runtime.options import Form, as_rst
 from verifier.settings import PREFIX, TABLE, Settings, read_settings
+
+pytestmark = pytest.mark.usefixtures("clean_environment")
 
 
 def from_option(uri: str) -> ConnectionSource:
@@ -47,12 +48,6 @@ DEFAULTS = Settings(
     log_path=None,
     verbosity="INFO",
 )
-
-
-@pytest.fixture(autouse=True)
-def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in os.environ if name.startswith("SYNCSVC_")]:
-        monkeypatch.delenv(name)
 
 
 def scope(*arguments: str) -> Scope:
