@@ -58,6 +58,7 @@ class Daemon(ServiceProcess):
 
     def start(self, **options: Any) -> None:
         answer = self.post("start", self.start_body(**options))
+        _refuse_timeout(answer)
         assert (answer.status_code, answer.json()) == (200, {"success": True}), answer.text
 
     def pause(self) -> None:
