@@ -76,7 +76,7 @@ test-min: $(LOWEST)/installed  ## run some tests with the lowest versions of all
 test-browser: $(VENV)/browser-installed  ## run the tests of the pages; they need Chromium (apt-get install chromium)
 	$(BIN)/python -m pytest --quiet tests/browser
 
-test-packages: $(VENV)/installed dist  ## build the packages, install each in a new system, and migrate with it; needs root
+test-packages: $(VENV)/installed dist  ## build the packages and the image, and migrate with each in a new system; needs root
 	$(BIN)/python -m pytest --quiet tests/packages
 
 format: $(VENV)/installed  ## put the code into its form

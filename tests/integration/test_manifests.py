@@ -72,22 +72,7 @@ class Cluster:
         for inside, outside in manifests.files(self._kind).items():
             if outside.name != "tokens":
                 self._files[inside] = folder / outside.name
-                self._files[inside].write_text(self._filled(outside.read_text(), state))
-
-    def _filled(self, text: str, state: str) -> str:
-        """Replace the placeholders in the text of a file by the test's values, as users do before `kubectl apply`.
-
-        `state` becomes the declared state.
-        """
-        return (
-            text.replace(_uri("source", "a"), self._pair.source.uri)
-            .replace(_uri("destination", "b"), self._pair.destination.uri)
-            .replace("desiredState: running", f"desiredState: {state}")
-        )
-
-
-def _uri(name: str, replica_set: str) -> str:
-    return f"mongodb://sync:PASSWORD@{name}.example:27017/?replicaSet={replica_set}"
+                self._files[inside].write_text(manifests.filled(outside, self._pair, state))
 
 
 class Pod:

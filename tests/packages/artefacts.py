@@ -49,7 +49,7 @@ class Artefacts:
 
 def build_again(place: Path) -> Artefacts:
     """Clone the repository into the folder `place`, and build the artefacts of the last commit there."""
-    _clone(place)
+    clone(place)
     return _build(place)
 
 
@@ -58,7 +58,7 @@ def build_next(place: Path) -> Artefacts:
 
     The next version is the last commit with a higher version number and another sample configuration.
     """
-    _clone(place)
+    clone(place)
     version = place / "verifier" / "runtime" / "version.py"
     version.write_text(version.read_text().replace(f'"{VERSION}"', f'"{NEXT_VERSION}"'))
     sample = place / "packaging" / "linux" / "etc" / "syncsvc.env"
@@ -68,7 +68,8 @@ def build_next(place: Path) -> Artefacts:
     return _build(place)
 
 
-def _clone(place: Path) -> None:
+def clone(place: Path) -> None:
+    """Clone the repository into the folder `place`; replace this folder if it exists."""
     shutil.rmtree(place, ignore_errors=True)
     _run("git", "clone", "--quiet", str(ROOT), str(place))
 

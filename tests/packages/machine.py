@@ -5,7 +5,6 @@ A system uses the network of the host, so that its programs can reach the server
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import subprocess
@@ -14,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.pages import ROOT
+from tests.packages.debian import Debian
 from tests.support.waiting import PATIENCE, wait_for
 
 # What a minimal Debian with systemd has. In particular, it has no Python.
@@ -96,21 +95,9 @@ def new_root(folder: Path, release: str) -> Iterator[Machine]:
 
 
 def _new_system(folder: Path, release: str) -> Path:
-    """Copy the files of a new system into a folder.
-
-    The files are copied from a template in build/, which stays until `make clean` removes it.
-    """
-    assert os.getuid() == 0, "only root can run a new system"
-    template = ROOT / "build" / f"debian-{release}"
-    if not template.exists():
-        making = template.with_suffix(".part")
-        shutil.rmtree(making, ignore_errors=True)
-        making.parent.mkdir(exist_ok=True)
-        options = ["--quiet", "--variant=minbase", f"--include={_PACKAGES}", "--skip=cleanup/apt"]
-        subprocess.run(["mmdebstrap", *options, release, str(making)], check=True)
-        making.rename(template)
     root = folder / "system"
-    subprocess.run(["cp", "--archive", str(template), str(root)], check=True)
+    debian = Debian(release, "systemd", (f"--include={_PACKAGES}", "--skip=cleanup/apt"))
+    debian.copy_to(root)
     return root
 
 

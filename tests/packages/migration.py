@@ -43,6 +43,13 @@ class Operator:
 
         wait_for(is_reached, f"the state is {state}")
 
+    def migrate(self) -> None:
+        """Start a sync while the source is written to, and commit it."""
+        with written(self._pair):
+            self.start()
+            self("watch", "--until", "canCommit")
+        self.commit()
+
     def start(self) -> None:
         self.wait_for_state("IDLE")
         assert "permit a start" in self("doctor")
@@ -64,11 +71,7 @@ def migrate(installed: Installed, pair: Pair, port: int) -> None:
     command = installed("syncsvc", *clusters, "--port", str(port))
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as daemon:
         try:
-            operator = Operator(installed, pair, port)
-            with written(pair):
-                operator.start()
-                operator("watch", "--until", "canCommit")
-            operator.commit()
+            Operator(installed, pair, port).migrate()
         finally:
             daemon.terminate()
             assert daemon.wait(PATIENCE) == 0

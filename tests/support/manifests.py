@@ -8,6 +8,8 @@ from typing import Any
 
 import yaml
 
+from tests.support.pair import Pair
+
 FOLDER = Path(__file__).parents[2] / "packaging" / "kubernetes"
 # The folders with pods that users apply.
 KINDS = ("shared", "standby", "verification")
@@ -73,6 +75,20 @@ def files(kind: str) -> dict[str, Path]:
         for mount in container(kind)["volumeMounts"]
         for name in made.get(volumes[mount["name"]] or "", ())
     }
+
+
+def filled(file: Path, pair: Pair, state: str) -> str:
+    """Return the text of a file with the clusters of `pair` in place of the samples, and with this declared state."""
+    return (
+        file.read_text()
+        .replace(_uri("source", "a"), pair.source.uri)
+        .replace(_uri("destination", "b"), pair.destination.uri)
+        .replace("desiredState: running", f"desiredState: {state}")
+    )
+
+
+def _uri(name: str, replica_set: str) -> str:
+    return f"mongodb://sync:PASSWORD@{name}.example:27017/?replicaSet={replica_set}"
 
 
 def _origin(volume: dict[str, Any]) -> str | None:
