@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from syncsvc.errors import DESTINATION_NAMESPACE_EXISTS
-from verifier.cluster.namespace import Namespace, some_of
+from verifier.cluster.namespace import Namespace, folded, some_of
 from verifier.runtime.errors import OperationError, Violation
 
 
@@ -28,11 +28,11 @@ class Taken:
 def taken(present: Iterable[Namespace], needed: Iterable[Namespace]) -> Taken:
     """Return the `needed` names that are taken. `present` are the destination's foreign collections and views."""
     present, needed = {*present}, {*needed}
-    folded = {each.database.lower(): each.database for each in present}
+    by_form = {folded(each.database): each.database for each in present}
     databases = {
-        (each.database, folded[each.database.lower()])
+        (each.database, by_form[folded(each.database)])
         for each in needed
-        if folded.get(each.database.lower(), each.database) != each.database
+        if by_form.get(folded(each.database), each.database) != each.database
     }
     return Taken(tuple(sorted(present & needed)), tuple(sorted(databases)))
 

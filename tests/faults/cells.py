@@ -64,7 +64,7 @@ COMMANDS: dict[tuple[Stage, On], tuple[str, ...]] = {
     (Stage.EVENTS, On.DESTINATION): (
         *("insert", "update", "getMore", "delete", "listCollections", "renameCollection"),
         *("create", "listIndexes", "drop", "collMod", "createIndexes", "dropIndexes"),
-        "commitTransaction",
+        *("listDatabases", "commitTransaction"),
     ),
     (Stage.COMMIT, On.SOURCE): (
         *("getMore", "setUserWriteBlockMode", "appendOplogNote", "listDatabases"),

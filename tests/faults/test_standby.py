@@ -15,6 +15,7 @@ import pytest
 
 from syncsvc.engine.run.points import Point
 from tests.faults.proxied import Proxied
+from tests.integration import test_combined_options as combined
 from tests.support import writes
 from tests.support.daemon import Daemon
 from tests.support.duo import Duo, role_of, running_duo
@@ -147,6 +148,25 @@ def test_a_takeover_in_every_phase(
         pair.assert_equal()
         assert source.d.c.count_documents({"_id": {"$regex": "^written"}}) == 2
         print(f"{len(duo.durations)} takeovers, the longest of {max(duo.durations):.1f} s")
+
+
+@pytest.mark.full
+def test_takeovers_with_new_names_and_selected_documents(pair: Pair, tmp_path: Path) -> None:
+    """Kill the active daemon during the copy, and its successor after a DDL event."""
+    combined.fill(pair.source.client)
+    with running_duo(pair, tmp_path) as duo:
+        duo.active.kill_at(Point.BATCH_WRITTEN)
+        duo.standby.kill_at(Point.DEFINITION_APPLIED)
+        options = {**combined.OPTIONS, "preExistingDestinationData": False}
+        duo.active.post_unanswered("start", duo.active.start_body(**options))
+        duo.active.wait_until_killed()
+        combined.change(pair.source.client)
+        duo.await_takeover("a kill during the copy")
+        duo.standby.run(ready=False)
+        duo.active.wait_until_killed()
+        duo.await_takeover("a kill after a DDL event")
+        duo.active.commit()
+    combined.assert_exact(pair, set())
 
 
 def test_a_new_active_daemon_knows_the_present_primary(pair: Pair, tmp_path: Path) -> None:

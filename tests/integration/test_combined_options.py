@@ -13,11 +13,12 @@ from bson import decode
 from syncsvc.engine.run.points import Point
 from tests.integration.test_existing_data import EXISTING
 from tests.integration.test_several_syncs import running, second, third_cluster
-from tests.support.daemon import Daemon
+from tests.support.daemon import Daemon, prepared
 from tests.support.foreign import content, create_foreign, user_namespaces
 from tests.support.pair import Pair
 from tests.support.phases import When, writes_in
 from tests.support.renamed import contents, remap
+from tests.support.spools import wait_until_spooled
 from tests.support.waiting import wait_for
 from tests.support.writes import AnyClient
 
@@ -122,6 +123,23 @@ def test_names_filters_and_existing_data(pair: Pair, daemon: Daemon, when: When)
     with writes_in(when, daemon, **OPTIONS):
         change(source)
     daemon.wait_until_committable()
+    daemon.commit()
+    assert_exact(pair, foreign)
+    assert content(destination, foreign) == before
+
+
+@prepared(Daemon.spool_often)
+def test_spooled_events_get_new_names_beside_other_data(pair: Pair, daemon: Daemon) -> None:
+    source, destination = pair.source.client, pair.destination.client
+    fill(source)
+    foreign = create_foreign(destination, "people") | {"shop.orders"}
+    destination.shop.orders.insert_one({"_id": "theirs"})
+    before = content(destination, foreign)
+    with daemon.held_at(Point.BATCH_WRITTEN):
+        daemon.start(**OPTIONS, eventSpool="always")
+        daemon.wait_until_reached(Point.BATCH_WRITTEN)
+        change(source)
+        wait_until_spooled(source, destination)
     daemon.commit()
     assert_exact(pair, foreign)
     assert content(destination, foreign) == before

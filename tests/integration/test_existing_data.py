@@ -286,6 +286,30 @@ def test_an_empty_database_whose_name_differs_in_case_fails_the_sync(
     assert_synced(source, destination, set())
 
 
+@pytest.mark.parametrize("kept", [True, False], ids=["kept", "dropped"])
+def test_a_foreign_database_whose_name_differs_in_case_fails_the_sync(
+    pair: Pair, daemon: Daemon, kept: bool
+) -> None:
+    source, destination = pair.source.client, pair.destination.client
+    writes.fill(source, 20)
+    destination.depot.theirs.insert_one({"_id": "theirs"})
+    before = content(destination, ["depot.theirs"])
+    daemon.start(**EXISTING)
+    daemon.wait_until_committable()
+    source.Depot.c.insert_one({"_id": 1})
+    assert "needs the database Depot, but the destination holds the database depot" in failure(
+        daemon
+    )
+    assert content(destination, ["depot.theirs"]) == before
+    if kept:
+        source.drop_database("Depot")
+    else:
+        destination.drop_database("depot")
+    daemon.resume()
+    daemon.commit()
+    assert_synced(source, destination, {"depot.theirs"} if kept else set())
+
+
 def test_an_own_view_that_users_have_changed_is_foreign(pair: Pair, daemon: Daemon) -> None:
     source, destination = pair.source.client, pair.destination.client
     writes.fill(source, 20)

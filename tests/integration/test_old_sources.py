@@ -194,6 +194,26 @@ def test_a_new_time_series_prevents_the_commit_until_it_is_dropped(
     pair.assert_equal()
 
 
+@watched
+def test_an_option_that_the_destination_cannot_change_fails_the_sync(
+    pair: Pair, daemon: Daemon
+) -> None:
+    d = pair.source.client.d
+    fill(pair.source.client)
+    daemon.start()
+    daemon.wait_until_committable()
+    d.command("collMod", "items", recordPreImages=True)
+    progress = daemon.wait_for_state("FAILED")
+    assert progress["error"] == "UnsupportedChange"
+    assert "recordPreImages was changed for d.items. collMod " in progress["errorDescription"]
+    fails_again(daemon, "UnsupportedChange")
+    d.command("collMod", "items", recordPreImages=False)
+    d.items.insert_one({"_id": "meanwhile", "n": 1})
+    daemon.resume()
+    daemon.commit()
+    pair.assert_equal()
+
+
 @old
 def test_a_time_series_is_found_by_the_commit(pair: Pair, daemon: Daemon) -> None:
     fill(pair.source.client)

@@ -14,7 +14,7 @@ from tests.integration.test_bad_input import assert_refused
 from tests.integration.test_embedded_verifier import mismatches
 from tests.support.daemon import Daemon, prepared
 from tests.support.fleet import Fleet
-from tests.support.pair import FROM_SHARDED, SHARDED, TO_SHARDED, Pair, across
+from tests.support.pair import FROM_SHARDED, REPLICA_SETS, SHARDED, TO_SHARDED, Pair, across
 from tests.support.phases import When, writes_in
 from tests.support.renamed import (
     assert_renamed,
@@ -513,6 +513,102 @@ def test_a_collision_during_the_sync_fails_it_and_can_be_undone(
     daemon.resume()
     daemon.commit()
     assert_renamed(pair, names)
+
+
+def create_in_other_case(client: AnyClient) -> None:
+    client.Store.c.insert_one({"_id": 1})
+
+
+def rename_into_other_case(client: AnyClient) -> None:
+    client.admin.command({"renameCollection": "shop.plain", "to": "Store.c"})
+
+
+def create_view_in_other_case(client: AnyClient) -> None:
+    client.Store.create_collection("c", viewOn="x")
+
+
+def create_time_series_in_other_case(client: AnyClient) -> None:
+    client.Store.create_collection("c", timeseries={"timeField": "at"})
+
+
+IN_OTHER_CASE = [
+    (REPLICA_SETS, create_in_other_case),
+    (REPLICA_SETS, rename_into_other_case),
+    (REPLICA_SETS, create_view_in_other_case),
+    (REPLICA_SETS, create_time_series_in_other_case),
+    (SHARDED, create_in_other_case),
+    (SHARDED, create_view_in_other_case),
+]
+
+
+@pytest.mark.in_turns(2)
+@pytest.mark.parametrize("pair, collide", IN_OTHER_CASE, indirect=["pair"])
+def test_a_database_in_other_case_during_the_sync_fails_it_and_can_be_dropped(
+    pair: Pair, daemon: Daemon, collide: Callable[[AnyClient], None]
+) -> None:
+    client = pair.source.client
+    names = {"shop.orders": "store.sales"}
+    fill_two(client)
+    daemon.start(namespaceRemap=remap(names))
+    daemon.wait_until_committable()
+    collide(client)
+    failed = daemon.wait_for_state("FAILED")
+    assert failed["error"] == "NamespaceCollision", failed
+    said = " needs the database Store on the destination, but the destination has the database store, whose name "
+    assert said in failed["errorDescription"]
+    fails_again(daemon, "NamespaceCollision")
+    client.shop.orders.update_one({"_id": 1}, {"$set": {"meanwhile": True}})
+    client.drop_database("Store")
+    daemon.resume()
+    daemon.commit()
+    assert_renamed(pair, names)
+
+
+@pytest.mark.in_turns
+@pytest.mark.parametrize(
+    "collide",
+    [create_in_other_case, create_view_in_other_case, create_time_series_in_other_case],
+)
+def test_an_empty_database_in_other_case_fails_the_sync(
+    pair: Pair, daemon: Daemon, collide: Callable[[AnyClient], None]
+) -> None:
+    client, there = pair.source.client, pair.destination.client
+    names = {"shop.orders": "store.sales"}
+    fill_two(client)
+    daemon.start(namespaceRemap=remap(names))
+    daemon.wait_until_committable()
+    client.shop.orders.drop()
+    wait_for(lambda: not there.store.list_collection_names(), "the database is empty")
+    collide(client)
+    failed = daemon.wait_for_state("FAILED")
+    assert failed["error"] == "DefinitionNotApplicable", failed
+    assert "[store]" in failed["errorDescription"]
+    fails_again(daemon, "DefinitionNotApplicable")
+    client.drop_database("Store")
+    daemon.resume()
+    daemon.commit()
+    assert_renamed(pair, {})
+    # The next test has the same servers, and they would still refuse its database Store.
+    there.drop_database("store")
+
+
+def test_a_collection_can_leave_a_database_in_other_case(pair: Pair, daemon: Daemon) -> None:
+    client = pair.source.client
+    names = {"shop.orders": "store.sales"}
+    fill_two(client)
+    client.Store.c.insert_one({"_id": 1})
+    client.shop.orders.rename("later")
+    daemon.start(namespaceRemap=remap(names))
+    daemon.wait_until_committable()
+    client.shop.later.rename("orders")
+    failed = daemon.wait_for_state("FAILED")
+    assert failed["error"] == "NamespaceCollision", failed
+    assert "shop.orders of the source needs the database store" in failed["errorDescription"]
+    client.shop.orders.update_one({"_id": 1}, {"$set": {"meanwhile": True}})
+    client.shop.orders.rename("unlike")
+    daemon.resume()
+    daemon.commit()
+    assert_renamed(pair, {})
 
 
 def test_a_view_that_cannot_be_renamed_during_the_sync_fails_it(pair: Pair, daemon: Daemon) -> None:

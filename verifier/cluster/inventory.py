@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -21,7 +22,12 @@ from verifier.cluster.failures import (
     UNKNOWN_STAGE,
 )
 from verifier.cluster.filters import Selection
-from verifier.cluster.namespace import Namespace, is_user_database, is_user_namespace
+from verifier.cluster.namespace import (
+    Namespace,
+    differ_in_case,
+    is_user_database,
+    is_user_namespace,
+)
 from verifier.cluster.rawcursor import RawCursor
 from verifier.cluster.specification import CollectionSpec, Document, Kind, collection_spec
 
@@ -258,6 +264,18 @@ def list_names(client: Client) -> dict[Namespace, Kind]:
             if is_user_namespace(name):
                 names[name] = Kind(row["type"])
     return names
+
+
+def find_in_other_case(client: Client, database: str) -> str | None:
+    """Return the name of a database that differs from `database` only in case; None if the cluster has none.
+
+    A database without collections is not found, although servers refuse the other name while it exists. Raises the
+    driver's errors.
+    """
+    pattern = {"$regex": f"^{re.escape(database)}$", "$options": "i"}
+    listed = client.list_databases(filter={"name": pattern}, nameOnly=True)
+    names = (each["name"] for each in listed)
+    return next((each for each in names if differ_in_case(each, database)), None)
 
 
 def list_uuids(client: Client) -> dict[Namespace, bytes]:

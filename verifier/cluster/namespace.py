@@ -58,3 +58,13 @@ def is_user_database(name: str) -> bool:
 def is_user_namespace(namespace: Namespace) -> bool:
     """Return whether the namespace belongs to users: not in a system or reserved database, not `system.*`."""
     return is_user_database(namespace.database) and not namespace.collection.startswith("system.")
+
+
+def folded(database: str) -> bytes:
+    """Return the name of a database with ASCII letters in lower case. No two databases may have this form in common."""
+    return database.encode().lower()
+
+
+def differ_in_case(one: str, other: str) -> bool:
+    """Return whether the names of two databases differ only in case, so that servers refuse to have both."""
+    return one != other and folded(one) == folded(other)

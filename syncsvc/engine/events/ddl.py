@@ -26,7 +26,7 @@ from syncsvc.engine.events.rekeying import ShardKeys
 from syncsvc.engine.events.renames import Renames
 from syncsvc.engine.run.context import RunContext
 from syncsvc.errors import UNSUPPORTED_CHANGE
-from syncsvc.indexing import Target, check, check_ttl, destined, rename_violations
+from syncsvc.indexing import Target, check, check_ttl, destined
 from syncsvc.saved.registry import CollectionRecord, CopyStatus
 from verifier.cluster.events import DefinitionEvent
 from verifier.cluster.namespace import Namespace, is_user_namespace
@@ -121,9 +121,25 @@ class DefinitionEvents:
             record = new_record(self._registry, wanted, event.namespace, CopyStatus.DONE)
             # Saved before it is created: a restart in between then creates it, and never leaves an unknown collection.
             self._registry.save(record)
-        self._catalog.create_bare(record.present)
-        save_created(self._context, [record], self._stop)
-        build_indexes(self._context, record, self._stop)
+        if self._is_created(record):
+            save_created(self._context, [record], self._stop)
+            build_indexes(self._context, record, self._stop)
+
+    def _is_created(self, record: CollectionRecord) -> bool:
+        """Create a collection on the destination, unless it exists; return True.
+
+        If the destination refuses the collection, return False only if the source no longer has it; its record is
+        removed then. Otherwise, raise OperationError.
+        """
+        try:
+            self._catalog.create_bare(record.present)
+        except OperationError:
+            database = record.source_name.database
+            if find_on_source(self._context, database, record.uuid, self._stop) is not None:
+                raise
+            self._renames.drop(record)
+            return False
+        return True
 
     def _can_be_synced(self, definition: CollectionSpec) -> bool:
         """Return whether a collection of the source can be synced with this definition.
@@ -141,31 +157,34 @@ class DefinitionEvents:
         return True
 
     def _is_renamable(self, view: CollectionSpec) -> bool:
-        """Return whether a view of the source can be synced with the renames of `namespaceRemap`.
+        """Return whether a view of the source can have its name on the destination.
 
-        If it cannot be synced, return False only if the source no longer has the view with this definition; otherwise
-        raise OperationError.
+        If it cannot have its name, return False only if the source no longer has the view with this definition;
+        otherwise raise OperationError.
         """
-        found = [*rename_violations(view, self._target)]
+        found = self._renames.violations(view)
         if found:
             present = find_named_on_source(self._context, view.namespace, self._stop)
             if present is not None and same_document(present.options, view.options):
                 raise_all(found)
         return not found
 
-    def _view_can_be_synced(self, view: CollectionSpec) -> bool:
-        """Return whether a view of the source can be synced.
+    def _create_view(self, view: CollectionSpec) -> None:
+        """Create or replace a view on the destination.
 
-        If it cannot be synced, return False only if the source no longer has it; otherwise raise OperationError.
+        Raises OperationError if the view cannot be synced, or if the destination refuses it; but not if the source no
+        longer has the view.
         """
+        name = self._names.to_destination(view.namespace)
         try:
             check(view, self._target)
+            # A view of an older definition may exist: this event is newer, or later events will replace it again.
+            self._catalog.drop_view(name)
+            self._catalog.create_views([destined(view, self._target)])
         except OperationError:
             found = find_named_on_source(self._context, view.namespace, self._stop)
-            if found is None or found.kind is not Kind.VIEW:
-                return False
-            raise
-        return True
+            if found is not None and found.kind is Kind.VIEW:
+                raise
 
     def _with_id_index(self, definition: CollectionSpec) -> CollectionSpec:
         """Return the definition with the source's index on `_id`, which may have the old format (`v: 1`).
@@ -201,11 +220,7 @@ class DefinitionEvents:
                 # Later events drop or change it.
                 self._drop_view(event.namespace)
                 return
-            if not self._view_can_be_synced(view):
-                return
-            # A view of an older definition may exist: this event is newer, or later events will replace it again.
-            self._catalog.drop_view(name)
-            self._catalog.create_views([destined(view, self._target)])
+            self._create_view(view)
 
     def _drop_view(self, name: Namespace) -> None:
         """Drop the view that has this name on the source; a no-op if a collection has its name on the destination."""

@@ -16,6 +16,7 @@ from syncsvc.engine.copying.partitioned import plan_copy, settle
 from syncsvc.engine.definitions.catalog import Catalog
 from syncsvc.engine.definitions.created import created_uuid, save_created
 from syncsvc.engine.definitions.naming import destination_name, new_record, parked_for
+from syncsvc.engine.definitions.other_case import case_violations
 from syncsvc.engine.definitions.source_lookup import find_on_source
 from syncsvc.engine.run.context import RunContext
 from syncsvc.errors import RENAMED_ACROSS_DATABASES, RENAMED_OUT_OF_FILTER
@@ -25,7 +26,7 @@ from syncsvc.saved.registry import CollectionRecord, CopyStatus
 from syncsvc.shard_rules import key_of
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.specification import CollectionSpec
-from verifier.runtime.errors import OperationError, raise_all
+from verifier.runtime.errors import OperationError, Violation, raise_all
 from verifier.runtime.tasks import StopToken
 
 _log = logging.getLogger(__name__)
@@ -71,7 +72,7 @@ class Renames:
 
         If the new name has another document filter, or leads to another database on the destination, drop the
         collection and copy it again under the new name. If the process is killed between the drop and the copy, the
-        repeated event copies the collection. Raises OperationError NamespaceCollision and NotRenamable.
+        repeated event copies the collection. Raises OperationError NamespaceCollision, NotRenamable and others.
         """
         before = record.source_name
         if self.is_refused(replace(record.on_source, namespace=name)):
@@ -98,13 +99,20 @@ class Renames:
                 f"On the source, a collection of another database was renamed to {name}.",
             )
 
-    def is_refused(self, definition: CollectionSpec) -> bool:
-        """Return whether the renames of `namespaceRemap` prevent syncing a collection under its present name.
+    def violations(self, definition: CollectionSpec) -> list[Violation]:
+        """Return the reasons why a collection or view of the source cannot have its present name on the destination."""
+        return [
+            *rename_violations(definition, self._context.target),
+            *case_violations(self._context, definition.namespace, self._stop),
+        ]
 
-        Raises OperationError NamespaceCollision or NotRenamable if the source still has the collection under that name.
-        Otherwise, it was dropped, or later events rename it.
+    def is_refused(self, definition: CollectionSpec) -> bool:
+        """Return whether a collection cannot have its present name on the destination (see `violations`).
+
+        Raises OperationError if the source still has the collection under that name. Otherwise, it was dropped, or
+        later events rename it.
         """
-        found = [*rename_violations(definition, self._context.target)]
+        found = self.violations(definition)
         if found:
             name, uuid = definition.namespace, definition.uuid
             assert uuid is not None

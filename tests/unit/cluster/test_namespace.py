@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from verifier.cluster.namespace import Namespace, is_user_database, is_user_namespace, some_of
+from verifier.cluster.namespace import (
+    Namespace,
+    differ_in_case,
+    is_user_database,
+    is_user_namespace,
+    some_of,
+)
 
 
 @pytest.mark.parametrize(
@@ -58,3 +64,19 @@ def test_a_message_names_a_few_namespaces() -> None:
     assert some_of(names | {Namespace("d", name) for name in "fde"}) == (
         "d.a, d.b, d.c, d.d, d.e and others"
     )
+
+
+@pytest.mark.parametrize(
+    "one, other, differs",
+    [
+        ("shop", "Shop", True),
+        ("shop", "shop", False),
+        ("shop", "shops", False),
+        # Servers compare only ASCII letters in this way.
+        ("größe", "GRöße", True),
+        ("ä", "Ä", False),
+        ("k", "\u212a", False),
+    ],
+)
+def test_names_of_databases_can_differ_in_case(one: str, other: str, differs: bool) -> None:
+    assert differ_in_case(one, other) is differs
