@@ -83,7 +83,9 @@ class SyncSubject:
         return stand_in(wanted)
 
     def watched(self, side: Side) -> Watched:
-        watched = Watched(without_reserved(NamespaceFilter()), self._defined)
+        watched = Watched(
+            without_reserved(NamespaceFilter()), self._defined, is_awaited=self._is_committing
+        )
         if side is Side.DESTINATION and self._is_shared:
             return replace(watched, defined=self._own, is_fixed=False)
         return watched
@@ -97,10 +99,13 @@ class SyncSubject:
         With a longer lag, many documents would differ only because their changes are not applied yet. Return False
         after a commit was requested, too: all changed documents are compared once the last change is applied.
         """
-        if self.context.run.record.state is State.COMMITTING:
+        if self._is_committing():
             return False
         lag = self.context.progress.snapshot.lag_seconds
         return lag is not None and lag <= _MOST_LAG
+
+    def _is_committing(self) -> bool:
+        return self.context.run.record.state is State.COMMITTING
 
     def later_end(self, differs: bool) -> Timestamp | None:
         """Return a later commit time if users still write to the source, or if differences were repaired; else None.

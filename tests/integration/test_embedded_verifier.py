@@ -8,12 +8,14 @@ from typing import Any
 import bson
 import pytest
 
+from syncsvc.engine.run.points import Point as EnginePoint
 from syncsvc.metadata import METADATA_DATABASE
 from syncsvc.sandbox.workload import Workload
 from tests.integration.test_bad_input import assert_refused
 from tests.support import writes
 from tests.support.blocks import is_blocked
 from tests.support.daemon import Daemon, prepared
+from tests.support.failpoints import APPLICATION
 from tests.support.pair import Pair, across_topologies
 from tests.support.waiting import wait_for
 from verifier.compare.points import Point
@@ -175,6 +177,34 @@ def test_a_killed_check_continues(pair: Pair, daemon: Daemon) -> None:
     daemon.wait_for_state("COMMITTED")
     pair.assert_equal()
     assert listed(daemon) == set()
+
+
+def test_a_commit_reads_idle_change_streams_with_short_waits(pair: Pair, daemon: Daemon) -> None:
+    writes.fill(pair.source.client)
+    held = (EnginePoint.STEP_DONE, "commit saved")
+    clients = pair.source.client, pair.destination.client
+    with daemon.held_at(*held):
+        daemon.start()
+        daemon.wait_until_committable()
+        for client in clients:
+            wait_for(lambda: waits_of_streams(client) == {50}, "the wait of the tests")
+        daemon.ask_for_commit()
+        daemon.wait_until_reached(*held)
+        for client in clients:
+            wait_for(lambda: waits_of_streams(client) == {20}, "a short wait")
+    daemon.wait_for_state("COMMITTED")
+    pair.assert_equal()
+
+
+def waits_of_streams(client: writes.AnyClient) -> set[int]:
+    """Return how long the present getMores of the daemon's change streams wait for an event, in milliseconds."""
+    running = {
+        "appName": APPLICATION,
+        "command.getMore": {"$exists": True},
+        "cursor.tailable": True,
+    }
+    found = client.admin.aggregate([{"$currentOp": {}}, {"$match": running}])
+    return {each["command"]["maxTimeMS"] for each in found}
 
 
 @pytest.mark.full

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -73,8 +73,8 @@ class ChangeStream:
     # be renamed into the filter. The caller must then read that collection as a whole, because the stream has left out
     # its earlier changes.
     namespaces: NamespaceFilter = NamespaceFilter()
-    # How long a getMore waits for an event, in milliseconds.
-    wait_ms: int = 200
+    # Returns how long the next getMore waits for an event, in milliseconds. A no-op in the oplog does not end the wait.
+    wait_ms: Callable[[], int] = lambda: 200
     # The most events in a page.
     page_events: int = EVENTS_A_PAGE
 

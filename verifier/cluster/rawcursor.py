@@ -95,8 +95,9 @@ class RawCursor:
 
     Use it as a context manager: the `with` block starts the session, and its end frees the cursor. The first read sends
     the command. `batch_size` is the number of documents in a page. If it is None, the first page has `first_page`
-    documents, and later pages about `page_bytes`. `await_ms` is how long a getMore of a change stream waits for an
-    event, in milliseconds. Pass a `pin` if other commands must run on the same server, or to read from a secondary.
+    documents, and later pages about `page_bytes`. `await_ms` returns how long the next getMore of a change stream waits
+    for an event, in milliseconds. Pass a `pin` if other commands must run on the same server, or to read from a
+    secondary.
     """
 
     def __init__(
@@ -105,7 +106,7 @@ class RawCursor:
         database: str,
         command: dict[str, Any],
         batch_size: int | None = None,
-        await_ms: int | None = None,
+        await_ms: Callable[[], int] | None = None,
         pin: Pin | None = None,
         page_bytes: int = PAGE_BYTES,
         first_page: int = FIRST_PAGE,
@@ -182,7 +183,7 @@ class RawCursor:
             "batchSize": self._size,
         }
         if self._await_ms is not None:
-            command["maxTimeMS"] = self._await_ms
+            command["maxTimeMS"] = self._await_ms()
         return command
 
     def _run(self, command: dict[str, Any]) -> bytes:

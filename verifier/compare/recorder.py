@@ -121,7 +121,7 @@ class Recorder:
             self._cluster.facts,
             keys_only=True,
             namespaces=self._watched.namespaces,
-            wait_ms=self._tuning.stream_wait_ms,
+            wait_ms=self._wait_ms,
         )
         for page in ChangeReader(stream, self._position, self._stop).pages():
             self._take(page)
@@ -132,6 +132,11 @@ class Recorder:
                 self._observe(Point.DRAINED, self._side.value)
                 # Later changes do not count, unless a repair before the verdict moves the end.
                 wait_until(lambda: not self.drained, self._stop)
+
+    def _wait_ms(self) -> int:
+        if self._end is not None or self._watched.is_awaited():
+            return self._tuning.end_wait_ms
+        return self._tuning.stream_wait_ms
 
     def _take(self, page: StreamPage) -> None:
         # Set before the rechecks are added: a generation that runs them reads at or after this time.

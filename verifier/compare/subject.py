@@ -28,6 +28,8 @@ class Watched:
     defined: Callable[[Namespace], Namespace | None]
     # Whether `defined` always returns the same for a name, so that its results may be kept.
     is_fixed: bool = True
+    # Returns whether users already wait for the end of the check, so that getMores should answer sooner.
+    is_awaited: Callable[[], bool] = lambda: False
 
 
 class Subject(Protocol):

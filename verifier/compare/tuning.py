@@ -12,6 +12,11 @@ class CheckTuning:
     """The tuning of a check. The defaults are for production; tests pass their own."""
 
     stream_wait_ms: int = number(200, "ms", "Longest wait of a getMore on an idle change stream.")
+    end_wait_ms: int = number(
+        20,
+        "ms",
+        "Longest wait of a getMore on an idle change stream while users wait for the end of a check or of a commit.",
+    )
     first_page: int = number(
         1000,
         "documents",

@@ -31,7 +31,7 @@ def event_stream(context: RunContext, stop: StopToken) -> ChangeStream:
         context.source_facts,
         raw,
         namespaces=context.run.record.options.namespaces,
-        wait_ms=context.tuning.stream_wait_ms,
+        wait_ms=context.stream_wait_ms,
         page_events=context.link_factor * EVENTS_A_PAGE,
     )
 

@@ -21,6 +21,7 @@ from syncsvc.saved.run import RunStore
 from syncsvc.saved.spool import Spool
 from syncsvc.saved.views import CreatedViews
 from syncsvc.settings import LoadLevel
+from syncsvc.state import State
 from syncsvc.tuning import Tuning
 from verifier.cluster.connect import Client
 from verifier.cluster.document_filters import DocumentFilters
@@ -100,6 +101,15 @@ class RunContext:
     def link_factor(self) -> int:
         """Return the factor by which a slow network multiplies the number of threads; 1 if the network is fast."""
         return self.threads.lanes // self.load.lanes
+
+    def stream_wait_ms(self) -> int:
+        """Return how long a getMore waits for an event of the source, in milliseconds.
+
+        During a commit, the wait is short, because the commit repeatedly waits until the change stream is up to date.
+        """
+        if self.run.record.state is State.COMMITTING:
+            return self.tuning.check.end_wait_ms
+        return self.tuning.stream_wait_ms
 
     def source_uuid(self, record: CollectionRecord) -> bytes | None:
         """Return the UUID of a collection, with which the source finds the collection even after a rename.

@@ -89,10 +89,18 @@ def test_nested_bytes_that_look_like_the_last_document_are_ignored(hidden: bytes
 
 def test_a_given_batch_size_is_kept() -> None:
     with MongoClient[dict[str, Any]]("mongodb://host", connect=False) as client:
-        cursor = RawCursor(client, "admin", {"aggregate": 1}, batch_size=500, await_ms=200)
+        cursor = RawCursor(client, "admin", {"aggregate": 1}, batch_size=500, await_ms=lambda: 200)
         cursor._page(reply("firstBatch", DOCUMENTS), b"firstBatch")
         command = cursor._get_more()
     assert (command["batchSize"], command["maxTimeMS"]) == (500, 200)
+
+
+def test_each_get_more_may_wait_for_another_time() -> None:
+    waits = iter([200, 20])
+    with MongoClient[dict[str, Any]]("mongodb://host", connect=False) as client:
+        cursor = RawCursor(client, "admin", {"aggregate": 1}, await_ms=lambda: next(waits))
+        commands = [cursor._get_more(), cursor._get_more()]
+    assert [each["maxTimeMS"] for each in commands] == [200, 20]
 
 
 def test_pages_with_equal_documents_are_equal_despite_other_fields() -> None:
