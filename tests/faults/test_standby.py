@@ -149,6 +149,7 @@ def test_a_takeover_in_every_phase(
         print(f"{len(duo.durations)} takeovers, the longest of {max(duo.durations):.1f} s")
 
 
+@pytest.mark.full
 def test_a_new_active_daemon_knows_the_present_primary(pair: Pair, tmp_path: Path) -> None:
     """Change the source's primary while a standby waits, then kill the active daemon.
 
@@ -186,6 +187,7 @@ def _applied(pair: Pair, name: str) -> None:
     wait_for(lambda: found({"_id": name}), f"{name} is applied")
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_a_suspended_daemon_writes_nothing_when_it_wakes_up(
     proxied: Proxied, remote: Pair, tmp_path: Path
