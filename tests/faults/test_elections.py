@@ -168,6 +168,7 @@ def _disturbance(name: str, members: ThreeMembers, daemon: Daemon) -> Disturbanc
     return Disturbance(name, partial(OF_SERVERS[name], members))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "documents, size, partition",
     [(12_000, 5000, 6_000_000), full(2_000_000, 500, 64_000_000)],

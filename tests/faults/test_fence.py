@@ -1,6 +1,8 @@
 """Tests that a late write of a killed daemon cannot overwrite newer writes on the destination.
 
 A fail point delays one command for some seconds. The server runs the command even if its client has disconnected.
+
+`make test` runs one of these tests. The others repeat it with other writes, and `test_late_writes` with a takeover.
 """
 
 from __future__ import annotations
@@ -175,7 +177,7 @@ SCENARIOS: dict[str, tuple[str, Change, Change]] = {
 }
 
 
-@pytest.mark.in_turns(2)
+@pytest.mark.in_turns
 @pytest.mark.each_once
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_a_write_that_outlives_its_process(pair: Pair, run: Run, scenario: str) -> None:
@@ -216,6 +218,7 @@ def test_a_delayed_write_that_arrives_after_the_commit(pair: Pair, run: Run) -> 
     run(come_late)
 
 
+@pytest.mark.full
 @_members(1, full(3))
 def test_an_insert_of_the_copy_that_outlives_its_process(pair: Pair, run: Run) -> None:
     def outlive(daemon: Daemon, delay_ms: int) -> None:
@@ -234,6 +237,7 @@ def test_an_insert_of_the_copy_that_outlives_its_process(pair: Pair, run: Run) -
     run(outlive)
 
 
+@pytest.mark.full
 @_members(full(1), 3)
 def test_a_write_of_a_process_that_was_replaced(pair: Pair, run: Run) -> None:
     def replace(daemon: Daemon, delay_ms: int) -> None:

@@ -245,6 +245,7 @@ def mark(pair: Pair, daemon: Daemon, name: str) -> Timestamp:
     return time
 
 
+@pytest.mark.full
 def test_sigterm_saves_the_position(pair: Pair, daemon: Daemon) -> None:
     writes.fill(pair.source.client)
     daemon.start()

@@ -1,6 +1,8 @@
 """Kills the daemon at every point of the copy of users and roles.
 
 Restarts alone must complete a commit; a copy on request must be possible again, and leave no credentials.
+
+`make test` runs only the test of the copy at the commit.
 """
 
 from __future__ import annotations
@@ -76,6 +78,7 @@ def killed_copy(daemon: Daemon, point: Point, number: int = 1) -> None:
     daemon.wait_for_state("RUNNING")
 
 
+@pytest.mark.full
 @pytest.mark.in_turns
 @across(REPLICA_SETS, TO_SHARDED)
 def test_a_copy_on_request_is_repeated_after_a_kill_at_every_point(
@@ -103,6 +106,7 @@ def test_a_copy_on_request_is_repeated_after_a_kill_at_every_point(
     pair.assert_equal()
 
 
+@pytest.mark.full
 def test_a_reset_drops_what_a_killed_copy_on_request_has_created(
     pair: Pair, daemon: Daemon
 ) -> None:

@@ -1,4 +1,7 @@
-"""Delays, cuts and resets connections of the daemon, or drops their messages, during a sync with live writes."""
+"""Delays, cuts and resets connections of the daemon, or drops their messages, during a sync with live writes.
+
+`make test` runs only the test of lost replies: the fault matrix also breaks connections.
+"""
 
 from __future__ import annotations
 
@@ -79,6 +82,7 @@ def test_a_slow_network(proxied: Proxied, tmp_path: Path) -> None:
         _fly(proxied, tmp_path, lambda stage: [])
 
 
+@pytest.mark.full
 def test_broken_connections(proxied: Proxied, tmp_path: Path) -> None:
     stages = [*Stage]
 
@@ -101,6 +105,7 @@ def test_broken_connections_in_every_stage(proxied: Proxied, tmp_path: Path, nam
     _fly(proxied, tmp_path, disturb)
 
 
+@pytest.mark.full
 def test_the_matrix_has_the_commands_of_a_sync(proxied: Proxied, tmp_path: Path) -> None:
     """Run a sync without faults: the daemon must send every command of the fault matrix.
 

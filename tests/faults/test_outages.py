@@ -50,6 +50,7 @@ def warning(daemon: Daemon, *texts: str) -> str | None:
     return next(found, None)
 
 
+@pytest.mark.full
 def test_an_index_is_built_while_a_member_is_down(
     three: ThreeMembers, pair: Pair, daemon: Daemon
 ) -> None:
@@ -104,6 +105,7 @@ def test_an_unknown_error_of_a_server_can_be_resumed(
     pair.assert_equal()
 
 
+@pytest.mark.full
 @prepared(Daemon.warn_soon)
 def test_authorization_errors_are_retried(points: FailPoints, pair: Pair, daemon: Daemon) -> None:
     writes.fill(pair.source.client)

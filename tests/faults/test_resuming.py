@@ -283,6 +283,7 @@ def test_a_sync_between_shards_is_resumed(pair: Pair, daemon: Daemon) -> None:
     pair.assert_equal()
 
 
+@pytest.mark.full
 @across(SHARDED)
 def test_all_instances_are_resumed(pair: Pair, tmp_path: Path) -> None:
     source = pair.source.client

@@ -169,6 +169,7 @@ def test_takeovers_with_new_names_and_selected_documents(pair: Pair, tmp_path: P
     combined.assert_exact(pair, set())
 
 
+@pytest.mark.full
 def test_a_new_active_daemon_knows_the_present_primary(pair: Pair, tmp_path: Path) -> None:
     """Change the source's primary while a standby waits, then kill the active daemon.
 

@@ -143,6 +143,7 @@ def missing(daemon: Daemon, use: Use) -> list[str]:
     return [each["errorDescription"] for each in answer["violations"]]
 
 
+@pytest.mark.full
 def test_each_missing_documented_role_is_reported_by_name(
     clusters: Clusters, tmp_path: Path
 ) -> None:

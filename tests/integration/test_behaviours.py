@@ -113,13 +113,14 @@ _ACROSS_DATABASES = {
 def _some(offset: int, unfit: Container[str]) -> list[Any]:
     """Return all behaviours whose collections are sharded and, to save time, half of the other behaviours.
 
-    Behaviours named in `unfit` are left out. `offset`, 0 or 1, selects the half. `make test` runs every second
-    behaviour of this half, and `--full` all of it.
+    Behaviours named in `unfit` are left out. `offset`, 0 or 1, selects the half. `make test` runs half of the sharded
+    behaviours and a quarter of the returned others; `--full` runs all of them.
     """
     fit = [(n, each) for n, each in enumerate(ALL) if each.name not in unfit]
-    sharded = [each for _, each in fit if each.name in _SHARDED]
+    sharded = [(n, each) for n, each in fit if each.name in _SHARDED]
     others = [(n, each) for n, each in fit if each.name not in _SHARDED and n % 2 == offset]
-    return [*sharded, *(each if n % 4 == offset else full(each) for n, each in others)]
+    steps = [*((2, *row) for row in sharded), *((8, *row) for row in others)]
+    return [each if n % step == offset else full(each) for step, n, each in steps]
 
 
 def _shard(pair: Pair, behaviour: Behaviour) -> None:
@@ -181,6 +182,7 @@ def test_a_behaviour_is_synced(outcome: Outcome, behaviour: Behaviour) -> None:
     outcome.assert_equal(behaviour)
 
 
+@pytest.mark.in_turns(8)
 @pytest.mark.each_once
 @pytest.mark.parametrize(
     "outcome",
@@ -203,6 +205,7 @@ def test_a_behaviour_is_synced_to_shards(outcome: Outcome, behaviour: Behaviour)
     outcome.assert_equal(behaviour)
 
 
+@pytest.mark.in_turns(10)
 @pytest.mark.parametrize(
     "outcome",
     [
@@ -261,14 +264,14 @@ def _fit(unfit: Container[str]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("behaviour", chosen, ids=lambda each: each.name)
 
 
-@pytest.mark.in_turns(40)
+@pytest.mark.in_turns(20)
 @_shaped(Kind.RENAMED)
 @_fit(())
 def test_a_behaviour_is_synced_with_new_names(outcome: Outcome, behaviour: Behaviour) -> None:
     outcome.assert_equal(behaviour)
 
 
-@pytest.mark.in_turns(40)
+@pytest.mark.in_turns(20)
 @_shaped(Kind.SELECTED)
 @_fit(_NOT_FILTERED)
 def test_a_behaviour_is_synced_with_selected_documents(
@@ -277,7 +280,7 @@ def test_a_behaviour_is_synced_with_selected_documents(
     outcome.assert_equal(behaviour)
 
 
-@pytest.mark.in_turns(40)
+@pytest.mark.in_turns(20)
 @_shaped(Kind.BESIDE)
 @_fit(_NOT_BESIDE_OTHERS)
 def test_a_behaviour_is_synced_beside_foreign_data(outcome: Outcome, behaviour: Behaviour) -> None:

@@ -1,4 +1,7 @@
-"""Syncs clusters as they occur in production: with access control, with failing members, and in both directions."""
+"""Syncs clusters as they occur in production: with access control, with failing members, and in both directions.
+
+`make test` leaves out what `test_access_control` and `tests/faults/test_elections.py` repeat, and forged resume points.
+"""
 
 from __future__ import annotations
 
@@ -37,6 +40,7 @@ def guarded_pair(guarded: tuple[ReplicaSet, ReplicaSet]) -> Iterator[Pair]:
         yield pair
 
 
+@pytest.mark.full
 @pytest.mark.in_turns
 @pytest.mark.parametrize("when", PHASES, ids=lambda when: when.name)
 def test_access_control(
@@ -114,6 +118,7 @@ def three_members() -> Iterator[tuple[ReplicaSet, ReplicaSet]]:
         yield source, destination
 
 
+@pytest.mark.full
 @pytest.mark.in_turns
 @pytest.mark.parametrize("side", [0, 1], ids=["source", "destination"])
 @pytest.mark.parametrize("when", [When.COPY, When.APPLY], ids=lambda when: when.name)
@@ -149,6 +154,7 @@ def _cut_a_copy(pair: Pair, orderly: Daemon) -> None:
     assert saved is not None and saved["place"]["token"]["$recordId"] > 0
 
 
+@pytest.mark.full
 def test_record_ids_of_another_member_are_not_trusted(pair: Pair, orderly: Daemon) -> None:
     """Change the saved resume point as if it came from another member; the copy must begin again.
 
@@ -164,6 +170,7 @@ def test_record_ids_of_another_member_are_not_trusted(pair: Pair, orderly: Daemo
     pair.assert_equal()
 
 
+@pytest.mark.full
 def test_a_deleted_resume_record_starts_the_collection_again(pair: Pair, orderly: Daemon) -> None:
     _cut_a_copy(pair, orderly)
     pair.source.client.d.big.delete_many({"_id": {"$lt": 3900}})

@@ -145,6 +145,7 @@ def test_spooled_events_get_new_names_beside_other_data(pair: Pair, daemon: Daem
     assert content(destination, foreign) == before
 
 
+@pytest.mark.full
 def test_a_kill_between_a_drop_and_a_copy_with_another_filter(pair: Pair, daemon: Daemon) -> None:
     source, destination = pair.source.client, pair.destination.client
     fill(source)
@@ -191,6 +192,7 @@ def test_the_new_name_of_a_collection_is_taken(pair: Pair, daemon: Daemon) -> No
     assert found[1].startswith("The sync needs the database people, but the destination holds the")
 
 
+@pytest.mark.full
 def test_two_tenants_with_the_same_names_share_a_destination(
     pair: Pair, second: Pair, tmp_path: Path
 ) -> None:

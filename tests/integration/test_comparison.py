@@ -200,6 +200,7 @@ def test_missing_large_documents_need_little_memory(pair: Pair) -> None:
     assert [*told(mismatches(pair))] == [1, 2, 3, 4, 5, 6]
 
 
+@pytest.mark.in_turns(4)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("missing_on", ["source", "destination"])
 def test_a_long_range_of_missing_documents_needs_little_memory(
@@ -258,6 +259,7 @@ def interrupted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], int]]:
     yield lambda: reads // 25
 
 
+@pytest.mark.in_turns(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_lost_cursor_is_reopened_at_its_position(
     pair: Pair, kind: str, interrupted: Callable[[], int]

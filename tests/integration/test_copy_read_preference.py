@@ -158,6 +158,7 @@ def test_a_preference_without_a_suitable_member_is_refused(pair: Pair, orderly: 
     assert "ANALYTICS" in answer.json()["errorDescription"]
 
 
+@pytest.mark.full
 def test_a_reversed_sync_copies_from_the_primary(pair: Pair, orderly: Daemon) -> None:
     """Reverse a sync with copyReadPreference secondary: a new time-series collection must be copied from the primary.
 

@@ -148,6 +148,7 @@ def test_a_file_that_others_may_read_is_refused(guarded: Guarded, daemon: Daemon
     assert OLD not in daemon.output + daemon.log
 
 
+@pytest.mark.full
 def test_the_verifier_uses_a_new_password(guarded: Guarded, tmp_path: Path) -> None:
     guarded.pair.destination.client.d.c.insert_many(guarded.pair.source.client.d.c.find())
     verifier = Verifier(*guarded.files, tmp_path, "--verifyAll", "--graceSeconds", "0")
@@ -202,6 +203,7 @@ def test_new_certificates_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             opened.client.close()
 
 
+@pytest.mark.full
 @pytest.mark.in_turns
 @pytest.mark.parametrize("phase", ["copy", "change events"])
 def test_a_sync_uses_new_certificates(phase: str, pair: Pair, tmp_path: Path) -> None:

@@ -1,4 +1,7 @@
-"""Runs syncs with document filters: the destination must have exactly the selected documents of the source."""
+"""Runs syncs with document filters: the destination must have exactly the selected documents of the source.
+
+`make test` leaves out most kills and combinations with other options: the model test runs random kills with filters.
+"""
 
 from __future__ import annotations
 
@@ -251,7 +254,7 @@ def test_only_selected_documents_are_synced_with_shards(pair: Pair, daemon: Daem
     assert_selected(pair, QUERIES)
 
 
-@pytest.mark.in_turns(2)
+@pytest.mark.in_turns
 @pytest.mark.parametrize("when", When, ids=lambda when: when.name)
 def test_collections_are_renamed_and_replaced(pair: Pair, daemon: Daemon, when: When) -> None:
     fill(pair.source.client)
@@ -262,6 +265,7 @@ def test_collections_are_renamed_and_replaced(pair: Pair, daemon: Daemon, when: 
     assert_selected(pair, QUERIES)
 
 
+@pytest.mark.full
 @prepared(Daemon.believe_the_source_is_old)
 def test_only_selected_documents_of_an_old_source_are_synced(pair: Pair, daemon: Daemon) -> None:
     fill(pair.source.client)
@@ -271,6 +275,7 @@ def test_only_selected_documents_of_an_old_source_are_synced(pair: Pair, daemon:
     assert_selected(pair, QUERIES)
 
 
+@pytest.mark.full
 @prepared(Daemon.spool_often)
 def test_spooled_events_are_judged_by_the_source(pair: Pair, daemon: Daemon) -> None:
     fill(pair.source.client)
@@ -297,6 +302,7 @@ def test_documents_enter_and_leave_until_the_commit(pair: Pair, daemon: Daemon) 
     assert_selected(pair, QUERIES)
 
 
+@pytest.mark.full
 @pytest.mark.in_turns
 @prepared(Daemon.small_partitions, Daemon.save_every_page)
 @pytest.mark.parametrize(
@@ -338,6 +344,7 @@ def test_events_continue_after_a_kill(pair: Pair, daemon: Daemon, point: Point) 
     assert_selected(pair, QUERIES)
 
 
+@pytest.mark.full
 def test_a_rename_that_changes_the_filter_survives_a_kill(pair: Pair, daemon: Daemon) -> None:
     fill(pair.source.client)
     daemon.start(documentFilter=elements())
@@ -392,6 +399,7 @@ def test_the_verification_finds_differences_and_the_repair_removes_them(
     assert wanted <= listed(daemon, repaired=True)
 
 
+@pytest.mark.full
 def test_without_repair_an_unselected_document_fails_the_commit(pair: Pair, daemon: Daemon) -> None:
     fill(pair.source.client)
     daemon.start(documentFilter=elements())
@@ -539,6 +547,7 @@ def test_a_collection_that_cannot_be_filtered_fails_the_sync(
     assert_selected(pair, QUERIES)
 
 
+@pytest.mark.full
 def test_two_instances_share_a_filtered_sync(pair: Pair, fleet: Fleet) -> None:
     fill(pair.source.client)
     fleet.start(documentFilter=elements())
@@ -597,6 +606,7 @@ def test_the_verifier_compares_selected_documents(pair: Pair, tmp_path: Path) ->
         assert_refused(verifier.post("check", bad), 400, "InvalidFilter", ("$nope",))
 
 
+@pytest.mark.full
 def test_a_count_that_takes_too_long_is_named(pair: Pair, daemon: Daemon) -> None:
     fill(pair.source.client)
     daemon.start(documentFilter=elements())

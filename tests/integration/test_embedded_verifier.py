@@ -124,6 +124,7 @@ def test_without_verification_nothing_is_compared(pair: Pair, daemon: Daemon) ->
     assert mismatches(daemon) == []
 
 
+@pytest.mark.full
 def test_a_difference_repaired_before_the_commit_is_no_mismatch(pair: Pair, daemon: Daemon) -> None:
     writes.fill(pair.source.client)
     daemon.start()
@@ -258,6 +259,7 @@ def change_saved_check(pair: Pair, change: dict[str, Any]) -> None:
     )
 
 
+@pytest.mark.full
 def test_a_check_that_cannot_continue_does_not_pass(pair: Pair, daemon: Daemon) -> None:
     writes.fill(pair.source.client)
     daemon.start()
@@ -277,6 +279,7 @@ def test_a_check_that_cannot_continue_does_not_pass(pair: Pair, daemon: Daemon) 
     assert daemon.wait_for_state("FAILED")["error"] == "VerificationIncomplete"
 
 
+@pytest.mark.full
 def test_a_check_survives_a_loss_that_the_oplog_does_not_confirm(
     pair: Pair, daemon: Daemon
 ) -> None:

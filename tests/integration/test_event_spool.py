@@ -1,4 +1,7 @@
-"""Tests the event spool: a sync must continue after the source's oplog has dropped the spooled change events."""
+"""Tests the event spool: a sync must continue after the source's oplog has dropped the spooled change events.
+
+`make test` leaves out the kills at every step: other tests restart the daemon with an event spool.
+"""
 
 from __future__ import annotations
 
@@ -167,6 +170,7 @@ KILLS = [
 ]
 
 
+@pytest.mark.full
 def test_a_sync_killed_at_every_step_of_the_spool_loses_nothing(pair: Pair, daemon: Daemon) -> None:
     """Kill the daemon at each step of the event spool in turn, and make the oplog drop its entries after each kill.
 
@@ -292,6 +296,7 @@ def test_a_reset_deletes_the_spool_of_a_paused_sync(pair: Pair, daemon: Daemon) 
     pair.assert_equal()
 
 
+@pytest.mark.full
 def test_a_late_row_does_not_disturb_a_commit(pair: Pair, daemon: Daemon) -> None:
     destination = pair.destination.client
     writes.fill(pair.source.client)
@@ -339,6 +344,7 @@ def test_a_full_spool_warns_and_then_fails(pair: Pair, tmp_path: Path) -> None:
         assert_final(daemon, "the changes that it needs are lost")
 
 
+@pytest.mark.full
 def test_a_paused_sync_says_what_prevents_the_spooling(pair: Pair, tmp_path: Path) -> None:
     """Make writes to the event spool fail during a pause: a warning must appear, and disappear afterwards.
 

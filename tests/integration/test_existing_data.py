@@ -174,7 +174,7 @@ def _out(pair: Pair) -> None:
 EVENTS = [_create, _rename, _rename_from_elsewhere, _create_view, _create_time_series, _out]
 
 
-@pytest.mark.in_turns(4)
+@pytest.mark.in_turns(2)
 @pytest.mark.parametrize("event", EVENTS, ids=lambda each: each.__name__.strip("_"))
 @pytest.mark.parametrize("is_view", [False, True], ids=["collection", "view"])
 def test_an_event_that_meets_foreign_data_fails_the_sync(
@@ -233,6 +233,7 @@ def test_a_sync_killed_while_it_creates_collections_continues(
     assert content(destination, foreign) == before
 
 
+@pytest.mark.full
 @pytest.mark.in_turns
 @pytest.mark.parametrize("by_event", [False, True], ids=["before the copy", "by an event"])
 def test_a_sync_killed_just_after_it_has_created_a_time_series_needs_help(
@@ -404,7 +405,7 @@ def test_a_sync_to_existing_data_has_a_format_of_its_own(pair: Pair, daemon: Dae
     assert [each["format"] for each in runs.find()] == [8]
 
 
-@pytest.mark.in_turns(2)
+@pytest.mark.in_turns
 @pytest.mark.parametrize("write", ["insert", "update", "delete", "many"])
 def test_no_document_is_written_to_a_collection_that_replaced_an_own_one(
     pair: Pair, daemon: Daemon, write: str
@@ -477,6 +478,7 @@ def create_foreign_sharded(destination: Client) -> set[str]:
     return foreign | {"d.their sharded one"}
 
 
+@pytest.mark.full
 @pytest.mark.in_turns
 @across(TO_SHARDED, SHARDED)
 @pytest.mark.parametrize("point", [Point.TEMPORARY_CREATED, Point.TEMPORARY_SAVED, Point.ZONES_SET])
@@ -545,6 +547,7 @@ def test_a_sharded_destination_keeps_foreign_data(pair: Pair, daemon: Daemon) ->
     assert content(destination, before) == before
 
 
+@pytest.mark.full
 @pytest.mark.in_turns
 @across(TO_SHARDED, SHARDED)
 def test_a_reset_on_a_sharded_destination_leaves_foreign_data_alone(

@@ -211,6 +211,7 @@ def test_a_kill_while_a_renamed_collection_is_dropped(pair: Pair, daemon: Daemon
     assert_selected(pair)
 
 
+@pytest.mark.full
 def test_a_kill_while_a_collection_is_renamed_into_the_filter(pair: Pair, daemon: Daemon) -> None:
     fill(pair.source.client)
     pad = "p" * 5000
@@ -226,6 +227,7 @@ def test_a_kill_while_a_collection_is_renamed_into_the_filter(pair: Pair, daemon
     assert_selected(pair)
 
 
+@pytest.mark.full
 def test_a_restart_within_a_transaction_across_the_filter(pair: Pair, daemon: Daemon) -> None:
     client = pair.source.client
     client.inside.c.insert_one({"_id": 1})

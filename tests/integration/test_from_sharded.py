@@ -73,6 +73,7 @@ def churn(client: Client, mark: int) -> None:
     client.d.plain.update_many({}, {"$inc": {"n": 1}})
 
 
+@pytest.mark.full
 def test_a_sync_ends_equal_in_spite_of_kills(pair: Pair, daemon: Daemon) -> None:
     assert len(pair.source.routers) == 2
     client = pair.source.client
@@ -123,6 +124,7 @@ def test_an_id_that_a_second_shard_gets_fails_the_sync_by_name(
     pair.assert_equal()
 
 
+@pytest.mark.full
 def test_updates_of_a_repeated_id_leave_the_other_document_alone(
     pair: Pair, daemon: Daemon
 ) -> None:

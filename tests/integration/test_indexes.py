@@ -115,6 +115,7 @@ def test_a_ttl_index_without_index_builds_is_refused(
     assert index_names(pair.destination.client) == {"_id_"}
 
 
+@pytest.mark.full
 def test_an_index_that_becomes_ttl_without_index_builds_is_refused(
     pair: Pair, daemon: Daemon
 ) -> None:

@@ -1,4 +1,7 @@
-"""Runs one sync between sharded clusters with several instances, one for each shard of the source."""
+"""Runs one sync between sharded clusters with several instances, one for each shard of the source.
+
+`make test` leaves out kills in rare states and what `test_shared_replica_set` and the model test repeat.
+"""
 
 from __future__ import annotations
 
@@ -73,6 +76,7 @@ def test_an_instance_killed_during_the_copy_continues(
     pair.assert_equal()
 
 
+@pytest.mark.full
 def test_instances_share_the_change_events(pair: Pair, fleet: Fleet) -> None:
     source = pair.source.client
     writes.fill(source)
@@ -136,6 +140,7 @@ def test_ddl_events_are_applied_once_and_in_order(pair: Pair, fleet: Fleet) -> N
     pair.assert_equal()
 
 
+@pytest.mark.full
 def test_the_run_waits_for_an_instance_that_was_not_started(pair: Pair, fleet: Fleet) -> None:
     writes.fill(pair.source.client)
     coordinator, follower = fleet.coordinator, fleet.follower
@@ -156,6 +161,7 @@ def test_the_run_waits_for_an_instance_that_was_not_started(pair: Pair, fleet: F
     pair.assert_equal()
 
 
+@pytest.mark.full
 def test_all_instances_need_the_same_start_options(pair: Pair, fleet: Fleet) -> None:
     writes.fill(pair.source.client)
     fleet.follower.start()
@@ -172,6 +178,7 @@ def test_all_instances_need_the_same_start_options(pair: Pair, fleet: Fleet) -> 
     pair.assert_equal()
 
 
+@pytest.mark.full
 def test_a_killed_start_with_other_options_is_withdrawn(pair: Pair, fleet: Fleet) -> None:
     writes.fill(pair.source.client)
     fleet.follower.start()
@@ -359,6 +366,7 @@ def test_the_commands_of_the_page_on_several_instances(pair: Pair, fleet: Fleet)
     pair.assert_equal()
 
 
+@pytest.mark.full
 @prepared(Daemon.judge_soon)
 def test_every_instance_repairs_its_share(pair: Pair, fleet: Fleet) -> None:
     """Corrupt the destination before the commit: each instance must repair the documents whose events it applies."""
@@ -431,6 +439,7 @@ def test_all_instances_apply_writes_during_the_cut_over(pair: Pair, fleet: Fleet
     pair.assert_equal()
 
 
+@pytest.mark.full
 def test_an_outdated_record_withdraws_no_cut_over(pair: Pair, fleet: Fleet) -> None:
     """During the cut-over, let a follower read an outdated run record of the coordinator, as after an election.
 
@@ -497,6 +506,7 @@ def test_each_instance_spools_for_itself(pair: Pair, fleet: Fleet) -> None:
     assert not rows(destination)
 
 
+@pytest.mark.full
 def test_an_instance_needs_no_events_once_the_coordinator_cuts_over(
     pair: Pair, fleet: Fleet
 ) -> None:

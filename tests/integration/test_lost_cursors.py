@@ -132,6 +132,7 @@ def test_a_read_is_repeated_as_a_whole(
     assert "retried" in caplog.text, "no page failed"
 
 
+@pytest.mark.full
 @pytest.mark.in_turns
 @across_topologies
 def test_a_sync_survives_lost_cursors_everywhere(pair: Pair, tmp_path: Path) -> None:

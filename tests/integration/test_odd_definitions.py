@@ -104,6 +104,7 @@ def test_definitions_with_values_of_every_type_are_synced(pair: Pair, daemon: Da
     pair.assert_equal()
 
 
+@pytest.mark.in_turns(2)
 @pytest.mark.parametrize("name", ["symbol", "dbpointer", "undefined", "not utf-8", "twice"])
 def test_definitions_that_only_decode_alike_are_different(
     pair: Pair, checker: Checker, name: str

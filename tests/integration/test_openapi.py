@@ -23,7 +23,7 @@ def fill(pair: Pair) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("examples", [5, full(30)])
+@pytest.mark.parametrize("examples", [2, full(30)])
 def test_answers_of_the_sync_service_match_the_description(
     pair: Pair, daemon: Daemon, examples: int
 ) -> None:
@@ -72,7 +72,10 @@ def test_answers_of_a_connecting_process_match_the_description(tmp_path: Path) -
 
 
 @pytest.mark.slow
-def test_answers_of_the_verifier_match_the_description(pair: Pair, tmp_path: Path) -> None:
+@pytest.mark.parametrize("examples", [2, full(5)])
+def test_answers_of_the_verifier_match_the_description(
+    pair: Pair, tmp_path: Path, examples: int
+) -> None:
     fill(pair)
     pair.source.client.d.c.create_index("a")
     pair.source.client.d.c.insert_one({"_id": "missing"})
@@ -81,7 +84,7 @@ def test_answers_of_the_verifier_match_the_description(pair: Pair, tmp_path: Pat
         pair.source.uri, pair.destination.uri, tmp_path, "--verifyAll", "--graceSeconds", "0"
     )
     with verifier.running():
-        fuzzer = Fuzzer(verifier)
+        fuzzer = Fuzzer(verifier, examples)
         with verifier.held_at(Point.LISTED):
             verifier.check()
             fuzzer.fuzz(only_bad=("writesOff",))

@@ -90,6 +90,7 @@ def saved_time(pair: Pair) -> Timestamp:
     return time
 
 
+@pytest.mark.full
 def test_entries_lost_during_the_copy_fail_the_sync(pair: Pair, daemon: Daemon) -> None:
     # Enough documents for a copy of about a minute.
     for number in range(40):
@@ -151,6 +152,7 @@ def test_entries_lost_during_a_pause_fail_the_sync(pair: Pair, daemon: Daemon) -
     assert_lost(daemon.wait_for_state("FAILED"))
 
 
+@pytest.mark.full
 def test_entries_lost_while_events_wait_fail_the_sync(pair: Pair, daemon: Daemon) -> None:
     writes.fill(pair.source.client)
     daemon.start(eventSpool="never")
@@ -188,6 +190,7 @@ def test_a_limit_of_events_does_not_endanger_the_oplog(pair: Pair, daemon: Daemo
     pair.assert_equal()
 
 
+@pytest.mark.full
 def test_entries_that_are_already_read_are_not_lost(pair: Pair, daemon: Daemon) -> None:
     """Let the oplog drop the entry of the saved position after the daemon has read all events.
 

@@ -188,6 +188,7 @@ def assert_goes_on(pair: Pair, finely: Daemon) -> None:
     assert_copied_once(pair)
 
 
+@pytest.mark.full
 @sharded
 def test_chunk_migrations_and_drops_during_the_copy(pair: Pair, finely: Daemon) -> None:
     client = pair.source.client
@@ -271,6 +272,7 @@ def test_a_resumed_copy_continues_within_the_partitions(pair: Pair, finely: Daem
     assert_copied_once(pair)
 
 
+@pytest.mark.full
 @sharded
 def test_two_routers_cause_no_retries_and_no_leftover_cursors(pair: Pair, finely: Daemon) -> None:
     with ExitStack() as stack:
@@ -296,6 +298,7 @@ def _sync_a_large_collection(pair: Pair, finely: Daemon) -> None:
     pair.assert_equal()
 
 
+@pytest.mark.full
 def test_a_copy_of_an_earlier_version_continues_in_natural_order(
     pair: Pair, orderly: Daemon
 ) -> None:

@@ -258,6 +258,7 @@ def test_an_error_in_a_pause_does_not_end_the_sync(pair: Pair, daemon: Daemon) -
     pair.assert_equal()
 
 
+@pytest.mark.full
 @pytest.mark.in_turns
 @across_topologies
 def test_pauses_under_load(pair: Pair, daemon: Daemon) -> None:

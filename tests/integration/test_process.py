@@ -76,7 +76,7 @@ def test_invalid_options_are_reported_by_name(options: list[str], said: str) -> 
     assert "secret" not in done.stderr + done.stdout
 
 
-@pytest.mark.in_turns(2)
+@pytest.mark.in_turns
 @pytest.mark.parametrize(
     ("uri", "said"),
     [

@@ -116,6 +116,7 @@ def test_ranges_yield_every_document_of_both_shards_once(client: Client, kind: s
     assert read(scan(client)) == stored
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_scan_can_resume_after_every_document(client: Client, kind: str) -> None:
     sharded(client, **KINDS[kind])

@@ -52,6 +52,7 @@ def assert_covered(pair: Pair, ranges: list[Range], expected: list[bytes]) -> No
     assert found == Counter(expected)
 
 
+@pytest.mark.in_turns(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_document_is_in_one_range(pair: Pair, kind: str) -> None:
     client = pair.source.client

@@ -255,6 +255,7 @@ def test_a_kill_and_a_restart_in_every_phase(pair: Pair, daemon: Daemon) -> None
     assert_renamed(pair, NAMES, VIEWS)
 
 
+@pytest.mark.full
 def test_a_kill_while_a_collection_moves_to_another_database(pair: Pair, daemon: Daemon) -> None:
     client = pair.source.client
     fill_two(client)
@@ -340,6 +341,7 @@ def recreated_view(client: AnyClient) -> bool:
     return any(each["options"]["viewOn"] == "again" for each in listed)
 
 
+@pytest.mark.full
 @prepared(Daemon.judge_soon)
 def test_views_are_repaired_by_the_commit(pair: Pair, daemon: Daemon) -> None:
     client, there = pair.source.client, pair.destination.client
@@ -370,6 +372,7 @@ def test_two_instances_share_the_renamed_collections(pair: Pair, fleet: Fleet) -
     assert_renamed(pair, NAMES, VIEWS)
 
 
+@pytest.mark.full
 def test_a_reset_drops_what_the_sync_created(pair: Pair, daemon: Daemon) -> None:
     client = pair.source.client
     fill(client)
@@ -483,7 +486,7 @@ def rename_within(client: AnyClient) -> None:
     client.store.other.rename("sales")
 
 
-@pytest.mark.in_turns(3)
+@pytest.mark.in_turns(2)
 @pytest.mark.parametrize("remedy", ["drop", "rename"])
 @pytest.mark.parametrize(
     "collide", [create, rename_into, rename_within, create_view, create_time_series]

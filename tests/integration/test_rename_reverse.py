@@ -1,4 +1,7 @@
-"""Reverses a committed sync that renames collections and databases: the changes return under the old names."""
+"""Reverses a committed sync that renames collections and databases: the changes return under the old names.
+
+`make test` leaves out what `test_rename` and `test_reverse` do in the same way in one direction.
+"""
 
 from __future__ import annotations
 
@@ -149,6 +152,7 @@ def test_changes_return_under_the_old_names_and_the_sync_is_reversed_again(
     assert daemon.log.count("Starting collection copy phase") == 1
 
 
+@pytest.mark.full
 @prepared(Daemon.save_every_page)
 def test_a_kill_and_a_restart_in_the_reversed_sync(pair: Pair, daemon: Daemon) -> None:
     fill(pair.source.client)
@@ -174,6 +178,7 @@ def test_a_kill_and_a_restart_in_the_reversed_sync(pair: Pair, daemon: Daemon) -
     assert_both_ways(pair)
 
 
+@pytest.mark.full
 def test_the_answers_of_a_reversed_sync_name_the_present_source(pair: Pair, daemon: Daemon) -> None:
     fill(pair.source.client)
     commit_and_reverse(daemon)
@@ -211,6 +216,7 @@ def compared(daemon: Daemon) -> list[dict[str, Any]]:
     return lines if done else []
 
 
+@pytest.mark.full
 @prepared(Daemon.judge_soon)
 def test_differences_in_the_reversed_sync_are_found_and_repaired(
     pair: Pair, daemon: Daemon
@@ -291,7 +297,8 @@ COLLIDE: dict[Callable[[AnyClient], None], tuple[str, str, str]] = {
 }
 
 
-@pytest.mark.in_turns(2)
+@pytest.mark.full
+@pytest.mark.in_turns
 @pytest.mark.parametrize("early", [True, False])
 @pytest.mark.parametrize("collide", COLLIDE)
 def test_a_collision_after_the_commit_fails_the_reversed_sync_and_can_be_undone(
@@ -342,7 +349,7 @@ _NOT_MAPPED_BACK = (
 )
 
 
-@pytest.mark.in_turns(2)
+@pytest.mark.in_turns
 @pytest.mark.parametrize("collide", [in_gap, view_in_gap, renamed_into_gap])
 def test_a_name_that_cannot_be_mapped_back_is_refused(
     pair: Pair, daemon: Daemon, collide: Callable[[AnyClient], None]

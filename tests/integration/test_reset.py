@@ -158,7 +158,7 @@ def test_a_reset_needs_a_confirmation_and_a_sync(pair: Pair, daemon: Daemon) -> 
     pair.assert_equal()
 
 
-@pytest.mark.in_turns(2)
+@pytest.mark.in_turns
 @pytest.mark.parametrize("state", ["PAUSED", "FAILED", "copying", "COMMITTING"])
 def test_a_sync_is_reset_in_every_state(pair: Pair, daemon: Daemon, state: str) -> None:
     writes.fill(pair.source.client)
@@ -277,6 +277,7 @@ def test_the_first_of_a_concurrent_commit_and_reset_wins(pair: Pair, daemon: Dae
     assert contents(pair.destination.client) == set()
 
 
+@pytest.mark.full
 def test_a_process_that_was_superseded_drops_nothing(pair: Pair, daemon: Daemon) -> None:
     """Hold a process during a reset, until another process has completed this reset and begun a new sync.
 

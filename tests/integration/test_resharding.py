@@ -1,6 +1,8 @@
 """Runs reshardCollection on the source: the new collection is copied, and replaces the old one on the destination.
 
 MongoDB 6.0.5 sends no change event for a resharding; 6.0.14 and newer versions do. Some tests forge the event.
+
+`make test` runs a resharding with and without an event, one of them with a kill, and one during a commit.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from tests.support.forged import report_resharding, uuid_of
 from tests.support.pair import FROM_SHARDED, SHARDED, Pair, across
 from tests.support.phases import When, writes_in
 from tests.support.renamed import assert_renamed, remap
+from tests.support.selection import full
 
 pytestmark = [across(SHARDED, FROM_SHARDED), prepared(Daemon.watch_closely)]
 
@@ -73,6 +76,7 @@ def _reshard_again(client: Client) -> None:
     write(client)
 
 
+@pytest.mark.full
 @pytest.mark.in_turns
 @pytest.mark.parametrize("change", [_rename, _drop, _create_again, _reshard_again])
 def test_changes_right_after_a_resharding(
@@ -88,6 +92,7 @@ def test_changes_right_after_a_resharding(
     assert_equal(pair)
 
 
+@pytest.mark.full
 @pytest.mark.in_turns
 @pytest.mark.parametrize(
     "point", [Point.BATCH_WRITTEN, Point.COLLECTION_REPLACED, Point.COLLECTION_COPIED]
@@ -112,6 +117,7 @@ def test_a_daemon_killed_while_it_copies_again_continues(
     assert_equal(pair)
 
 
+@pytest.mark.full
 @pytest.mark.in_turns
 @pytest.mark.parametrize("options", [{}, EXISTING], ids=["alone", "beside other data"])
 def test_a_renamed_collection_is_copied_again(
@@ -161,6 +167,7 @@ def test_a_resharding_during_the_commit_fails_it_until_the_sync_is_resumed(
     assert_equal(pair)
 
 
+@pytest.mark.full
 @pytest.mark.in_turns
 def test_a_resharding_fails_several_instances_by_name(pair: Pair, fleet: Fleet) -> None:
     client = pair.source.client
@@ -182,7 +189,9 @@ def reshard_and_report(client: Client) -> None:
 
 
 @pytest.mark.in_turns
-@pytest.mark.parametrize("point", [None, Point.COLLECTION_REPLACED, Point.COLLECTION_COPIED])
+@pytest.mark.parametrize(
+    "point", [full(None), Point.COLLECTION_REPLACED, full(Point.COLLECTION_COPIED)]
+)
 @prepared(Daemon.forge_reshardings)
 def test_a_reported_resharding_is_applied(pair: Pair, daemon: Daemon, point: Point | None) -> None:
     """Reshard a collection with an event: it must be copied again, also if the daemon is killed meanwhile."""
@@ -204,6 +213,7 @@ def test_a_reported_resharding_is_applied(pair: Pair, daemon: Daemon, point: Poi
     assert_equal(pair)
 
 
+@pytest.mark.full
 @pytest.mark.in_turns
 @prepared(Daemon.forge_reshardings, Daemon.judge_soon)
 def test_a_collection_of_a_reported_resharding_is_compared_again(
@@ -231,6 +241,7 @@ def test_a_collection_of_a_reported_resharding_is_compared_again(
     assert "d.ranged" in found["errorDescription"]
 
 
+@pytest.mark.full
 @pytest.mark.in_turns
 @prepared(Daemon.forge_reshardings)
 def test_several_instances_apply_a_reported_resharding(pair: Pair, fleet: Fleet) -> None:

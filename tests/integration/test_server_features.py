@@ -57,6 +57,7 @@ def test_a_probe_finds_what_a_server_refuses(pair: Pair) -> None:
     assert probing.refused(pair.source.client, NEWEST) == {SPLIT_EVENTS.name}
 
 
+@pytest.mark.in_turns
 @pytest.mark.in_turns(2)
 @pytest.mark.each_once
 @pytest.mark.parametrize(

@@ -182,6 +182,7 @@ def assert_verified(pair: Pair, name: str, folder: Path) -> None:
         pair.destination.client.drop_database("__mdb_internal_syncsvc_verifier")
 
 
+@pytest.mark.full
 def test_the_collections_of_one_sync_are_foreign_to_the_other(
     pair: Pair, second: Pair, tmp_path: Path
 ) -> None:
@@ -216,6 +217,7 @@ def test_the_collections_of_one_sync_are_foreign_to_the_other(
         assert_synced(pair.source.client, destination, ())
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("is_first", [True, False], ids=["the first", "the second"])
 def test_both_syncs_must_allow_other_data(
     pair: Pair, second: Pair, tmp_path: Path, is_first: bool
@@ -262,6 +264,7 @@ def test_one_of_two_starts_at_the_same_time_is_refused(
         assert started.count(True) <= 1, [each.text for each in answers]
 
 
+@pytest.mark.full
 def test_a_named_sync_has_a_lease_of_its_own(pair: Pair, second: Pair, tmp_path: Path) -> None:
     destination = pair.destination.client
     fill(pair, "one")

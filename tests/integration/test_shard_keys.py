@@ -44,6 +44,7 @@ def found(pair: Pair) -> tuple[bool, dict[str, bool]]:
     return row["unique"], {name: each.get("unique", False) for name, each in indexes.items()}
 
 
+@pytest.mark.in_turns
 @across(SHARDED)
 @pytest.mark.parametrize(
     "options, index",

@@ -1,4 +1,7 @@
-"""Syncs a sharded source through its router: definitions, balancers, chunk migrations, and the merged change stream."""
+"""Syncs a sharded source through its router: definitions, balancers, chunk migrations, and the merged change stream.
+
+`make test` leaves out special cases of balancers and numbers of shards, and what the model test also does.
+"""
 
 from __future__ import annotations
 
@@ -294,6 +297,7 @@ def test_balancers_are_restored_after_a_failure(pair: Pair, daemon: Daemon) -> N
     wait_for(lambda: modes(pair) == ("full", "full"), "both are put back")
 
 
+@pytest.mark.full
 @between_sharded_clusters
 def test_a_balancer_started_by_a_user_causes_a_warning(pair: Pair, tmp_path: Path) -> None:
     daemon = pair.daemon(tmp_path)
@@ -351,6 +355,7 @@ def change(client: Client, mark: int) -> None:
         each.delete_many({"k": {"$mod": [17, mark]}})
 
 
+@pytest.mark.full
 @pytest.mark.in_turns
 @from_shards
 def test_the_change_stream_resumes_after_a_kill_and_a_pause(pair: Pair, daemon: Daemon) -> None:

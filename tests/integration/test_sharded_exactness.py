@@ -1,6 +1,8 @@
 """Applies change events on a sharded cluster to documents that already contain later writes.
 
 The result must equal the source, although the two clusters have different chunks.
+
+`make test` leaves these tests out: they repeat `test_exactness`, and the model test writes to sharded clusters too.
 """
 
 from __future__ import annotations
@@ -70,6 +72,7 @@ def prepare(pair: Pair) -> None:
             side.client.admin.command("moveRange", "d.c", min=least, toShard=other)
 
 
+@pytest.mark.full
 @pytest.mark.in_turns
 @pytest.mark.each_once
 @across(TO_SHARDED, SHARDED, FROM_SHARDED)

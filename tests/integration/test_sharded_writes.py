@@ -1,4 +1,7 @@
-"""Tests that documents of sharded collections are synced exactly in every phase, even if their shard keys change."""
+"""Tests that documents of sharded collections are synced exactly in every phase, even if their shard keys change.
+
+`make test` runs only the tests of changed shard keys and collated collections.
+"""
 
 from __future__ import annotations
 
@@ -246,6 +249,7 @@ def test_collated_collections(pair: Pair, daemon: Daemon, when: When) -> None:
     pair.assert_equal()
 
 
+@pytest.mark.full
 @pytest.mark.in_turns
 @to_shards
 def test_a_daemon_killed_between_a_delete_and_its_insert(pair: Pair, daemon: Daemon) -> None:
@@ -260,6 +264,7 @@ def test_a_daemon_killed_between_a_delete_and_its_insert(pair: Pair, daemon: Dae
     pair.assert_equal()
 
 
+@pytest.mark.full
 @pytest.mark.in_turns
 @everywhere
 def test_a_document_that_an_older_or_newer_index_refuses(pair: Pair, daemon: Daemon) -> None:
@@ -278,6 +283,7 @@ def test_a_document_that_an_older_or_newer_index_refuses(pair: Pair, daemon: Dae
     pair.assert_equal()
 
 
+@pytest.mark.full
 @pytest.mark.in_turns
 @to_shards
 def test_an_orphaned_document_is_awaited(pair: Pair, daemon: Daemon) -> None:

@@ -90,6 +90,7 @@ def _show_and_take_over(pair: Pair, duo: Duo) -> None:
     assert len(report["instances"][0]["processes"]) == 3
 
 
+@pytest.mark.full
 def test_a_reset_is_completed_by_the_standby(pair: Pair, duo: Duo) -> None:
     pair.source.client.d.c.insert_many({"_id": n} for n in range(100))
     pair.source.client.e.c.insert_one({"_id": 1})
@@ -114,6 +115,7 @@ def test_a_reset_is_completed_by_the_standby(pair: Pair, duo: Duo) -> None:
     pair.assert_equal()
 
 
+@pytest.mark.full
 def test_a_process_without_the_lease_does_not_keep_the_sync(
     pair: Pair, duo: Duo, tmp_path: Path
 ) -> None:

@@ -1,4 +1,7 @@
-"""Syncs a replica set to a sharded cluster; tests shard keys, distribution, supporting indexes, refused options."""
+"""Syncs a replica set to a sharded cluster; tests shard keys, distribution, supporting indexes, refused options.
+
+`make test` leaves out further indexes, errors and numbers of shards of the same rules.
+"""
 
 from __future__ import annotations
 
@@ -117,6 +120,7 @@ def assert_spread(pair: Pair, daemon: Daemon) -> None:
     assert len(set(primaries)) == len(pair.destination.shards)
 
 
+@pytest.mark.full
 def test_each_of_two_shards_has_a_fair_share(pair: Pair, daemon: Daemon) -> None:
     assert_spread(pair, daemon)
 
@@ -142,7 +146,7 @@ def missing_and_null(pair: Pair) -> None:
     )
 
 
-@pytest.mark.in_turns(2)
+@pytest.mark.in_turns
 @pytest.mark.parametrize("key", [{"n": 1}, {"n": "hashed"}, {"n": 1, "few": 1}, {"x.y": 1, "n": 1}])
 def test_fields_of_the_key_may_be_missing_or_null(
     pair: Pair, daemon: Daemon, key: Document
@@ -170,7 +174,7 @@ def test_an_array_in_the_shard_key_fails_the_sync_by_name(pair: Pair, daemon: Da
 
 
 class TestIndexes:
-    @pytest.mark.in_turns(3)
+    @pytest.mark.in_turns
     @pytest.mark.parametrize(
         "build, own, expected",
         [
@@ -201,6 +205,7 @@ class TestIndexes:
         if build != "never":
             pair.assert_equal()
 
+    @pytest.mark.full
     def test_a_hashed_shard_key_keeps_its_index_with_exclude_hashed(
         self, pair: Pair, daemon: Daemon
     ) -> None:
@@ -212,6 +217,7 @@ class TestIndexes:
         daemon.commit()
         assert indexes(pair) == {"_id_", "n_hashed"}
 
+    @pytest.mark.full
     def test_the_id_index_supports_a_shard_key(self, pair: Pair, daemon: Daemon) -> None:
         fill(pair)
         pair.shard("d.c", {"_id": 1})
@@ -220,7 +226,8 @@ class TestIndexes:
         assert indexes(pair) == {"_id_"}
         pair.assert_equal()
 
-    @pytest.mark.in_turns(2)
+    @pytest.mark.full
+    @pytest.mark.in_turns
     @pytest.mark.each_once
     @pytest.mark.parametrize("collation", [None, CASELESS])
     @pytest.mark.parametrize(
@@ -333,6 +340,7 @@ class TestChangesOfIndexes:
         for name in changes:
             assert "syncsvc.spare" not in indexes(pair, name)
 
+    @pytest.mark.full
     def test_a_hidden_index_no_longer_supports_the_shard_key(
         self, pair: Pair, daemon: Daemon
     ) -> None:
@@ -371,6 +379,7 @@ class TestChangesOfIndexes:
         daemon.commit()
         pair.assert_equal()
 
+    @pytest.mark.full
     def test_without_index_builds_no_index_conflicts_with_the_shard_key(
         self, pair: Pair, daemon: Daemon
     ) -> None:
@@ -430,6 +439,7 @@ class TestLater:
         pair.shard("d.renamed", {"n": 1})
         pair.assert_equal()
 
+    @pytest.mark.full
     def test_a_collection_listed_under_a_sharded_name_is_sharded(
         self, pair: Pair, daemon: Daemon
     ) -> None:
@@ -632,6 +642,7 @@ KILLS_IN_EVENTS = [
 ]
 
 
+@pytest.mark.full
 def test_sharding_events_continue_after_a_kill_at_every_point(pair: Pair, daemon: Daemon) -> None:
     assert_events_go_on(pair, daemon, *KILLS_IN_EVENTS)
 
@@ -686,6 +697,7 @@ class TestVerification:
         assert progress["error"] == "VerificationFailed"
         assert "d.c: its shard key is different" in progress["errorDescription"]
 
+    @pytest.mark.full
     @prepared(Daemon.judge_soon)
     def test_an_unsharded_collection_is_a_mismatch(self, pair: Pair, daemon: Daemon) -> None:
         pair.source.client.d.create_collection("c")

@@ -242,6 +242,7 @@ def test_an_error_ends_a_check_even_while_its_threads_wait(
         assert check.wait_for_verdict().outcome is Outcome.INCOMPLETE
 
 
+@pytest.mark.full
 def test_keys_and_names_of_several_megabytes_are_compared(pair: Pair, checker: Checker) -> None:
     long = 6 << 20
     clustered = {"key": {"_id": 1}, "unique": True}

@@ -63,7 +63,7 @@ def test_the_version_is_printed() -> None:
     assert (done.returncode, done.stdout) == (0, f"syncsvc-verifier {__version__}\n")
 
 
-@pytest.mark.in_turns(2)
+@pytest.mark.in_turns
 @pytest.mark.parametrize("once, status", [([], 1), (["--checkOnce"], 2)])
 @pytest.mark.parametrize(
     "uri, said",

@@ -222,6 +222,7 @@ def test_shard_keys_that_differ_are_named(pair: Pair, checker: Checker) -> None:
     assert named(check) == []
 
 
+@pytest.mark.in_turns
 @across(SHARDED, FROM_SHARDED)
 def test_documents_on_two_shards_may_share_an_id(pair: Pair, checker: Checker) -> None:
     shard(pair, "d.c", k="hashed")
@@ -249,6 +250,7 @@ def elsewhere(client: Client, number: int) -> int:
     return next(k for k in range(1000, 2000) if shard_of(k) != shard_of(number))
 
 
+@pytest.mark.full
 @between_sharded_clusters
 def test_the_process_and_shards_may_fail_during_a_check(pair: Pair, tmp_path: Path) -> None:
     fill(pair)

@@ -163,6 +163,7 @@ def test_a_failed_verification_restores_the_block_of_the_source(
     assert "setUserWriteBlockMode: 1, global: false" in daemon.progress()["errorDescription"]
 
 
+@pytest.mark.full
 @prepared(Daemon.give_up_soon)
 def test_a_temporary_failure_keeps_the_write_blocks(pair: Pair, daemon: Daemon) -> None:
     writes.fill(pair.source.client)

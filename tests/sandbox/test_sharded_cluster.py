@@ -349,6 +349,7 @@ def test_commands_that_mongos_refuses_are_refused(
     assert caught.value.code == code
 
 
+@pytest.mark.full
 def test_a_cluster_works_again_after_a_shard_was_down(
     cluster: ShardedCluster, client: Client
 ) -> None:
