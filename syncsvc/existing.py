@@ -1,6 +1,6 @@
-"""Finds names that a sync needs, but that other collections or views on the destination have, and creates the errors.
+"""Finds names that a sync needs, but that other collections or views on the destination have.
 
-All functions are pure.
+Also creates the errors that report them. All functions are pure.
 """
 
 from __future__ import annotations

@@ -32,6 +32,7 @@ from pymongo.errors import ConnectionFailure, OperationFailure, PyMongoError
 
 from syncsvc import errors
 from verifier.cluster import failures
+from verifier.cluster.calls import kept
 from verifier.cluster.connect import Client
 from verifier.cluster.writer import MAJORITY, ClusterWriter
 from verifier.runtime.errors import OperationError
@@ -256,10 +257,13 @@ class FencedWriter(ClusterWriter):
             except PyMongoError as error:
                 # The caller continues with other writes, and this one must not take effect after them.
                 try:
-                    self._settle(slot)
-                except PyMongoError:
-                    # The time of the caller is used up. The slot stays unsettled; the next write on it settles it.
-                    raise error from None
+                    with kept():
+                        self._settle(slot)
+                except PyMongoError as late:
+                    if failures.is_transient(late):
+                        # The time of the caller is used up. The slot stays unsettled; its next write settles it.
+                        raise error from error.__cause__
+                    raise
                 raise
 
     def _takes_transaction(self, database: str, target: str) -> bool:

@@ -1,6 +1,6 @@
 """Tests the event spool: a sync must continue after the source's oplog has dropped the spooled change events.
 
-`make test` leaves out the kills at every step: other tests restart the daemon with an event spool.
+`make test` leaves out kills at every step, and rare states of the spool.
 """
 
 from __future__ import annotations

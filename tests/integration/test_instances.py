@@ -1,6 +1,6 @@
 """Runs one sync between sharded clusters with several instances, one for each shard of the source.
 
-`make test` leaves out kills in rare states and what `test_shared_replica_set` and the model test repeat.
+`make test` leaves out kills in rare states, and what the model test repeats.
 """
 
 from __future__ import annotations
@@ -273,7 +273,6 @@ def test_a_stopped_instance_is_named_and_awaited(pair: Pair, fleet: Fleet) -> No
     pair.assert_equal()
 
 
-@pytest.mark.full
 def test_a_shared_sync_is_reversed(pair: Pair, fleet: Fleet) -> None:
     source, destination = pair.source.client, pair.destination.client
     writes.fill(source)

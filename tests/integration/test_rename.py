@@ -582,17 +582,44 @@ def test_an_empty_database_in_other_case_fails_the_sync(
     daemon.wait_until_committable()
     client.shop.orders.drop()
     wait_for(lambda: not there.store.list_collection_names(), "the database is empty")
-    collide(client)
-    failed = daemon.wait_for_state("FAILED")
-    assert failed["error"] == "DefinitionNotApplicable", failed
-    assert "[store]" in failed["errorDescription"]
-    fails_again(daemon, "DefinitionNotApplicable")
-    client.drop_database("Store")
-    daemon.resume()
-    daemon.commit()
-    assert_renamed(pair, {})
-    # The next test has the same servers, and they would still refuse its database Store.
-    there.drop_database("store")
+    try:
+        collide(client)
+        failed = daemon.wait_for_state("FAILED")
+        assert failed["error"] == "DefinitionNotApplicable", failed
+        assert "[store]" in failed["errorDescription"]
+        fails_again(daemon, "DefinitionNotApplicable")
+        client.drop_database("Store")
+        daemon.resume()
+        daemon.commit()
+        assert_renamed(pair, {})
+    finally:
+        # The next test has the same servers, and they would still refuse its database Store.
+        there.drop_database("store")
+
+
+def test_a_collection_can_leave_a_name_that_an_empty_database_prevents(
+    pair: Pair, daemon: Daemon
+) -> None:
+    client, there = pair.source.client, pair.destination.client
+    fill_two(client)
+    client.shop.orders.rename("later")
+    names = {"shop.orders": "store.sales"}
+    daemon.start(namespaceRemap=remap(names), enableUserWriteBlocking="none")
+    daemon.wait_until_committable()
+    # The server keeps the name of the database, although it has no collections.
+    there.Store.c.insert_one({"_id": 1})
+    there.Store.c.drop()
+    try:
+        client.shop.later.rename("orders")
+        failed = daemon.wait_for_state("FAILED")
+        assert failed["error"] == "DefinitionNotApplicable", failed
+        fails_again(daemon, "DefinitionNotApplicable")
+        client.shop.orders.rename("unlike")
+        daemon.resume()
+        daemon.commit()
+        assert_renamed(pair, {})
+    finally:
+        there.drop_database("Store")
 
 
 def test_a_collection_can_leave_a_database_in_other_case(pair: Pair, daemon: Daemon) -> None:

@@ -118,7 +118,6 @@ def test_the_commit_repairs_what_differs(pair: Pair, daemon: Daemon) -> None:
     assert scrape(daemon)["mongosync_repaired_documents"] == {(): shown["documents"]}
 
 
-@pytest.mark.full
 @JUDGING_SOON
 @across(REPLICA_SETS, full(SHARDED), full(FROM_SHARDED))
 def test_a_failed_commit_is_repaired_on_demand(pair: Pair, daemon: Daemon) -> None:

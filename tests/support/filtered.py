@@ -17,8 +17,8 @@ _RAW: CodecOptions[RawBSONDocument] = CodecOptions(document_class=RawBSONDocumen
 def assert_selected(pair: Pair, queries: Mapping[str, dict[str, Any]]) -> None:
     """Fail unless the destination has the source's collections, with exactly the documents that match the queries.
 
-    `queries` maps namespaces to queries; a collection without a query must be complete. All
-    indexes of the source must exist; other indexes on the destination, such as one for the shard key, are allowed.
+    `queries` maps namespaces to queries; a collection without a query must be complete. All indexes
+    of the source must exist; other indexes on the destination, such as one for the shard key, are allowed.
     """
     names = _collections(pair.source)
     assert _collections(pair.destination) == names

@@ -7,6 +7,8 @@ The driver reports when a command starts and ends (command monitoring). Each out
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,6 +58,16 @@ def newest() -> Call | None:
     """Return the newest command that this thread has sent; None if the thread has sent no command."""
     call: Call | None = getattr(_thread, "newest", None)
     return call
+
+
+@contextmanager
+def kept() -> Iterator[None]:
+    """Let `newest` return the same command after the block as before it, although the block sends others."""
+    call = newest()
+    try:
+        yield
+    finally:
+        _thread.newest = call
 
 
 class CallListener(CommandListener):

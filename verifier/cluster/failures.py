@@ -5,6 +5,7 @@ Decides by label and code, never by text.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -219,6 +220,9 @@ _TRANSIENT_LABELS = (
     "SystemOverloadedError",
 )
 
+# How the driver begins the text of a lost or failed connection.
+_ADDRESS = re.compile(r"(\S+:\d+): ")
+
 _CHECK_SERVERS = (
     "The failed call to the cluster is retried until it succeeds, and no data is lost. Check that the servers of the "
     "cluster run, that they have a primary and a majority, and that this host can reach them."
@@ -332,8 +336,12 @@ def _with_command(error: BaseException) -> str:
     If this thread has sent no command, or the command was not sent at all, return the text alone.
     """
     unsent = isinstance(error, ServerSelectionTimeoutError | WaitQueueTimeoutError)
-    call = None if unsent else newest()
-    return text_of(error) if call is None else f"{call}: {text_of(error)}"
+    call, text = None if unsent else newest(), text_of(error)
+    named = _ADDRESS.match(text)
+    if call is None or (named is not None and named[1] != call.address):
+        # A connection to another server could not be opened: the newest command has nothing to do with it.
+        return text
+    return f"{call}: {text}"
 
 
 def is_history_lost(error: BaseException) -> bool:
@@ -367,7 +375,8 @@ def named_kind(error: BaseException) -> ErrorKind | None:
 def named_errors() -> Iterator[None]:
     """Convert errors of the driver in the block to OperationError, if `named_kind` knows a kind of error for them.
 
-    The text of a temporary error names the command that failed, and the server. All other errors are raised unchanged.
+    The text of ClusterUnreachable also names the command that failed, and the server. All other errors are raised
+    unchanged.
     """
     try:
         yield

@@ -61,10 +61,10 @@ def is_user_namespace(namespace: Namespace) -> bool:
 
 
 def folded(database: str) -> bytes:
-    """Return the name of a database with ASCII letters in lower case. No two databases may have this form in common."""
+    """Return the name of a database with ASCII letters in lower case: a server has one database with this form."""
     return database.encode().lower()
 
 
 def differ_in_case(one: str, other: str) -> bool:
-    """Return whether the names of two databases differ only in case, so that servers refuse to have both."""
+    """Return whether the names of two databases differ only in case, so that a replica set refuses to have both."""
     return one != other and folded(one) == folded(other)

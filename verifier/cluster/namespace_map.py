@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import combinations
 from typing import Any
 
-from verifier.cluster.namespace import Namespace, differ_in_case
+from verifier.cluster.namespace import Namespace
 from verifier.cluster.references import NotRewritable, rewritten
 from verifier.cluster.specification import CollectionSpec, Document, Kind
 from verifier.runtime.errors import ErrorKind
@@ -16,7 +16,8 @@ from verifier.runtime.errors import ErrorKind
 NAMESPACE_COLLISION = ErrorKind(
     "NamespaceCollision",
     409,
-    "By namespaceRemap, two namespaces would have the same name, or two databases names that differ only in case.",
+    "With namespaceRemap, two namespaces would have the same name, or two databases would have names that differ only "
+    "in case.",
     "Give the two namespaces different names in namespaceRemap, or leave one of them out by a filter.",
 )
 
@@ -163,7 +164,7 @@ def contradictions(entries: Sequence[tuple[Namespace, Namespace]]) -> Iterator[s
             yield f"{where} both rename {shown(one[0])}."
         elif _overlap(one[1], other[1]):
             yield f"{where} both map to the name {shown(max(one[1], other[1]))} on the destination."
-        elif differ_in_case(one[1].database, other[1].database):
+        elif _differ_in_case(one[1].database, other[1].database):
             yield f"{where} map to databases whose names differ only in case, which servers refuse."
 
 
@@ -174,7 +175,7 @@ def reverse_contradictions(entries: Sequence[tuple[Namespace, Namespace]]) -> It
     case.
     """
     for (number, one), (later, other) in combinations(enumerate(entries), 2):
-        if differ_in_case(one[0].database, other[0].database):
+        if _differ_in_case(one[0].database, other[0].database):
             yield (
                 f"reversible is true, but namespaceRemap[{number}] and namespaceRemap[{later}] rename databases whose "
                 "names differ only in case. A reversed sync might have to create both on one cluster, which servers "
@@ -186,6 +187,14 @@ def _overlap(one: Namespace, other: Namespace) -> bool:
     if one.database != other.database:
         return False
     return one.collection == other.collection or not (one.collection and other.collection)
+
+
+def _differ_in_case(one: str, other: str) -> bool:
+    """Return whether a cluster may refuse to have two databases with these names.
+
+    Replica sets compare only ASCII letters without case, sharded clusters all letters.
+    """
+    return one != other and one.casefold() == other.casefold()
 
 
 def shown(name: Namespace) -> str:
@@ -299,5 +308,5 @@ def case_collisions(definitions: Iterable[CollectionSpec], names: NamespaceMap) 
         return
     databases = {names.to_destination(each.namespace).database for each in definitions}
     for one, other in combinations(sorted(databases), 2):
-        if differ_in_case(one, other):
+        if _differ_in_case(one, other):
             yield f"The databases {one} and {other} on the destination would differ only in case, which servers refuse."

@@ -21,6 +21,9 @@ def case_violations(context: RunContext, name: Namespace, stop: StopToken) -> It
     the command that creates the collection or view.
     """
     needed = context.names.to_destination(name).database
+    if any(each.definition.namespace.database == needed for each in context.registry):
+        # The destination has a database with exactly this name.
+        return
     present = read(lambda: find_in_other_case(context.destination_client, needed), stop)
     if present is None:
         return

@@ -121,21 +121,20 @@ class DefinitionEvents:
             record = new_record(self._registry, wanted, event.namespace, CopyStatus.DONE)
             # Saved before it is created: a restart in between then creates it, and never leaves an unknown collection.
             self._registry.save(record)
-        if self._is_created(record):
+        if self._create_or_forget(record):
             save_created(self._context, [record], self._stop)
             build_indexes(self._context, record, self._stop)
 
-    def _is_created(self, record: CollectionRecord) -> bool:
+    def _create_or_forget(self, record: CollectionRecord) -> bool:
         """Create a collection on the destination, unless it exists; return True.
 
-        If the destination refuses the collection, return False only if the source no longer has it; its record is
-        removed then. Otherwise, raise OperationError.
+        If the destination refuses the collection, but the source no longer has it under this name, remove its record
+        and return False. Otherwise, raise OperationError.
         """
         try:
             self._catalog.create_bare(record.present)
         except OperationError:
-            database = record.source_name.database
-            if find_on_source(self._context, database, record.uuid, self._stop) is not None:
+            if self._renames.is_present(record):
                 raise
             self._renames.drop(record)
             return False
@@ -185,6 +184,8 @@ class DefinitionEvents:
             found = find_named_on_source(self._context, view.namespace, self._stop)
             if found is not None and found.kind is Kind.VIEW:
                 raise
+            # Saved before it was refused: a view that a user creates there later would count as the sync's own.
+            self._context.views.forget(name)
 
     def _with_id_index(self, definition: CollectionSpec) -> CollectionSpec:
         """Return the definition with the source's index on `_id`, which may have the old format (`v: 1`).

@@ -51,8 +51,9 @@ class Renames:
         - If the filter excludes the new name, the collection is dropped if it is temporary or the start options say so.
           If not, and if the source still has the collection, OperationError RenamedOutOfFilter is raised.
 
-        Also raises OperationError RenamedAcrossDatabases, NamespaceCollision and NotRenamable. `uuid` is the
-        collection's UUID on the source.
+        Also raises OperationError RenamedAcrossDatabases, and if the collection cannot have its name on the
+        destination: NamespaceCollision, NotRenamable, DestinationNamespaceExists and DefinitionNotApplicable. `uuid` is
+        the collection's UUID on the source.
         """
         record = self._registry.get(uuid)
         if record is None or record.status is not CopyStatus.DONE:
@@ -68,7 +69,7 @@ class Renames:
                 raise renamed_out(before, name)
 
     def _follow_in_filter(self, record: CollectionRecord, name: Namespace) -> None:
-        """Rename a collection on the destination; drop it if the renames of `namespaceRemap` prevent syncing it.
+        """Rename a collection on the destination; drop it if it cannot have its new name.
 
         If the new name has another document filter, or leads to another database on the destination, drop the
         collection and copy it again under the new name. If the process is killed between the drop and the copy, the
@@ -120,6 +121,12 @@ class Renames:
             if present is not None and present.namespace == name:
                 raise_all(found)
         return bool(found)
+
+    def is_present(self, record: CollectionRecord) -> bool:
+        """Return whether the source still has the collection of a record under the name in the record."""
+        name = record.source_name
+        found = find_on_source(self._context, name.database, record.uuid, self._stop)
+        return found is not None and found.namespace.owner == name.owner
 
     def _leaves_database(self, before: Namespace, name: Namespace) -> bool:
         """Return whether a rename within a database of the source leads to another database on the destination."""
@@ -202,7 +209,14 @@ class Renames:
                 self._registry, wanted, name, CopyStatus.WAITING, source_key=found.shard_key
             )
             self._registry.save(record)
-        self._catalog.create(record.present)
+        try:
+            self._catalog.create(record.present)
+        except OperationError:
+            if self.is_present(record):
+                raise
+            # It has been renamed since; the event of that rename copies it.
+            self.drop(record)
+            return
         save_created(self._context, [record], self._stop)
         plan_copy(self._context, self._stop)
         copy_all(self._context, self._stop)

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 import pytest
+from pymongo.errors import AutoReconnect
 from pymongo.monitoring import (
     CommandFailedEvent,
     CommandListener,
@@ -13,8 +14,10 @@ from pymongo.monitoring import (
     CommandSucceededEvent,
 )
 
-from verifier.cluster.calls import CallListener, newest
+from verifier.cluster import failures
+from verifier.cluster.calls import CallListener, kept, newest
 from verifier.runtime import waits
+from verifier.runtime.errors import OperationError
 
 ADDRESS = ("host", 27017)
 
@@ -71,3 +74,30 @@ def test_a_failed_command_is_no_longer_a_wait() -> None:
     failed(listener, "createIndexes", 2)
     failed(listener, "createIndexes", 2)
     assert waits.long_waits() == ()
+
+
+def test_the_newest_command_can_be_kept() -> None:
+    listener = CallListener("source")
+    started(listener, {"insert": "c"}, 1)
+    with kept():
+        started(listener, {"update": "e"}, 2)
+    assert str(newest()) == "insert of d.c at host:27017 (source)"
+    succeeded(listener, "insert", 1)
+    succeeded(listener, "update", 2)
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("host:27017: timed out", "insert of d.c at host:27017 (source): host:27017: timed out."),
+        ("other:27017: refused", "other:27017: refused."),
+    ],
+)
+def test_the_text_of_an_unreachable_cluster_names_the_command(text: str, expected: str) -> None:
+    listener = CallListener("source")
+    started(listener, {"insert": "c"}, 1)
+    succeeded(listener, "insert", 1)
+    with pytest.raises(OperationError) as raised, failures.named_errors():
+        raise AutoReconnect(text)
+    assert raised.value.kind.name == "ClusterUnreachable"
+    assert raised.value.description == expected
