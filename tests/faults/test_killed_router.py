@@ -40,7 +40,6 @@ def _side(pair: Pair, name: str) -> Side:
 
 
 @pytest.mark.full
-@pytest.mark.each_once
 @pytest.mark.parametrize("number", [0, 1])
 @pytest.mark.parametrize("name", ["source", "destination"])
 def test_a_router_dies_during_the_copy(pair: Pair, daemon: Daemon, name: str, number: int) -> None:

@@ -79,7 +79,6 @@ def killed_copy(daemon: Daemon, point: Point, number: int = 1) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.in_turns
 @across(REPLICA_SETS, TO_SHARDED)
 def test_a_copy_on_request_is_repeated_after_a_kill_at_every_point(
     pair: Pair, daemon: Daemon

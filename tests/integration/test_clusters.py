@@ -41,7 +41,6 @@ def guarded_pair(guarded: tuple[ReplicaSet, ReplicaSet]) -> Iterator[Pair]:
 
 
 @pytest.mark.full
-@pytest.mark.in_turns
 @pytest.mark.parametrize("when", PHASES, ids=lambda when: when.name)
 def test_access_control(
     guarded: tuple[ReplicaSet, ReplicaSet], guarded_pair: Pair, tmp_path: Path, when: When
@@ -119,7 +118,6 @@ def three_members() -> Iterator[tuple[ReplicaSet, ReplicaSet]]:
 
 
 @pytest.mark.full
-@pytest.mark.in_turns
 @pytest.mark.parametrize("side", [0, 1], ids=["source", "destination"])
 @pytest.mark.parametrize("when", [When.COPY, When.APPLY], ids=lambda when: when.name)
 def test_a_primary_steps_down(

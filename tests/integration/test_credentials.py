@@ -204,7 +204,6 @@ def test_new_certificates_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.full
-@pytest.mark.in_turns
 @pytest.mark.parametrize("phase", ["copy", "change events"])
 def test_a_sync_uses_new_certificates(phase: str, pair: Pair, tmp_path: Path) -> None:
     """Replace the certificate authority and all certificates of the source while a sync copies, or applies events."""

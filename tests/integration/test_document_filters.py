@@ -303,7 +303,6 @@ def test_documents_enter_and_leave_until_the_commit(pair: Pair, daemon: Daemon) 
 
 
 @pytest.mark.full
-@pytest.mark.in_turns
 @prepared(Daemon.small_partitions, Daemon.save_every_page)
 @pytest.mark.parametrize(
     "point", [Point.BATCH_WRITTEN, Point.COPY_SAVED, Point.PARTITION_COPIED], ids=lambda p: p.name

@@ -234,7 +234,6 @@ def test_a_sync_killed_while_it_creates_collections_continues(
 
 
 @pytest.mark.full
-@pytest.mark.in_turns
 @pytest.mark.parametrize("by_event", [False, True], ids=["before the copy", "by an event"])
 def test_a_sync_killed_just_after_it_has_created_a_time_series_needs_help(
     pair: Pair, daemon: Daemon, by_event: bool
@@ -479,7 +478,6 @@ def create_foreign_sharded(destination: Client) -> set[str]:
 
 
 @pytest.mark.full
-@pytest.mark.in_turns
 @across(TO_SHARDED, SHARDED)
 @pytest.mark.parametrize("point", [Point.TEMPORARY_CREATED, Point.TEMPORARY_SAVED, Point.ZONES_SET])
 def test_a_sync_killed_while_it_shards_beside_foreign_data_continues(
@@ -548,7 +546,6 @@ def test_a_sharded_destination_keeps_foreign_data(pair: Pair, daemon: Daemon) ->
 
 
 @pytest.mark.full
-@pytest.mark.in_turns
 @across(TO_SHARDED, SHARDED)
 def test_a_reset_on_a_sharded_destination_leaves_foreign_data_alone(
     pair: Pair, daemon: Daemon

@@ -133,7 +133,6 @@ def test_a_read_is_repeated_as_a_whole(
 
 
 @pytest.mark.full
-@pytest.mark.in_turns
 @across_topologies
 def test_a_sync_survives_lost_cursors_everywhere(pair: Pair, tmp_path: Path) -> None:
     """Make every fifth getMore fail with a lost cursor, in all phases of a sync and after a restart."""

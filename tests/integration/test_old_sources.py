@@ -311,7 +311,6 @@ def test_ddl_outside_of_the_filter_is_ignored(pair: Pair, daemon: Daemon) -> Non
 
 
 @pytest.mark.full
-@pytest.mark.in_turns
 @watched
 @pytest.mark.parametrize("unreported", [True, False], ids=["index", "drop"])
 def test_several_instances_refuse_ddl_by_name(pair: Pair, fleet: Fleet, unreported: bool) -> None:

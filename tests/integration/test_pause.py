@@ -259,7 +259,6 @@ def test_an_error_in_a_pause_does_not_end_the_sync(pair: Pair, daemon: Daemon) -
 
 
 @pytest.mark.full
-@pytest.mark.in_turns
 @across_topologies
 def test_pauses_under_load(pair: Pair, daemon: Daemon) -> None:
     pair.shard("d.c")

@@ -298,7 +298,6 @@ COLLIDE: dict[Callable[[AnyClient], None], tuple[str, str, str]] = {
 
 
 @pytest.mark.full
-@pytest.mark.in_turns
 @pytest.mark.parametrize("early", [True, False])
 @pytest.mark.parametrize("collide", COLLIDE)
 def test_a_collision_after_the_commit_fails_the_reversed_sync_and_can_be_undone(

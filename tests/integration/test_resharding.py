@@ -77,7 +77,6 @@ def _reshard_again(client: Client) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.in_turns
 @pytest.mark.parametrize("change", [_rename, _drop, _create_again, _reshard_again])
 def test_changes_right_after_a_resharding(
     pair: Pair, daemon: Daemon, change: Callable[[Client], None]
@@ -93,7 +92,6 @@ def test_changes_right_after_a_resharding(
 
 
 @pytest.mark.full
-@pytest.mark.in_turns
 @pytest.mark.parametrize(
     "point", [Point.BATCH_WRITTEN, Point.COLLECTION_REPLACED, Point.COLLECTION_COPIED]
 )
@@ -118,7 +116,6 @@ def test_a_daemon_killed_while_it_copies_again_continues(
 
 
 @pytest.mark.full
-@pytest.mark.in_turns
 @pytest.mark.parametrize("options", [{}, EXISTING], ids=["alone", "beside other data"])
 def test_a_renamed_collection_is_copied_again(
     pair: Pair, daemon: Daemon, options: dict[str, Any]
@@ -168,7 +165,6 @@ def test_a_resharding_during_the_commit_fails_it_until_the_sync_is_resumed(
 
 
 @pytest.mark.full
-@pytest.mark.in_turns
 def test_a_resharding_fails_several_instances_by_name(pair: Pair, fleet: Fleet) -> None:
     client = pair.source.client
     fill(client)
@@ -214,7 +210,6 @@ def test_a_reported_resharding_is_applied(pair: Pair, daemon: Daemon, point: Poi
 
 
 @pytest.mark.full
-@pytest.mark.in_turns
 @prepared(Daemon.forge_reshardings, Daemon.judge_soon)
 def test_a_collection_of_a_reported_resharding_is_compared_again(
     pair: Pair, daemon: Daemon
@@ -242,7 +237,6 @@ def test_a_collection_of_a_reported_resharding_is_compared_again(
 
 
 @pytest.mark.full
-@pytest.mark.in_turns
 @prepared(Daemon.forge_reshardings)
 def test_several_instances_apply_a_reported_resharding(pair: Pair, fleet: Fleet) -> None:
     client = pair.source.client

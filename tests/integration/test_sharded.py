@@ -356,7 +356,6 @@ def change(client: Client, mark: int) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.in_turns
 @from_shards
 def test_the_change_stream_resumes_after_a_kill_and_a_pause(pair: Pair, daemon: Daemon) -> None:
     client = pair.source.client

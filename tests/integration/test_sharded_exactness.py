@@ -73,8 +73,6 @@ def prepare(pair: Pair) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.in_turns
-@pytest.mark.each_once
 @across(TO_SHARDED, SHARDED, FROM_SHARDED)
 @pytest.mark.parametrize("seed", range(2))
 def test_replayed_documents_have_the_sources_bytes(pair: Pair, seed: int) -> None:

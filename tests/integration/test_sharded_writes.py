@@ -199,7 +199,6 @@ def test_ambiguous_update_descriptions_are_handled(pair: Pair, daemon: Daemon) -
 
 @pytest.mark.full
 @everywhere
-@pytest.mark.each_once
 @pytest.mark.parametrize("when", [When.COPY, When.APPLY])
 def test_large_documents(pair: Pair, daemon: Daemon, when: When) -> None:
     """Insert, change and move documents of the maximum size: the clusters must be equal after the commit."""
@@ -250,7 +249,6 @@ def test_collated_collections(pair: Pair, daemon: Daemon, when: When) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.in_turns
 @to_shards
 def test_a_daemon_killed_between_a_delete_and_its_insert(pair: Pair, daemon: Daemon) -> None:
     fill(pair)
@@ -265,7 +263,6 @@ def test_a_daemon_killed_between_a_delete_and_its_insert(pair: Pair, daemon: Dae
 
 
 @pytest.mark.full
-@pytest.mark.in_turns
 @everywhere
 def test_a_document_that_an_older_or_newer_index_refuses(pair: Pair, daemon: Daemon) -> None:
     fill(pair)
@@ -284,7 +281,6 @@ def test_a_document_that_an_older_or_newer_index_refuses(pair: Pair, daemon: Dae
 
 
 @pytest.mark.full
-@pytest.mark.in_turns
 @to_shards
 def test_an_orphaned_document_is_awaited(pair: Pair, daemon: Daemon) -> None:
     """Move a document back to a shard that still has an orphaned copy of the document.

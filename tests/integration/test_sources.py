@@ -63,7 +63,6 @@ def unknowing(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
 
 
 @pytest.mark.full
-@pytest.mark.in_turns
 @pytest.mark.parametrize("when", PHASES, ids=lambda when: when.name)
 def test_documents_of_a_source_without_uuids_in_events_are_synced(
     pair: Pair, unknowing: Daemon, when: When

@@ -37,7 +37,6 @@ def test_a_filter_selects_time_series_by_their_own_names(pair: Pair, daemon: Dae
 
 
 @pytest.mark.full
-@pytest.mark.in_turns
 @across_topologies
 def test_a_lost_bucket_is_found(pair: Pair, daemon: Daemon) -> None:
     fill(pair.source.client)

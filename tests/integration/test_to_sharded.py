@@ -227,8 +227,6 @@ class TestIndexes:
         pair.assert_equal()
 
     @pytest.mark.full
-    @pytest.mark.in_turns
-    @pytest.mark.each_once
     @pytest.mark.parametrize("collation", [None, CASELESS])
     @pytest.mark.parametrize(
         "unfit",
