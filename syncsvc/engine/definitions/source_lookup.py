@@ -24,6 +24,12 @@ def find_on_source(
     return read(lambda: find_collection(context.source_client, database, uuid), stop)
 
 
+def has_name_on_source(context: RunContext, uuid: bytes, name: Namespace, stop: StopToken) -> bool:
+    """Return whether the source's collection with this UUID has this name now."""
+    found = find_on_source(context, name.database, uuid, stop)
+    return found is not None and found.namespace == name
+
+
 def find_named_on_source(
     context: RunContext, namespace: Namespace, stop: StopToken
 ) -> CollectionSpec | None:
@@ -53,8 +59,6 @@ def reading_by_name(
     except OperationFailure as error:
         if context.source_uuid(record) is not None:
             raise
-        name = record.source_name
-        found = find_on_source(context, name.database, record.uuid, stop)
-        if found is not None and found.namespace == name:
+        if has_name_on_source(context, record.uuid, record.source_name, stop):
             raise
         raise CollectionGone from error

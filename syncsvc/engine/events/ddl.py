@@ -121,24 +121,9 @@ class DefinitionEvents:
             record = new_record(self._registry, wanted, event.namespace, CopyStatus.DONE)
             # Saved before it is created: a restart in between then creates it, and never leaves an unknown collection.
             self._registry.save(record)
-        if self._create_or_forget(record):
+        if self._renames.create_or_forget(record, self._catalog.create_bare):
             save_created(self._context, [record], self._stop)
             build_indexes(self._context, record, self._stop)
-
-    def _create_or_forget(self, record: CollectionRecord) -> bool:
-        """Create a collection on the destination, unless it exists; return True.
-
-        If the destination refuses the collection, but the source no longer has it under this name, remove its record
-        and return False. Otherwise, raise OperationError.
-        """
-        try:
-            self._catalog.create_bare(record.present)
-        except OperationError:
-            if self._renames.is_present(record):
-                raise
-            self._renames.drop(record)
-            return False
-        return True
 
     def _can_be_synced(self, definition: CollectionSpec) -> bool:
         """Return whether a collection of the source can be synced with this definition.

@@ -9,6 +9,7 @@ has the same name on both clusters, apart from the renames of `namespaceRemap`.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 
 from syncsvc.engine.copying.copy import copy_all
@@ -17,7 +18,7 @@ from syncsvc.engine.definitions.catalog import Catalog
 from syncsvc.engine.definitions.created import created_uuid, save_created
 from syncsvc.engine.definitions.naming import destination_name, new_record, parked_for
 from syncsvc.engine.definitions.other_case import case_violations
-from syncsvc.engine.definitions.source_lookup import find_on_source
+from syncsvc.engine.definitions.source_lookup import find_on_source, has_name_on_source
 from syncsvc.engine.run.context import RunContext
 from syncsvc.errors import RENAMED_ACROSS_DATABASES, RENAMED_OUT_OF_FILTER
 from syncsvc.indexing import check, destined, rename_violations
@@ -117,16 +118,26 @@ class Renames:
         if found:
             name, uuid = definition.namespace, definition.uuid
             assert uuid is not None
-            present = find_on_source(self._context, name.database, uuid, self._stop)
-            if present is not None and present.namespace == name:
+            if has_name_on_source(self._context, uuid, name, self._stop):
                 raise_all(found)
         return bool(found)
 
-    def is_present(self, record: CollectionRecord) -> bool:
-        """Return whether the source still has the collection of a record under the name in the record."""
-        name = record.source_name
-        found = find_on_source(self._context, name.database, record.uuid, self._stop)
-        return found is not None and found.namespace.owner == name.owner
+    def create_or_forget(
+        self, record: CollectionRecord, create: Callable[[CollectionSpec], object]
+    ) -> bool:
+        """Call `create` to create a collection on the destination, unless it exists; return True.
+
+        If the destination refuses the collection, but the source no longer has it under this name, remove its record
+        and return False: the event of a later rename copies it. Otherwise, raise OperationError.
+        """
+        try:
+            create(record.present)
+        except OperationError:
+            if has_name_on_source(self._context, record.uuid, record.source_name, self._stop):
+                raise
+            self.drop(record)
+            return False
+        return True
 
     def _leaves_database(self, before: Namespace, name: Namespace) -> bool:
         """Return whether a rename within a database of the source leads to another database on the destination."""
@@ -209,13 +220,7 @@ class Renames:
                 self._registry, wanted, name, CopyStatus.WAITING, source_key=found.shard_key
             )
             self._registry.save(record)
-        try:
-            self._catalog.create(record.present)
-        except OperationError:
-            if self.is_present(record):
-                raise
-            # It has been renamed since; the event of that rename copies it.
-            self.drop(record)
+        if not self.create_or_forget(record, self._catalog.create):
             return
         save_created(self._context, [record], self._stop)
         plan_copy(self._context, self._stop)

@@ -20,7 +20,7 @@ from bson.timestamp import Timestamp
 
 from syncsvc.engine.definitions.catalog import Catalog
 from syncsvc.engine.definitions.index_builds import withhold
-from syncsvc.engine.definitions.source_lookup import find_named_on_source, find_on_source
+from syncsvc.engine.definitions.source_lookup import find_named_on_source, has_name_on_source
 from syncsvc.engine.definitions.standin import stand_in
 from syncsvc.engine.events.renames import Renames
 from syncsvc.engine.run.context import RunContext
@@ -79,8 +79,7 @@ class Unreported:
 
     def _finish(self, record: CollectionRecord) -> None:
         name = record.source_name
-        found = find_on_source(self._context, name.database, record.uuid, self._stop)
-        if found is not None and found.namespace == name:
+        if has_name_on_source(self._context, record.uuid, name, self._stop):
             self._copy(name, record.uuid)
         else:
             # Later events say that it was dropped or renamed.
