@@ -254,16 +254,9 @@ class FencedWriter(ClusterWriter):
                         return reply
                     self._without[database, target] = _BATCHES_WITHOUT
                 return self._write(slot, database, command, retried)
-            except PyMongoError as error:
+            except PyMongoError:
                 # The caller continues with other writes, and this one must not take effect after them.
-                try:
-                    with kept():
-                        self._settle(slot)
-                except PyMongoError as late:
-                    if failures.is_transient(late):
-                        # The time of the caller is used up. The slot stays unsettled; its next write settles it.
-                        raise error from error.__cause__
-                    raise
+                self._settle_in_time(slot)
                 raise
 
     def _takes_transaction(self, database: str, target: str) -> bool:
@@ -309,6 +302,18 @@ class FencedWriter(ClusterWriter):
             if not retried:
                 raise
             return None
+
+    def _settle_in_time(self, slot: Slot) -> None:
+        """Settle a slot after a failed write, unless the time of the caller is used up: its next write settles it then.
+
+        Error texts continue to name the failed write. Raises the driver's errors that are not temporary.
+        """
+        try:
+            with kept():
+                self._settle(slot)
+        except PyMongoError as error:
+            if not failures.is_transient(error):
+                raise
 
     def _settle(self, slot: Slot) -> None:
         retry(lambda: self._settle_once(slot), failures.temporary, self._stop)
