@@ -1,4 +1,4 @@
-"""Splits documents into batches that fit into one command each; saves and deletes metadata in batches."""
+"""Splits documents into batches that fit into one command each; saves, reads and deletes rows of the metadata."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ from typing import Any
 import bson
 from bson.timestamp import Timestamp
 
+from syncsvc.metadata import Metadata
+from verifier.cluster.newest import newest_time, read_after
+from verifier.cluster.reading import read
 from verifier.cluster.writer import ClusterWriter
+from verifier.runtime.tasks import StopToken
 
 # The limits of one command: the number of documents, and their total size in bytes.
 MOST_SAVED = 1000
@@ -50,6 +54,21 @@ def save_rows(
             )
         time = reply["operationTime"]
     return time
+
+
+def newest_rows(
+    metadata: Metadata, writer: ClusterWriter, name: str, stop: StopToken, **find: Any
+) -> list[bytes]:
+    """Return the rows of the metadata collection `name` as BSON, with all writes acknowledged before this call.
+
+    `find` has further fields of the find command, such as `filter`. Raises the driver's errors.
+    """
+
+    def rows() -> list[bytes]:
+        time = newest_time(lambda command: writer.run(metadata.name, command), name)
+        return read_after(time, metadata.client, metadata.name, name, **find)
+
+    return read(rows, stop)
 
 
 def delete_ids(writer: ClusterWriter, database: str, name: str, ids: Iterable[Any]) -> None:

@@ -7,12 +7,10 @@ from typing import Any
 
 from syncsvc.metadata import Metadata
 from syncsvc.principals.comparison import Identity, Listing, Principal, removable
-from syncsvc.saved.batches import save_rows
+from syncsvc.saved.batches import newest_rows, save_rows
 from syncsvc.saved.emptying import delete_rows
 from syncsvc.saved.run import PRINCIPALS
 from verifier.cluster import rawbson
-from verifier.cluster.newest import newest_time, read_after
-from verifier.cluster.reading import read
 from verifier.cluster.writer import ClusterWriter
 from verifier.runtime.tasks import StopToken
 
@@ -53,15 +51,11 @@ class CreatedPrincipals:
         return removable(created, listing)
 
     def _load(self) -> dict[Identity, str]:
-        rows = map(rawbson.decode, read(self._read, self._stop))
+        found = newest_rows(self._metadata, self._writer, PRINCIPALS, self._stop, filter=self._mine)
+        rows = map(rawbson.decode, found)
         return {
             Identity(row["kind"], row["database"], row["name"]): row["fingerprint"] for row in rows
         }
-
-    def _read(self) -> list[bytes]:
-        name = self._metadata.name
-        time = newest_time(lambda command: self._writer.run(name, command), PRINCIPALS)
-        return read_after(time, self._metadata.client, name, PRINCIPALS, filter=self._mine)
 
     @property
     def _mine(self) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from syncsvc.metadata import Metadata
-from syncsvc.saved.batches import delete_ids
+from syncsvc.saved.batches import delete_ids, newest_rows
 from syncsvc.saved.run import (
     PRINCIPALS,
     REPAIRS,
@@ -15,8 +15,6 @@ from syncsvc.saved.run import (
 )
 from syncsvc.saved.spool import SPOOL
 from verifier.cluster import rawbson
-from verifier.cluster.newest import newest_time, read_after
-from verifier.cluster.reading import read
 from verifier.cluster.writer import ClusterWriter
 from verifier.compare.store import CHECK
 from verifier.runtime.tasks import StopToken
@@ -26,9 +24,7 @@ def delete_rows(
     metadata: Metadata, writer: ClusterWriter, name: str, query: dict[str, Any], stop: StopToken
 ) -> None:
     """Delete all documents that match `query` from the metadata collection `name`. Raises the driver's errors."""
-    time = newest_time(lambda command: writer.run(metadata.name, command), name)
-    find = {"filter": query, "projection": {"_id": 1}}
-    rows = read(lambda: read_after(time, metadata.client, metadata.name, name, **find), stop)
+    rows = newest_rows(metadata, writer, name, stop, filter=query, projection={"_id": 1})
     delete_ids(writer, metadata.name, name, (rawbson.decode(each)["_id"] for each in rows))
 
 

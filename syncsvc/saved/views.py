@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from syncsvc.metadata import Metadata
-from syncsvc.saved.batches import delete_ids, save_rows
+from syncsvc.saved.batches import delete_ids, newest_rows, save_rows
 from syncsvc.saved.emptying import delete_rows
 from syncsvc.saved.run import VIEWS
 from verifier.cluster import rawbson
 from verifier.cluster.namespace import Namespace
-from verifier.cluster.newest import newest_time, read_after
-from verifier.cluster.reading import read
 from verifier.cluster.specification import CollectionSpec, Document
 from verifier.cluster.writer import ClusterWriter
 from verifier.runtime.tasks import StopToken
@@ -43,13 +41,9 @@ class CreatedViews:
 
     def load(self) -> dict[Namespace, list[Document]]:
         """Return all definitions of each view, by the name of the view. Raises the driver's errors."""
-        rows = map(rawbson.decode_definition, read(self._read, self._stop))
+        found = newest_rows(self._metadata, self._writer, VIEWS, self._stop)
+        rows = map(rawbson.decode_definition, found)
         return {Namespace(*row["_id"].split(".", 1)): row["definitions"] for row in rows}
-
-    def _read(self) -> list[bytes]:
-        name = self._metadata.name
-        time = newest_time(lambda command: self._writer.run(name, command), VIEWS)
-        return read_after(time, self._metadata.client, name, VIEWS)
 
 
 def _statement(view: CollectionSpec) -> Document:
