@@ -10,13 +10,13 @@ from typing import Any
 
 from pymongo.database import Database
 
+from verifier.cluster.namespace import LONGEST_DATABASE
+
 # A handle on the metadata database of one cluster. Commands that write to it go through a `ClusterWriter`.
 Metadata = Database[dict[str, Any]]
 
 METADATA_DATABASE = "mongosync_reserved_for_internal_use"
-# The longest name of a database, in bytes.
-_LONGEST = 63
-LONGEST_SYNC_NAME = _LONGEST - len(METADATA_DATABASE) - 1
+LONGEST_SYNC_NAME = LONGEST_DATABASE - len(METADATA_DATABASE) - 1
 # Servers refuse databases whose names differ only in case, so a name must not contain capital letters.
 SYNC_NAME_PATTERN = re.compile(rf"[a-z0-9_-]{{1,{LONGEST_SYNC_NAME}}}")
 

@@ -11,15 +11,12 @@ from marshmallow import fields, validate
 
 from verifier.cluster.filter_schema import NamespaceFilterSchema
 from verifier.cluster.filters import NamespaceFilter
-from verifier.cluster.namespace import Namespace
+from verifier.cluster.namespace import LONGEST_DATABASE, NOT_IN_DATABASES, Namespace
 from verifier.cluster.specification import Document
 from verifier.compare.scope import NamespacePair, Scope
 from verifier.runtime.errors import OperationError
 from verifier.runtime.schemas import Strict, load
 
-# The servers' limits for the name of a database.
-_LONGEST_DATABASE = 63
-_NOT_IN_DATABASES = frozenset('/\\. "$\0')
 # Databases with this prefix are neither copied nor compared, and hold no user data that --clean could drop.
 _OF_TOOLS = "__mdb_internal"
 
@@ -85,7 +82,7 @@ def _contradictions(options: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _bad_database(name: str) -> Iterator[str]:
-    if not name or len(name.encode()) > _LONGEST_DATABASE or _NOT_IN_DATABASES & {*name}:
+    if not name or len(name.encode()) > LONGEST_DATABASE or NOT_IN_DATABASES & {*name}:
         yield f"--metaDBName: {name!r} is not a valid database name"
     elif not name.startswith(_OF_TOOLS):
         yield f"--metaDBName: {name!r} must begin with {_OF_TOOLS}, so that it is not mistaken for a user database"

@@ -20,6 +20,12 @@ USER_COLLECTION_PATTERN = r"^(?!system\.)"
 # The prefix that turns the name of a time-series collection into that of its buckets, which hold its documents.
 BUCKETS_PREFIX = "system.buckets."
 
+# The limits of servers for the name of a database, and for that of a collection with its database; in bytes.
+LONGEST_DATABASE = 63
+LONGEST_NAME = 255
+# Characters that servers refuse in the name of a database.
+NOT_IN_DATABASES = frozenset('/\\. "$\0')
+
 # How many namespaces a message names.
 MOST_NAMED = 5
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import combinations
 from typing import Any
 
-from verifier.cluster.namespace import Namespace
+from verifier.cluster.namespace import LONGEST_NAME, Namespace
 from verifier.cluster.references import NotRewritable, rewritten
 from verifier.cluster.specification import CollectionSpec, Document, Kind
 from verifier.runtime.errors import ErrorKind
@@ -20,9 +20,6 @@ NAMESPACE_COLLISION = ErrorKind(
     "in case.",
     "Give the two namespaces different names in namespaceRemap, or leave one of them out by a filter.",
 )
-
-# The servers' limit for the name of a collection with its database, in bytes.
-_LONGEST_NAME = 255
 
 _Step = Callable[[Namespace], Namespace | None]
 
@@ -271,9 +268,9 @@ def obstacles(definition: CollectionSpec, names: NamespaceMap) -> Iterator[str]:
         return
     name, there = definition.namespace, names.to_destination(definition.namespace)
     size = len(str(replace(definition, namespace=there).storage).encode())
-    if there != name and size > _LONGEST_NAME:
+    if there != name and size > LONGEST_NAME:
         yield (
-            f"{name} would be named {there}, but servers allow at most {_LONGEST_NAME} bytes for a name, not {size}."
+            f"{name} would be named {there}, but servers allow at most {LONGEST_NAME} bytes for a name, not {size}."
         )
     try:
         renamed(definition, names)

@@ -7,16 +7,15 @@ from typing import Any
 from marshmallow import ValidationError, fields, validate, validates_schema
 
 from verifier.cluster.namespace import (
+    LONGEST_DATABASE,
+    LONGEST_NAME,
+    NOT_IN_DATABASES,
     USER_COLLECTION_PATTERN,
     USER_DATABASE_PATTERN,
     is_user_database,
 )
 from verifier.runtime.schemas import Strict
 
-# The limits of servers for the name of a database, and for that of a collection with its database; in bytes.
-_LONGEST_DATABASE = 63
-_LONGEST_NAME = 255
-_NOT_IN_DATABASES = frozenset('/\\. "$\0')
 _NOT_IN_COLLECTIONS = frozenset("$\0")
 
 
@@ -25,9 +24,9 @@ def _database(name: str) -> None:
         raise ValidationError(
             "System and reserved databases cannot be renamed, and their names cannot be used as new names."
         )
-    if len(name.encode()) > _LONGEST_DATABASE:
-        raise ValidationError(f"Longer than {_LONGEST_DATABASE} bytes.")
-    if _NOT_IN_DATABASES & {*name}:
+    if len(name.encode()) > LONGEST_DATABASE:
+        raise ValidationError(f"Longer than {LONGEST_DATABASE} bytes.")
+    if NOT_IN_DATABASES & {*name}:
         raise ValidationError('The name of a database must not contain a space or any of /\\."$.')
 
 
@@ -38,8 +37,8 @@ def _collection(name: str) -> None:
         )
     if name.startswith("."):
         raise ValidationError("The name of a collection must not begin with a dot.")
-    if len(name.encode()) > _LONGEST_NAME:
-        raise ValidationError(f"Longer than {_LONGEST_NAME} bytes.")
+    if len(name.encode()) > LONGEST_NAME:
+        raise ValidationError(f"Longer than {LONGEST_NAME} bytes.")
     if _NOT_IN_COLLECTIONS & {*name}:
         raise ValidationError("Must not contain $.")
 
