@@ -137,7 +137,7 @@ def rename_violations(definition: CollectionSpec, target: Target) -> Iterator[Vi
 
 def document_filter_violations(definition: CollectionSpec, target: Target) -> Iterator[Violation]:
     """Yield a violation if the start option `documentFilter` names a collection or view that it cannot apply to."""
-    if target.options.document_filters.of(definition.namespace) is None:
+    if definition.namespace not in target.options.document_filters:
         return
     kind = _unfilterable(definition)
     if kind is not None:

@@ -67,6 +67,10 @@ class DocumentFilters:
     def __bool__(self) -> bool:
         return bool(self.queries)
 
+    def __contains__(self, source: Namespace) -> bool:
+        """Return whether a query applies to the source's collection with this name."""
+        return source in self.queries
+
     def of(self, source: Namespace) -> RawBSONDocument | None:
         """Return the query of the source's collection with this name; None if all of its documents are selected."""
         query = self.queries.get(source)
@@ -118,7 +122,7 @@ def judging(filters: DocumentFilters, source: Namespace) -> Iterator[None]:
     try:
         yield
     except OperationFailure as error:
-        if filters.of(source) is None or failures.named_kind(error) is not None:
+        if source not in filters or failures.named_kind(error) is not None:
             raise
         raise OperationError(
             DOCUMENT_FILTER_FAILED, f"The filter of {source} failed: {failures.text_of(error)}."

@@ -107,7 +107,7 @@ class Comparison:
         count because it takes too long. Raises the driver's errors that are not temporary, OperationError
         DocumentFilterFailed, and `Cancelled`.
         """
-        if self._source_filters.of(names.source) is not None:
+        if names.source in self._source_filters:
             with judging(self._source_filters, names.source):
                 return self._selected_counts(names)
         if self._filter is None:

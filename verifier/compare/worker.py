@@ -308,7 +308,7 @@ class Worker:
     def _selects_documents(self, source: Namespace) -> bool:
         """Return whether a query selects which documents of this collection of the source are compared."""
         common = self._store.record.request.document_filter
-        return common is not None or self._filters.of(source) is not None
+        return common is not None or source in self._filters
 
     def _compare_counts(self, task: Task) -> Task:
         """Count the documents of a collection on both sides, compare the counts, and return the task with its result.
@@ -375,7 +375,7 @@ class Worker:
         amount = read(lambda: extent(client, name), self._stop)
         count, size = amount.documents, amount.bytes
         ranges = split(client, name, count, size, self._range_bytes_of(size), self._stop)
-        if self._filters.of(name) is not None:
+        if name in self._filters:
             # The destination has only the documents to compare, if it is complete.
             expected = read(lambda: extent(self._clients[1], stored.destination), self._stop)
             count, size = expected.documents, expected.bytes

@@ -56,7 +56,7 @@ def _to_scan(context: RunContext, record: CollectionRecord, stop: StopToken) -> 
 
     With a document filter, this is more than the amount to copy.
     """
-    if context.document_filters.of(record.source_name) is None:
+    if record.source_name not in context.document_filters:
         return Size(record.total_documents, record.total)
     return read(lambda: extent(context.source_client, record.source_storage), stop)
 

@@ -87,7 +87,7 @@ class Dispatcher:
         self._portion_events = pace.event_portion()
 
     def add(self, record: CollectionRecord, event: DataEvent, source_time: Timestamp) -> None:
-        if self._filters and self._filters.of(record.source_name) is not None:
+        if record.source_name in self._filters:
             # Only the source can decide whether the document is selected.
             event = without_contents(event)
         group = group_of(record, event)

@@ -78,6 +78,7 @@ def test_a_collection_without_a_query_is_complete() -> None:
     queries = {ORDERS: bson.encode({"a": 1}), SAME: bson.encode({"a": 1})}
     filters = DocumentFilters(queries)
     assert filters and not DocumentFilters()
+    assert ORDERS in filters and OTHERS not in filters
     found = filters.of(ORDERS)
     assert found is not None and found.raw == queries[ORDERS]
     assert filters.of(OTHERS) is None
