@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from enum import Enum
 from typing import Any
 
 from marshmallow import ValidationError, fields, post_load, validate, validates_schema
@@ -78,6 +79,13 @@ def _text(meaning: str, **metadata: Any) -> fields.String:
     return fields.String(required=True, validate=validate.Length(min=1), metadata=metadata)
 
 
+def _choice(default: Enum, meaning: str) -> fields.Enum[Any]:
+    """Return a field for a value of the enumeration of `default`."""
+    return fields.Enum(
+        type(default), by_value=True, load_default=default, metadata={"description": meaning}
+    )
+
+
 def _flag(meaning: str, default: bool) -> Boolean:
     return Boolean(load_default=default, metadata={"description": meaning})
 
@@ -125,13 +133,9 @@ class _ShardingSchema(Strict):
 
 class _VerificationSchema(Strict):
     enabled = _flag("Whether the commit succeeds only if both clusters are proved equal.", True)
-    repair = fields.Enum(
-        Repair,
-        by_value=True,
-        load_default=Repair.AUTO,
-        metadata={
-            "description": "Whether the commit repairs the differences that it finds: auto (it does), or never."
-        },
+    repair = _choice(
+        Repair.AUTO,
+        "Whether the commit repairs the differences that it finds: auto (it does), or never.",
     )
 
 
@@ -161,14 +165,10 @@ class _UsersAndRolesSchema(Strict):
             "description": "Copy only users and roles that are defined in these databases; all if omitted."
         },
     )
-    onConflict = fields.Enum(
-        OnConflict,
-        by_value=True,
-        load_default=OnConflict.FAIL,
-        metadata={
-            "description": "The reaction if the destination has another definition of a user or role: fail (the start "
-            "and the commit are refused), or skip (the destination keeps its definition)."
-        },
+    onConflict = _choice(
+        OnConflict.FAIL,
+        "The reaction if the destination has another definition of a user or role: fail (the start "
+        "and the commit are refused), or skip (the destination keeps its definition).",
     )
 
     @post_load
@@ -183,13 +183,9 @@ class StartSchema(Strict):
 
     source = _text("The cluster to sync from.", enum=list(CLUSTERS))
     destination = _text("The cluster to sync to.", enum=list(CLUSTERS))
-    buildIndexes = fields.Enum(
-        BuildIndexes,
-        by_value=True,
-        load_default=BuildIndexes.BEFORE_DATA_COPY,
-        metadata={
-            "description": "Which indexes the sync builds on the destination, apart from the indexes on _id, and when."
-        },
+    buildIndexes = _choice(
+        BuildIndexes.BEFORE_DATA_COPY,
+        "Which indexes the sync builds on the destination, apart from the indexes on _id, and when.",
     )
     enableUserWriteBlocking = _WriteBlockingField(
         load_default=WriteBlocking.DESTINATION_ONLY,
@@ -241,32 +237,20 @@ class StartSchema(Strict):
             "uniqueItems": True,
         },
     )
-    eventSpool = fields.Enum(
-        EventSpool,
-        by_value=True,
-        load_default=EventSpool.AUTO,
-        metadata={
-            "description": "When change events are saved on the destination until they are applied: auto (when the "
-            "oplog of the source may become too short), always, or never."
-        },
+    eventSpool = _choice(
+        EventSpool.AUTO,
+        "When change events are saved on the destination until they are applied: auto (when the "
+        "oplog of the source may become too short), always, or never.",
     )
-    presplit = fields.Enum(
-        Presplit,
-        by_value=True,
-        load_default=Presplit.SAMPLE,
-        metadata={
-            "description": "How collections of a sharded destination are divided among its shards before the copy: "
-            "sample (by a sample of the documents), source (as on the sharded source), or none (as the server decides)."
-        },
+    presplit = _choice(
+        Presplit.SAMPLE,
+        "How collections of a sharded destination are divided among its shards before the copy: "
+        "sample (by a sample of the documents), source (as on the sharded source), or none (as the server decides).",
     )
-    renamedOutOfFilter = fields.Enum(
-        RenamedOut,
-        by_value=True,
-        load_default=RenamedOut.FAIL,
-        metadata={
-            "description": "What happens when a synced collection is renamed to a name that the filter excludes: fail "
-            "(the sync fails), or drop (the collection is dropped on the destination)."
-        },
+    renamedOutOfFilter = _choice(
+        RenamedOut.FAIL,
+        "What happens when a synced collection is renamed to a name that the filter excludes: fail "
+        "(the sync fails), or drop (the collection is dropped on the destination).",
     )
     usersAndRoles = fields.Nested(
         _UsersAndRolesSchema,
@@ -277,11 +261,8 @@ class StartSchema(Strict):
     namespaceRemap = remap_field(
         "The collections, views and databases of the source that have another name on the destination."
     )
-    copyReadPreference = fields.Enum(
-        CopyReadPreference,
-        by_value=True,
-        load_default=CopyReadPreference.PRIMARY,
-        metadata={"description": "Which members of a replica-set source the copy reads from."},
+    copyReadPreference = _choice(
+        CopyReadPreference.PRIMARY, "Which members of a replica-set source the copy reads from."
     )
     copyReadPreferenceTags = fields.List(
         fields.Dict(fields.String(), fields.String()),
@@ -293,6 +274,11 @@ class StartSchema(Strict):
         },
     )
 
+    documentFilter = document_filters(
+        "Queries that select the synced documents of single collections; collections without a query are synced "
+        "completely."
+    )
+
     @validates_schema
     def _refuse_tags_of_primary(self, data: Mapping[str, Any], **kwargs: Any) -> None:
         primary = data["copyReadPreference"] is CopyReadPreference.PRIMARY
@@ -300,11 +286,6 @@ class StartSchema(Strict):
             raise ValidationError(
                 "Must be empty if copyReadPreference is primary.", "copyReadPreferenceTags"
             )
-
-    documentFilter = document_filters(
-        "Queries that select the synced documents of single collections; collections without a query are synced "
-        "completely."
-    )
 
     @post_load
     def _make(self, data: Mapping[str, Any], **kwargs: Any) -> StartOptions:
