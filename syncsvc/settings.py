@@ -13,7 +13,6 @@ from syncsvc import __version__
 from syncsvc.job import DEFAULT_JOB, read_job
 from syncsvc.metadata import (
     LONGEST_SYNC_NAME,
-    METADATA_DATABASE,
     SYNC_NAME_PATTERN,
     metadata_database,
 )
@@ -167,8 +166,6 @@ class Settings:
     instance: str
     # None for the sync without a name.
     sync_name: str | None = None
-    # The name of the metadata database.
-    database: str = METADATA_DATABASE
     standby: bool = False
     event_spool_bytes: int = EVENT_SPOOL_BYTES
     protection: ProtectionOptions = ProtectionOptions()
@@ -179,6 +176,11 @@ class Settings:
     webhook: WebhookOptions | None = None
     # The options by name, with their values as given, for the log; only the origin of the webhook.
     options: Mapping[str, Any] = field(default_factory=dict, compare=False)
+
+    @property
+    def database(self) -> str:
+        """Return the name of the metadata database."""
+        return metadata_database(self.sync_name)
 
     @property
     def sources(self) -> list[ConnectionSource]:
@@ -222,7 +224,6 @@ def _settings(values: Mapping[str, Any]) -> Settings:
         load_level=LOAD_LEVELS[values["loadLevel"]],
         instance=values["id"],
         sync_name=values["syncName"],
-        database=metadata_database(values["syncName"]),
         standby=values["standby"],
         event_spool_bytes=values["eventSpoolMB"] * 1_000_000,
         protection=protection.read_options(values),
