@@ -208,9 +208,9 @@ def test_an_option_that_the_destination_cannot_change_fails_the_sync(
     daemon.start()
     daemon.wait_until_committable()
     d.command("collMod", "items", recordPreImages=True)
-    progress = daemon.wait_for_state("FAILED")
-    assert progress["error"] == "UnsupportedChange"
-    assert "recordPreImages was changed for d.items. collMod " in progress["errorDescription"]
+    daemon.wait_for_failure(
+        "UnsupportedChange", "recordPreImages was changed for d.items. collMod "
+    )
     fails_again(daemon, "UnsupportedChange")
     d.command("collMod", "items", recordPreImages=False)
     d.items.insert_one({"_id": "meanwhile", "n": 1})
@@ -227,9 +227,7 @@ def test_a_time_series_is_found_by_the_commit(pair: Pair, daemon: Daemon) -> Non
     daemon.wait_until_committable()
     pair.source.client.d.command(SERIES)
     daemon.ask_for_commit()
-    progress = daemon.wait_for_state("FAILED")
-    assert progress["error"] == "UnsupportedChange"
-    assert "d.series was created. " in progress["errorDescription"]
+    daemon.wait_for_failure("UnsupportedChange", "d.series was created. ")
     pair.source.client.d.series.drop()
     daemon.resume()
     daemon.commit()
@@ -245,9 +243,7 @@ def test_ddl_during_the_commit_fails_it_by_name(pair: Pair, daemon: Daemon) -> N
         daemon.ask_for_commit()
         daemon.wait_until_reached(Point.STEP_DONE, "commit time saved")
         redefine_items(pair.source.client)
-    progress = daemon.wait_for_state("FAILED")
-    assert progress["error"] == "UnsupportedChange"
-    assert "definitions were changed: d.items." in progress["errorDescription"]
+    daemon.wait_for_failure("UnsupportedChange", "definitions were changed: d.items.")
     daemon.resume()
     daemon.commit()
     pair.assert_equal()
@@ -327,9 +323,9 @@ def test_several_instances_refuse_ddl_by_name(pair: Pair, fleet: Fleet, unreport
         pair.assert_equal()
     else:
         pair.source.client.d.items.drop()
-        progress = fleet.coordinator.wait_for_state("FAILED")
-        assert progress["error"] == "UnsupportedChange"
-        assert "drop on d.items. Several instances " in progress["errorDescription"]
+        fleet.coordinator.wait_for_failure(
+            "UnsupportedChange", "drop on d.items. Several instances "
+        )
 
 
 @old

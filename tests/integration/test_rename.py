@@ -501,11 +501,8 @@ def test_a_collision_during_the_sync_fails_it_and_can_be_undone(
     daemon.start(namespaceRemap=remap(names))
     daemon.wait_until_committable()
     collide(client)
-    failed = daemon.wait_for_state("FAILED")
-    assert failed["error"] == "NamespaceCollision", failed
     said = "store.sales is not renamed, but by namespaceRemap, shop.orders has this name on the destination."
-    assert said in failed["errorDescription"]
-    assert "POST /api/v1/resume" in failed["errorDescription"]
+    daemon.wait_for_failure("NamespaceCollision", said, "POST /api/v1/resume")
     fails_again(daemon, "NamespaceCollision")
     client.shop.orders.update_one({"_id": 1}, {"$set": {"meanwhile": True}})
     if remedy == "drop" or collide in (create_view, create_time_series):
@@ -555,10 +552,8 @@ def test_a_database_in_other_case_during_the_sync_fails_it_and_can_be_dropped(
     daemon.start(namespaceRemap=remap(names))
     daemon.wait_until_committable()
     collide(client)
-    failed = daemon.wait_for_state("FAILED")
-    assert failed["error"] == "NamespaceCollision", failed
     said = " needs the database Store on the destination, but the destination has the database store, whose name "
-    assert said in failed["errorDescription"]
+    daemon.wait_for_failure("NamespaceCollision", said)
     fails_again(daemon, "NamespaceCollision")
     client.shop.orders.update_one({"_id": 1}, {"$set": {"meanwhile": True}})
     client.drop_database("Store")
@@ -584,9 +579,7 @@ def test_an_empty_database_in_other_case_fails_the_sync(
     wait_for(lambda: not there.store.list_collection_names(), "the database is empty")
     try:
         collide(client)
-        failed = daemon.wait_for_state("FAILED")
-        assert failed["error"] == "DefinitionNotApplicable", failed
-        assert "[store]" in failed["errorDescription"]
+        daemon.wait_for_failure("DefinitionNotApplicable", "[store]")
         fails_again(daemon, "DefinitionNotApplicable")
         client.drop_database("Store")
         daemon.resume()
@@ -611,8 +604,7 @@ def test_a_collection_can_leave_a_name_that_an_empty_database_prevents(
     there.Store.c.drop()
     try:
         client.shop.later.rename("orders")
-        failed = daemon.wait_for_state("FAILED")
-        assert failed["error"] == "DefinitionNotApplicable", failed
+        daemon.wait_for_failure("DefinitionNotApplicable")
         fails_again(daemon, "DefinitionNotApplicable")
         client.shop.orders.rename("unlike")
         daemon.resume()
@@ -631,9 +623,9 @@ def test_a_collection_can_leave_a_database_in_other_case(pair: Pair, daemon: Dae
     daemon.start(namespaceRemap=remap(names))
     daemon.wait_until_committable()
     client.shop.later.rename("orders")
-    failed = daemon.wait_for_state("FAILED")
-    assert failed["error"] == "NamespaceCollision", failed
-    assert "shop.orders of the source needs the database store" in failed["errorDescription"]
+    daemon.wait_for_failure(
+        "NamespaceCollision", "shop.orders of the source needs the database store"
+    )
     client.shop.orders.update_one({"_id": 1}, {"$set": {"meanwhile": True}})
     client.shop.orders.rename("unlike")
     daemon.resume()
@@ -650,9 +642,7 @@ def test_a_view_that_cannot_be_renamed_during_the_sync_fails_it(pair: Pair, daem
     daemon.wait_until_committable()
     lookup = {"from": "orders", "localField": "n", "foreignField": "n", "as": "n"}
     client.shop.command({"collMod": "seen", "viewOn": "plain", "pipeline": [{"$lookup": lookup}]})
-    failed = daemon.wait_for_state("FAILED")
-    assert failed["error"] == "NotRenamable", failed
-    assert "The view shop.seen cannot be renamed: " in failed["errorDescription"]
+    daemon.wait_for_failure("NotRenamable", "The view shop.seen cannot be renamed: ")
     fails_again(daemon, "NotRenamable")
     client.shop.command({"collMod": "seen", "viewOn": "plain", "pipeline": [{"$limit": 5}]})
     daemon.resume()

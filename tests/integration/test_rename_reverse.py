@@ -315,10 +315,7 @@ def test_a_collision_after_the_commit_fails_the_reversed_sync_and_can_be_undone(
     else:
         daemon.reverse()
         collide(there)
-    failed = daemon.wait_for_state("FAILED")
-    assert failed["error"] == error, failed
-    assert said in failed["errorDescription"]
-    assert "POST /api/v1/resume" in failed["errorDescription"]
+    daemon.wait_for_failure(error, said, "POST /api/v1/resume")
     fails_again(daemon, error)
     there.store.sales.update_one({"_id": 1}, {"$set": {"meanwhile": True}})
     database, _, collection = name.partition(".")
@@ -364,9 +361,7 @@ def test_a_name_that_cannot_be_mapped_back_is_refused(
     daemon.start(**REVERSIBLE)
     daemon.wait_until_committable()
     collide(client)
-    failed = daemon.wait_for_state("FAILED")
-    assert failed["error"] == "NamespaceCollision", failed
-    assert _NOT_MAPPED_BACK in failed["errorDescription"]
+    daemon.wait_for_failure("NamespaceCollision", _NOT_MAPPED_BACK)
     fails_again(daemon, "NamespaceCollision")
     client.people.apart.drop()
     daemon.resume()

@@ -131,6 +131,16 @@ class Daemon(ServiceProcess):
         ends = ("COMMITTED", "FAILED")
         return wait_for(lambda: _in_state(self.progress(), ends), " or ".join(ends))
 
+    def wait_for_failure(self, error: str, *texts: str) -> dict[str, Any]:
+        """Wait until the sync has failed, and return the progress.
+
+        Fail unless the error has the name `error`, and its description contains each of the texts.
+        """
+        failed = self.wait_for_state("FAILED")
+        assert failed["error"] == error, failed
+        assert [each for each in texts if each not in failed["errorDescription"]] == [], failed
+        return failed
+
     def wait_for_state(self, state: str) -> dict[str, Any]:
         return self._wait(lambda progress: progress["state"] == state, state)
 

@@ -34,6 +34,4 @@ def fails_again(daemon: Daemon, error: str) -> dict[str, Any]:
     The sync must fail with `error` again.
     """
     daemon.resume()
-    failed = daemon.wait_for_state("FAILED")
-    assert failed["error"] == error, failed
-    return failed
+    return daemon.wait_for_failure(error)
