@@ -53,7 +53,7 @@ class Mount:
 
 @dataclass(frozen=True)
 class Setup:
-    """How the first process of a container runs. `root` is the folder of the files of the container.
+    """Describes how the first process of a container runs. `root` is the folder with the container's files.
 
     `user` is a user ID and a group ID. If `is_read_only` is true, only the mounts without a folder of the host are
     writable. `capabilities` are those of the process.

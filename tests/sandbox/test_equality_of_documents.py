@@ -1,4 +1,4 @@
-"""Tests that the sandbox's comparison reports exactly the documents that differ, whatever the types of their `_id`s."""
+"""Tests that the sandbox's comparison reports exactly the documents that differ, for all types of `_id`."""
 
 from collections.abc import Callable, Iterator
 from datetime import datetime

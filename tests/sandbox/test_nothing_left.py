@@ -1,4 +1,4 @@
-"""Tests that a sandbox leaves no process and no file behind, in whatever way it ends."""
+"""Tests that a sandbox leaves no process and no file behind, even if it is killed or its block fails."""
 
 import os
 import signal
