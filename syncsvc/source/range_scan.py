@@ -127,6 +127,8 @@ class RangeScan:
         self._resume_point = next(fit, self._resume_point)
 
     def _open(self, namespace: Namespace) -> RawCursor:
+        # No bound lies after MaxKey, so the scan cannot continue behind it.
+        self._only_last = self._only_last or self._resume_point == LAST
         self._reopened = self._resume_point is not None
         self._previous = self._resume_point
         command: dict[str, Any] = {

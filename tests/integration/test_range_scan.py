@@ -6,6 +6,7 @@ The scan must return every document once, in the order of `_id`, from any resume
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from random import Random
 from typing import Any
 
@@ -17,6 +18,7 @@ from syncsvc.sandbox.replica_set import Client
 from syncsvc.source.equal_ids import EqualIds, refuse_equal
 from syncsvc.source.range_scan import RangeScan
 from tests.support.documents import IDS
+from tests.support.failpoints import failing, times
 from tests.support.keys import in_order_of_index
 from tests.support.sharded.cluster import ShardedCluster
 from verifier.cluster.connect import connect
@@ -24,6 +26,7 @@ from verifier.cluster.inventory import find_named
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.note import append_note
 from verifier.cluster.ranges import Range, split
+from verifier.cluster.rawcursor import FIRST_PAGE
 from verifier.cluster.renamed import CollectionGone
 from verifier.runtime.tasks import StopToken
 
@@ -179,13 +182,27 @@ def test_a_scan_continues_after_a_lost_cursor(client: Client, cluster: ShardedCl
     many(client)
     stored = in_order(client)
     first, rest = begun(client)
-    data = {"failCommands": ["getMore"], "errorCode": 43}
-    for shard in cluster.shards:
-        with shard.client() as member:
-            member.admin.command(
-                {"configureFailPoint": "failCommand", "mode": {"times": 1}, "data": data}
-            )
-    assert [*first, *(each for page in rest for each in page)] == stored
+    lost = {"failCommands": ["getMore"], "errorCode": 43}
+    with ExitStack() as block:
+        for shard in cluster.shards:
+            member = block.enter_context(shard.client())
+            block.enter_context(failing(member, lost, times(1)))
+        assert [*first, *(each for page in rest for each in page)] == stored
+
+
+def test_a_scan_ends_if_the_cursor_is_lost_after_the_last_possible_key(
+    cluster: ShardedCluster,
+) -> None:
+    # Without a router, which reads ahead.
+    with connect(cluster.shards[0].uri, "test") as client:
+        client.drop_database(NAME.database)
+        # The first page is full, so its cursor stays open.
+        fill(client, [*range(FIRST_PAGE - 1), MaxKey()])
+        first, rest = begun(client)
+        assert len(first) == FIRST_PAGE
+        with failing(client, {"failCommands": ["getMore"], "errorCode": 43}, times(1)):
+            assert list(rest) == [[]]
+        client.drop_database(NAME.database)
 
 
 def test_a_scan_follows_a_rename(client: Client) -> None:
