@@ -121,14 +121,17 @@ class Repairer:
     def _list(self) -> tuple[int, set[Action]]:
         """Save the differences known now as the list of the next round; return the round's number and its actions.
 
-        If the check replaces its saved differences while they are read, the new differences are added, too.
+        Begin again if the check replaces its saved differences while they are read.
         """
         self.finish_round()
+        repairs = self._context.repairs
         number = self._context.run.record.repair + 1
         while True:
             actions: set[Action] = set()
+            # An earlier attempt, or a process that was killed, can have saved differences that no longer exist.
+            repairs.remove_all(number)
             try:
-                self._context.repairs.add(number, self._known(actions))
+                repairs.add(number, self._known(actions))
                 return number, actions
             except OperationError as error:
                 if error.kind is not MISMATCHES_REPLACED:

@@ -64,6 +64,10 @@ class Repairs:
         )
         save_rows(self._writer, self._metadata.name, REPAIRS, statements)
 
+    def remove_all(self, number: int) -> None:
+        """Remove all differences from the list of the round `number`, which must not have begun."""
+        delete_rows(self._metadata, self._writer, REPAIRS, {"round": number}, self._stop)
+
     def remove(self, number: int, found: Iterable[DefinitionMismatch]) -> None:
         """Remove differences in definitions from the list of the round `number`, because they could not be repaired."""
         for each in found:

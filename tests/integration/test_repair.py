@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import bson
 import pytest
 
 from syncsvc.engine.run.points import Point
@@ -26,6 +27,7 @@ from tests.support.pair import FROM_SHARDED, REPLICA_SETS, SHARDED, TO_SHARDED, 
 from tests.support.selection import full
 from tests.support.waiting import wait_for
 from verifier.compare.points import Point as CheckPoint
+from verifier.compare.task import digest_of
 
 JUDGING_SOON = prepared(Daemon.judge_soon)
 AUTO = {"enabled": True, "repair": "auto"}
@@ -566,6 +568,7 @@ def test_a_killed_repair_goes_on(pair: Pair, daemon: Daemon) -> None:
     corrupt(pair)
     daemon.kill_at(Point.REPAIR_LISTED)
     daemon.commit_until_killed()
+    add_outdated(pair)
     for point in (Point.REPAIR_BEGUN, Point.REPAIR_APPLIED):
         daemon.kill_at(point)
         daemon.run()
@@ -592,6 +595,20 @@ def test_a_killed_repair_goes_on(pair: Pair, daemon: Daemon) -> None:
     daemon.wait_for_state("COMMITTED")
     pair.assert_equal()
     assert DOCUMENTS | DEFINITIONS <= repaired(daemon)
+    assert ("extraOnDst", None, "outdated") not in repaired(daemon)
+
+
+def add_outdated(pair: Pair) -> None:
+    """Add a difference that no longer exists to the saved list of a round that has not begun."""
+    list_of_repairs = pair.destination.client[METADATA_DATABASE].repairs
+    row = list_of_repairs.find_one(
+        {"_id.n": "d.c", "type": "extraOnDst", "_id.h": {"$exists": True}}
+    )
+    assert row is not None
+    key = bson.encode({"_id": "outdated"})
+    row.update(_id={"n": "d.c", "h": digest_of(key)}, key=key)
+    command = {"insert": "repairs", "documents": [row], "mayBypassWriteBlocking": True}
+    assert list_of_repairs.database.command(command)["n"] == 1
 
 
 def write_late(pair: Pair, name: str) -> None:
