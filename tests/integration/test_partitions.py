@@ -172,7 +172,7 @@ KILLS = [
 def test_a_killed_copy_continues(pair: Pair, finely: Daemon, point: Point, number: int) -> None:
     fill(pair)
     finely.kill_at(point, number=number)
-    finely.post_unanswered("start", {"source": "cluster0", "destination": "cluster1"})
+    finely.post_unanswered("start", finely.start_body())
     finely.wait_until_killed()
     assert_goes_on(pair, finely)
 
