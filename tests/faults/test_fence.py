@@ -131,14 +131,13 @@ def run(pair: Pair, tmp_path: Path) -> Run:
     return run
 
 
-def _applied(pair: Pair, number: int) -> None:
-    """Insert a document into the source, and wait until the insert and all earlier changes are applied.
+def _applied(pair: Pair) -> None:
+    """Wait until all changes of the collection d.c are applied."""
 
-    `number` is the `_id` of the document.
-    """
-    pair.source.client.d.marks.insert_one({"_id": number})
-    found = pair.destination.client.d.marks.find_one
-    wait_for(lambda: found({"_id": number}), f"mark {number} is applied")
+    def documents(side: Side) -> list[dict[str, Any]]:
+        return list(side.client.d.c.find(sort={"_id": 1}))
+
+    wait_for(lambda: documents(pair.destination) == documents(pair.source), "d.c is equal")
 
 
 def _started(pair: Pair, daemon: Daemon, **options: Any) -> None:
@@ -191,7 +190,7 @@ def test_a_write_that_outlives_its_process(pair: Pair, run: Run, scenario: str) 
             daemon.kill()
             daemon.run()
             then(pair.source.client.d.c)
-            _applied(pair, 1)
+            _applied(pair)
             held.wait_until_over()
         daemon.commit()
         pair.assert_equal()
@@ -229,7 +228,7 @@ def test_an_insert_of_the_copy_that_outlives_its_process(pair: Pair, run: Run) -
             daemon.run()
             daemon.wait_until_applying()
             pair.source.client.d.c.delete_many({})
-            _applied(pair, 1)
+            _applied(pair)
             held.wait_until_over()
         daemon.commit()
         pair.assert_equal()
@@ -250,7 +249,7 @@ def test_a_write_of_a_process_that_was_replaced(pair: Pair, run: Run) -> None:
                 held = until_held()
                 successor.run()
                 pair.source.client.d.c.update_many({}, {"$set": {"v": 2}})
-                _applied(pair, 1)
+                _applied(pair)
                 held.wait_until_over()
             assert daemon.wait_for_state("FAILED")["error"] == "Superseded"
             successor.commit()
