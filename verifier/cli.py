@@ -80,8 +80,9 @@ def _run(settings: Settings, observe: Observer, tuning: CheckTuning) -> int:
     # First, because it may have a wrong secret file.
     webhook = Webhook(settings.webhook, program=PROGRAM) if settings.webhook else None
     stop = StopToken()
-    status = 0
-    alarm = process.exit_alarm()
+    # If a check ends without a verdict, it must not count as passed.
+    status = _INCOMPLETE if settings.check_once else 0
+    alarm = process.exit_alarm(lambda: status)
     renewal = Renewal(f"{PROGRAM} {__version__}")
     with _opened(settings, renewal) as clusters, alarm, suppress(Cancelled), TaskGroup(
         "main", stop

@@ -190,6 +190,8 @@ class Worker:
         if not expires(definitions):
             return found
         gone = expired(definitions, self._judging_clock())
+        if not gone:
+            return found
         left = self._left(names, one_sided, {"$nor": gone})
         return [each for each in found if each.difference is Difference.CONTENT or each.key in left]
 

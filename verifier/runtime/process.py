@@ -45,21 +45,21 @@ def run(
         return failed
 
 
-def exit_alarm() -> Alarm:
-    """Return an alarm that ends this process with exit status 0, six seconds after its `set` is called.
+def exit_alarm(status: Callable[[], int] = lambda: 0) -> Alarm:
+    """Return an alarm that ends this process six seconds after its `set` is called, with the exit status `status()`.
 
     The caller sets the alarm when the process is asked to stop, so that the process ends even if calls to a cluster do
     not return. Nothing is lost: all acknowledged progress is saved, and a restart continues from it.
     """
-    return Alarm(_GRACE, _leave)
+    return Alarm(_GRACE, lambda: _leave(status()))
 
 
-def _leave() -> None:
+def _leave(status: int) -> None:
     _log.warning(
         "The process stopped without waiting for calls to a cluster that have not returned."
     )
     logging.shutdown()
-    os._exit(0)
+    os._exit(status)
 
 
 def _platform() -> dict[str, str]:
