@@ -461,7 +461,7 @@ class Runner:
                     )
                 progress.warn(WarningKind.PAUSE_UNSPOOLED, text)
                 return False
-            self._fail(error, during=State.PAUSED if is_saved(kind) else None)
+            self._fail(error, during=State.PAUSED)
         return True
 
     def _run_reset(self) -> None:

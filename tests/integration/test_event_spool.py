@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack, closing, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -294,6 +294,23 @@ def test_a_reset_deletes_the_spool_of_a_paused_sync(pair: Pair, daemon: Daemon) 
     daemon.start(eventSpool="always")
     daemon.commit()
     pair.assert_equal()
+
+
+def test_a_paused_sync_fails_if_another_process_takes_it_over(pair: Pair, daemon: Daemon) -> None:
+    writes.fill(pair.source.client)
+    daemon.start(eventSpool="always")
+    daemon.wait_until_committable()
+    daemon.pause()
+    folder = daemon.folder / "successor"
+    folder.mkdir()
+    with closing(prepared(pair, folder)) as successor:
+        successor.run()
+        successor.wait_for_state("PAUSED")
+        write_meanwhile(pair.source.client, 1)
+        assert daemon.wait_for_state("FAILED")["error"] == "Superseded"
+        successor.resume()
+        successor.commit()
+        pair.assert_equal()
 
 
 @pytest.mark.full
