@@ -6,13 +6,14 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from shlex import quote
 
 import click
 from rich.text import Text
 
 from syncsvc.ctl import archive, doctor, options
 from syncsvc.ctl.exits import Exit
-from syncsvc.ctl.job import start_job
+from syncsvc.ctl.job import file_option, start_job
 from syncsvc.ctl.reporting import now, write_report
 from syncsvc.ctl.tool import Command, Tool, pass_tool
 from syncsvc.ctl.views import grid, plain
@@ -33,7 +34,7 @@ def examine(tool: Tool, file: Path | None) -> None:
     else:
         tool.say(grid((each.name, _judged(each)) for each in checks))
         step = (
-            "correct the reported problems, then run syncctl doctor again."
+            f"correct the reported problems, then examine again: {tool.name} doctor{file_option(file)}"
             if bad
             else f"{tool.name} status"
         )
@@ -94,5 +95,5 @@ def diagnose(tool: Tool, output: Path | None, logs: Sequence[Path], file: Path |
         tool.write(json.dumps({"success": True, "file": str(target), "contents": names}))
         return
     missing = "" if logs else "add the log to the archive with --log /var/log/syncsvc; "
-    step = f"{missing}review the archive before you pass it on: tar -tzf {target}"
+    step = f"{missing}review the archive before you pass it on: tar -tzf {quote(str(target))}"
     tool.say(f"Wrote {target} with {', '.join(names)}.", tool.next(step))

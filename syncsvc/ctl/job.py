@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from syncsvc import job
@@ -16,6 +17,11 @@ def start_job(file: Path | None) -> dict[str, Any]:
     Raises ClientError if the file cannot be used.
     """
     return job.DEFAULT_JOB if file is None else read_job(file)
+
+
+def file_option(file: Path | None) -> str:
+    """Return the part of a `syncctl` command that names the job file, with a leading space; "" if `file` is None."""
+    return "" if file is None else f" -f {quote(str(file))}"
 
 
 def read_job(file: Path) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from syncsvc.ctl.client import ClientError
 from syncsvc.ctl.exits import Exit
 from syncsvc.ctl.facts import sync_facts
 from syncsvc.ctl.following import end_watch, read_progress, watch_sync
-from syncsvc.ctl.job import read_job, start_job
+from syncsvc.ctl.job import file_option, read_job, start_job
 from syncsvc.ctl.limits import change_of, limits_view
 from syncsvc.ctl.pace import Pace
 from syncsvc.ctl.tool import Command, Tool, confirm, pass_tool
@@ -79,7 +79,7 @@ def preflight(tool: Tool, file: Path | None) -> None:
     """Check whether a start would succeed. Changes nothing."""
     answer = tool.api.post("preflight", start_job(file))
     refused = answer.body["violations"]
-    option = f" -f {file}" if file else ""
+    option = file_option(file)
     step = (
         f"correct the reported problems, then check again: {tool.name} preflight{option}"
         if refused
