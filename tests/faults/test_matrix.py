@@ -18,6 +18,7 @@ from tests.support.failpoints import FailPoints
 from tests.support.leaks import assert_no_leaks, holdings
 from tests.support.members import ThreeMembers
 from tests.support.pair import Pair, Side
+from tests.support.waiting import DeadlinePassed
 
 # A server that refuses a command as if it were not primary, but stays primary, does not notify waiting drivers before
 # the next heartbeat.
@@ -74,7 +75,7 @@ def _fly(members: Members, folder: Path, flight: Flight) -> Journey:
         before = holdings(daemon.pid, *members.clients)
         journey.fly()
         assert_no_leaks(daemon.pid, before, *members.clients)
-    except AssertionError as error:
+    except (AssertionError, DeadlinePassed) as error:
         error.add_note(f"Struck: {journey.journal}")
         raise
     finally:
