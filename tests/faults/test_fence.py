@@ -2,7 +2,7 @@
 
 A fail point delays one command for some seconds. The server runs the command even if its client has disconnected.
 
-`make test` runs one of these tests. The others repeat it with other writes, and `test_late_writes` with a takeover.
+`make test` runs one of these tests. The others are variants with other writes; `test_late_writes` has a takeover.
 """
 
 from __future__ import annotations
@@ -132,9 +132,9 @@ def run(pair: Pair, tmp_path: Path) -> Run:
 
 
 def _applied(pair: Pair, number: int) -> None:
-    """Insert a document into the source, and wait until the insert and all earlier changes are applied.
+    """Insert a document with the `_id` `number` into the source, and wait until the destination has it.
 
-    `number` is the `_id` of the document.
+    Earlier changes of other documents need not be applied then, because lanes work in parallel.
     """
     pair.source.client.d.marks.insert_one({"_id": number})
     found = pair.destination.client.d.marks.find_one
