@@ -1,8 +1,8 @@
-"""Make a release candidate: `make release VERSION=0.2.0`, which runs `python packaging/release.py 0.2.0`.
+"""Make a release, or a candidate for one: `make release VERSION=0.2.0` runs `python packaging/release.py 0.2.0`.
 
 Writes the version into the files that show it, moves the unreleased changes in the changelog below the version,
-checks the result, commits and tags it, and builds the artefacts and the documentation. If a check fails, the files are
-as before. Nothing is published: push the commit and the tag when you have tested the artefacts.
+builds the documentation, checks the result, commits and tags it, and builds the artefacts. If a check fails, the files
+are as before. Nothing is published: push the commit and the tag when you have tested the artefacts.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def order(version: str) -> tuple[int, ...]:
 def with_version(text: str, old: str, new: str) -> str:
     """Return `text`, the content of the version file, with the version `new` instead of `old`.
 
-    Raises Refusal if `new` is not later than `old`.
+    Raises Refusal if `new` is not later than `old`, or if one of them is not a version (see `order`).
     """
     if order(new) <= order(old):
         raise Refusal(f"The version {new} is not later than the present version {old}.")
@@ -81,14 +81,15 @@ def main(arguments: Sequence[str]) -> int:
 def release(version: str) -> None:
     """Write the version into the files, check, commit and tag the result, and build the artefacts.
 
-    Raises Refusal, or CalledProcessError if a command fails. If a check fails, the files are restored.
+    Raises Refusal, or CalledProcessError if a command fails. If a check fails, the files are restored. If only building
+    the artefacts fails, the commit and the tag remain.
     """
     old = _present_version()
     order(version)
     if _git("status", "--porcelain"):
         raise Refusal("There are changes that are not committed. Commit or remove them.")
     if _git("tag", "--list", f"v{version}"):
-        raise Refusal(f"The tag v{version} exists.")
+        raise Refusal(f"The tag v{version} already exists. Choose a later version.")
     try:
         _edit(old, version)
         _make("reference", "check", "docs")

@@ -4,12 +4,12 @@ Overview for newcomers:
 
 - `cli` wires the parts together. `api` parses a request and calls `service`, which decides whether to run the command.
 - A `runner` runs one sync with `engine.coordinator`, which lists the phases in order. `engine.copying`, `engine.events`
-  and `engine.cutover` are those phases. If several instances share a run, all but one use `engine.follower`.
+  and `engine.cutover` do most of their work. If several instances share a run, all but one use `engine.follower`.
 - `preflight` decides whether a sync may begin. `indexing` and `shard_rules` compute the indexes and shard keys of the
   destination.
 - `resuming` decides for each kind of error whether a failed sync can be resumed, and from which record.
 - `principals` compares the users and roles of both clusters, which `engine.principals` copies.
-- `created` finds what a sync has created on the destination, for `engine.reset`.
+- `created` finds the collections and views that a sync has created on the destination, for example for a reset.
 - `saved` holds the saved state, so that a killed process can continue. `source` reads the source's documents and oplog.
 - `desired` decides which command leads to the state that the configuration declares; `reconciler` sends it.
 - `limiter` limits the speed of a sync at run time.

@@ -38,7 +38,10 @@ _log = logging.getLogger(__name__)
 
 
 def blueprint(service: Service, recent: RecentCommands) -> Blueprint:
-    """Return the blueprint of /api/v1, with all endpoints. `recent` holds the newest commands that the API answered."""
+    """Return the blueprint with all endpoints below /api/v1 except openapi.json.
+
+    `recent` holds the newest commands that the API answered.
+    """
     api = Blueprint("api", __name__, url_prefix="/api/v1")
     _add_starts(api, service)
     for command in (service.pause, service.resume, service.commit, service.reverse):
@@ -95,7 +98,8 @@ def _add_repair(api: Blueprint, service: Service) -> None:
 def _handler(name: str, command: Callable[[Sender], None]) -> Callable[[], dict[str, Any]]:
     """Return the Flask view function of a command without options: it calls `command`, and logs the command's `name`.
 
-    The view function raises OperationError InvalidRequest if the request body has any field.
+    The view function raises OperationError MalformedBody or InvalidRequest if the request body is neither absent nor an
+    empty JSON object, and the errors of `command`.
     """
 
     def handler() -> dict[str, Any]:

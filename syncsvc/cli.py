@@ -65,7 +65,8 @@ def main(
     """Run the process until a signal or an error ends it, and return its exit status.
 
     `arguments` are the command-line arguments; None means the arguments of this process. Only tests pass `observe`,
-    which is called at named points of a sync, and `tuning`, which holds sizes and intervals.
+    which is called at named points of a sync, and `tuning`, which holds sizes and intervals. Raises SystemExit with
+    status 2 if a setting is invalid.
     """
     settings = read_settings(arguments)
     goal = _goal(settings)
@@ -157,7 +158,7 @@ def _serve(settings: Settings, goal: Goal | None, observe: Observer, tuning: Tun
 
 
 def _log_options(settings: Settings) -> None:
-    """Log the options in the format that log tools for mongosync read."""
+    """Log the options in the format that log tools for mongosync read; log the given options that have no effect."""
     _log.info("Mongosync Options", extra=dict(settings.options))
     # This program has no hidden flags.
     _log.info("Mongosync HiddenFlags")
@@ -175,7 +176,7 @@ def _server(
     recent: RecentCommands,
     webhook: Webhook | None,
 ) -> HttpServer:
-    """Return the HTTP server, already bound to its address. Raises OperationError if the address is in use."""
+    """Return the HTTP server, already bound to its address. Raises OperationError AddressNotAvailable."""
     names = own_names(settings.address, settings.allowed_hosts)
     app = create_app(service, names, protection.tokens, recent, webhook)
     return HttpServer(app, settings.address, settings.port, protection.certificate)

@@ -58,8 +58,8 @@ def contents(
     """Return the collections and views on the destination, divided into those that the sync has created and all others.
 
     `records` is the registry, and `views` holds the saved definitions of the views that the sync has created, by name.
-    `temporary` is the prefix of the sync's temporary names, or None (see `temporary_prefix`). Raises the driver's
-    errors.
+    `temporary` is the prefix of the sync's temporary names, or None (see `temporary_prefix`). The field `principals` of
+    the result is empty. Raises the driver's errors.
     """
     is_created = _creations(client, list(records), views, stop, temporary)
     found: dict[bool, list[Found]] = {True: [], False: []}
@@ -111,6 +111,8 @@ def _creations(
     temporary: str | None,
 ) -> Callable[[Found], bool]:
     """Return a predicate that tells whether the sync has created a given collection or view of the destination.
+
+    A view counts as created by the sync if `views` has the same definition under its name.
 
     Collections are compared by UUID, because users may drop a collection and create another one with its name. If a
     process was killed before it saved the UUID of a new collection, it wrote nothing to that collection, so the
@@ -191,7 +193,7 @@ def _listed(client: Client) -> Iterator[Found]:
 
 
 def is_empty(client: Client, namespace: Namespace) -> bool:
-    """Return whether a collection has no documents. Raises the driver's errors."""
+    """Return whether a collection has no documents, or does not exist. Raises the driver's errors."""
     command = {"find": namespace.collection, "limit": 1, "singleBatch": True}
     with RawCursor(client, namespace.database, command) as cursor:
         return not any(any(True for _ in page.documents()) for page in cursor.pages())

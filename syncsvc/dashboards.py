@@ -37,6 +37,9 @@ _STALE = (
 class Dashboards:
     """Writes the documents for dashboards every `interval` seconds, and when the state or the phase changes.
 
+    Writes nothing before the first start, during a reset, once another process owns the run, and after the documents
+    have shown the state COMMITTED.
+
     `database` is the name of the metadata database. `clusters` returns the clusters of this process by name. `writer`
     takes the name of a cluster, and returns a writer to that cluster.
     """

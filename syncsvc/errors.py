@@ -47,7 +47,7 @@ NOT_ACTIVE = ErrorKind(
     "NotActive",
     409,
     "This daemon is a standby: only the active daemon answers commands and most queries.",
-    "Send the request to the active daemon: the field lease of GET /api/v1/progress names the host of this "
+    "Send the request to the active daemon: the field lease of GET /api/v1/progress names the host of the active "
     "daemon. If no daemon is active, send the request again after a few seconds.",
 )
 NOT_READY = ErrorKind(

@@ -37,7 +37,8 @@ class Gate:
     def show_standing(self, standing: Standing) -> None:
         """Set the role of this process, active or standby. `standing` also has the newest lease.
 
-        While the process is a standby, every command is refused, including those that wait for its initialization.
+        While the process is a standby, every command is refused, including those that wait for its initialization. If
+        the process becomes active, new commands wait until it continues the saved sync.
         """
         if not standing.is_standby and self.is_standby:
             # The commands that arrive from now on wait until the saved sync is continued.

@@ -107,10 +107,11 @@ def ttl_violations(definition: CollectionSpec, options: StartOptions) -> Iterato
 
 
 def text_violations(definition: CollectionSpec) -> Iterator[Violation]:
-    """Yield a violation for a definition that cannot be recreated because a name in it is not valid UTF-8.
+    """Yield a violation for a definition that cannot be recreated because a name or text in it is not valid UTF-8.
 
-    Text inside expressions, such as validators and view pipelines, may be invalid, because expressions are copied as
-    undecoded BSON.
+    The character U+FFFD counts as invalid, too, because decoding puts it in place of invalid bytes. Text inside
+    expressions, such as validators and view pipelines, may be invalid, because expressions are copied as undecoded
+    BSON.
     """
     if _REPLACEMENT in repr((definition.namespace, definition.options, definition.indexes)):
         yield UNSUPPORTED_COLLECTION, (

@@ -120,7 +120,10 @@ _AT_START = (
 
 
 class _CollectionCopy(Strict):
-    estimatedTotalBytes = nullable(fields.Integer, "The estimated number of bytes to copy.")
+    estimatedTotalBytes = nullable(
+        fields.Integer,
+        "The estimated number of bytes to copy; 0 before the start, and 1 until the collections are listed.",
+    )
     estimatedCopiedBytes = always(fields.Integer, "The number of bytes copied.")
 
 
@@ -130,10 +133,11 @@ class _Lag(Strict):
     )
     crudLagSeconds = nullable(
         fields.Integer,
-        "The lag of inserts, updates and deletes, in seconds; null before the first such event.",
+        "The lag of inserts, updates and deletes, in seconds; null until this process has read such an event.",
     )
     ddlLagSeconds = nullable(
-        fields.Integer, "The lag of DDL events, in seconds; null before the first such event."
+        fields.Integer,
+        "The lag of DDL events, in seconds; null until this process has applied such an event.",
     )
 
 
@@ -235,11 +239,11 @@ class _Lease(Strict):
     address = always(fields.String, "The address and port of the active daemon's HTTP API.")
     since = always(
         fields.String,
-        "The time at which the active daemon took the lease, in UTC, by the destination's clock.",
+        "The time at which the active daemon took the lease, in UTC, by the clock of cluster1.",
     )
     expires = always(
         fields.String,
-        "The time in UTC at which the lease expires and another daemon takes over, unless the lease is renewed.",
+        "The time in UTC at which the lease expires and another daemon can take over, unless the lease is renewed.",
     )
 
 
@@ -302,7 +306,7 @@ class _Progress(Strict):
     )
     eventSpool = sometimes(
         fields.Nested,
-        "The event spool; absent while no change events are saved in it.",
+        "The event spool; absent while the spool is empty and no change events are being saved in it.",
         _EventSpool,
     )
     estimatedSecondsToCEACatchup = sometimes(
@@ -310,7 +314,10 @@ class _Progress(Strict):
         "The estimated time until the lag is zero, in seconds; only while the lag falls.",
     )
     indexBuilding = sometimes(
-        fields.Nested, "The progress of index builds after the copy.", _IndexBuilding
+        fields.Nested,
+        "The progress of the index builds after the copy; absent before the end of the copy, from the cut-over on, and "
+        "if buildIndexes does not delay the builds until after the copy.",
+        _IndexBuilding,
     )
     verification = sometimes(
         fields.Nested,
@@ -554,11 +561,13 @@ class _Namespace(Strict):
     estimatedTotalBytes = always(fields.Integer, "The estimated number of bytes to copy.")
     documentsPerSecond = nullable(
         fields.Float,
-        "The number of documents copied per second; null while the collection is not being copied.",
+        "The number of documents that this process copies per second, on average since it began or resumed the copy of "
+        "the collection; null while the collection is not being copied.",
     )
     bytesPerSecond = nullable(
         fields.Float,
-        "The number of bytes copied per second; null while the collection is not being copied.",
+        "The number of bytes that this process copies per second, on average since it began or resumed the copy of the "
+        "collection; null while the collection is not being copied.",
     )
     eventsApplied = always(
         fields.Integer,
@@ -566,7 +575,8 @@ class _Namespace(Strict):
     )
     indexesBuilt = nullable(
         fields.Integer,
-        "The number of the collection's indexes that are built on the destination, not counting the index on _id.",
+        "The number of the collection's indexes that are built on the destination, not counting the index on _id; null "
+        "while the indexes are being created before the copy.",
     )
     totalIndexes = always(
         fields.Integer, "The number of indexes of the collection, not counting the index on _id."
@@ -626,7 +636,10 @@ class _LimitWindow(Strict):
             "from": always(fields.String, "The time at which the window begins each day, as HH:MM.")
         }
 
-    to = always(fields.String, "The time at which the window ends, as HH:MM.")
+    to = always(
+        fields.String,
+        "The time at which the window ends, as HH:MM; on the next day if it is before `from`.",
+    )
     timezone = always(fields.String, "The time zone of `from` and `to`.")
     limits = always(
         fields.Nested,
@@ -766,7 +779,7 @@ OPERATIONS = (
     Operation(
         "post",
         "/api/v1/reverse",
-        "Reverses a committed sync.",
+        "Reverses a committed sync: the former destination becomes the source.",
         SuccessAnswer(),
         body=EmptySchema(),
         errors=(
@@ -779,8 +792,8 @@ OPERATIONS = (
     Operation(
         "post",
         "/api/v1/reset",
-        "Abandons the sync: drops everything that the sync created on the destination, and lifts its user write "
-        "blocks.",
+        "Abandons the sync: drops everything that the sync created on the destination, lifts its user write blocks, "
+        "and restarts the balancers that it stopped. With `dryRun`, only lists these actions.",
         _ResetAnswer(),
         body=ResetSchema(),
         errors=(*_ANY, errors.DESTINATION_IN_USE),

@@ -169,7 +169,7 @@ class StartOptions:
         return self.write_blocking is not WriteBlocking.NONE
 
     def in_natural_order(self, namespace: Namespace) -> bool:
-        """Return whether the collection is copied in natural order, because `copy_in_natural_order` selects it."""
+        """Return whether the start option `copyInNaturalOrder` selects the collection."""
         return any(
             each["database"] in (ANY_DATABASE, namespace.database)
             and namespace.collection in each.get("collections", [namespace.collection])

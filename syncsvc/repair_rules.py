@@ -92,7 +92,10 @@ def unchangeable(definition: CollectionSpec, names: Collection[str]) -> list[str
 
 
 def option_change(definition: CollectionSpec, names: Collection[str]) -> Document:
-    """Return the fields of a collMod that sets the options `names` to their values in `definition`."""
+    """Return the fields of a collMod that sets the options `names` to their values in `definition`.
+
+    Options that collMod cannot change are ignored. An option that `definition` does not state gets its default.
+    """
     options = definition.options
     change = {name: options.get(name, _CHANGEABLE[name]) for name in names if name in _CHANGEABLE}
     for name in names:

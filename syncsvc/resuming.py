@@ -214,9 +214,9 @@ def is_damaged(record: RunRecord) -> bool:
 def resumed(record: RunRecord, others: Collection[RunRecord]) -> dict[str, Any]:
     """Return the fields that change in an instance's record when the instance is resumed after a saved failure.
 
-    `others` are the records of the other instances. If users may already write to the destination, the cut-over
-    continues. Otherwise, an earlier commit is withdrawn and must be requested again, because users have returned to the
-    source.
+    `others` are the records of the other instances. A reversal that had begun continues. If users may already write to
+    the destination, the cut-over continues. Otherwise, an earlier commit is withdrawn and must be requested again,
+    because users have returned to the source.
 
     Raises OperationError InvalidState if another instance has not stopped yet.
     """
@@ -276,8 +276,8 @@ def _next_attempt(record: RunRecord, others: Collection[RunRecord]) -> int:
     """Return the number of the next attempt to run the failed sync.
 
     The first instance that is resumed begins a new attempt, and the others join it. Raises OperationError InvalidState
-    unless all instances have failed before the first one is resumed. Otherwise, an instance could continue a commit
-    that the others have withdrawn.
+    if another instance has neither failed, nor been resumed, nor committed: it could continue a commit that the others
+    have withdrawn.
     """
     ahead = [
         each for each in others if each.attempt > record.attempt and each.state is not State.FAILED

@@ -192,7 +192,8 @@ class StartSchema(Strict):
         metadata={
             "enum": [*(mode.value for mode in WriteBlocking), True, False],
             "default": WriteBlocking.DESTINATION_ONLY.value,
-            "description": "On which clusters user writes are blocked.",
+            "description": "On which clusters user writes are blocked: the destination from the start on, the source "
+            "from the commit on. true means sourceAndDestination, and false none.",
         },
     )
     reversible = _flag("Whether the sync can be reversed after the commit.", False)

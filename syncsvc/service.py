@@ -83,7 +83,7 @@ class Service:
 
     `spawn` runs a function in a thread that the process owns. `watchers` are called every second with a snapshot of the
     sync. `gate` admits or refuses commands (see `Gate.command` for the errors). `queries` has the queries that contact
-    no cluster.
+    no cluster. `goal` is the declared state; None without `--desiredState`.
     """
 
     def __init__(
@@ -161,6 +161,7 @@ class Service:
     def initialize(self, saved: RunRecord | None, term: TaskGroup | None = None) -> None:
         """Continue the run `saved`, unless it is None; then accept commands.
 
+        If the start of the run was invalid, the run is deleted instead (see `take_over`), and the state becomes IDLE.
         All threads of the run belong to the task group `term`, or to the process if `term` is None. Raises
         OperationError Superseded if another process took the run over, and the driver's errors.
         """
@@ -198,7 +199,7 @@ class Service:
 
     @property
     def silent_clusters(self) -> list[str]:
-        """Return the names of the clusters that did not answer the last ping."""
+        """Return the names of the clusters that did not answer the last ping; a cluster without a ping is left out."""
         return silent_clusters(tuple(self._process.clusters), self._progress.snapshot)
 
     def why_not_ready(self) -> str | None:
@@ -247,7 +248,8 @@ class Service:
     def preflight(self, options: StartOptions) -> Judgement:
         """Check a start with these options: return its violations, warnings and estimates. Changes nothing.
 
-        Raises OperationError: InvalidState while the clusters are unknown, CommandInProgress during another preflight.
+        Raises OperationError: InvalidState if the process is not initialized in time, NotActive on a standby,
+        CommandInProgress during another preflight, and InvalidRequest with `--standby` if the destination is cluster0.
         """
         self.gate.await_startup()
         self._refuse_other_home(options)
@@ -289,7 +291,7 @@ class Service:
     def users(self) -> dict[str, Any]:
         """Return the effect that a commit would have now on each user and role, in the form of `principals_report`.
 
-        Changes nothing. Raises OperationError.
+        Changes nothing. Raises OperationError, for example if no sync was started with `usersAndRoles.copy` true.
         """
         self.gate.await_startup()
         runner = self._runner
@@ -300,7 +302,7 @@ class Service:
         return principals_report(found)
 
     def copy_users(self, sender: Sender) -> dict[str, Any]:
-        """Copy users and roles before the commit; return the numbers, in the form of `copied_report`.
+        """Copy users and roles before the commit; return how many were copied, in the form of `copied_report`.
 
         Raises OperationError. The sync continues, even if the copy has failed.
         """
@@ -322,7 +324,7 @@ class Service:
             self._runner_for(Trigger.REVERSE).reverse(_command("reverse", sender))
 
     def reset(self, confirm: str, sender: Sender) -> None:
-        """Reset the sync: save the state RESETTING, and then drop everything that the sync has created, in a thread.
+        """Reset the sync: save the state RESETTING, and start a thread that drops everything that the sync has created.
 
         `confirm` must be the name of the sync's destination. Raises OperationError.
         """
@@ -379,9 +381,10 @@ class Service:
             runner.note(_command(f"limits {json.dumps(changes)}", sender))
 
     def keep_journal(self) -> None:
-        """Save the new warnings and counts of this process in the journal, for the report.
+        """Save the new warnings and counts of this process in the journal of the sync, for the report.
 
-        This is called every few seconds. Errors are ignored, because the next call saves the same warnings and counts.
+        Without a sync, discard the new warnings. During a reset, do nothing. This is called every few seconds, and by
+        `report`. Errors are ignored, because the next call saves the same warnings and counts.
         """
         runner = self._runner
         if runner is None:
@@ -400,7 +403,8 @@ class Service:
     def report(self) -> dict[str, Any]:
         """Return the report of the sync, in the form of `reports.report`. It names saved data that cannot be read.
 
-        Raises OperationError: InvalidState if there is no sync, NotActive if this process is a standby.
+        The journal is saved first, so the report includes the newest warnings. Raises OperationError: InvalidState if
+        there is no sync or the process is not initialized in time, NotActive if this process is a standby.
         """
         self.gate.await_startup()
         with self.gate.while_active():
@@ -509,7 +513,8 @@ class Service:
         if self.state is State.INITIALIZING:
             raise OperationError(
                 errors.INVALID_STATE,
-                "The state is INITIALIZING: the process does not know yet whether there is a saved sync.",
+                "The state is INITIALIZING: the process does not know yet whether there is a saved sync. Repeat the "
+                "request when the state has changed.",
             )
         runner = self._runner
         if runner is None:

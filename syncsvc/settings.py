@@ -141,7 +141,10 @@ class LoadLevel:
     lanes: int
 
     def over(self, round_trip: float) -> LoadLevel:
-        """Return more threads for a longer round trip (in seconds), so that it does not reduce the speed."""
+        """Return this load level with its numbers of threads multiplied for a round-trip time in seconds.
+
+        The factor is in `THREAD_FACTORS`. While some threads wait for replies on a long link, the others work.
+        """
         factor = next(each for least, each in THREAD_FACTORS.items() if round_trip >= least)
         return LoadLevel(factor * self.readers, factor * self.writers, factor * self.lanes)
 

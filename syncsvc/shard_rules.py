@@ -148,7 +148,8 @@ def _keeps_unique(index: Document, key: Document) -> bool:
 def index_violations(definition: CollectionSpec, sharding: Document) -> Iterator[Violation]:
     """Yield a violation if a source collection lacks an index that supports the requested shard key.
 
-    Yield nothing if the option `createSupportingIndexes` is true, because the sync then creates the index.
+    Yield nothing if the option `createSupportingIndexes` is true, because the sync then creates the index. Also yield
+    nothing for a view or a time-series collection.
     """
     wanted = key_of(definition.namespace, sharding)
     if not wanted or sharding["createSupportingIndexes"] or definition.kind is not Kind.COLLECTION:
@@ -188,8 +189,8 @@ def serves(index: Document, shard_key: Document) -> bool:
 def support(definition: CollectionSpec) -> Document:
     """Return the specification of a new index that supports the shard key, for a collection without such an index.
 
-    Servers accept the new index beside the other indexes: its name is unused, and its key differs from the keys of the
-    index on `_id` and of hidden indexes.
+    `definition` must have a shard key. Servers accept the new index beside the other indexes: its name is unused, and
+    its key differs from the keys of the index on `_id` and of hidden indexes.
     """
     assert definition.shard_key is not None
     key = dict(definition.shard_key["key"])
@@ -207,7 +208,8 @@ def support(definition: CollectionSpec) -> Document:
 def spare(definition: CollectionSpec) -> Document:
     """Return the specification of a temporary index, named `SPARE`, that supports the shard key of the collection.
 
-    This index takes the place of the real supporting index while the real one is dropped and built again.
+    The collection must have a shard key. The temporary index takes the place of the real supporting index while the
+    real one is dropped and built again.
     """
     assert definition.shard_key is not None
     return {"v": 2, "key": {**definition.shard_key["key"], SPARE: 1}, "name": SPARE}
@@ -252,7 +254,7 @@ def carried(chunks: Sequence[tuple[Range, str]], shards: Sequence[str]) -> list[
     `chunks` are all chunks of a collection with their shards on the source, in the order of their ranges. `shards` are
     the shards of the destination. If both clusters have the same number of shards, each shard of the destination gets
     the ranges of one shard of the source; otherwise, the ranges are spread evenly. Neighbouring ranges on one shard are
-    joined. If there are too many ranges, neighbouring ranges on different shards are joined, too.
+    joined. If there are more than 1,000 chunks, neighbouring ranges on different shards are joined, too.
     """
     owners = sorted({owner for _, owner in chunks})
     if len(owners) == len(shards):

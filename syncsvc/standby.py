@@ -1,12 +1,12 @@
 """Runs a daemon with `--standby`: it waits for the lease, is active while it holds the lease, and waits again.
 
-Each period of being active is a term. A term ends when another daemon has taken the lease, or when another process has
-begun or taken over the run of this instance. Then the engine is stopped, and the process becomes a standby; it does not
-exit. If the process still holds the lease, it releases the lease. The next holder, perhaps this process again, then
-takes over the run.
+Each period of being active is a term. A term ends when another daemon has taken the lease, when another process has
+begun or taken over the run of this instance, or when this daemon cannot continue the saved run because it cannot reach
+or use a cluster. Then the engine is stopped, and the process becomes a standby; it does not exit. If the process still
+holds the lease, it releases the lease. The next holder, perhaps this process again, then takes over the run.
 
-A failed renewal does not end a term: when the destination answers again, this daemon continues if no other daemon has
-taken the lease. If another daemon has taken the lease, the destination refuses late writes of this daemon (see
+A failed renewal alone does not end a term: when the destination answers again, this daemon continues if no other daemon
+has taken the lease. If another daemon has taken the lease, the destination refuses late writes of this daemon (see
 `syncsvc.saved.fence`).
 """
 
@@ -79,9 +79,10 @@ class Standby:
         self._outage = _Outage()
 
     def run(self, stop: StopToken) -> None:
-        """Wait for the lease and run a term, again and again until `stop` is set.
+        """Wait for the lease and run a term, again and again. This never returns.
 
-        Raises OperationError if the process cannot continue a saved sync.
+        Raises Cancelled when `stop` is stopped, and OperationError if the process cannot continue a saved sync and
+        waiting for the lease again would not help.
         """
         try:
             while True:
@@ -94,7 +95,10 @@ class Standby:
             self._outage.end()
 
     def _await_lease(self, keeper: LeaseKeeper, stop: StopToken) -> None:
-        """Wait until this process holds the lease. Show each lease that it reads in the answers of the API."""
+        """Wait until this process holds the lease, and show each lease that is read in the answers of the API.
+
+        This process claims a free or expired lease only while both clusters answer. Raises Cancelled.
+        """
         trusted_at = monotonic()
         while True:
             try:
@@ -116,7 +120,11 @@ class Standby:
             stop.sleep(self._tuning.lease_poll)
 
     def _be_active(self, keeper: LeaseKeeper, stop: StopToken) -> None:
-        """Continue the saved run, if there is one, and accept commands, until the term ends or the process stops."""
+        """Continue the saved run, if there is one, and accept commands, until the term ends or the process stops.
+
+        Wait until all threads of the term have ended, and then release the lease. Raises OperationError if the saved
+        run cannot be continued, and the failure is not one of `_REPEATED`.
+        """
         _log.info("This daemon is active.")
         self._observe(Point.LEASE_TAKEN, "")
         try:
@@ -165,10 +173,10 @@ class Standby:
         return {name: refreshed(each) for name, each in self._clusters.items()}
 
     def _keep(self, keeper: LeaseKeeper, stop: StopToken) -> None:
-        """Renew the lease every second; return when this process must no longer be active.
+        """Renew the lease every second; return when this process must no longer be active. Raises Cancelled.
 
         The second is counted from the beginning of the previous renewal, so that a lost call hardly delays the next
-        renewal: the lease survives two lost calls in a row.
+        renewal: the lease survives two lost calls in a row. After a failed renewal, the interval is `lease_poll`.
         """
         began = due = monotonic()
         while True:

@@ -117,10 +117,13 @@ class Phase(Enum):
 
     @property
     def copied(self) -> bool:
-        """Return whether the copy of all collections is complete; True in a reversed sync, which copies nothing."""
+        """Return whether the phase comes after the copy of the collections.
+
+        True in a reversed sync, which copies nothing, and in RESETTING, even if the copy was not complete.
+        """
         return self not in (Phase.INITIALIZING, Phase.COPYING)
 
     @property
     def applied(self) -> bool:
-        """Return whether all change events up to the commit are applied and verified, so that none are left."""
+        """Return whether all change events up to the commit are applied, and verified if verification is enabled."""
         return self in (Phase.CUTTING_OVER, Phase.DONE)

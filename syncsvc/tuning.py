@@ -8,8 +8,9 @@ from verifier.cluster.rawcursor import PAGE_BYTES
 from verifier.compare.tuning import CheckTuning
 from verifier.runtime.tuning import MB, number, seconds, size
 
-# The size of the largest document, in bytes, and how many copies of it exist while the driver sends or receives it.
+# The approximate size of the largest document, in bytes: the limit of MongoDB is 16 MiB.
 LARGEST_DOCUMENT = 16_000_000
+# How many copies of a document exist while the driver sends or receives it.
 _COPIES = 3
 # How many copies of a page exist until the driver sends it: the reply, and the documents that a command holds.
 _PAGE_COPIES = 2
@@ -30,8 +31,9 @@ EVENT_SPOOL_BYTES = 20_000_000_000
 
 @dataclass(frozen=True)
 class Tuning:
-    """The sizes (in bytes) and intervals (in seconds) of a sync. Only tests pass other values than the defaults.
+    """The sizes (in bytes) and intervals (in seconds; `stream_wait_ms` in milliseconds) of a sync.
 
+    Only tests change the defaults, except for `spool_limit`, which the option --eventSpoolMB sets.
     The fields for the copy come first, then those for change events, verification, and periodic checks.
     """
 
@@ -121,7 +123,9 @@ class Tuning:
         6.0, "How long the lease of an active daemon (with --standby) is valid after a renewal."
     )
     lease_interval: float = seconds(1.0, "How often an active daemon renews its lease.")
-    lease_poll: float = seconds(0.5, "How often a standby reads the lease.")
+    lease_poll: float = seconds(
+        0.5, "How often a standby reads the lease, and an active daemon retries a failed renewal."
+    )
     desired_retry: float = seconds(
         10.0, "How long --desiredState waits before it sends a refused command again."
     )

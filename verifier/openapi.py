@@ -93,7 +93,10 @@ class _Tasks(Strict):
     totalTasks = always(fields.Integer, "The number of all tasks of the current generation.")
     addedTasks = always(fields.Integer, "The number of tasks that have not begun.")
     processingTasks = always(fields.Integer, "The number of tasks in progress.")
-    failedTasks = always(fields.Integer, "The number of tasks that found a difference.")
+    failedTasks = always(
+        fields.Integer,
+        "The number of tasks that found a difference. If the check is incomplete, unfinished tasks count, too.",
+    )
     completedTasks = always(fields.Integer, "The number of tasks that found no difference.")
     metadataMismatchTasks = always(
         fields.Integer, "The number of failed tasks with a difference in a definition or a count."

@@ -102,7 +102,7 @@ class TableRequest:
     """A request for rows of the table of namespaces: skip `offset` selected rows, then return at most `limit`.
 
     A namespace is selected if its name contains `search`, regardless of case. With `different`, it must also have
-    mismatches.
+    documents that differ.
     """
 
     search: str = ""

@@ -18,7 +18,9 @@ class NamespacesTableSchema(TablePart):
 
     search = fields.String(
         validate=validate.Length(max=1_000),
-        metadata={"description": "Show only namespaces whose name contains this text."},
+        metadata={
+            "description": "Show only namespaces whose name contains this text, regardless of case."
+        },
     )
     different = fields.Boolean(
         load_default=False,

@@ -135,11 +135,11 @@ def _collisions(pairs: list[NamespacePair]) -> Iterator[str]:
     """Yield an error for every two pairs of names that contradict each other.
 
     Two pairs contradict each other if their names on the destination overlap, or if the destination name of a renamed
-    pair is the source name of the other pair.
+    pair overlaps with the source name of the other pair. A database overlaps with all of its collections.
     """
     for (number, one), (later, other) in permutations(enumerate(pairs), 2):
         if number < later and _overlap(one.destination, other.destination):
-            yield f"{_shown(one.source)} and {_shown(other.source)} have the same name on the destination"
+            yield f"{_shown(one.source)} and {_shown(other.source)} have overlapping names on the destination"
         elif one.source != one.destination and _overlap(one.destination, other.source):
             yield (
                 f"{_shown(one.source)} cannot be paired with {_shown(one.destination)}, because the latter "

@@ -28,7 +28,8 @@ def destination_name(progress: Document) -> str | None:
 def obstacles(progress: Document, max_lag: float | None = None) -> list[str]:
     """Return the reasons why a commit is not possible now; an empty list if it is possible.
 
-    With `max_lag`, a lag that is unknown or exceeds `max_lag` seconds is such a reason, too.
+    `max_lag` (in seconds, or None) counts only if the daemon would accept a commit: then, a lag that is unknown or
+    exceeds `max_lag` is a reason.
     """
     if not progress["canCommit"]:
         return [*_why_not(progress)] or [
@@ -38,7 +39,7 @@ def obstacles(progress: Document, max_lag: float | None = None) -> list[str]:
     lag = progress.get("lagTimeSeconds")
     if max_lag is not None and (lag is None or lag > max_lag):
         return [
-            f"The destination is {duration(lag)} behind the source; --max-lag allows {duration(max_lag)}."
+            f"The lag of the destination is {duration(lag)}; --max-lag allows at most {duration(max_lag)}."
         ]
     return []
 

@@ -66,7 +66,8 @@ def log_files(paths: Sequence[Path]) -> list[Path]:
 def write(files: Iterator[tuple[str, str]], target: Path) -> list[str]:
     """Write files, each given by name and text, to the archive `target`, and return their names.
 
-    Only the owner can read the archive. Raises ClientError if `target` exists or cannot be created.
+    Only the owner can read the archive. Raises ClientError if `target` exists or cannot be created, and the errors of
+    the iterator `files`. In both cases, no archive is written.
     """
     # The first request is sent before the file is made, so that no empty archive is left if the daemon is down.
     held = [*files]

@@ -85,13 +85,13 @@ class Client:
         return _decoded(got)
 
     def progress(self) -> Document:
-        """Return the progress of the sync. Raises ClientError if that fails, or if a verifier answers at the URL."""
+        """Return the progress of the sync. Raises ClientError if that fails, or if another program answers."""
         return progress_of(self.get("progress"), "state", f"{self.url} is not a sync service")
 
     def lines(self, path: str, **parameters: str | int | float | bool) -> Iterator[Answer]:
-        """Send a GET request and yield the lines of its answer, which are JSON objects.
+        """Send a GET request whose answer has a JSON object in each line, and yield an Answer for each line.
 
-        Raises ClientError if the request fails, or if a line holds an error.
+        Raises ClientError if the request fails, or if a line holds an error or is not a JSON object.
         """
         with self._named_errors(), self._stream(path, parameters) as got:
             if not _is_success(got):
@@ -200,7 +200,8 @@ def checked_url(text: str) -> str:
 def _token(file: Path, url: str) -> str:
     """Return the token in a file.
 
-    Raises ClientError if the file holds no token, or if the token would go to another host without encryption.
+    Raises ClientError if the file cannot be read or does not hold exactly one token, or if the token would go to
+    another host without encryption.
     """
     parts = urlsplit(url)
     if parts.scheme == "http" and not _is_loopback(parts.hostname or ""):

@@ -74,7 +74,8 @@ def _send_until_accepted(
 
     After a lost answer, the progress is read before a retry, because it shows whether the commit has arrived.
     `progress` is the last progress read, and `max_lag` the largest permitted lag in seconds (None: no limit). Raises
-    ClientError if waiting cannot make a commit possible.
+    ClientError if waiting cannot make a commit possible, if the daemon refuses the commit with another error than
+    CannotCommit, or when the timeout of `watching` is over.
     """
     pause = Event()
     while True:

@@ -31,7 +31,8 @@ class Check:
 def examine(api: Client, job: Document) -> Iterator[Check]:
     """Check the daemon's API, then the clusters as the daemon sees them, and yield the results.
 
-    `job` is the body of the start request that the preflight checks. Raises ClientError if the daemon does not answer.
+    `job` is the body of the start request that the preflight checks. Raises ClientError if the daemon does not answer,
+    or refuses the requests for its progress or version.
     """
     began = monotonic()
     progress = api.progress()
@@ -117,9 +118,10 @@ def _state(progress: Document) -> Check:
 
 
 def _preflight(api: Client, progress: Document, job: Document) -> Iterator[Check]:
-    """Check privileges, versions, oplog, disk and memory with a preflight, unless the sync has started.
+    """Check privileges, versions, oplog, disk and memory with a preflight, and yield the results.
 
-    A standby skips the preflight, too. `job` is the body of the preflight request.
+    If a sync has started, or the daemon is a standby, yield only one check with the result SKIPPED. `job` is the body
+    of the preflight request. Raises ClientError if the daemon does not answer.
     """
     if progress["state"] != "IDLE" or progress.get("role") == "standby":
         yield Check(

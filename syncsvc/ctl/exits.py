@@ -16,17 +16,25 @@ class Exit(IntEnum):
         "The daemon refused the command, a start would be refused, the sync or the check has failed, or a "
         "confirmation was not given.",
     )
-    USAGE = 2, "An option, a file or the body of a request is invalid. Nothing was sent or changed."
+    USAGE = (
+        2,
+        "An option, a file or the body of a request is invalid, or there is no terminal for a confirmation. Nothing "
+        "was changed.",
+    )
     UNREACHABLE = (
         3,
-        "The daemon did not answer. After a command, it is unknown whether the daemon received it: see "
-        "``syncctl status``.",
+        "The daemon did not answer, or its answer cannot be read. After a command, it is unknown whether the daemon "
+        "received it: see ``syncctl status``.",
     )
     NOT_YET = (
         4,
         "Not yet: a commit is not possible now, a check has not ended, or the time of ``--timeout`` is over.",
     )
-    DENIED = 5, "The daemon requires a token, or the token does not permit the request."
+    DENIED = (
+        5,
+        "The daemon requires a token, the token does not permit the request, or the daemon does not accept the host "
+        "name in the URL.",
+    )
     INTERRUPTED = 130, "Interrupted by Ctrl-C. The daemon continues."
 
     def __new__(cls, value: int, meaning: str) -> Exit:

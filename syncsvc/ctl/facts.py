@@ -90,7 +90,10 @@ def _amounts(progress: Document, pace: Pace) -> Iterator[Fact]:
 
 
 def principals_text(principals: Document) -> str:
-    """Return a text with the numbers of users and roles that were copied; `principals` is a part of the progress."""
+    """Return a text with the numbers of copied users and roles, or one which says that the commit will copy them.
+
+    `principals` is the field `usersAndRoles` of the progress.
+    """
     if not principals["copied"]:
         return "the commit copies the users and roles"
     users, roles, equal = (count(principals[name]) for name in ("users", "roles", "equal"))

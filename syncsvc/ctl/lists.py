@@ -121,9 +121,9 @@ def mismatches(
 
 
 def show_mismatches(tool: Tool, lines: Iterable[Answer], limit: int, step: str) -> None:
-    """Print at most `limit` of the mismatches in `lines`, and say whether there are more.
+    """Print at most `limit` of the mismatches in `lines`; without --json, also say whether there are more.
 
-    `step` is the next step to suggest to the operator.
+    `step` is the next step to suggest to the operator, which is not printed with --json.
     """
     found = [*islice(lines, limit + 1)]
     shown = found[:limit]

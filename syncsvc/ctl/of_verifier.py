@@ -65,7 +65,7 @@ def _judge(tool: Tool, progress: Document) -> None:
 @verifier.command()
 @pass_tool
 def status(tool: Tool) -> None:
-    """Show the state of the check. The exit status is 0 while the check runs, and if the check has passed."""
+    """Show the state of the check. The exit status is 1 if the verdict is failed or incomplete."""
     answer = tool.verifier.get("progress")
     progress = _read(tool, answer)
     tool.show(

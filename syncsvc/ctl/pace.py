@@ -38,7 +38,10 @@ class Pace:
         return grown / (ended - began) if ended - began >= _SHORTEST and grown > 0 else None
 
     def seconds_left(self, counter: str, total: int | None) -> float | None:
-        """Return the seconds until a counter reaches `total` at its present rate; None if rate or total is unknown."""
+        """Return the seconds until a counter reaches `total` at its present rate.
+
+        Return None if `total` is None, or if `rate` returns None for the counter.
+        """
         rate = self.rate(counter)
         if rate is None or total is None:
             return None

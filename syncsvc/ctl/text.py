@@ -72,7 +72,10 @@ def size(number: float | None) -> str:
 
 
 def bytes_from(text: str) -> int:
-    """Return the number of bytes that a text such as `20MB` means. Raises ValueError for an invalid text."""
+    """Return the number of bytes that a text such as `20MB` means.
+
+    Raises ValueError for an invalid text, and OverflowError for an infinite number.
+    """
     number = text.strip().rstrip("BKMGTbkmgt ")
     factor = _FACTORS.get(text.strip()[len(number) :].strip().upper())
     if factor is None:

@@ -246,8 +246,8 @@ class Group(click.Group):
 def confirm(tool: Tool, expected: str, option: str, *question: str) -> None:
     """Ask the operator to type the name `expected`, and return if the operator has done so.
 
-    Raises ClientError if the operator types another text, or if there is no terminal. `option` is the option that skips
-    this question. `question` holds the lines to print before the prompt.
+    Raises ClientError if the operator types another text, or if there is no terminal. Raises ValueError if `expected`
+    cannot be typed. `option` is the option that skips this question. `question` holds the lines above the prompt.
     """
     if not sys.stdin.isatty():
         raise ClientError(

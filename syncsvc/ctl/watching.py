@@ -63,7 +63,8 @@ class Watch:
     def until(self, holds: Callable[[Document], bool]) -> Document:
         """Poll the daemon until `holds(progress)` is true, and return that progress.
 
-        Raises ClientError if the daemon has never answered, and with status NOT_YET after `timeout` seconds.
+        Raises ClientError if the daemon does not answer and has never answered this command, if it answers with an
+        error, and with status NOT_YET after `timeout` seconds.
         """
         pause = Event()
         with self._display():

@@ -3,13 +3,13 @@
 Only the engine writes the collections of users on the destination.
 
 Packages: `run` holds what all phases share: the context, the other instances, the writers. `definitions` manages the
-collections, indexes and shard keys of the destination, and `documents` their contents. `copying` and `events` are the
-two phases that read the source.
+collections, indexes and shard keys of the destination, and `documents` writes their documents. `copying` copies
+collections, and `events` applies change events.
 
 Modules: `phases` runs the phases of one instance. `coordinator` implements them for the instance that also does all
 work needed only once, and `follower` for every other instance. `verification` runs alongside change event application,
 `repairer` repairs the differences that the verification finds, and `commit_end` delays the end of a commit while users
-still write. `oplog_watch` runs while the source is read, and `pause` while the sync is paused. `cutover` runs the steps
-of a commit, `reversal` reverses a committed sync, `principals` copies users and roles, and `reset` drops everything
-that a sync has created.
+still write. `oplog_watch` estimates how long the source's oplog keeps the needed changes, and `pause` saves these
+changes during a long pause. `cutover` runs the last steps of a commit, `reversal` reverses a committed sync,
+`principals` copies users and roles, and `reset` drops everything that a sync has created.
 """

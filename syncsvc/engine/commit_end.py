@@ -44,7 +44,8 @@ class CommitEnd:
 
         Return the new commit time once all changes up to that time are applied; None if the commit can end now. As long
         as users write to the source, each call returns a later time. `differs` is True if the verification has found
-        differences; these are repaired if the start options allow that.
+        differences; these are repaired if the start options allow that. Raises OperationError DefinitionNotApplicable
+        if a withheld index cannot be built.
         """
         if written := self._written():
             # Applied before differences are repaired: a document whose events are still on the way may differ.

@@ -297,10 +297,10 @@ def is_past(time: Timestamp) -> Callable[[RunRecord], bool]:
 
 
 def is_near(passed: Position, copy_end: Timestamp) -> Callable[[RunRecord], bool]:
-    """Return a predicate that tells whether an instance is active and its position is close enough for a commit.
+    """Return a predicate that tells, from an instance's run record, whether the instance is close enough for a commit.
 
-    Its position must be past the end of the copy, and at most `MOST_LAG` seconds behind `passed`, the coordinator's
-    position.
+    The instance must be in an `ACTIVE` state, and in the phase of change event application. Its saved position must be
+    after `copy_end`, and at most `MOST_LAG` seconds behind `passed`, the coordinator's position.
     """
 
     def near(other: RunRecord) -> bool:

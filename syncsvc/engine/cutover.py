@@ -93,7 +93,7 @@ class Cutover:
         """Mark the steps that read the source as not done, unless users can already write to the destination.
 
         These steps check the source, and copy its users and roles. If they have run before a restart, the source may
-        have changed since.
+        have changed since. The later step that unblocks the destination is marked as not done, too.
         """
         run, block = self.context.run, self.context.destination_block
         record = run.record

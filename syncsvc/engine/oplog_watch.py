@@ -75,7 +75,8 @@ class OplogWatch:
     def run(self, stop: StopToken) -> None:
         """Watch the oplog until stopped, or until the sync no longer reads the source; then end the warnings.
 
-        Raises OperationError OplogWindowExceeded if needed entries are lost; the warnings stay active in this case.
+        Raises OperationError OplogWindowExceeded if needed entries are lost, the driver's errors, and `Cancelled` when
+        stopped. After an error, the warnings stay active.
         """
         try:
             self._keep_looking(stop)

@@ -114,16 +114,21 @@ class Phases(ABC):
             self._show_copied()
 
     def _proceed(self, following: Phase, **changes: Any) -> None:
-        """Save the next phase in the run record, with the fields `changes`; a no-op if the phase is already saved."""
+        """Save the next phase and the fields `changes` in the run record, once no earlier write can still take effect.
+
+        Saves nothing if the phase is already saved. Raises OperationError Superseded if another process has taken over
+        the run, and the driver's errors.
+        """
         # Threads that the phase cancelled may have left writes in flight.
         self._context.destination_writer.settle()
         if self._context.run.record.phase is not following:
             self._context.run.update(phase=following, **changes)
 
     def _keep_owning(self, stop: StopToken) -> None:
-        """Save the run record twice a second until stopped; each save is also a heartbeat for the other instances.
+        """Every half second until stopped, save the run record if it was not saved within the last half second.
 
-        Raises OperationError Superseded if another process has taken over the run.
+        Each save is also a heartbeat for the other instances. Raises OperationError Superseded if another process has
+        taken over the run.
         """
         while True:
             stop.sleep(HEARTBEAT_INTERVAL)

@@ -73,7 +73,7 @@ class PrincipalCopy:
         added to the journal once nothing prevents the copy, even if the copy then fails.
 
         Raises OperationError: before anything is changed if some users or roles cannot be copied, and
-        UserOrRoleNotCopied if the check fails.
+        UserOrRoleNotCopied if the check fails. Also raises the driver's errors.
         """
         self.drop_temporary()
         source, destination = self._listings()
@@ -114,7 +114,10 @@ class PrincipalCopy:
         return compare(options, source, destination)
 
     def _remove(self, principals: Iterable[Principal]) -> None:
-        """Drop those of these principals that users have not changed since they were listed."""
+        """Drop those of these principals that users have not changed since they were listed.
+
+        Roles of the principals that stay are not dropped either.
+        """
         # Dropping a role would take it from the changed principals that have it.
         kept_roles: set[Identity] = set()
         for each in in_order_of_removal(principals):
@@ -178,9 +181,9 @@ class PrincipalCopy:
         return time
 
     def _confirm(self, principals: Iterable[Principal], time: Timestamp) -> None:
-        """Raise OperationError UserOrRoleNotCopied unless the destination has exactly these principals.
+        """Raise OperationError UserOrRoleNotCopied unless the destination has all these principals, unchanged.
 
-        The destination's principals are read as of the cluster time `time` or later.
+        The destination may also have others. Its principals are read as of the cluster time `time` or later.
         """
         found = _fingerprints(read(lambda: listing(self._client, time), self._stop).principals)
         wanted = _fingerprints(principals)

@@ -83,8 +83,8 @@ class Repairer:
     def repair_on_demand(self) -> None:
         """Repair the differences known now, if a user has requested a repair.
 
-        If the repair creates a missing collection, the request stays open: a later call repairs the documents of that
-        collection, once the check has compared them.
+        If the repair creates a missing collection while the sync is RUNNING, the request stays open: a later call
+        repairs the documents of that collection, once the check has compared them.
         """
         self.finish_round()
         run, check = self._context.run, self._context.checks.record

@@ -40,9 +40,10 @@ class Reset:
         self._stop = stop
 
     def run(self) -> None:
-        """Run the reset to its end: afterwards, no record of the run is left on any cluster.
+        """Run the reset to its end: afterwards, this instance has no saved run record any more.
 
-        Raises OperationError, the driver's errors, and `Cancelled` when stopped.
+        In the coordinator, this also drops the run records of all other instances. Raises OperationError, the driver's
+        errors, and `Cancelled` when stopped.
         """
         run = self._context.run
         # The fence refuses every earlier write of this instance. The coordinator waits for this phase.

@@ -87,7 +87,10 @@ def mirrored(
 
 
 def coordinator_reversal(record: RunRecord, reverse_start: Position) -> dict[str, Any]:
-    """Return the new values of the fields, except `state`, that a reversal changes in the coordinator's record."""
+    """Return the new values of the fields, except `state`, that a reversal changes in the coordinator's record.
+
+    `reverse_start` is the position in the new source's change stream at which the reversed sync starts.
+    """
     return {
         "phase": Phase.REVERSING,
         "reversals": record.reversals + 1,

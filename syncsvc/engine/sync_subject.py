@@ -111,7 +111,7 @@ class SyncSubject:
         """Return a later commit time if users still write to the source, or if differences were repaired; else None.
 
         `differs` is whether the verification has found differences. If the start options allow it, this method repairs
-        them.
+        them. It returns a later commit time only once all changes up to that time are applied.
         """
         return self.commit_end.later(differs)
 

@@ -17,7 +17,8 @@ class CollectionFigures:
 
     # How many change events of the collection were applied.
     events: int = 0
-    # When this process began or resumed the copy, in seconds of the monotonic clock; None if it does not copy it.
+    # When this process began or resumed the copy, in seconds of the monotonic clock; None if it has not copied the
+    # collection.
     began: float | None = None
     # The numbers of documents and bytes copied since then.
     documents: int = 0

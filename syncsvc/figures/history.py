@@ -166,14 +166,17 @@ class History:
                 series.add(row, sample.at)
 
     def points(self, name: str, since: str | None = None) -> Points:
-        """Return the points of the series `name` ("15m", "6h" or "all") after the cursor `since`; None: all points."""
+        """Return the points of the series `name` ("15m", "6h" or "all") after the cursor `since`.
+
+        Return all points if `since` is None, or not a cursor of this series.
+        """
         with self._lock:
             return self._series[name].points(self._identity, since)
 
     def averages(self) -> tuple[Row, Row]:
-        """Return the average figures of the last minute, and those of the last 15 minutes.
+        """Return the figures of the last minute, and those of the last 15 minutes: average rates, highest other values.
 
-        Both are empty before the first point is recorded.
+        Each result is a row in the order of COLUMNS; both are empty before the first point is recorded.
         """
         rows = self.points(self.RANGES[0]).rows
         if not rows:

@@ -103,7 +103,9 @@ class Ceiling:
 def adjusted(ceiling: Ceiling, found: Pressure, flow: float, now: float) -> Ceiling:
     """Return the ceiling for the next second: a lower one if the pressure `found` is HIGH, a higher one if it is LOW.
 
-    `flow` is the present rate of the work, per second. `now` is the present time of the monotonic clock, in seconds.
+    The ceiling is not lowered within three seconds after a decrease, or while no work is done (`flow` is 0). A ceiling
+    that rises far enough above `unlimited` is removed: its `rate` becomes None. `flow` is the present rate of the work,
+    per second. `now` is the present time of the monotonic clock, in seconds.
     """
     if found is Pressure.HIGH and now - ceiling.decreased_at >= _EFFECT_AFTER and flow > 0:
         unlimited = max(ceiling.unlimited, flow)

@@ -71,8 +71,8 @@ class OtherInstance:
     """Another instance of the sync, as its saved record shows it.
 
     `applied_until` is the cluster time of the source up to which the instance has applied all events, in UNIX seconds;
-    None if it has not begun. `heard_at` is when this process last saw a new heartbeat of the instance, in seconds of
-    the monotonic clock.
+    None if it has not begun. `heard_at` is when this process last saw a new heartbeat of the instance, or saw it in a
+    state in which it sends none, in seconds of the monotonic clock.
     """
 
     name: str
@@ -133,7 +133,7 @@ class ProgressSnapshot:
     check: CheckProgress | None = None
     # Change events that were saved in the event spool.
     events_spooled: int = 0
-    # None while no events are spooled.
+    # None while the spool is empty and no events are being added.
     spool: SpoolFigures | None = None
     # The other instances of the sync.
     others: tuple[OtherInstance, ...] = ()
@@ -195,7 +195,8 @@ class Progress:
     def clear(self) -> None:
         """Forget the figures and warnings of a sync that is over.
 
-        Keep the long waits of threads, the pings, the throttling and the states: they belong to the process.
+        Keep the long waits of threads, the pings, the throttling, the states and the stopwatch: they belong to the
+        process.
         """
         self.collections = Collections()
         with self._lock:

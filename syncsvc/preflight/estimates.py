@@ -196,7 +196,10 @@ def _synced_databases(options: StartOptions, found: Findings) -> set[str] | None
 
 
 def _id_warnings(found: Findings) -> Iterator[str]:
-    """Yield a warning if collections of a sharded source may hold several documents with the same `_id`."""
+    """Yield a warning if collections of a sharded source may hold several documents with the same `_id`.
+
+    Yield nothing if the destination is sharded, because it can hold such documents, too.
+    """
     if found.destination.is_sharded:
         return
     names = [

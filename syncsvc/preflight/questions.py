@@ -56,7 +56,8 @@ def ask(
 ) -> Findings:
     """Query both clusters for the facts that decide whether a sync with these options may start.
 
-    `database` is the name of the metadata database. Raises the driver's errors, and `Cancelled` when stopped.
+    `database` is the name of the metadata database. Raises OperationError, the driver's errors, and `Cancelled` when
+    stopped.
     """
     source, destination = _refreshed(source), _refreshed(destination)
     evaluator = filter_evaluator(source, destination)
@@ -150,8 +151,8 @@ def _refreshed(cluster: Cluster) -> Cluster:
 def _if_allowed(question: Callable[[], T], stop: StopToken) -> T | None:
     """Return the result of `question`; None if the user lacks a privilege, or the server lacks a command.
 
-    The start rules report both cases. Retries the question if a cursor is lost. Raises other transient errors, because
-    the user waits for the answer.
+    The start rules report both cases. Retries the question if a cursor is lost. Raises all other errors, even transient
+    ones, because the user waits for the answer.
     """
     try:
         return retry(question, failures.only_lost_cursor, stop)

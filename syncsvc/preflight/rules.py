@@ -25,8 +25,7 @@ from verifier.cluster.specification import Kind
 from verifier.runtime.errors import Violation
 from verifier.runtime.schemas import INVALID_REQUEST
 
-# A source before 6.0 does not report every DDL event; a DDL event that it does report fails the sync with a named
-# error.
+# A source before 6.0 does not report every DDL event: `syncsvc.engine.events.old_source`.
 OLDEST_SOURCE, OLDEST_DESTINATION = (5, 0), (6, 0)
 
 # Collections of mongosync, whose database can have the same name as ours. Ours has some of them, too, for dashboards,

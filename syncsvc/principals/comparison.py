@@ -219,10 +219,10 @@ _REFUSED = (Outcome.CONFLICT, Outcome.MISSING, Outcome.SURPLUS)
 
 
 def compare(options: UsersAndRoles, source: Listing, destination: Listing) -> Comparison:
-    """Decide what a copy with these options does with each principal of the source.
+    """Decide what a copy with these options does with the selected principals of the source, and with their roles.
 
-    Roles that a principal has, directly or inherited, are compared even if the option `databases` excludes them:
-    otherwise, a user could have other rights on the destination.
+    The roles that a selected principal has, directly or inherited, are compared even if the option `databases` excludes
+    them: otherwise, a user could have other rights on the destination.
     """
     chosen = [
         each

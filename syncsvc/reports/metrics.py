@@ -107,7 +107,7 @@ def _namespaces(sync: Sync) -> Values:
 def _of_indexes(read: Callable[[Indexes], float]) -> Callable[[Sync], Values]:
     """Return a function that reads a metric of index builds.
 
-    The metric has a value from the end of the copy to the commit, if the indexes are built after the copy.
+    The metric has a value from the end of the copy to the cut-over, if the indexes are built after the copy.
     """
 
     def of(sync: Sync) -> float | None:
@@ -207,14 +207,14 @@ TABLE: tuple[Metric[Sync], ...] = (
     Metric(
         Kind.GAUGE,
         "mongosync_can_commit",
-        "1 if a commit is possible, else 0.",
+        "1 if a commit is possible, else 0; no value on a standby.",
         (),
         _unless_standby(lambda sync: sync.can_commit),
     ),
     Metric(
         Kind.GAUGE,
         "mongosync_can_write",
-        "1 if applications may write to the destination, else 0.",
+        "1 if applications may write to the destination, else 0; no value on a standby.",
         (),
         _unless_standby(lambda sync: sync.record is not None and sync.record.can_write),
     ),
@@ -235,14 +235,14 @@ TABLE: tuple[Metric[Sync], ...] = (
     Metric(
         Kind.GAUGE,
         "mongosync_lease_since_timestamp_seconds",
-        "When the active daemon took the lease, by the destination's clock; only with --standby.",
+        "When the active daemon took the lease, by the clock of cluster1; only with --standby.",
         (),
         _of_lease(lambda lease: lease.since),
     ),
     Metric(
         Kind.GAUGE,
         "mongosync_lease_expires_timestamp_seconds",
-        "When the lease expires unless it is renewed, by the destination's clock; only with --standby.",
+        "When the lease expires unless it is renewed, by the clock of cluster1; only with --standby.",
         (),
         _of_lease(lambda lease: lease.expires),
     ),
@@ -410,14 +410,16 @@ TABLE: tuple[Metric[Sync], ...] = (
     Metric(
         Kind.GAUGE,
         "mongosync_indexes_built",
-        "Indexes already built after the copy; no value after a commit, or if buildIndexes delays no builds.",
+        "Indexes already built after the copy; only between the copy and the cut-over, and if buildIndexes delays "
+        "builds.",
         (),
         _of_indexes(lambda indexes: indexes.built),
     ),
     Metric(
         Kind.GAUGE,
         "mongosync_indexes_to_build",
-        "Indexes to build after the copy, in total; no value after a commit, or if buildIndexes delays no builds.",
+        "Indexes to build after the copy, in total; only between the copy and the cut-over, and if buildIndexes delays "
+        "builds.",
         (),
         _of_indexes(lambda indexes: indexes.total),
     ),

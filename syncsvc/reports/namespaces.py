@@ -14,7 +14,7 @@ from verifier.compare.check_progress import CheckProgress
 
 
 class NamespacePhase(Enum):
-    """The phases of a collection. WITHHELD: for now, the indexes are not built on the destination."""
+    """The phases of a collection. WITHHELD: its indexes are not built yet, because one of them refuses a document."""
 
     WAITING = "waiting"
     COPYING = "copying"
@@ -45,10 +45,11 @@ def namespace_phase(sync: Sync, record: CollectionRecord) -> NamespacePhase:
 def namespaces_report(
     sync: Sync, database: str | None, after: str | None, limit: int
 ) -> dict[str, Any]:
-    """Return the answer to `GET /api/v1/namespaces`: a page of the collections, sorted by their names on the source.
+    """Return the fields of the answer to `GET /api/v1/namespaces`, except `success`.
 
-    It has at most `limit` collections, of one database or of all, with names greater than `after`. `next` is the value
-    of `after` for the next page; null on the last page.
+    `namespaces` has at most `limit` collections, sorted by their names on the source: of one database, or of all if
+    `database` is None, with names greater than `after`. `next` is the value of `after` for the next page; None on the
+    last page.
     """
     names = {str(each.source_name): each for each in sync.collections}
     asked = sorted(
@@ -93,7 +94,7 @@ class TableRequest:
 
 
 def namespaces_table(sync: Sync, request: TableRequest) -> dict[str, Any]:
-    """Return the requested rows, one for each collection, and `total`, the number of selected collections.
+    """Return `namespaces`, the requested rows of collections, and `total`, the number of all selected collections.
 
     A row has the same fields as a collection in the answer to `GET /api/v1/namespaces`.
     """

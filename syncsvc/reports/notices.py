@@ -16,7 +16,10 @@ LONG_WAIT = "long wait"
 
 
 class Notice(NamedTuple):
-    """A message to the webhook about one change of the sync. `event` is its kind, and `at` is in UNIX seconds."""
+    """A message to the webhook about one change of the sync, at the time `at` in UNIX seconds.
+
+    `event` is the kind of the change: state, warningBegan or warningEnded. `fields` are further fields of the message.
+    """
 
     event: str
     at: float
@@ -38,7 +41,9 @@ class Told:
 def news(told: Told, sync: Sync, now: float) -> tuple[Told, list[Notice]]:
     """Return the notices to send now, one for each change since `told`, and the `Told` to pass to the next call.
 
-    `now` is in UNIX seconds. On a standby, there are no notices, because the active daemon sends them.
+    `now` is in UNIX seconds. There are no notices of the state INITIALIZING, or of the failure by which an active
+    daemon with `--standby` becomes a standby. On a standby, there are none at all, because the active daemon sends
+    them.
     """
     newest = sync.snapshot.states[-1].number if sync.snapshot.states else told.number
     if sync.standing is not None and sync.standing.is_standby:

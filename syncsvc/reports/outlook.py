@@ -278,7 +278,10 @@ _TRIGGERS = {
 
 
 def commands_now(sync: Sync) -> list[str]:
-    """Return the names of the commands that the present state allows. They can still be refused for other reasons."""
+    """Return the names of the commands that the present state and the declared state allow; empty on a standby.
+
+    They can still be refused for other reasons.
+    """
     if sync.standing is not None and sync.standing.is_standby:
         return []
     return [name for name, trigger in _TRIGGERS.items() if _is_allowed(sync, name, trigger)]

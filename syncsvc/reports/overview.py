@@ -54,7 +54,7 @@ class Observed:
 
 
 def overview_report(sync: Sync, progress: Mapping[str, Any], observed: Observed) -> dict[str, Any]:
-    """Return the fields of the answer except `success`. `progress` is the document of `GET /api/v1/progress`."""
+    """Return the field `overview` of the answer. `progress` is the field `progress` of `GET /api/v1/progress`."""
     reasons = why_no_commit(sync)
     return {
         "progress": dict(progress),
@@ -140,7 +140,7 @@ def _total_documents(sync: Sync) -> int | None:
 
 
 def _copy_seconds(sync: Sync, observed: Observed) -> tuple[int, int] | None:
-    """Return a low and a high estimate of the remaining seconds of the copy; None if the rate of the copy is unknown.
+    """Return a low and a high estimate of the remaining seconds of the copy; None if its size or rate is unknown.
 
     The estimates use the rates of the last minute and of the last 15 minutes, with a margin of 10 %.
     """

@@ -42,7 +42,9 @@ class NamespacesTableSchema(TablePart):
 
     search = fields.String(
         validate=validate.Length(max=1_000),
-        metadata={"description": "Show only collections whose name contains this text."},
+        metadata={
+            "description": "Show only collections whose name contains this text, regardless of case."
+        },
     )
     phase = fields.Enum(
         NamespacePhase,
@@ -91,9 +93,15 @@ class _PhaseBegin(Strict):
 
 class _Copy(Strict):
     copiedBytes = always(fields.Integer, "The number of bytes copied.")
-    totalBytes = nullable(fields.Integer, "The estimated number of bytes to copy.")
+    totalBytes = nullable(
+        fields.Integer,
+        "The estimated number of bytes to copy; null until the collections are listed.",
+    )
     copiedDocuments = always(fields.Integer, "The number of documents copied.")
-    totalDocuments = nullable(fields.Integer, "The estimated number of documents to copy.")
+    totalDocuments = nullable(
+        fields.Integer,
+        "The estimated number of documents to copy; null until the collections are listed.",
+    )
     bytesPerSecond = nullable(
         fields.Float,
         "The bytes copied per second in the last minute; null while nothing is copied.",
@@ -103,10 +111,12 @@ class _Copy(Strict):
         "The documents copied per second in the last minute; null while nothing is copied.",
     )
     leastSecondsLeft = nullable(
-        fields.Integer, "The shortest estimate of the remaining time of the copy, in seconds."
+        fields.Integer,
+        "The shortest estimate of the remaining time of the copy, in seconds; null if unknown or not copying.",
     )
     mostSecondsLeft = nullable(
-        fields.Integer, "The longest estimate of the remaining time of the copy, in seconds."
+        fields.Integer,
+        "The longest estimate of the remaining time of the copy, in seconds; null if unknown or not copying.",
     )
 
 
@@ -117,13 +127,15 @@ class _Events(Strict):
         fields.Integer, "The number of DDL events that this process has applied."
     )
     readPerSecond = nullable(
-        fields.Float, "The number of change events read per second in the last minute."
+        fields.Float,
+        "The number of change events read per second in the last minute; null if unknown.",
     )
     appliedPerSecond = nullable(
-        fields.Float, "The number of change events applied per second in the last minute."
+        fields.Float,
+        "The number of change events applied per second in the last minute; null if unknown.",
     )
     lagSeconds = nullable(
-        fields.Integer, "How far the destination is behind the source, in seconds."
+        fields.Integer, "How far the destination is behind the source, in seconds; null if unknown."
     )
     catchUpSeconds = nullable(
         fields.Integer,
@@ -140,11 +152,12 @@ class _Oplog(Strict):
     )
     secondsLeft = nullable(
         fields.Integer,
-        "For how many seconds the source's oplog keeps the changes that the sync needs.",
+        "For how many seconds the source's oplog keeps the changes that the sync needs; null if unknown, or if nothing "
+        "is written to the source.",
     )
     secondsNeeded = nullable(
         fields.Integer,
-        "For how many seconds the sync still needs the changes in the source's oplog.",
+        "For how many seconds the sync still needs the changes in the source's oplog; null if unknown.",
     )
     text = always(
         fields.String,
@@ -167,7 +180,7 @@ class _OverviewVerification(Strict):
     )
     totalDocuments = nullable(
         fields.Integer,
-        "The estimated number of documents that the first pass of the verification compares.",
+        "The estimated number of documents that the first pass of the verification compares; null if unknown.",
     )
     recheckedDocuments = always(
         fields.Integer,
@@ -184,7 +197,12 @@ class _OverviewVerification(Strict):
         "The last time at which everything was compared and no difference was left, in UNIX seconds; null if this "
         "process has seen no such time.",
     )
-    verdict = nullable(fields.Enum, "The result of the verification.", Outcome, by_value=True)
+    verdict = nullable(
+        fields.Enum,
+        "The result of the verification; null before it has one.",
+        Outcome,
+        by_value=True,
+    )
     notes = always(
         fields.List,
         "The data that the verification does not compare, with the reasons, as sentences.",
@@ -199,10 +217,12 @@ class _Instance(Strict):
     phase = always(fields.Enum, "The phase of the instance.", Phase, by_value=True)
     appliedUntil = nullable(
         fields.Integer,
-        "The cluster time of the source up to which the instance has applied all its events, in UNIX seconds.",
+        "The cluster time of the source up to which the instance has applied all its events, in UNIX seconds; "
+        "null if unknown.",
     )
     silentSeconds = always(
-        fields.Integer, "For how long the instance has sent no heartbeat, in steps of five seconds."
+        fields.Integer,
+        "The number of seconds without a heartbeat of the instance, in steps of five; 0 while the sync is not active.",
     )
 
 
@@ -249,20 +269,26 @@ class OverviewFields(Strict):
         fields.Nested, "The next step for the operator; null if the operator can only wait.", _Step
     )
     commands = always(fields.List, "The commands that the present state allows.", fields.String())
-    destination = nullable(fields.String, "The name of the cluster that the sync writes to.")
+    destination = nullable(
+        fields.String, "The name of the cluster that the sync writes to; null before a start."
+    )
     phases = always(
         fields.List,
         "The phases of the sync until now, the oldest first; empty if an older version of syncsvc began the sync.",
         fields.Nested(_PhaseBegin),
     )
     copy = always(fields.Nested, "The progress of the copy.", _Copy)
-    events = always(fields.Nested, "The change events.", _Events)
+    events = always(
+        fields.Nested, "The numbers and rates of the change events, and the lag.", _Events
+    )
     oplog = always(
         fields.Nested,
         "Whether the source's oplog keeps the changes long enough for the sync.",
         _Oplog,
     )
-    namespaces = always(fields.Nested, "The numbers of collections.", _Counts)
+    namespaces = always(
+        fields.Nested, "The number of collections: in total, and in each phase.", _Counts
+    )
     verification = nullable(
         fields.Nested,
         "The verification; null if it is disabled or there is no sync.",

@@ -51,8 +51,10 @@ class Outcome(Enum):
 class Commit:
     """A requested commit. `direction` is the number of reversals of the sync before the request.
 
-    `writable` is the time from which users could write to the destination. `withdrawn` is the number of times that the
-    cut-over was undone, because users still wrote to the source. `sender` is None if the sender is not known.
+    `writable` is the time from which users could write to the destination. `committed` is the time at which the commit
+    was complete. Both are None until then. `withdrawn` is how often the cut-over was undone: because users wrote or may
+    have written to the source, or because the sync was resumed after a failure in the cut-over. `sender` is None if the
+    sender is not known.
     """
 
     requested: float
@@ -152,7 +154,11 @@ def _direction_at(journal: Journal, at: float) -> int:
 
 @dataclass(frozen=True)
 class Moment:
-    """An entry of the timeline. `instance` is the ID of the instance whose run record contains the entry."""
+    """An entry of the timeline, at the time `at` in UNIX seconds. `text` describes the event.
+
+    `instance` is the ID of the instance whose run record contains the entry. `what` is the kind of the event: the value
+    of a journal `Kind`, "process", "phase" or "reversed".
+    """
 
     at: float
     instance: str

@@ -26,7 +26,7 @@ def principals_report(found: Comparison) -> dict[str, Any]:
 
 
 def planned_report(counts: PrincipalCounts) -> dict[str, int]:
-    """Return the value of the field `usersAndRoles` in the answer to a preflight."""
+    """Return the field `usersAndRoles` of the answer to a preflight: the numbers in `counts`, by name."""
     return asdict(counts)
 
 

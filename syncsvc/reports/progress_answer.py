@@ -58,8 +58,8 @@ _UNKNOWN = (
 def progress_report(sync: Sync, addresses: Mapping[str, str], instance: str) -> dict[str, Any]:
     """Return the `progress` document of the answer. `addresses` are the clusters' addresses (host:port) by name.
 
-    Before the first start, the figures of the copy are zeros, and all other fields are null or absent, except `state`,
-    `canCommit`, `canWrite`, the IDs, `desiredState` and `warnings`.
+    `instance` is the ID of this instance. Before the first start, the figures of the copy are zeros, and all other
+    fields are null or absent, except `state`, `canCommit`, `canWrite`, the IDs, `desiredState` and `warnings`.
     """
     record, snapshot = sync.record, sync.snapshot
     ids = {"mongosyncID": instance, "coordinatorID": _coordinator(record, instance)}

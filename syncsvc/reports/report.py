@@ -82,7 +82,7 @@ class Subject:
 
 
 def report(subject: Subject) -> dict[str, Any]:
-    """Return the fields of the answer to `GET /api/v1/report`, except `success`."""
+    """Return the field `report` of the answer to `GET /api/v1/report`."""
     leader = subject.leader
     spans, asked = phase_spans(leader, subject.now), commits(leader.journal)
     verification = _verification(subject)
@@ -176,7 +176,10 @@ def _started(record: RunRecord) -> float | None:
 
 
 def _clusters(subject: Subject) -> Iterator[dict[str, Any]]:
-    """Yield both clusters as they were at the start, with their present versions; the source comes first."""
+    """Yield both clusters as they were at the start, the source first; without clusters that are not known.
+
+    `versionNow` is the version when this process connected to the cluster.
+    """
     record = subject.leader
     then = {each.name: each for each in record.journal.sites}
     names = (record.options.source, record.options.destination)

@@ -30,10 +30,17 @@ class _ReportedSync(Strict):
     reversals = always(fields.Integer, "How often the sync was reversed.")
     canWrite = always(Boolean, "Whether applications may write to the destination.")
     started = known_time("When the sync was started")
-    seconds = nullable(fields.Float, "The total duration of the phases, in seconds.")
-    error = nullable(fields.String, "The name of the error that the sync failed with.")
+    seconds = nullable(
+        fields.Float,
+        "The total duration of the phases, in seconds; null if the phases are not known.",
+    )
+    error = nullable(
+        fields.String,
+        "The name of the error that the sync failed with; null unless the sync has failed.",
+    )
     errorDescription = nullable(
-        fields.String, "The description of the error: why the sync failed, and what to do."
+        fields.String,
+        "The description of the error: why the sync failed, and what to do; null unless the sync has failed.",
     )
 
 
@@ -47,7 +54,8 @@ class _ReportedCluster(ClusterFields):
         validate=validate.OneOf(("source", "destination")),
     )
     versionNow = nullable(
-        fields.String, "The version of the servers when this process connected to the cluster."
+        fields.String,
+        "The version of the servers when this process connected to the cluster; null if unknown.",
     )
 
 
@@ -92,9 +100,11 @@ class _ReportedCopy(Strict):
     bytes = always(fields.Integer, "The number of bytes copied.")
     seconds = always(fields.Float, "How long the copy ran, in seconds, without idle times.")
     documentsPerSecond = nullable(
-        fields.Float, "The average number of documents copied per second."
+        fields.Float, "The average number of documents copied per second; null if unknown."
     )
-    bytesPerSecond = nullable(fields.Float, "The average number of bytes copied per second.")
+    bytesPerSecond = nullable(
+        fields.Float, "The average number of bytes copied per second; null if unknown."
+    )
     documentsCopiedAgain = always(
         fields.Integer,
         "The number of documents that the copy read although the destination already had them.",
@@ -110,12 +120,15 @@ class _ReportedEvents(Strict):
         fields.Float, "How long change events were applied, in seconds, without idle times."
     )
     appliedPerSecond = nullable(
-        fields.Float, "The average number of change events applied per second."
+        fields.Float, "The average number of change events applied per second; null if unknown."
     )
 
 
 class _Sent(SenderFields):
-    address = nullable(fields.String, "The address of the client that sent the command.")
+    address = nullable(
+        fields.String,
+        "The address of the client that sent the command; null if no client sent one.",
+    )
 
 
 class _ReportedCommit(_Sent):
@@ -127,7 +140,8 @@ class _ReportedCommit(_Sent):
     outcome = always(fields.Enum, "The outcome of the commit.", Outcome, by_value=True)
     withdrawn = always(
         fields.Integer,
-        "How often the cut-over was undone and repeated, because users still wrote to the source, or may have.",
+        "How often the cut-over was undone, because users wrote to the source or may have, or because the sync was "
+        "resumed after a failure in the cut-over.",
     )
     writable = known_time("When applications could write to the destination")
     committed = known_time("When the commit was complete")
@@ -235,7 +249,7 @@ class _ReportedFailure(Strict):
 
 
 class _ReportedWarning(Strict):
-    """All warnings of one kind in one instance."""
+    """All warnings of one kind, or all long waits for the same thing, in one instance."""
 
     instance = always(fields.String, "The name of the instance.")
     text = always(fields.String, "The text of the newest warning.")
@@ -244,8 +258,8 @@ class _ReportedWarning(Strict):
     ended = nullable(
         fields.String, "When the newest warning ended, in UTC; null while this warning is active."
     )
-    times = always(fields.Integer, "The number of warnings of this kind.")
-    seconds = always(fields.Float, "The total duration of the warnings of this kind, in seconds.")
+    times = always(fields.Integer, "The number of these warnings.")
+    seconds = always(fields.Float, "The total duration of these warnings, in seconds.")
 
 
 class _ReportedCollection(Strict):
@@ -296,16 +310,36 @@ class _Report(Strict):
         "The time at which the report was made, and the process that made it.",
         _Created,
     )
-    headline = always(fields.Nested, "The result.", Headline)
-    sync = always(fields.Nested, "The sync.", _ReportedSync)
-    clusters = always(fields.List, "Both clusters.", fields.Nested(_ReportedCluster))
+    headline = always(
+        fields.Nested,
+        "The state of the sync and the result of its verification, in a few sentences.",
+        Headline,
+    )
+    sync = always(
+        fields.Nested, "The state of the sync, its clusters, and its error, if any.", _ReportedSync
+    )
+    clusters = always(
+        fields.List,
+        "Both clusters, the source at the start first.",
+        fields.Nested(_ReportedCluster),
+    )
     options = always(fields.Dict, "The start options of the sync, as they are saved.")
     instances = always(
         fields.List, "The instances, the coordinator first.", fields.Nested(_ReportedInstance)
     )
-    phases = always(fields.List, "The phases of the coordinator.", fields.Nested(_ReportedPhase))
-    copy = always(fields.Nested, "The copy.", _ReportedCopy)
-    events = always(fields.Nested, "The change events.", _ReportedEvents)
+    phases = always(
+        fields.List,
+        "The phases of the coordinator, the oldest first.",
+        fields.Nested(_ReportedPhase),
+    )
+    copy = always(
+        fields.Nested, "The amounts, the duration and the rates of the copy.", _ReportedCopy
+    )
+    events = always(
+        fields.Nested,
+        "The numbers of the applied change events, and how long and how fast they were applied.",
+        _ReportedEvents,
+    )
     commits = always(
         fields.List, "All requested commits, the oldest first.", fields.Nested(_ReportedCommit)
     )

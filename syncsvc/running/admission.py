@@ -32,8 +32,8 @@ def can_commit(record: RunRecord, snapshot: ProgressSnapshot) -> bool:
 def refuse_repair(record: RunRecord) -> None:
     """Raise OperationError CannotRepair if the sync cannot be repaired now.
 
-    A sync can be repaired once its verification has begun, unless the sync has failed with another error than
-    VerificationFailed. A sync without verification cannot be repaired.
+    A sync can be repaired only in the phase APPLYING, in which the verification runs, and not after a failure with
+    another error than VerificationFailed. A sync without verification cannot be repaired.
     """
     if record.state is State.FAILED and not _failed_verification(record):
         name = "an unknown error" if record.failure is None else record.failure.name
@@ -48,7 +48,8 @@ def refuse_repair(record: RunRecord) -> None:
         )
     if record.phase is not Phase.APPLYING:
         raise OperationError(
-            errors.CANNOT_REPAIR, "The verification has not begun, so no differences are known."
+            errors.CANNOT_REPAIR,
+            "The verification does not run in the present phase, so no differences are known.",
         )
 
 
@@ -112,9 +113,9 @@ class Admission:
         """Raise OperationError if the sync cannot be reversed.
 
         A reversal is impossible if users wrote to the old source after the commit, or if the oplog of the new source no
-        longer has all change events since the commit. Every other instance makes the same check, with the coordinator's
-        saved record. Otherwise, such an instance could save its reversal, and then wait forever for a coordinator that
-        refuses the command.
+        longer has all change events since the commit. Until the coordinator has saved its reversal, every other
+        instance makes the same check, with the coordinator's saved record. Otherwise, such an instance could save its
+        reversal, and then wait forever for a coordinator that refuses the command.
         """
         record = self._store.record
         if record.coordinates:

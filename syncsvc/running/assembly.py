@@ -60,7 +60,9 @@ class Assembly:
     def next_context(self, stop: StopToken) -> RunContext:
         """Save the next epoch, and return the context of a new engine, which the token `stop` can stop.
 
-        Raises OperationError and the driver's errors.
+        Before it returns, both clusters refuse late writes of earlier engines. If the run of the coordinator has no
+        saved start position, also delete the saved state of an earlier run. Raises OperationError and the driver's
+        errors.
         """
         # Saved before it is used, so that no other engine of the run has this epoch.
         self._store.update(epoch=self._store.record.epoch + 1)
@@ -208,9 +210,10 @@ def own_uuid(record: RunRecord, sharded: bool, registry: Registry, name: Namespa
     """Return the UUID of the collection `name` on the destination, which each write to the collection must include.
 
     With this UUID, servers refuse to write to a foreign collection. Return None if writes include no UUID: if the
-    destination holds no other data, if it is sharded (`sharded`), or if `name` is the buckets of a time-series
-    collection, whose UUID servers do not accept. Raises OperationError DestinationNamespaceExists if the sync has not
-    created the collection: then a foreign collection has its name.
+    option `preExistingDestinationData` is false, if the registry has no such collection, if the destination is sharded
+    (`sharded`), or if `name` is the buckets of a time-series collection, whose UUID servers do not accept. Raises
+    OperationError DestinationNamespaceExists if the sync has not created the collection: then a foreign collection has
+    its name.
     """
     if not record.options.pre_existing_destination_data:
         return None

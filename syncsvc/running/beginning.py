@@ -24,7 +24,8 @@ def begin(process: ProcessContext, record: RunRecord) -> RunStore:
 
     Raises OperationError: MetadataLeftOver if another process began a sync first, or if the other instances are being
     reset; OtherSyncOnDestination if this sync cannot share the destination with another sync; DifferentStart if another
-    instance was started with other options. After an error, the new run is not saved.
+    instance was started with other options. After these errors, the new run is not saved. Also raises the driver's
+    errors; after these, the new run may be saved.
     """
     home = record.options.destination
     store = RunStore.begin(process.metadata(home), process.saver(home), record)

@@ -27,8 +27,8 @@ class Principals:
     def compare(self) -> Comparison | None:
         """Return the comparison of the users and roles of both clusters; None if the sync copies no users and roles.
 
-        Users and roles that an earlier copy has created on the destination count as missing there if they differ from
-        the source, because a commit replaces them.
+        Until users may write to the destination, users and roles that an earlier copy has created there count as
+        missing if they, or roles that they have, differ from the source, because a commit replaces them.
         """
         record = self._store.record
         options = record.options.users_and_roles
@@ -66,7 +66,10 @@ class Principals:
             )
 
     def created(self) -> tuple[str, ...]:
-        """Return the sorted names of the users and roles that the sync has created on the destination."""
+        """Return the sorted names of the users and roles on the destination that a reset would drop.
+
+        The sync has created these, and users have not changed them since.
+        """
         record = self._store.record
         if record.options.users_and_roles is None:
             return ()

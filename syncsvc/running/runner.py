@@ -140,7 +140,8 @@ class Runner:
     def pause(self, command: Entry) -> None:
         """Save the state PAUSED, and stop the engine. Its running calls end later; `resume` waits for them.
 
-        `command` is the entry of the journal that is saved together with the new state.
+        A new thread then spools change events if the oplog may become too short. `command` is the entry of the journal
+        that is saved together with the new state. Raises OperationError and the driver's errors.
         """
         with self._changing:
             state = next_state(self.record.state, Trigger.PAUSE)
@@ -187,8 +188,9 @@ class Runner:
         """Save a request to repair the differences that the verification has found; the engine runs the repair.
 
         If the sync failed because the verification has failed, also resume the sync. On an instance that is not the
-        coordinator, this only resumes the sync, because the coordinator manages the repair for all instances. Raises
-        OperationError if the repair or the resume is refused.
+        coordinator, this only resumes the sync, because the coordinator manages the repair for all instances; if there
+        is nothing to resume, it raises OperationError CannotRepair. Raises OperationError if the repair or the resume
+        is refused, and the driver's errors.
         """
         record = self.record
         state = next_state(record.state, Trigger.REPAIR)
@@ -343,7 +345,7 @@ class Runner:
     def contents(self) -> Contents:
         """Return the contents of the destination, divided into those that a reset would drop and all others.
 
-        Raises OperationError.
+        Raises OperationError if a reset would be refused, and the driver's errors.
         """
         self._admission.refuse_in_use()
         next_state(self.record.state, Trigger.RESET)
@@ -437,9 +439,9 @@ class Runner:
     def _has_spooled(self, pause: _Pause) -> bool:
         """Spool events until the pause ends; return False if an error ended the spooling and the caller must retry.
 
-        If events are lost, or another process owns the run, the sync fails, and nothing is retried. Other errors become
-        a warning, because a resume may still succeed. The warning ends once events are saved, or once the oplog is
-        known to be long enough.
+        After an error whose kind is saved, for example because events are lost, the sync fails. If another process owns
+        the run, this process only logs the error. Both are not retried. Other errors become a warning, because a resume
+        may still succeed. The warning ends once events are saved, or once the oplog is known to be long enough.
         """
         progress = self._process.progress
         try:
@@ -485,8 +487,9 @@ class Runner:
     def _fail(self, error: Exception, during: State | None = None) -> None:
         """Make the failure of the sync visible, and save the failure unless a restart repeats the failed work.
 
-        `during` is PAUSED or RESETTING if the work of a pause or a reset has failed, and None if an engine has failed.
-        An engine's error is ignored if the sync has been paused or reset since.
+        After a saved failure, also restore the original write blocks and balancers. `during` is PAUSED or RESETTING if
+        the work of a pause or a reset has failed, otherwise None. If the sync is PAUSED or RESETTING now and
+        `during` is not this state, the error is only logged.
         """
         kind, description = describe(in_words_of(errors.ALL, failures.named(error)))
         with self._changing:

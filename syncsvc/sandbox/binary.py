@@ -27,9 +27,9 @@ _LIBRARY_REMEDY = (
 
 
 def find_mongod() -> Path:
-    """Return the path of the first mongod found: $SYNCSVC_MONGOD, mongod on PATH, or the one in the package `_WHEEL`.
+    """Return the path of the first mongod found: $SYNCSVC_MONGOD, mongod on PATH, or the one of the extra `sandbox`.
 
-    Raises SandboxError if no mongod is found, or if the first one does not run.
+    Raises SandboxError if no mongod is found, if $SYNCSVC_MONGOD names no file, or if the first mongod does not run.
     """
     program = _from_environment() or _from_path() or _from_wheel()
     if program is None:

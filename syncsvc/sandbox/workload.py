@@ -42,8 +42,9 @@ class Written:
 class Workload:
     """Writes random inserts, updates and deletes to `collections` from `start` until `stop`, or during a `with` block.
 
-    A thread makes 20 writes, pauses for `pause_seconds`, and repeats this. `seed` determines the random values except
-    new `_id`s. An error ends the writing; then `check`, `stop` and the end of the block raise this error.
+    A thread makes 20 writes, pauses for `pause_seconds`, and repeats this. `seed` determines the random values, but
+    neither the `_id`s of new documents nor which existing documents are changed. An error ends the writing; then
+    `check`, `stop` and the end of the block raise this error.
     """
 
     def __init__(

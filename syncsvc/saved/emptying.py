@@ -32,6 +32,7 @@ def forget_earlier(metadata: Metadata, writer: ClusterWriter, stop: StopToken) -
     """Delete the saved state of an earlier run, so that a new run does not continue the earlier copy or check.
 
     This state is the registry, partitions, created views and principals, check, list of repairs, and event spool.
+    Raises the driver's errors.
     """
     for reversals in range(2):
         for name in (collections_of(reversals), partitions_of(reversals)):

@@ -130,7 +130,8 @@ class Fence:
     def slot(self, stop: StopToken) -> Iterator[Slot]:
         """Reserve a slot (a session for one write) during the block; wait until one is free.
 
-        Slots on which an earlier command may still take effect are reserved first. Raises `Cancelled` if `stop` is set.
+        Slots on which an earlier command may still take effect are reserved first. Raises `Cancelled` if `stop` is
+        set while no slot is free.
         """
         slot = self._take(stop)
         try:
@@ -162,10 +163,10 @@ def _lsid(identity: UUID, name: str) -> Binary:
 class FencedWriter(ClusterWriter):
     """Runs commands on a cluster so that no command takes effect after its call has returned or raised.
 
-    There are two exceptions: DDL commands, which accept no `txnNumber`; and calls that raise `Cancelled`, whose
-    commands can take effect until `settle` is called. `metadata` is the name of the metadata database, and `sharded` is
-    whether the cluster is sharded. `confirm` is called before each command, and raises an error if this process may no
-    longer write.
+    There are two exceptions: DDL commands, which accept no `txnNumber`; and calls that raise `Cancelled` or run out of
+    time, whose commands can take effect until `settle` is called or another write uses their session. `metadata` is the
+    name of the metadata database, and `sharded` is whether the cluster is sharded. `confirm` is called before each
+    command, and raises an error if this process may no longer write.
     """
 
     def __init__(
@@ -191,7 +192,7 @@ class FencedWriter(ClusterWriter):
         """Make sure that no command that this writer or an earlier engine has sent can take effect any more.
 
         Commands of calls that are still running are excepted. Raises OperationError Superseded if another process has
-        taken the run over.
+        taken the run over, and the driver's errors.
         """
         left = self._fence.unsettled
         if left:
@@ -241,7 +242,9 @@ class FencedWriter(ClusterWriter):
 
         The command waits for a majority. Unless `retried` is False, temporary failures are retried. A transaction costs
         the server half as much as retryable writes, because the server records each retryable statement separately. If
-        the transaction fails for any reason, the statements are run without a transaction.
+        the transaction fails, the statements are run without a transaction, except if `retried` is False and the
+        connection is lost. Raises OperationError Superseded if another process has taken the run over, and the driver's
+        errors.
         """
         name, target = next(iter(command.items()))
         if name not in _NUMBERED:

@@ -1,7 +1,7 @@
 """The journal of an instance: the commands, states and failures of its sync, as the basis of the report.
 
 The journal is a part of the run record, so a command and its sender are saved together with the change of the state.
-The record is saved every second, so the journal must be small: every list and text in it is bounded.
+A running sync saves the record every half second, so the journal must be small: every list and text in it is bounded.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from marshmallow import fields
 from syncsvc.saved.stored import Stored
 from verifier.cluster.facts import ClusterFacts
 
-# The most entries, processes, warnings and directions that are kept. Long texts are cut, in characters.
+# The most entries, processes, warnings, directions, and notes of a verification that are kept; and the number of
+# characters to which longer texts are cut.
 MOST_ENTRIES = 200
 MOST_PROCESSES = 50
 MOST_WARNINGS = 40
@@ -49,7 +50,10 @@ _ESSENTIAL = frozenset({"start", "commit", "reverse", "COMMITTED"})
 
 @dataclass(frozen=True)
 class Sender:
-    """The sender of a command: the name of its token, None without a token file; and the address of the client."""
+    """The sender of a command: the name of its token, None without a token; and the address of the client.
+
+    The address is None if the process itself sent the command, because of `--desiredState`.
+    """
 
     caller: str | None = None
     address: str | None = None
@@ -154,6 +158,7 @@ class Verified:
 
     `documents`, `size` (in bytes) and `namespaces` are the amounts of the first generation, which compares everything.
     `rechecked` is the number of documents compared by later generations. `generations` is the total of generations.
+    `notes` say what was not compared, and why.
     """
 
     started: float

@@ -504,7 +504,7 @@ class RunStore:
     def begin(cls, metadata: Metadata, writer: ClusterWriter, record: RunRecord) -> RunStore:
         """Insert a new run record, and return its store.
 
-        Raises OperationError MetadataLeftOver if another process began a sync first.
+        Raises OperationError MetadataLeftOver if another process began a sync first, and the driver's errors.
         """
         store = cls(metadata.name, writer, record)
         # If two processes find no run at the same moment, one of them must fail, even if their IDs differ.
@@ -635,8 +635,8 @@ class RunStore:
     def show(self, **changes: Any) -> None:
         """Set fields of the visible record without saving them: the keyword arguments are the fields.
 
-        Use this if this process no longer owns the run or cannot save it now. Later saves leave these fields out. A
-        later call with the same fields replaces the values.
+        Use this if this process no longer owns the run or cannot save it now. Later saves do not save these values. A
+        later call with the same fields, or a later save that changes them, replaces the values.
         """
         with self._lock:
             self._shown = {**self._shown, **changes}

@@ -29,7 +29,7 @@ from verifier.runtime.tasks import StopToken
 _BY_ID = {"_id": 1}
 
 # Called for each page with the present name of the collection, and the keys of the page in order, preceded by the last
-# key of the previous page.
+# key of the previous page if there is one. A key is a document with only an `_id`.
 CheckKeys = Callable[[Namespace, Sequence[bytes]], None]
 
 
@@ -80,9 +80,9 @@ class RangeScan:
     def pages(self) -> Iterator[tuple[Block, bytes | None]]:
         """Yield the documents of each page, with the resume point after the page. The first resume points may be None.
 
-        A resume point is a document with only an `_id`. A page may be empty. After a failure, the scan continues at
-        the last resume point by itself. An `_id` that is too long for a bound of a range is not used as a resume point:
-        the documents after the previous resume point may then come again.
+        A resume point is a document with only an `_id`. A page may be empty. After a temporary failure, the scan
+        continues at the last resume point by itself. An `_id` that is too long for a bound of a range is not used as a
+        resume point: the documents after the previous resume point may then come again.
 
         Raises CollectionGone, the errors of `check`, and the driver's errors.
         """

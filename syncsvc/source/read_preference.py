@@ -10,5 +10,8 @@ from verifier.cluster.pinning import ServerMode
 
 
 def read_preference(mode: str, tags: Sequence[Mapping[str, str]]) -> ServerMode:
-    """Return the driver's read preference with this mode, such as secondaryPreferred, and these tag sets."""
+    """Return the driver's read preference with this mode, such as secondaryPreferred, and these tag sets.
+
+    Raises the driver's ConfigurationError if the mode is primary and there are tag sets.
+    """
     return make_read_preference(read_pref_mode_from_name(mode), [*tags] or None)

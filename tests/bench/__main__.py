@@ -53,13 +53,18 @@ def _parser() -> argparse.ArgumentParser:
         metavar="|".join(BENCHMARKS),
         help=f"benchmarks to run (default: {', '.join(_BY_DEFAULT)})",
     )
-    parser.add_argument("--rounds", type=int, default=3, help="runs of each candidate")
+    parser.add_argument("--rounds", type=int, default=3, help="number of runs of each candidate")
     parser.add_argument(
         "--documents",
         type=int,
         help="documents in each collection (default: as many as the data set has)",
     )
-    parser.add_argument("--events", type=int, default=100_000, help="size of the backlog")
+    parser.add_argument(
+        "--events",
+        type=int,
+        default=100_000,
+        help="number of change events in each backlog (of large documents: a twentieth of it)",
+    )
     parser.add_argument(
         "--sets", nargs="+", choices=SETS, default=["medium"], help="data sets to copy and verify"
     )
@@ -78,7 +83,7 @@ def _parser() -> argparse.ArgumentParser:
         nargs="+",
         type=int,
         default=delayed.DELAYS,
-        help="round-trip times of the benchmark delayed, in milliseconds; the first one is the standard",
+        help="round-trip times of the benchmark delayed, in milliseconds; the others are compared with the first",
     )
     parser.add_argument(
         "--delay",
@@ -99,7 +104,7 @@ def _parser() -> argparse.ArgumentParser:
         "--record",
         type=Path,
         metavar="FOLDER",
-        help="also save the figures of each benchmark in a file of this folder, as docs/benchmarks shows them",
+        help="also save the record of each benchmark in a file of this folder; docs/benchmarks shows such records",
     )
     parser.add_argument(
         "--memory",

@@ -60,9 +60,9 @@ class Round:
 
 
 def benchmark(name: str, asked: int, rounds: int, say: Callable[[str], None]) -> Result:
-    """Measure all candidates `rounds` times with the backlog `name`, which has about `asked` events.
+    """Measure all candidates `rounds` times with the backlog `name`.
 
-    `say` prints a line.
+    `asked` is the requested number of events, and `say` prints a line.
     """
     chosen = BACKLOGS[name]
     result = Result(f"apply {name}", "event", chosen.events(asked), "stream", _CANDIDATES)
@@ -88,7 +88,7 @@ def prepared(
     new_cluster: Callable[[str], ReplicaSet] = cluster,
     loading: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Iterator[Round]:
-    """Prepare a round with the backlog `name`, which has about `asked` events.
+    """Prepare a round with the backlog `name`; `asked` is the requested number of events.
 
     `new_cluster` starts a cluster with the given name. The context manager `loading` surrounds each phase that writes
     documents or the backlog.

@@ -1,6 +1,7 @@
 """The backlog of the benchmarks: documents that both clusters have, and the writes after them.
 
-The last writes insert marker documents, so many that each applying thread gets some of them.
+The last writes insert marker documents. They are enough for each applying thread to get some of them, after its share
+of the other events.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class Backlog:
     verified: bool = False
 
     def events(self, asked: int) -> int:
-        """Return the exact number of events in the backlog if about `asked` events are requested."""
+        """Return the number of events in the backlog, without the markers, if `asked` events are requested."""
         return asked // self.thinned // self.base.collections * self.base.collections
 
 
@@ -80,7 +81,7 @@ def load_base(client: Client, backlog: Backlog) -> None:
 def write(client: Client, backlog: Backlog, asked: int) -> None:
     """Write the backlog to the cluster with several threads; each of them writes to one collection at a time.
 
-    `asked` is the wanted number of change events; the backlog may round it.
+    `asked` is the requested number of change events; `Backlog.events` returns the number that is written.
     """
     share = backlog.events(asked) // backlog.base.collections
 
@@ -96,12 +97,19 @@ def write(client: Client, backlog: Backlog, asked: int) -> None:
 
 
 def is_applied(client: Client) -> bool:
-    """Return whether the destination has all marker documents, and therefore the whole backlog."""
+    """Return whether the destination has all marker documents, and therefore the whole backlog.
+
+    Exception: over a link with latency, the service writes to several collections at once, so its last writes to the
+    other collections may still be in flight.
+    """
     return client[DATABASE][MARKERS].count_documents({}) == len(MARKER_IDS)
 
 
 def _writes(random: Random, backlog: Backlog) -> Iterator[Write]:
-    """Yield random writes to one collection. Each write matches a document, and so causes one change event."""
+    """Yield random writes to one collection without end.
+
+    Each write causes one change event: updates, replacements and deletions always match a document.
+    """
     base = backlog.base
     there = list(range(base.documents))
     following = base.documents

@@ -120,7 +120,7 @@ def _diffs(options: Namespace, say: Say) -> Iterator[Shown]:
 def _copies(
     suffix: str, chosen: list[variants.Variant], options: Namespace, say: Say
 ) -> Iterator[Shown]:
-    """Measure the copy of each requested data set in these variants. `suffix` is the end of the titles."""
+    """Yield the results of copying each requested data set in the variants `chosen`. `suffix` ends their titles."""
     for name in options.sets:
         documents = data_set(name, options.documents)
         title = f"copy {name} {suffix}"
@@ -130,7 +130,7 @@ def _copies(
 def _events(
     suffix: str, chosen: list[variants.Variant], options: Namespace, say: Say
 ) -> Iterator[Shown]:
-    """Measure the application of each requested backlog in these variants. `suffix` is the end of the titles."""
+    """Yield the results of applying each requested backlog in the variants `chosen`. `suffix` ends their titles."""
     for name in options.backlogs:
         title = f"apply {name} {suffix}"
         yield _shown(variants.events(title, name, options.events, chosen, options.rounds, say))

@@ -28,12 +28,12 @@ def cluster(name: str) -> ReplicaSet:
 
 
 def servers(*clusters: Cluster) -> list[int]:
-    """Return the process IDs of all servers and routers of the given clusters."""
+    """Return the process IDs of all running servers and routers of the given clusters."""
     return [pid for each in clusters for pid in _pids(each) if pid is not None]
 
 
 def check_equal(source: Cluster, destination: Cluster) -> None:
-    """Raise RuntimeError if the clusters differ, because a candidate that omits documents must not win."""
+    """Raise RuntimeError if the documents of the clusters differ: a candidate that omits documents must not win."""
     if not (isinstance(source, ReplicaSet) and isinstance(destination, ReplicaSet)):
         # A router cannot hash documents.
         plain.verify(source.uri, destination.uri)

@@ -31,7 +31,7 @@ def benchmark(data_set: DataSet, rounds: int, say: Callable[[str], None]) -> Res
 
 
 def memory(documents: int) -> Measurement:
-    """Run the service once to copy about `documents` documents of the data set "medium", and return its measurement."""
+    """Run the service once to copy `documents` documents of the data set "medium", and return its measurement."""
     with cluster("source") as source:
         _fill(source, data.data_set("medium", documents))
         return _copy(_daemon, source)

@@ -1,6 +1,6 @@
 """A candidate for the benchmark of verification: the comparison code of the verifier alone.
 
-It runs without generations, without saved state, and without a process of its own.
+It runs without generations, without saved state, and without the rest of the verifier.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _RANGE_BYTES = 32 << 20
 
 
 def compare(source: str, destination: str) -> None:
-    """Compare all documents of two clusters, given by their connection strings.
+    """Compare all documents in the database `DATABASE` of two clusters, given by their connection strings.
 
     Raises RuntimeError if a document differs.
     """

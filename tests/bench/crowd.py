@@ -1,7 +1,7 @@
-"""Measures the duration of requests while 500 slow clients are connected, each of which sends one byte now and then.
+"""Measures the duration of requests without other clients, and beside 500 slow clients.
 
-The bytes are the beginning of a request or, with HTTPS, of a handshake. If there are too many connections, the process
-closes those that were idle for the longest time; a slow client then connects again.
+A slow client sends one byte of a request, or of a TLS handshake, now and then. If there are too many connections, the
+process closes those that were idle for the longest time; a slow client then connects again.
 """
 
 from __future__ import annotations

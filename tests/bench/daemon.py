@@ -76,7 +76,10 @@ class Daemon:
         self.wait_until(lambda progress: bool(progress["canCommit"]))
 
     def wait_until(self, condition: Callable[[dict[str, Any]], bool]) -> None:
-        """Poll the progress until the condition is true for the answer."""
+        """Poll the progress until the condition is true for the answer.
+
+        Raises RuntimeError if the sync has failed, and TimeoutError after an hour.
+        """
         wait_for(lambda: condition(self._progress()), _POLL_INTERVAL)
 
     def suspend(self) -> None:
@@ -147,7 +150,7 @@ def wait_for(condition: Callable[[], bool], interval: float) -> None:
     deadline = monotonic() + _DEADLINE
     while not condition():
         if monotonic() > deadline:
-            raise TimeoutError(f"waited {_DEADLINE:.0f} seconds")
+            raise TimeoutError(f"the condition did not become true within {_DEADLINE:.0f} seconds")
         pause.wait(interval)
 
 

@@ -1,7 +1,9 @@
 """Measures copy, verification and change event application through proxies that delay every message.
 
-Each table compares the service with a plain loop, at each of the round-trip times `DELAYS`. One large collection is
-copied and verified. Other phases are not measured, because their duration does not depend on the amount of data.
+Each table compares the service with a simple program, at several round-trip times (default: `DELAYS`).
+
+One large collection is copied and verified. Other phases are not measured, because their duration does not depend on
+the amount of data.
 """
 
 from __future__ import annotations

@@ -63,7 +63,10 @@ class Steps:
 
 
 def benchmark(collections: int, say: Callable[[str], None]) -> Steps:
-    """Measure a sync of `collections` collections. Raises RuntimeError if the servers cannot open enough files."""
+    """Measure a sync of `collections` collections.
+
+    Raises RuntimeError if the servers cannot open enough files, the sync fails, or the clusters differ at the end.
+    """
     _check_limit(collections)
     with (
         cluster("source") as source,
@@ -89,7 +92,7 @@ def benchmark(collections: int, say: Callable[[str], None]) -> Steps:
 
 
 def table(result: Steps) -> str:
-    """Return a text table of the steps; the last line has the CPU time and memory of the daemon."""
+    """Return a text table of the steps; the last line has the CPU time and memory of the daemon, and `others`."""
     head = (f"{result.collections:,} collections", "seconds", "source", "destination")
     rows = [
         (each.name, f"{each.seconds:.2f}", f"{each.source:.2f}", f"{each.destination:.2f}")
@@ -156,7 +159,7 @@ class _Recorder:
 
 
 def _count(client: Client) -> int:
-    """Return the number of commands that a server has run, excluding background commands."""
+    """Return the number of commands that a server has run since its start, excluding background commands."""
     commands = client.admin.command("serverStatus")["metrics"]["commands"]
     return sum(
         int(each["total"])

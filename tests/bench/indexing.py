@@ -1,4 +1,4 @@
-"""Variants of a sync: the values of `buildIndexes`, for collections with ten secondary indexes."""
+"""Variants of a sync: three values of `buildIndexes`, for collections with ten secondary indexes."""
 
 from __future__ import annotations
 

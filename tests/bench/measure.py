@@ -28,7 +28,7 @@ class Measurement:
 
 
 class Stopwatch:
-    """Measures a process, beginning when this object is created.
+    """Measures the CPU time of a process since this object was created, and the peak memory since the process started.
 
     `ours` are the IDs of other processes that take part, such as servers: their CPU time does not count as that of
     unrelated processes (`Measurement.others`).
@@ -53,8 +53,8 @@ class Stopwatch:
 class Strangers:
     """Measures the CPU time of all processes on this machine except `ours`, beginning when this object is created.
 
-    Includes the time that the hypervisor gave to other guests. The result is approximate: the kernel counts the time of
-    the machine in ticks, but the time of a process exactly.
+    The result includes the time that the hypervisor gave to other guests. It is approximate: the kernel counts the
+    time of the machine in ticks, but the time of a process exactly.
     """
 
     def __init__(self, ours: Sequence[int]) -> None:

@@ -1,4 +1,4 @@
-"""The simplest implementation with pymongo, as the lower limit for the benchmarks."""
+"""The simplest copy, verification and application of change events with pymongo: the lower limit for the benchmarks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def copy(source: str, destination: str) -> None:
 
 
 def verify(source: str, destination: str) -> None:
-    """Compare all documents in the order of `_id`. Raises RuntimeError if a collection differs."""
+    """Compare the documents of the source's collections in the order of `_id`. Raises RuntimeError at a difference."""
     with _connect(source) as reading, _connect(destination) as other:
         for name in reading[DATABASE].list_collection_names():
             both = [

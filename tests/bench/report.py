@@ -70,7 +70,8 @@ class Result:
 def rows(result: Result) -> list[list[str]]:
     """Return the head of a table, which begins with the title, and a row for each candidate.
 
-    A cell has the median, the minimum and the maximum of the rounds.
+    The first cell of a row is the candidate's name, and the last one is its best ratio. The other cells have the
+    median, the minimum and the maximum of the rounds.
     """
     columns = result.columns()
     found = [
@@ -109,7 +110,7 @@ def document(result: Result) -> dict[str, Any]:
 
 
 def restored(saved: Mapping[str, Any]) -> Result:
-    """Return the result that `document` has converted."""
+    """Return the Result that `document` has converted to the dict `saved`."""
     candidates = saved["candidates"]
     fields = {name: saved[name] for name in ("title", "unit", "count", "bytes", "limit")}
     runs = {name: [Measurement(**run) for run in each["runs"]] for name, each in candidates.items()}
@@ -130,5 +131,5 @@ def _cell(values: Sequence[float]) -> str:
 
 
 def number(value: float) -> str:
-    """Return a number with about three significant digits."""
+    """Format a number: without decimals from 100, with one decimal from 10, and with two decimals below 10."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"

@@ -34,7 +34,7 @@ def sharded_cluster(name: str) -> ShardedCluster:
 
 
 def routers() -> str:
-    """Return what the routers are, for the title of a result."""
+    """Return the kind of the routers for the title of a result: "mongos", or "the stand-in for mongos"."""
     return "mongos" if find_mongos() else "the stand-in for mongos"
 
 

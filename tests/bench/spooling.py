@@ -27,7 +27,7 @@ _MEASURED = 0.9
 def benchmark(name: str, asked: int, rounds: int, say: Callable[[str], None]) -> Result:
     """Measure the spooling of a backlog, its application from the spool, and its application from the oplog.
 
-    The backlog `name` has about `asked` events.
+    `name` is the name of the backlog, and `asked` is its requested number of events.
     """
     chosen = BACKLOGS[name]
     candidates = [_FROM_OPLOG, _SPOOLED, _FROM_SPOOL]

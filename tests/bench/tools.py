@@ -24,7 +24,7 @@ def are_there() -> bool:
 def dump_and_restore(source: ReplicaSet, destination: ReplicaSet) -> Measurement:
     """Measure `mongodump | mongorestore`, including the start of both programs.
 
-    CPU time and peak memory are the sums for both programs.
+    CPU time and peak memory are the sums for both programs. Raises RuntimeError if one of them fails.
     """
     dump = ["mongodump", f"--uri={source.uri}", f"--db={DATABASE}", "--archive", "--quiet"]
     restore = ["mongorestore", f"--uri={destination.uri}", "--archive", "--quiet"]
@@ -63,5 +63,5 @@ def _end(process: subprocess.Popen[bytes]) -> struct_rusage:
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
-        raise RuntimeError(f"{process.args!r} ended with {process.returncode}")
+        raise RuntimeError(f"{process.args!r} ended with exit status {process.returncode}")
     return usage

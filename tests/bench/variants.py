@@ -30,7 +30,7 @@ Run = Callable[[Cluster, Cluster], AbstractContextManager[list[Daemon]]]
 def instances(
     source: Cluster, destination: Cluster, names: Sequence[str] = (), **settings: Any
 ) -> Iterator[list[Daemon]]:
-    """Run one instance of the service for each of these IDs, or, by default, a single one without an ID.
+    """Run one instance of the service for each ID in `names` or, if `names` is empty, a single one without an ID.
 
     `settings` are keyword arguments of `running`.
     """
@@ -48,7 +48,7 @@ def nothing(client: Client, data_set: DataSet) -> None:
 
 @dataclass(frozen=True)
 class Variant:
-    """A variant of a sync. Each field without a value has that of the other benchmarks.
+    """A variant of a sync. The defaults are those of the other benchmarks: two replica sets, and one instance.
 
     `source` and `destination` create the clusters with the given names, `prepare` prepares the empty source for a data
     set, and `run` runs the service. `options` returns the start options for a data set. The context manager `during`
@@ -87,7 +87,7 @@ def events(
 ) -> Result:
     """Measure the application of the backlog `name` in each variant; compare the rates with that of the first variant.
 
-    The backlog has about `asked` events.
+    `asked` is the requested number of events in the backlog.
     """
     chosen = BACKLOGS[name]
     names = [each.name for each in variants]
@@ -175,7 +175,10 @@ class _Stopwatches:
         ]
 
     def read(self) -> Measurement:
-        """Return the cost of all instances: the sums of their CPU times and of their peak memory."""
+        """Return the cost of all instances: the sums of their CPU times and of their peak memory.
+
+        The duration and `others` are taken from the first instance.
+        """
         found = [each.read() for each in self._each]
         return replace(
             found[0],

@@ -30,7 +30,7 @@ def benchmark(data_set: DataSet, rounds: int, say: Callable[[str], None]) -> Res
 
 
 def memory(documents: int) -> Measurement:
-    """Run the verifier once on about `documents` documents of the data set "medium", and return its measurement."""
+    """Run the verifier once on `documents` documents of the data set "medium", and return its measurement."""
     with ExitStack() as clusters:
         return probe.run("verifier", *_filled(clusters, data.data_set("medium", documents)))
 

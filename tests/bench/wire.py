@@ -1,6 +1,7 @@
 """A client for MongoDB's wire protocol on a raw socket: OP_MSG, one command at a time, without access control.
 
-It uses no code of the product or the driver, so that measurements exclude the cost of both.
+It uses no code of the product, and of the driver only the BSON encoder and the URI parser. So measurements exclude the
+cost of both.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class Wire:
             yield batch.array
 
     def insert(self, database: str, collection: str, array: memoryview) -> None:
-        """Insert an array of documents with write concern majority."""
+        """Insert a BSON array of documents with write concern majority. Fail if a document is refused."""
         options = {"ordered": False, "writeConcern": {"w": "majority"}, "$db": database}
         head = bson.encode({"insert": collection} | options)[4:-1] + b"\x04documents\0"
         length = _INT32.pack(4 + len(head) + len(array) + 1)

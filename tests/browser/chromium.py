@@ -23,7 +23,10 @@ LAPTOP, PHONE = (1280, 900), (390, 844)
 
 
 def program() -> str:
-    """Return the path of Chromium: the value of SYNCSVC_CHROMIUM, or the first known name on the PATH."""
+    """Return the program Chromium: the value of SYNCSVC_CHROMIUM, or the path of the first known name on PATH.
+
+    Fail if there is none.
+    """
     found = os.environ.get("SYNCSVC_CHROMIUM") or next(
         filter(None, map(shutil.which, _NAMES)), None
     )
@@ -44,7 +47,8 @@ def running() -> Iterator[Browser]:
 class Visit:
     """A page that is open in the browser. `close` raises AssertionError if the page has caused any problem.
 
-    Problems are errors, warnings in the console, dialogs of the browser, and requests to other hosts.
+    Problems are errors, warnings in the console, dialogs of the browser, and requests to other hosts. An answer with an
+    error status is no problem.
     """
 
     def __init__(
@@ -97,7 +101,7 @@ class Visit:
         self.page.get_by_role("dialog").wait_for(state="detached")
 
     def assert_accessible(self) -> None:
-        """Fail if axe finds a serious or critical violation."""
+        """Fail if axe, a checker for accessibility, finds a serious or critical violation."""
         # Evaluated by the debugger, which the Content-Security-Policy of the page does not concern.
         self.page.evaluate(_AXE.read_text())
         found = self.page.evaluate("axe.run(document, {resultTypes: ['violations']})")

@@ -214,7 +214,7 @@ def committed() -> Sync:
 
 
 def _journal(phases: tuple[PhaseBegin, ...]) -> Journal:
-    """Return the journal of a sync that was paused, taken over, and committed by alice."""
+    """Return the journal of a sync that bob paused, another process took over, and alice committed."""
     began, copied, end = phases[0].at, phases[2].at, phases[-1].at
     alice, bob = Sender("alice", "10.20.0.7"), Sender("bob", "10.20.0.9")
     pause, crash, asked = copied + 9_000, copied + 40_000, end - 6.3

@@ -1,4 +1,4 @@
-"""Tests the page with a real sync, which is operated from the page alone. Every button is pressed."""
+"""Tests the page with real syncs: one is operated from the page up to a reverse, another one is reset from the page."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def has_count(dialog: Locator) -> bool:
 def assert_differences_are_shown(visit: Visit) -> None:
     page = visit.page
     dialog = page.get_by_role("dialog")
-    # With the two differing documents or definitions of their namespaces only.
+    # The dialog of a namespace lists only the differences of this namespace.
     for name, text, parts in (
         (HOSTILE, "_id 7 (int) is different", (HOSTILE,)),
         ("d.c", "index n_1: missing on the destination", ()),
@@ -113,7 +113,7 @@ def assert_differences_are_shown(visit: Visit) -> None:
     ):
         page.locator(".row .link").filter(has_text=name).click()
         dialog.locator(".difference").filter(has_text=text).wait_for()
-        # Of a missing document, the number of documents may differ, too.
+        # If a document is missing, the numbers of documents may differ, too.
         assert dialog.locator(".difference").count() == 1 + (
             name == "d.large" and has_count(dialog)
         )

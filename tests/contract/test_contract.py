@@ -102,7 +102,7 @@ def not_begun(name: str, *words: str) -> Row:
 
 
 def accepted(field: str) -> Row:
-    """Return a row that requires the start request to accept this field. A nested field has the form `name.inner`."""
+    """Return a row that requires this field in the schema of the start request. A nested field is `name.inner`."""
     name, _, inner = field.partition(".")
 
     def row(seen: Seen) -> tuple[object, object]:

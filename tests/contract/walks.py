@@ -41,7 +41,7 @@ class Answer:
 class Moment:
     """The progress at one moment of a sync, and the error codes of user writes to each cluster at that moment.
 
-    A code is None if the cluster accepted the write.
+    A code is None if the cluster accepted the write. `destination_refuses_index` is the code for creating an index.
     """
 
     progress: Document
@@ -54,7 +54,7 @@ class Moment:
 class Walk:
     """The recorded moments of one sync from its start to its end.
 
-    `indexes` has the names of the destination's indexes at the end.
+    `indexes` has the names of the indexes of d.c on the destination at the end.
     """
 
     started: Answer
@@ -68,7 +68,10 @@ class Walk:
 
 @dataclass(frozen=True)
 class Check:
-    """The answers of the standalone verifier before, during and after a check that runs beside a sync."""
+    """The answers of the standalone verifier before, during and after a check that runs beside a sync.
+
+    `state_kept_on_source` is whether the source has the verifier's database, as `--metaURI` requires.
+    """
 
     idle: Document
     checked: Answer
@@ -155,7 +158,7 @@ def running(pair: Pair, folder: Path) -> Iterator[Daemon]:
 
 
 def walk(pair: Pair, daemon: Daemon, options: Document, while_applying: Callable[[], None]) -> Walk:
-    """Run a sync with these start options until it is COMMITTED; return its progress in each phase.
+    """Run a sync with these start options until it is COMMITTED, and return its recorded moments.
 
     `while_applying` is called during change event application.
     """
@@ -288,7 +291,7 @@ BLOCKING = {
 
 
 def blocking_walk(pair: Pair, daemon: Daemon) -> Walk:
-    """Run a sync that blocks user writes on both clusters and builds no indexes.
+    """Run a sync that blocks user writes on both clusters and builds no indexes; return its recorded moments.
 
     The sync runs without verification: the source has a TTL index, which a verified sync must build.
     """

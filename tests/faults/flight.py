@@ -44,7 +44,7 @@ _pause = threading.Event()
 
 
 class Flown(AssertionError):
-    """Raised if a sync of the fault matrix has failed in a way that no user could recover from."""
+    """Raised if a sync fails with an error that must not occur, fails again after a restart, or fails too often."""
 
 
 class Action(Protocol):
@@ -71,7 +71,8 @@ class Disturbance:
 class Sabotage:
     """An action that arms the faults of its cells one after another until the stage ends.
 
-    All cells have the same stage and cluster. The constructor arms the first fault.
+    All cells have the same stage and cluster. The constructor arms the first fault. The end of the stage does not cut
+    a fault of 20 seconds short.
     """
 
     def __init__(
@@ -139,8 +140,8 @@ class Journey:
     def fly(self) -> None:
         """Run all stages of the sync, and compare the clusters after each commit.
 
-        Raises Flown if the sync fails and cannot be recovered, and AssertionError after a timeout or if the clusters
-        differ.
+        Raises Flown if the sync fails and cannot be recovered, DeadlinePassed if a stage takes too long, and
+        AssertionError if the clusters differ.
         """
         with self._stack:
             self._fly()

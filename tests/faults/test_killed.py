@@ -1,4 +1,4 @@
-"""Kills the real daemon at every named point before the commit, and restarts it.
+"""Kills or ends the real daemon at named points of its code, and restarts it.
 
 A collection whose copy was complete must not be copied again.
 """

@@ -1,4 +1,4 @@
-"""Kills the daemon between sharded clusters, in syncs with new names and in syncs with selected documents.
+"""Kills the daemon in syncs between sharded clusters, with renamed namespaces or with document filters.
 
 All kills of a test happen in one sync: each restarted process is killed at the next point.
 """
@@ -35,7 +35,10 @@ def _kill_by_turns(daemon: Daemon, kills: Iterable[Kill], body: dict[str, Any]) 
 
 
 def _among_events(*copied_again: str) -> list[Kill]:
-    """Return the kills during change event application. `copied_again` has the new names of renamed collections."""
+    """Return the kills during change event application.
+
+    `copied_again` has the names, on the destination, of collections that a rename causes to be copied again.
+    """
     return [
         (Point.EVENTS_APPLIED, ""),
         *((Point.BATCH_WRITTEN, name) for name in copied_again),

@@ -1,4 +1,4 @@
-"""Kills one of two routers while a sync uses both; the sync must continue through the other router."""
+"""Kills one router at a time while a sync uses two; the sync must continue through the other router."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Kills the daemon at every point of the copy of users and roles.
 
-Restarts alone must complete a commit; a copy on request must be possible again, and leave no credentials.
+Restarts alone must complete a commit. A copy on request must be possible again, and leave no temporary documents.
 
 `make test` runs only the test of the copy at the commit.
 """

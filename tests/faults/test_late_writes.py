@@ -1,7 +1,8 @@
 """Tests that late requests of a killed, disconnected or replaced process cannot change the destination.
 
-Proxies delay the requests until the successor of the process has sent newer requests. The late requests must have no
-effect, neither before the commit nor after it, when users write.
+Proxies or a fail point delay the requests until the successor of the process has sent newer requests. The late
+requests must have no effect, neither before the commit nor after it, when users write. Exception: some late DDL
+commands (`OPEN`) have an effect, which the verification must detect.
 """
 
 from __future__ import annotations

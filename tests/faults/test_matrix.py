@@ -1,7 +1,7 @@
 """Runs the fault matrix on replica sets of three members: each flight is one sync with faults in all stages.
 
-By default, a few flights contain every pair of properties (command, class of fault, stage, cluster, number of times).
-With `--full`, every command is combined with every fault.
+By default, a few flights contain the pairs of properties (stage, cluster, command, fault, number of times) that
+`cells.pairwise` selects. With `--full`, every command is combined with every fault.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _HEARTBEAT = "&heartbeatFrequencyMS=500"
 # This seed needs the fewest flights.
 PAIRWISE = pack(pairwise(all_cells((Times.ONCE, Times.THREE_TIMES)), seed=2))
 FULL = pack(all_cells((Times.ONCE, Times.THREE_TIMES)))
-# Every fault in every stage, with alternating commands: 20 seconds for every command and fault would take days.
+# Every fault, and every class of faults in every stage: 20 seconds for every command and fault would take days.
 LONG = pack(pairwise(all_cells((Times.FOR_20_SECONDS,))))
 
 

@@ -42,7 +42,7 @@ def _struck(within: AbstractContextManager[Rule], hits: int = 3) -> None:
 def _silent(network: Network, *ways: Way) -> None:
     """Make the daemon's present connections lose all messages in these directions; return after three lost messages.
 
-    The connections stay silent afterwards. New connections work.
+    A connection that has lost a message stays silent afterwards. New connections work.
     """
     chosen = frozenset(ways)
     lost = Rule(lost=True, ways=chosen, connections=network.of(PRODUCT))

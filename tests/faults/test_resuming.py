@@ -1,4 +1,4 @@
-"""Makes a sync fail for causes of every kind, and resumes it after each failure, until it can be committed."""
+"""Makes a sync fail in every phase, and resumes it after each failure, until it can be committed."""
 
 from __future__ import annotations
 

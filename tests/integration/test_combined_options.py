@@ -1,4 +1,4 @@
-"""Runs one sync that renames namespaces, filters documents, and has a destination with existing data."""
+"""Runs syncs that combine options: renamed namespaces, document filters, and a destination with existing data."""
 
 from __future__ import annotations
 
@@ -88,7 +88,10 @@ def renamed(name: str) -> str:
 
 
 def assert_exact(pair: Pair, foreign: Collection[str]) -> None:
-    """Fail unless the destination has exactly the selected documents under their new names, and the `foreign` data."""
+    """Fail unless the destination has exactly the selected collections and documents, under their new names.
+
+    The namespaces in `foreign` are ignored.
+    """
     source, destination = contents(pair.source.client), contents(pair.destination.client)
     synced = {
         renamed(name): (options, indexes, [*filter(_is_selected(name), documents)])

@@ -1,6 +1,6 @@
 """Runs whole syncs and checks over each kind of connection, such as TLS or compression.
 
-The servers' own counters must prove that the connections were of that kind.
+If a server reports the kind of its connections, the test also checks this report.
 """
 
 from __future__ import annotations

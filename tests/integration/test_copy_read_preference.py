@@ -245,7 +245,8 @@ def test_tags_and_hidden_members(source: ThreeMembers, pair: Pair, orderly: Daem
 def _configure(source: ThreeMembers, fields: dict[str, dict[str, Any]]) -> None:
     """Reconfigure the members of the source, and wait until `hello` lists exactly those that are not hidden.
 
-    `fields` has the configuration fields to change for each member, by its address.
+    First, the tags, `hidden` and the priority of all members get their default values. `fields` has the fields to
+    change for each member, by its address.
     """
     with source.client() as client:
         config = client.admin.command("replSetGetConfig")["config"]

@@ -1,4 +1,4 @@
-"""Tests the metadata for dashboards of mongosync, and the webhook, which must receive a notice of each change."""
+"""Tests the metadata for dashboards of mongosync, and the webhook, which must receive a notice of each state change."""
 
 from __future__ import annotations
 

@@ -195,7 +195,10 @@ def redefine(client: AnyClient) -> None:
 
 @contextmanager
 def busy(client: AnyClient, seed: int) -> Iterator[None]:
-    """Update random documents in another thread during the block, so that they begin or cease to match the filter."""
+    """Update, replace and delete random documents in another thread during the block.
+
+    Documents begin and cease to match the filter. Fail if a write has failed.
+    """
     stop, errors = threading.Event(), list[BaseException]()
 
     def write() -> None:

@@ -55,7 +55,8 @@ def mismatches(daemon: Daemon, **parameters: Any) -> list[dict[str, Any]]:
 def listed(daemon: Daemon, **parameters: Any) -> set[tuple[Any, ...]]:
     """Return the mismatches that the daemon lists.
 
-    A mismatch of a definition is (type, aspect, component), and one of a document (type, None, `_id`).
+    A mismatch of a definition is (type, aspect, component), and one of a document (type, None, `_id`). `parameters` are
+    query parameters of the request.
     """
     return {
         (each["type"], each.get("aspect"), each["component"] if "aspect" in each else _key(each))

@@ -61,7 +61,7 @@ def daemon(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
 
 
 def write_meanwhile(client: writes.AnyClient, number: int) -> None:
-    """Update, delete and insert documents, and create a collection with an index.
+    """Update, delete and insert documents, also in a transaction, and create and drop collections.
 
     Calls with different values of `number` make different changes.
     """

@@ -56,7 +56,7 @@ Write = UpdateOne | ReplaceOne[Any] | DeleteOne | InsertOne[Any]
 
 
 class Writes:
-    """Generates random writes to one document; `odd` allows fields with unusual names."""
+    """Generates random documents, and random writes to one document; `odd` allows fields with unusual names."""
 
     def __init__(self, random: Random, odd: bool) -> None:
         self._random = random

@@ -238,9 +238,9 @@ def test_a_sync_killed_while_it_creates_collections_continues(
 def test_a_sync_killed_just_after_it_has_created_a_time_series_needs_help(
     pair: Pair, daemon: Daemon, by_event: bool
 ) -> None:
-    """Kill the daemon before it has saved that a time series is its own: it must not take the time series for its own.
+    """Kill the daemon between creating a time series and saving this fact: the time series must count as foreign.
 
-    The remedy of the error must work: drop the empty collection, and resume.
+    So the sync must fail. The remedy of the error must work: drop the empty collection, and resume.
     """
     source, destination = pair.source.client, pair.destination.client
     writes.fill(source, 20)
@@ -269,7 +269,10 @@ def test_a_sync_killed_just_after_it_has_created_a_time_series_needs_help(
 def test_an_empty_database_whose_name_differs_in_case_fails_the_sync(
     pair: Pair, daemon: Daemon
 ) -> None:
-    """Drop a database of the source, and create it again in different case, so that its empty one must be dropped."""
+    """Drop a database of the source, and create one whose name differs only in case: the sync must fail.
+
+    It must continue after a user has dropped the former database, which is empty, on the destination.
+    """
     source, destination = pair.source.client, pair.destination.client
     writes.fill(source, 20)
     source.Shop.c.insert_one({"_id": 1})
@@ -396,7 +399,7 @@ def test_the_verification_reports_the_own_namespaces_only(pair: Pair, daemon: Da
 
 
 def test_a_sync_to_existing_data_has_a_format_of_its_own(pair: Pair, daemon: Daemon) -> None:
-    """Check that the saved format makes earlier versions refuse the sync: they would change foreign data."""
+    """Check that the sync is saved in format 8, which earlier versions refuse: they would change foreign data."""
     writes.fill(pair.source.client, 5)
     daemon.start(**EXISTING)
     daemon.wait_until_committable()

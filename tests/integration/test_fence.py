@@ -107,7 +107,7 @@ def _documents(pair: Pair) -> list[Any]:
 
 
 def test_a_write_whose_time_is_used_up_fails_with_its_own_error(pair: Pair, client: Client) -> None:
-    """The error must not be that of the update by which the server is made to refuse the late write."""
+    """Let a write time out: the error must be that of the write, not that of an update that `settle` sends."""
     writes = writer(client, uuid4())
     with held(pair, "update"), impatient(0.5, in_total=0.5), pymongo.timeout(0.5):
         with pytest.raises(NetworkTimeout) as raised:

@@ -169,7 +169,7 @@ def test_a_collection_renamed_out_of_the_filter_is_dropped_on_request(
 ) -> None:
     """Rename collections to names that the filter excludes: the destination must drop them.
 
-    One collection is renamed back after more writes, and must be copied again.
+    One collection is renamed into the filter again after more writes, and must be copied again.
     """
     client = pair.source.client
     fill(client)

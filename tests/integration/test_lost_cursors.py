@@ -135,7 +135,7 @@ def test_a_read_is_repeated_as_a_whole(
 @pytest.mark.full
 @across_topologies
 def test_a_sync_survives_lost_cursors_everywhere(pair: Pair, tmp_path: Path) -> None:
-    """Make every fifth getMore fail with a lost cursor, in all phases of a sync and after a restart."""
+    """Make about one getMore in five fail with a lost cursor, in all phases of a sync and after a restart."""
     client = pair.source.client
     pair.shard("d.big")
     writes.fill(client)

@@ -60,7 +60,8 @@ def partial(name: str) -> RawBSONDocument:
 def define(client: Client, mark: str) -> None:
     """For each unusual BSON value, create a collection, a view and a partial index with the value in their definitions.
 
-    `mark` is the name of the database. The values are the entries of ODD.
+    `mark` is the name of the database. The values are the entries of ODD. If servers refuse a value in a partial index,
+    there is no such index.
     """
     d = client[mark]
     for name in ODD:

@@ -2,7 +2,7 @@
 
 The tests have no such server: the daemon treats a source of MongoDB 6.0 like one of 5.0.
 
-`make test` leaves out second cases of one error, and a copy: the model test runs DDL operations on such a source too.
+`make test` leaves out some rare cases: the model test runs DDL operations on such a source, too.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def fill(client: writes.AnyClient) -> None:
 
 
 def redefine(client: writes.AnyClient) -> None:
-    """Change definitions in every way that MongoDB 5.0 allows, and write documents before and after."""
+    """Change definitions of most kinds, and write documents before and after."""
     redefine_items(client)
     create(client)
     replace(client)
@@ -324,7 +324,7 @@ def test_several_instances_refuse_ddl_by_name(pair: Pair, fleet: Fleet, unreport
     else:
         pair.source.client.d.items.drop()
         fleet.coordinator.wait_for_failure(
-            "UnsupportedChange", "drop on d.items. Several instances "
+            "UnsupportedChange", "drop was run on d.items on the source. Several instances "
         )
 
 

@@ -1,4 +1,4 @@
-"""Tests that a cluster holds the metadata of only one sync.
+"""Tests that a metadata database holds only one sync.
 
 If several processes begin a sync, only the first one may succeed.
 """

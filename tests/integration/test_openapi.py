@@ -1,4 +1,4 @@
-"""Sends generated requests to the daemon and to the verifier in every state.
+"""Sends generated requests to the daemon and to the verifier in several states.
 
 No request may cause an internal error, and each answer must match the OpenAPI description.
 """

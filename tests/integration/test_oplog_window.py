@@ -39,7 +39,7 @@ def pair(small: ReplicaSet, replica_sets: Pair) -> Iterator[Pair]:
 
 @pytest.fixture
 def daemon(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
-    """Run a daemon with one writer and one lane that checks the oplog several times a second."""
+    """Run a daemon that has one writer and one lane, and checks the oplog ten times a second."""
     process = pair.daemon(tmp_path, "--loadLevel", "1")
     process.watch_closely()
     with process.running():

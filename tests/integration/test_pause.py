@@ -38,7 +38,10 @@ def fill(pair: Pair) -> None:
 
 
 def start_until(pair: Pair, daemon: Daemon, point: Point) -> None:
-    """Start a sync, and wait until the daemon reaches `point`, at which the caller must have told it to wait."""
+    """Fill the source, start a sync, and wait until the daemon reaches `point`.
+
+    The caller must have told the daemon to wait there (`Daemon.held_at`).
+    """
     fill(pair)
     daemon.start(buildIndexes="afterDataCopy")
     if point is Point.EVENTS_APPLIED:

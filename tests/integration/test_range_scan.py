@@ -51,7 +51,7 @@ def client(cluster: ShardedCluster) -> Iterator[Client]:
 
 
 def sharded(client: Client, halved: bool = True, **options: Any) -> None:
-    """Create an empty collection that is sharded by `k`, with these `options` of the collection.
+    """Create an empty collection with these `options`, sharded by `k` or, without options, by `k` and `_id`.
 
     Each of two shards owns one half of the range of `k`; if `halved` is false, one shard owns all of it.
     """
@@ -72,9 +72,9 @@ def move(client: Client, bound: int) -> None:
 
 
 def fill(client: Client, ids: list[Any]) -> list[bytes]:
-    """Insert documents with these `_id`s, in random order and on both shards.
+    """Insert documents with these `_id`s in random order. The shard key `k` of one half is 1, and that of the other -1.
 
-    Return their keys in the order of the index on `_id`.
+    Return their keys, as BSON documents with `_id` alone, in the order of the index on `_id`.
     """
     mixed = Random(1).sample(ids, len(ids))
     documents = [{"_id": each, "k": (-1) ** n, "t": "x" * 100} for n, each in enumerate(mixed)]

@@ -41,7 +41,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def pipeline(items: str) -> list[dict[str, Any]]:
-    """Return an aggregation pipeline that refers to the collection `items` in every possible way."""
+    """Return a pipeline that refers to the collection `items` in $lookup, $graphLookup and $unionWith, also nested."""
     inner = [{"$lookup": {"from": items, "localField": "n", "foreignField": "n", "as": "inner"}}]
     graph = {
         "from": items,
@@ -154,7 +154,7 @@ def change(client: AnyClient) -> None:
 
 
 def change_late(client: AnyClient) -> None:
-    """Change documents in collections that the test has renamed on the source before."""
+    """Insert and update documents in collections that `change` has renamed, replaced or created."""
     for c in (client.shop.orders, client.shop.items, client.hr.crew, client.gone.again):
         c.insert_many({"_id": f"late {n}", "n": 9000 + n} for n in range(30))
         c.update_many({"_id": {"$lt": 5}}, {"$set": {"late": 1}})

@@ -129,7 +129,10 @@ def change(client: AnyClient) -> None:
 def test_changes_return_under_the_old_names_and_the_sync_is_reversed_again(
     pair: Pair, daemon: Daemon, early: bool
 ) -> None:
-    """Change everything before the reversal or after it."""
+    """Change documents, definitions and names on the former destination before the reversal (`early`) or after it.
+
+    After each commit, the clusters must be equal.
+    """
     here, there = pair.source.client, pair.destination.client
     fill(here)
     daemon.start(**REVERSIBLE)
@@ -210,7 +213,7 @@ def assert_views_reported(daemon: Daemon, expected: list[str]) -> None:
 
 
 def compared(daemon: Daemon) -> list[dict[str, Any]]:
-    """Return the collections of the sync; an empty list until the verification has compared all of them."""
+    """Return the collections of the sync; an empty list until the verification has found all of them equal."""
     lines: list[dict[str, Any]] = daemon.namespaces()["namespaces"]
     done = all(each["verification"] and each["verification"]["mismatches"] == 0 for each in lines)
     return lines if done else []

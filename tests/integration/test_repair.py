@@ -68,7 +68,7 @@ def fill(pair: Pair) -> None:
 
 
 def corrupt(pair: Pair) -> None:
-    """Corrupt the destination: change 20, delete 20 and add 10 documents; change indexes and other definitions."""
+    """Corrupt the destination: change 20, delete 20 and add 10 documents; change definitions, and drop collections."""
     changes = [{"q": {"_id": n}, "u": {"$set": {"n": -1}}} for n in range(20)]
     behind_our_back(pair, {"update": "c", "updates": changes})
     deletes = [{"q": {"_id": n}, "limit": 1} for n in range(20, 40)]
@@ -336,7 +336,7 @@ def create_again(client: writes.AnyClient) -> None:
 def assert_kept(daemon: Daemon, client: writes.AnyClient) -> None:
     """Fail unless a commit fails with VerificationFailed, and a repair then keeps the collection `other`.
 
-    A user has created this collection again on the cluster of `client`. Then drop it, and repair again.
+    `create_again` must have created this collection on the cluster of `client`. At the end, drop it, and repair again.
     """
     assert daemon.commit_or_fail()["error"] == "VerificationFailed"
     plan = daemon.post("repair", {"dryRun": True}).json()
@@ -627,7 +627,7 @@ def counts(daemon: Daemon) -> tuple[int, int]:
 @JUDGING_SOON
 @across(full(REPLICA_SETS), full(TO_SHARDED), full(FROM_SHARDED), SHARDED)
 def test_documents_of_every_kind_are_repaired(pair: Pair, daemon: Daemon) -> None:
-    """Corrupt documents of many kinds, such as on a wrong shard or in a capped collection: the commit repairs all."""
+    """Corrupt documents of many kinds, such as on a wrong shard or in a capped collection: all must be repaired."""
     client, changed = pair.source.client, pair.destination.client
     pair.shard("d.placed", {"place": "hashed"})
     client.d.placed.insert_many({"_id": n, "place": n} for n in range(60))
@@ -662,9 +662,10 @@ def test_documents_of_every_kind_are_repaired(pair: Pair, daemon: Daemon) -> Non
 
 
 def insert_some(pair: Pair, name: str, documents: list[dict[str, Any]]) -> None:
-    """Insert documents whose `_id`s already exist on the destination; fail unless the server refuses them.
+    """Insert documents whose `_id`s already exist on the destination, and check how many of them the server refuses.
 
-    A sharded cluster may accept some of the documents: those that belong to another shard than the existing ones.
+    A replica set must refuse all. A sharded cluster must accept some: those that belong to another shard than the
+    existing document.
     """
     command = {"insert": name, "documents": documents, "ordered": False}
     reply = pair.destination.client.d.command(

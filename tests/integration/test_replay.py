@@ -1,4 +1,4 @@
-"""Syncs changes before and during the listing of collections, with server crashes and index builds in progress."""
+"""Syncs in rare situations, such as an index build in progress, a server crash, or a second process."""
 
 from __future__ import annotations
 

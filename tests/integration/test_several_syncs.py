@@ -55,7 +55,10 @@ def running(pair: Pair, folder: Path, *options: str) -> Iterator[Daemon]:
 
 
 def fill(pair: Pair, name: str) -> None:
-    """Fill the database `name`, and create collections in the database `both` whose names begin with `name`."""
+    """Fill the database `name` of the source; create a collection and a view in its database `both`.
+
+    Their names begin with `name`.
+    """
     client = pair.source.client
     client[name].c.insert_many({"_id": n, "n": n, "pad": "p" * 500} for n in range(500))
     client[name].c.create_index("n", unique=False)

@@ -1,6 +1,6 @@
 """Syncs a sharded source through its router: definitions, balancers, chunk migrations, and the merged change stream.
 
-`make test` leaves out special cases of balancers and numbers of shards, and what the model test also does.
+`make test` leaves out special cases of balancers and of the number of shards, and cases that the model test covers.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def fill(client: Client) -> None:
 
 
 def define(client: Client) -> None:
-    """Run DDL operations of every kind on the source, except changes of shard keys."""
+    """Run many kinds of DDL operations on the source, but none that changes a shard key."""
     d = client.d
     d.hashed.create_index("m")
     d.hashed.create_index([("k", 1), ("m", 1)], name="both")
@@ -107,7 +107,7 @@ def define(client: Client) -> None:
 @pytest.mark.parametrize("when", PHASES, ids=lambda when: when.name)
 @from_shards
 def test_ddl_events_are_applied(pair: Pair, daemon: Daemon, when: When) -> None:
-    """Run DDL operations of every kind: each must be applied once, although each shard sends an event for it.
+    """Run many kinds of DDL operations: each must be applied once, although each shard sends an event for it.
 
     The shards report different UUIDs if a collection was dropped and created again.
     """

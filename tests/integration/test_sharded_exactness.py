@@ -33,7 +33,10 @@ class KeyedWrites(Writes):
         return {**super().document(identity), **self._shard_key()}
 
     def keyed(self, collection: Collection[Any], identity: int) -> Write:
-        """Return a random write whose filter contains the document's present shard key."""
+        """Return a random write to the document whose `_id` is `identity`; an insert if the document does not exist.
+
+        The filter has only the `_id`, or also the present shard key if the write replaces the document or sets its key.
+        """
         present = collection.find_one({"_id": identity}, {"k": 1, "b.c": 1})
         if present is None:
             return InsertOne(self.document(identity))

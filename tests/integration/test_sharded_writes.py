@@ -109,7 +109,10 @@ def fill(pair: Pair) -> None:
 
 
 def spread(source: Side) -> None:
-    """Move a range of each collection of a sharded source to another shard, so that each shard has some documents."""
+    """Move a range of each collection of a sharded source to another shard, if one shard has all of its chunks.
+
+    This is a no-op on a replica set.
+    """
     for each in COLLECTIONS:
         name = f"d.{each.name}"
         metadata = source.client.config.collections.find_one({"_id": name}) or {}
@@ -123,7 +126,10 @@ def spread(source: Side) -> None:
 
 
 def churn(collection: Collection[Any], each: Keyed) -> None:
-    """Change the shard keys of documents in every way that servers allow; `each` describes the collection."""
+    """Insert, update, replace and delete documents of the collection that `each` describes.
+
+    Some of these writes change the shard key of a document.
+    """
     for number, value in all_values():
         other = value if value in STAYING else VALUES[number - 3]
 

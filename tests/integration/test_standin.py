@@ -1,4 +1,7 @@
-"""Tests that servers accept the conversion of definitions to stand-ins and back, without any index build."""
+"""Tests that servers accept the commands that convert definitions to stand-ins and back.
+
+Only deferred indexes (see `standin.deferred_names`) are built again.
+"""
 
 from __future__ import annotations
 

@@ -321,7 +321,7 @@ def test_a_copy_on_request_keeps_other_definitions_with_skip(pair: Pair, daemon:
 
 @pytest.mark.full
 def test_a_copy_leaves_the_temporary_collections_of_other_syncs(pair: Pair, daemon: Daemon) -> None:
-    """Save a user for another sync with the same destination, then start a sync, copy users and reset."""
+    """Start a sync, copy users and reset, while another sync's temporary collection has a user: that one must stay."""
     foreign = pair.destination.client.admin[f"{TEMPORARY[Kind.USER]}{'0' * 32}"]
     foreign.insert_one({"_id": "app.theirs"})
     try:
@@ -375,7 +375,10 @@ def test_a_user_changed_during_a_reset_keeps_its_roles(pair: Pair, daemon: Daemo
 
 
 def refused_copy(daemon: Daemon, **body: Any) -> str:
-    """Return the error and its description; fail if the copy on request is not refused."""
+    """Request a copy of users and roles with this body; fail unless it is refused.
+
+    Return the name of the error and its description, separated by a colon.
+    """
     answer = daemon.post("users", body)
     assert not answer.ok
     return f"{answer.json()['error']}: {answer.json()['errorDescription']}"

@@ -91,7 +91,10 @@ class Writer:
 
 
 def _different(pair: Pair) -> set[tuple[str, bytes]]:
-    """Compare all documents without the verifier; return the namespace and the key of each one that differs."""
+    """Compare the documents of d.a and d.b without the verifier; return the namespace and key of each that differs.
+
+    A key is a BSON document with only the `_id`.
+    """
     found = set()
     for name in "ab":
         source, destination = (

@@ -35,7 +35,10 @@ def _fill(pair: Pair) -> list[str]:
 
 
 def _check_while_it_syncs(pair: Pair, daemon: Daemon, verifier: Verifier) -> None:
-    """Run a sync until it is COMMITTED, and a check beside it, while an application writes to the source."""
+    """Run a sync until it is COMMITTED, and start a check beside it, which is still running at the end.
+
+    An application writes to the source until shortly before the commit.
+    """
     names = _fill(pair)
     daemon.start()
     daemon.wait_until_applying()

@@ -131,7 +131,7 @@ class Definitions:
         return options
 
     def _size(self) -> int:
-        """Return a random size in bytes for a capped collection, with room for at least two documents."""
+        """Return a random size in bytes for a capped collection: a multiple of 4096, at most 20 times 4096."""
         return 4096 * self._random.randint(1, 20)
 
     def _validation(self) -> Document:

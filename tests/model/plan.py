@@ -79,7 +79,10 @@ class Passing:
 
 @dataclass(frozen=True)
 class Delay:
-    """A kill of the daemon `seconds` after a stage has begun: by SIGTERM if `gentle`, otherwise by SIGKILL."""
+    """A kill of the daemon `seconds` after a stage has begun: by SIGTERM if `gentle`, otherwise by SIGKILL.
+
+    If the kill of an earlier stage is still to come, the time counts from the restart after that kill.
+    """
 
     seconds: float
     gentle: bool
@@ -93,9 +96,9 @@ Stream = tuple[Operation, ...]
 class Stage:
     """One stage of a run. `streams` has the operations of each thread.
 
-    While they run, the daemon is held at the point `hold`, unless that is None. It is then killed as `kill` says. If
-    the daemon does not reach the point of the kill in this stage, the kill happens in a later stage, before the kill of
-    that stage.
+    While they run, the daemon is held at the point `hold`, unless that is None. When the stage begins, `kill` is
+    scheduled, unless it is None. If the daemon does not reach the point of the kill in this stage, the kill happens in
+    a later stage, before the kill of that stage.
     """
 
     streams: tuple[Stream, ...]

@@ -145,7 +145,7 @@ class Writers:
 
 
 def perform(client: AnyClient, operation: Operation) -> Any:
-    """Run an operation, and return the source's cluster time after it.
+    """Run an operation, and return the source's cluster time after it; None if the server has not returned a time.
 
     Raises Refused if the server refuses a command, or a statement of a command.
     """

@@ -68,7 +68,7 @@ class Setup:
     capabilities: tuple[str, ...] = ()
 
     def write_to(self, bundle: Path) -> None:
-        """Write these values into runc's own sample configuration, in the folder `bundle`."""
+        """Create the folder `bundle`, with runc's own sample configuration in which these values are set."""
         bundle.mkdir()
         subprocess.run(["runc", "spec", "--bundle", str(bundle)], check=True)
         file = bundle / "config.json"
@@ -124,7 +124,10 @@ class Container:
         os.kill(self._state()["pid"], number)
 
     def stop(self) -> int:
-        """End this container as `docker stop` does, and return the exit status of its first process."""
+        """Send SIGTERM to the first process of this container, wait until it has ended, and return its exit status.
+
+        Unlike `docker stop`, this sends no SIGKILL: raises TimeoutExpired if the process does not end in time.
+        """
         self.process.terminate()
         return self.process.wait(PATIENCE)
 
@@ -163,7 +166,10 @@ def finish(setup: Setup, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def _prepare(setup: Setup, folder: Path) -> tuple[str, list[str]]:
-    """Return the name of a new container, and the command line that runs it. It ends if the test is killed."""
+    """Write the configuration of a new container to a folder below `folder`.
+
+    Return the container's name, and the command line that runs it. The container ends if the test is killed.
+    """
     name = f"syncsvc-{uuid.uuid4().hex}"
     setup.write_to(folder / name)
     run = ["runc", "run", "--bundle", str(folder / name), name]

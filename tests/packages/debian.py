@@ -25,7 +25,8 @@ class Debian:
     def copy_to(self, root: Path) -> None:
         """Write the files of a new system into the folder `root`, which must not exist.
 
-        The files are copied from a template in build/, which stays until `make clean` removes it.
+        The files are copied from a template in build/, which is created if it does not exist, and stays until
+        `make clean` removes it. Requires root.
         """
         assert os.getuid() == 0, "only root can create a system"
         template = ROOT / "build" / f"debian-{self.release}-{self.kind}"

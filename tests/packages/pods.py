@@ -28,7 +28,10 @@ class Pods:
     folder: Path
 
     def setup(self, number: int, port: int) -> Setup:
-        """Return how the pod with this number runs. `port` is the port of its API, on a loopback address."""
+        """Write the volumes of the pod with this number to a new folder, and return how its container runs.
+
+        `port` is the port of its API, on a loopback address.
+        """
         container = manifests.container(self.kind)
         command = [*container.get("command", self.image.entrypoint), *container.get("args", ())]
         security = manifests.pod(self.kind)["securityContext"]

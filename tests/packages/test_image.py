@@ -159,7 +159,10 @@ def test_the_job_of_kubernetes_finds_a_difference(image: Image, pair: Pair, tmp_
 
 
 def is_committed(container: Container, port: int) -> bool:
-    """Return whether the pod whose API has this port says so. Before its API answers, the answer is no."""
+    """Return whether the API of a pod, on this port, reports the state COMMITTED; false if the API does not answer.
+
+    Fail if the container has ended, or the state is FAILED.
+    """
     assert container.is_running()
     with suppress(requests.ConnectionError):
         answer = requests.get(

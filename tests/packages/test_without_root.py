@@ -88,7 +88,10 @@ def _interpreter(name: str) -> str | None:
 def test_the_archive_runs_without_a_network(
     dist: Artefacts, pair: Pair, tmp_path: Path, python: Path
 ) -> None:
-    """Unpack the archive in a network namespace of its own, without a network; then migrate with it."""
+    """Unpack the archive in a network namespace of its own, without a network.
+
+    Then run each of its programs. With the first interpreter, also migrate.
+    """
     folder = tmp_path / "bin"
     folder.mkdir()
     (folder / "python3").symlink_to(python)

@@ -44,7 +44,7 @@ def write(replica_set: ReplicaSet, number: int) -> None:
 
 
 def count(replica_set: ReplicaSet, index: int) -> int:
-    """Return the number of documents on the member with this index."""
+    """Return the number of documents in the collection of `write` on the member with this index."""
     address = replica_set.members[index].address
     with Client(address, directConnection=True) as client:
         numbers = client.test.get_collection(

@@ -1,4 +1,4 @@
-"""Tests that the sandbox's sharded clusters behave like those behind a real `mongos`, as far as the product needs."""
+"""Tests that the tests' own sharded clusters behave like those behind a real `mongos`, as far as the product needs."""
 
 from __future__ import annotations
 

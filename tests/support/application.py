@@ -108,7 +108,7 @@ class SwitchingClient:
         return self._clients[self._there].app.get_collection("data", write_concern=majority)
 
     def _switch(self) -> None:
-        """Wait until the daemon reports `canWrite`, or this client is ended; then write to the destination."""
+        """Wait until the daemon reports `canWrite`, or this client is ended; then switch to the destination."""
         self.is_waiting = True
         progress = wait_for(self._writable, "canWrite")
         self._there = progress["directionMapping"]["Destination"].partition(":")[0]
@@ -147,7 +147,7 @@ class Application:
             each.result()
 
     def wait_for_writes(self) -> None:
-        """Wait until each client has made 30 more successful writes on its present cluster."""
+        """Wait until each client has made 30 more successful writes; raise the error of a client that has failed."""
         goals = [each.acknowledged + _SOME for each in self._clients]
         self._wait(
             lambda: all(each.acknowledged >= goal for each, goal in zip(self._clients, goals)),

@@ -15,7 +15,10 @@ _PROGRAM = ".venv/bin/python -m tests.bench"
 
 
 def part(name: str) -> str:
-    """Return the recorded results of the benchmark `name`, with the command that repeats them."""
+    """Return the recorded results of the benchmark `name` as reStructuredText, with the command that repeats them.
+
+    If there is no record, return a sentence that says so, with the command that makes one.
+    """
     path = RECORDS / f"{name}.json"
     if not path.exists():
         return f"{MISSING}\n``{_PROGRAM} {name} --record docs/benchmarks`` records it.\n"

@@ -29,7 +29,7 @@ METADATA = "__mdb_internal_checks"
 
 
 class RunningCheck:
-    """A check that `run` executes in a thread. It records which named points of the code the check has reached.
+    """A check that `Checker.running` executes in a thread. `reached` has the named points that it has reached.
 
     `grace` is the time in seconds for which remaining differences are compared again at the end.
     """

@@ -8,7 +8,7 @@ from syncsvc.sandbox import ReplicaSet
 
 
 def open_cursors(replica_sets: Iterable[ReplicaSet]) -> int:
-    """Return the number of open cursors on the primaries, except those of connections between servers."""
+    """Return the sum of the servers' metric `cursor.open.total` over the primaries of these replica sets."""
     total = 0
     for each in replica_sets:
         with each.client() as client:

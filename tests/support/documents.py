@@ -21,7 +21,7 @@ def raw_field(kind: int, name: bytes, value: bytes) -> bytes:
 
 
 def raw_document(*fields: bytes) -> RawBSONDocument:
-    """Return the BSON document with these fields, which `raw_field` has encoded."""
+    """Return the BSON document with these encoded fields, for example results of `raw_field`."""
     body = b"".join(fields)
     return RawBSONDocument((len(body) + 5).to_bytes(4, "little") + body + b"\0")
 
@@ -97,7 +97,7 @@ IDS: tuple[Any, ...] = (
 
 
 def odd_documents() -> Iterator[RawBSONDocument]:
-    """Yield a document for each entry of VALUES and RAW_FIELDS, and a document for each `_id` in IDS."""
+    """Yield documents for each entry of VALUES and RAW_FIELDS, each `_id` in IDS, and an `_id` of type symbol."""
     for number, (name, value) in enumerate(VALUES.items()):
         yield RawBSONDocument(bson.encode({"_id": f"value {number}", "name": name, "v": value}))
     for number, (name, field) in enumerate(RAW_FIELDS.items()):

@@ -40,7 +40,10 @@ def _run(command: str, record: Any) -> str:
 
 
 def faults() -> str:
-    """Return a table with the numbers of planned faults by stage of a sync, and the numbers in the recorded runs."""
+    """Return the classes of faults, a table of the numbers of planned faults by stage of a sync, and how many occurred.
+
+    A planned fault has occurred if it did so in the recorded runs.
+    """
     columns = [
         selection
         for module in (test_matrix, test_matrix_sharded)

@@ -1,7 +1,7 @@
 """Causes faults by fail points of the servers: errors, closed connections and delays of single commands.
 
-The fail point `failCommand` must be armed on every member, because another member can become primary. Each server has
-only one fault of `failCommand` at a time.
+`FailPoints` arms a fault on every member, because another member can become primary; `failing` arms it on the primary
+only. Each server has only one fault of the fail point `failCommand` at a time.
 """
 
 from __future__ import annotations
@@ -168,7 +168,8 @@ class FailPoints:
 class Armed:
     """A fault that is or was armed.
 
-    `before` is the number of hits of the fail point before it was armed; `hits` is the number while it was armed.
+    `before` is the number of hits of the fail point before it was armed. `hits` is the number while it was armed;
+    0 until `end` is called.
     """
 
     points: FailPoints

@@ -33,7 +33,10 @@ def create_foreign(client: Client, database: str = "d") -> set[str]:
 
 
 def content(client: Client, namespaces: Collection[str]) -> dict[str, Any]:
-    """Return the UUID, options, indexes and raw documents of each existing namespace in `namespaces`, by its name."""
+    """Return the raw listCollections entry, with UUID and options, of each existing namespace, by its name.
+
+    For collections, the raw documents and the names of the indexes follow.
+    """
     found: dict[str, Any] = {}
     for name in namespaces:
         database, _, collection = name.partition(".")

@@ -6,10 +6,12 @@ More files in the folder change the daemon:
   line. If an address follows the name, only the cluster with this address lacks the feature.
 - `save-every-page`: the copy saves its resume point after every page.
 - `small-partitions`: the file contains a size in bytes. Collections larger than that are copied in ranges of that size.
-- `old-source`: it treats servers of 6.0 like those of 5.0, and compares definitions only once, before the commit.
+- `old-source`: it treats servers of 6.0 like those of 5.0. Without `watch-closely`, it compares definitions only once,
+  before the commit.
 - `forge-reshardings`: the change stream of the source reports reshardings, as servers of 6.0.14 do: see
   `tests.support.forged`. The daemon itself looks for resharded collections only once.
-- `watch-closely`: it checks the oplog, shard keys, balancers and definitions of an old source ten times a second.
+- `watch-closely`: it checks the oplog, shard keys and balancers ten times a second, and, for an old source, the
+  definitions as often.
 - `spool-often`: the event spool gets a row several times a second, and rows are small. A paused sync that cannot save
   events retries soon.
 - `expect-heartbeats`: it warns of another instance after three seconds without a heartbeat.

@@ -66,9 +66,9 @@ def commands(page: str, *titles: str) -> list[Block]:
 
 
 def paste(text: str, replaced: Mapping[str, str]) -> str:
-    """Run the text in a shell, and return its output; fail if a command fails.
+    """Run the text in a shell, and return its output; fail if a command fails, or the output has `"success": false`.
 
-    `replaced` maps words of the text to the words that replace them.
+    `replaced` maps words of the text to the words that replace them; it must not be empty.
     """
     # All words in one pass: the replacement of one word may contain another word.
     text = re.sub("|".join(map(re.escape, replaced)), lambda found: replaced[found[0]], text)

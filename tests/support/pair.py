@@ -104,10 +104,10 @@ class Pair:
         return bool(self.destination.shards) == bool(self.source.shards)
 
     def shard(self, namespace: str, key: dict[str, Any] | None = None) -> None:
-        """Make the sync shard a collection on a sharded destination; a no-op between replica sets.
+        """Shard a collection for a test; a no-op between replica sets.
 
         A sharded source gets the shard key at once. If only the destination is sharded, the start of the sync requests
-        the shard key. The default key is the hashed `_id`.
+        the shard key for the destination. The default key is the hashed `_id`.
         """
         key = key or {"_id": "hashed"}
         if not self.is_sharded:

@@ -20,8 +20,8 @@ class When(Enum):
     """
 
     BEFORE = "before the sync"
-    REPLAY = "between the start of the change stream and the listing, which knows more than the events say"
-    LISTED = "between the listing and the copy, which finds the documents of later"
+    REPLAY = "between the start of the change stream and the listing of the collections"
+    LISTED = "between the listing of the collections and the copy"
     COPY = "during the copy"
     APPLY = "during change event application"
 

@@ -23,7 +23,7 @@ _AUTHENTICATION_FAILED = 18
 
 @contextmanager
 def cleared(pair: Pair) -> Iterator[None]:
-    """Remove all users and roles from both clusters, before and after the block.
+    """Remove all users and roles in the databases of `DATABASES` from both clusters, before and after the block.
 
     The clusters must have no access control.
     """
@@ -87,7 +87,10 @@ def documents(side: Side) -> dict[str, bytes]:
 
 
 def record_ids(side: Side) -> dict[str, int]:
-    """Return the record IDs of the users in the databases of `DATABASES`. A user that is created again has a new ID."""
+    """Return the record IDs of the users in the databases of `DATABASES`, by `_id`.
+
+    A user that is created again has a new record ID.
+    """
     users = side.client.admin["system.users"]
     found = users.find({"db": {"$in": [*DATABASES]}}, show_record_id=True)
     return {row["_id"]: row["$recordId"] for row in found}

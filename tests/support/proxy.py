@@ -144,7 +144,7 @@ class Network:
         return self.obeying(Rule(held=True, ways=chosen, connections=self.of(PRODUCT)))
 
     def of(self, application: str) -> frozenset[Connection]:
-        """Return the open connections of an application. `application` is a part of its name."""
+        """Return the open connections of an application: PRODUCT, or "other" for all other applications."""
         return frozenset(each for each in [*self.connections] if application in each.application)
 
     def lost(self, *ways: Way) -> Any:

@@ -6,7 +6,8 @@ A page in docs has generated text between two comments::
 
     .. end of generated text
 
-`python -m tests.support.reference` writes all generated text, and the OpenAPI documents of both services.
+`python -m tests.support.reference` writes all generated text, the OpenAPI documents of both services, and the alert
+rules for Kubernetes.
 """
 
 from __future__ import annotations
@@ -126,7 +127,7 @@ def _load_levels() -> str:
 
 
 def _loads() -> Iterator[tuple[int, str, LoadLevel]]:
-    """Yield the numbers of threads for each load level and each range of round-trip times, which is given as text."""
+    """Yield each load level with each range of round-trip times, as text, and with the numbers of threads for both."""
     for level, load in LOAD_LEVELS.items():
         for least in sorted(THREAD_FACTORS):
             reach = f"{1000 * least:.0f} ms or more" if least else "shorter"
@@ -274,9 +275,10 @@ class _Api:
         return kind if isinstance(kind, str) else " or ".join(kind)
 
     def _inner(self, schema: dict[str, Any]) -> dict[str, Any]:
-        """Return the schema of the elements if `schema` is an array, also a nested or nullable one; else the schema.
+        """Return the schema whose fields the documentation shows below a field with this schema.
 
-        The documentation shows the fields of the returned schema.
+        This is the schema of the elements of an array, the first of several alternatives, or else `schema` itself.
+        References are resolved.
         """
         resolved = self._resolved(schema)
         if "items" in resolved:

@@ -4,7 +4,7 @@ Three marks leave tests out. `full` marks a test, or a value of a parameter, tha
 modes or phases, or for a rare case of the same feature. `each_once` marks a test with several parameters: the chosen
 combinations contain each value of each parameter at least once. `in_turns(n)` marks a test that repeats itself in
 several phases or modes: only n combinations run, and different tests run different ones, so that some test runs in each
-phase. Tests that are named on the command line (`file::test`) always run.
+phase. If the command line names a test (`file::test`), nothing is left out.
 """
 
 from __future__ import annotations

@@ -79,8 +79,8 @@ def connection(option: str, source: str | Path) -> tuple[str, str]:
 class ServiceProcess:
     """A service process that can be restarted with the same options.
 
-    `program` runs the service so that it obeys the files of the test. Every answer is checked against the OpenAPI
-    description of `service`.
+    `program` runs the service so that it obeys the files of the test. The answers to `post`, `patch` and `progress` are
+    checked against the OpenAPI description of `service`; those to `get` and `get_with` are not.
     """
 
     service: str

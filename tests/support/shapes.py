@@ -28,7 +28,7 @@ _QUERY = {"n": {"$not": {"$mod": [3, 1]}}}
 
 @dataclass(frozen=True)
 class Shape:
-    """The way in which the destination of one sync must differ from the source: here, not at all.
+    """The way in which the destination of one sync must differ from the source. In this base class: not at all.
 
     `databases` are the databases of the sync. `collections` are the namespaces whose documents a filter can select.
     """
@@ -41,7 +41,7 @@ class Shape:
         return {}
 
     def prepare(self, pair: Pair) -> None:
-        """Create what the start requires."""
+        """Create the collections that must exist before the start. In this base class, there are none."""
 
     def differences(self, pair: Pair) -> Mapping[str, Sequence[str]]:
         """Return the differences of the destination from its expected state: sentences, by the database's source name.
@@ -71,7 +71,7 @@ class _Selected(Shape):
         return {"documentFilter": [_element(name) for name in self.collections]}
 
     def prepare(self, pair: Pair) -> None:
-        """Create the filtered collections that do not exist."""
+        """Create the collections with a document filter on the source, if they do not exist."""
         for name in self.collections:
             database, _, collection = name.partition(".")
             with suppress(CollectionInvalid):
@@ -90,12 +90,12 @@ class _Beside(Shape):
         return {"preExistingDestinationData": True, "enableUserWriteBlocking": "none"}
 
     def prepare(self, pair: Pair) -> None:
-        """Create the foreign collections."""
+        """Create the foreign collections on the destination, each with one document."""
         for name in self.databases:
             pair.destination.client[name][_FOREIGN].replace_one(_DOCUMENT, _DOCUMENT, upsert=True)
 
     def differences(self, pair: Pair) -> Mapping[str, Sequence[str]]:
-        """Also fail if a foreign collection was changed."""
+        """Return the differences, without the foreign collections, by database; fail if one of these was changed."""
         for name in self.databases:
             found = list(pair.destination.client[name][_FOREIGN].find())
             assert found == [_DOCUMENT], f"{name}: {found}"

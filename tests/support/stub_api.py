@@ -56,7 +56,10 @@ class StubApi:
         return [each.body for each in self.requests if each.path.partition("?")[0] == wanted]
 
     def take(self, path: str) -> tuple[int, str]:
-        """Return the next prepared answer to a request to this path."""
+        """Return the status and the text of the next prepared answer for a path, and remove the answer.
+
+        The last answer is not removed. For a path without answers, return NotFound.
+        """
         prepared = self._answers[path]
         if not prepared:
             body = {"success": False, "error": "NotFound", "errorDescription": "No such path."}

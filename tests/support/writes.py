@@ -19,7 +19,7 @@ _FAR = datetime(2099, 1, 1, tzinfo=UTC)
 
 
 def fill(client: AnyClient, documents: int = 300) -> None:
-    """Insert documents into the collections d.c and d.other, which the other functions of this module change."""
+    """Insert documents into the collections d.c and d.other, which many other functions of this module change."""
     client.d.c.insert_many(
         {
             "_id": n,
@@ -37,8 +37,8 @@ def fill(client: AnyClient, documents: int = 300) -> None:
 def started(call: Callable[[], Any]) -> Iterator[Future[Any]]:
     """Call a function in another thread during the block, and wait for its end after the block.
 
-    Yield the future of its result. If the block fails, the thread is abandoned, because the function may wait for an
-    action that the block has not reached.
+    Yield the future of its result; only the future raises an error of the function. If the block fails, the thread is
+    abandoned, because the function may wait for an action that the block has not reached.
     """
     future: Future[Any] = Future()
 

@@ -304,7 +304,10 @@ def part_of(name: str) -> str | None:
 
 
 def imported_modules(module: Module, known: set[str]) -> dict[str, ast.stmt]:
-    """Return the product's modules that a module imports; `from a import b` imports a.b if that is a module, else a."""
+    """Return the modules in `known` that a module imports, each with the first statement that imports it.
+
+    `from a import b` imports a.b if that is a module, else a.
+    """
     found: dict[str, ast.stmt] = {}
     for name, node in module.imports:
         is_container = isinstance(node, ast.ImportFrom) and all(

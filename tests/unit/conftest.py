@@ -1,4 +1,4 @@
-"""Fixtures of unit tests, and their settings: property tests use the same examples in every run, without a deadline."""
+"""Fixtures of unit tests, and the settings of Hypothesis: the same examples in every run, and no deadline."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ settings.load_profile("unit")
 
 @pytest.fixture
 def own_handlers() -> Iterator[None]:
-    """Restore the log handlers of the test run, because the process replaces them."""
+    """Restore the log handlers and the log level after a test that calls `main`, which replaces them."""
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
     yield
@@ -28,6 +28,6 @@ def own_handlers() -> Iterator[None]:
 
 @pytest.fixture
 def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Remove the environment variables that are options of the processes."""
+    """Remove, for one test, the environment variables that set options of the daemon and of the verifier."""
     for name in [name for name in os.environ if name.startswith("SYNCSVC_")]:
         monkeypatch.delenv(name)

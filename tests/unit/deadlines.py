@@ -1,7 +1,7 @@
-"""Time limits for code that might hang, so that a bug fails one test instead of blocking the whole run.
+"""Time limits for code that might hang: a bug then fails one test instead of blocking the whole run.
 
 Code that waits gets a generous limit of wall-clock time. Code that computes gets a limit of its own CPU time, because a
-busy machine may not schedule the code for a while.
+busy machine may not schedule the code for a while. Signals enforce the limits, so they work only in the main thread.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from types import FrameType
 
 
 class Hanging(Exception):
-    """Raised if a block has not ended in time."""
+    """Raised if a block exceeds its limit of wall-clock time or CPU time."""
 
 
 def no_longer_than(seconds: float) -> AbstractContextManager[None]:
-    """Raise Hanging in the main thread if the block takes longer than `seconds` of wall-clock time."""
+    """Return a context manager that raises Hanging in its block after `seconds` of wall-clock time."""
     return _limited(seconds, signal.ITIMER_REAL, signal.SIGALRM)
 
 
 def no_more_work_than(seconds: float) -> AbstractContextManager[None]:
-    """Raise Hanging in the main thread if the process uses more than `seconds` of CPU time in the block."""
+    """Return a context manager that raises Hanging in its block after `seconds` of CPU time of the process."""
     return _limited(seconds, signal.ITIMER_PROF, signal.SIGPROF)
 
 

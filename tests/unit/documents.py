@@ -1,4 +1,4 @@
-"""Encodes BSON by hand, so that a test knows every offset without using the product's code."""
+"""Encodes BSON without the code under test, so a test knows every offset; and draws BSON values with Hypothesis."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ values: st.SearchStrategy[Value] = st.recursive(_simple_values, _containers, max
 fields = st.builds(_field, _cstrings, values)
 # Lists of fields; `document(*fields)` is the document.
 field_lists = st.lists(fields, max_size=8)
-# Documents that begin with an `_id`, as in a collection.
+# Lists of the fields of documents that begin with an `_id`, as in a collection.
 stored_field_lists = st.builds(
     lambda value, rest: [Field(value[0], b"_id", value[1]), *rest],
     values.filter(lambda value: value[0] not in (0x04, 0x06, 0x0B)),

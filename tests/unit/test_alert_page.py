@@ -1,4 +1,4 @@
-"""The documentation page about webhooks lists all fields of notices, and its example receiver accepts signatures."""
+"""The documentation page about webhooks lists all fields of notices; its example accepts only genuine signatures."""
 
 from __future__ import annotations
 

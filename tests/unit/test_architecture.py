@@ -1,4 +1,4 @@
-"""The product follows the rules for its structure, and each rule detects a violation."""
+"""The packages syncsvc and verifier follow the rules for their structure, and each rule detects a violation."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ BOTH = pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
 
 
 def modules() -> Iterator[ModuleType]:
-    """Import and yield every module of the product that the two services load."""
+    """Import and yield every module of the packages syncsvc and verifier, except the sandbox and `__main__` modules."""
     for package in (syncsvc, verifier):
         for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if "sandbox" not in found.name and "__main__" not in found.name:

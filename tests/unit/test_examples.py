@@ -31,7 +31,7 @@ _YAML = re.compile(r"^( *)source: cluster\d\n(?:\1\S[^\n]*\n|\1 +[^\n]+\n)*", re
 def examples(text: str) -> Iterator[dict[str, Any]]:
     """Yield the bodies of start requests in a text: JSON objects with fields of a start only, and job files in YAML.
 
-    An object without a source and a destination shows a single option. It is completed with those of a default start.
+    If a JSON object lacks the source or the destination, that of a default start is added.
     """
     decoder, place = json.JSONDecoder(), 0
     while (place := text.find("{", place)) >= 0:

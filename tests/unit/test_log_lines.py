@@ -1,4 +1,4 @@
-"""The log lines in the documentation are those of the source code."""
+"""Tests how the log lines in the documentation are found in the source code."""
 
 from pathlib import Path
 

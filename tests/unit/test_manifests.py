@@ -116,7 +116,7 @@ def test_the_file_is_yaml_with_a_mapping(path: Path) -> None:
 
 
 def test_the_alert_rules_are_up_to_date() -> None:
-    assert manifests.RULES.read_text() == manifests.rules(), "run make reference"
+    assert manifests.RULES.read_text() == manifests.rules(), "outdated: run make reference"
     rules, alerts = (
         yaml.safe_load(path.read_text()) for path in (manifests.RULES, manifests.ALERTS)
     )

@@ -66,7 +66,7 @@ def nodes(tree: Any) -> Iterator[Any]:
 def used(expression: str) -> Iterator[tuple[str, set[str]]]:
     """Yield the metric and the labels of each selector in a PromQL expression.
 
-    Raise ValueError if the syntax or a label value is wrong.
+    Raise ValueError if the syntax is wrong, or if a selector compares a label with a value that VALUES does not list.
     """
     for node in nodes(promql_parser.parse(expression)):
         if isinstance(node, promql_parser.VectorSelector):

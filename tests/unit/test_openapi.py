@@ -61,7 +61,7 @@ def app_of(service: str) -> Flask:
 
 @BOTH
 def test_the_file_is_up_to_date(service: str) -> None:
-    assert file_of(service).read_text() == text_of(service), "run make reference"
+    assert file_of(service).read_text() == text_of(service), "outdated: run make reference"
 
 
 @BOTH

@@ -1,4 +1,7 @@
-"""The generated parts of the documentation are up to date, and the pages explain every state, option and log line."""
+"""The generated parts of the documentation are up to date.
+
+The pages also explain every state, every option of a start, and the log lines that are written every half minute.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ REFERENCE = DOCS / "reference"
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(DOCS)))
 def test_a_page_is_up_to_date(page: Path) -> None:
     text = page.read_text()
-    assert text == filled(text), "run make reference"
+    assert text == filled(text), "a generated part of the page is outdated: run make reference"
 
 
 def test_every_generated_part_has_one_place() -> None:

@@ -1,4 +1,4 @@
-"""A release changes the version, the changelog and the image tags, and nothing else."""
+"""Tests how a release changes the version, the changelog and the image tags, and which releases are refused."""
 
 from __future__ import annotations
 

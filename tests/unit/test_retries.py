@@ -1,4 +1,4 @@
-"""Tests the plugin that retries failed tests, by running pytest in a separate process."""
+"""Tests the plugin that retries tests after timeouts and lost connections, by running pytest in a separate process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Every endpoint requires a token, except the public ones listed here; non-loopback addresses need tokens and TLS."""
+"""Every endpoint requires a token, except the public ones listed here.
+
+Addresses other than loopback need tokens and TLS, or `--insecureRemote`.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,10 @@ def client(service: str, tmp_path: Path) -> FlaskClient:
 
 
 def requests_to(app: Flask) -> Iterator[tuple[str, str]]:
-    """Yield every combination of HTTP method and path of the app, including methods that a path does not accept."""
+    """Yield every pair of an HTTP method and a path of the app, including methods that a path does not accept.
+
+    An unknown path is yielded with every method, too.
+    """
     paths = {rule.rule.replace("<name>", "index.html") for rule in app.url_map.iter_rules()}
     assert {"/metrics", "/api/v1/progress", "/api/v1/openapi.json"} < paths
     for path in sorted({*paths, "/nowhere"}):
@@ -103,7 +109,7 @@ def test_an_operator_can_do_everything(client: FlaskClient) -> None:
 
 
 def test_a_token_does_not_replace_the_check_of_host_and_origin(client: FlaskClient) -> None:
-    """A request with a valid token, but a foreign Host or Origin header, must be refused.
+    """Requests for a foreign host, and commands of a foreign origin, must be refused even with a valid token.
 
     Otherwise a page of another site could use a token that the browser has.
     """

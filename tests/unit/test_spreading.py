@@ -1,4 +1,7 @@
-"""Tests that a pytest run with several processes ends if a test makes its process exit."""
+"""Tests that a pytest run with several processes ends if a test makes its process exit.
+
+Also tests which kind of clusters a group of tests needs, according to the name of the group.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Saves the state of a sync whose daemon is killed in a phase: `python -m tests.upgrade PHASE FILE`.
 
 The phases are `copy`, `events` (change event application) and `commit`. For each format of the saved state, run this
-once per phase with the last version that writes the format. `test_upgrade` continues these syncs with all later
-versions.
+once per phase with the last version that writes the format. `tests/integration/test_upgrade.py` continues these
+syncs with the present version.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _DOCUMENTS = 40
 
 
 class Point(Enum):
-    """The points in the daemon's code at which a test can kill it. The values are the names of the points.
+    """The points in the daemon's code at which this program kills the daemon. The values are the names of the points.
 
-    The product's own enum is not imported, because its module differs between the versions that run this program.
+    The enum of syncsvc is not imported, because its module differs between the versions that run this program.
     """
 
     COLLECTION_COPIED = "collection copied"
@@ -59,7 +59,11 @@ def _fill(client: AnyClient) -> None:
 
 
 def _killed_in_copy(pair: Pair, daemon: Daemon) -> State:
-    """Kill the daemon after it has copied one of the collections, and return the state of both clusters."""
+    """Kill the daemon after it has copied one of the collections.
+
+    Return the state of both clusters, with writes that follow the saved position. These are not made here: a restore
+    makes them.
+    """
     before = contents(pair.source.client)
     daemon.kill_at(Point.COLLECTION_COPIED)
     daemon.run()
@@ -71,16 +75,16 @@ def _killed_in_copy(pair: Pair, daemon: Daemon) -> State:
 def _killed_in_events(pair: Pair, daemon: Daemon) -> State:
     """Kill the daemon after it has applied some writes, but before it saves the new position.
 
-    Return the state of both clusters.
+    Return the state of both clusters; its `source` does not contain these writes.
     """
     source, destination = pair.source.client, pair.destination.client
     daemon.run()
     _start(daemon)
     daemon.wait_until_committable()
-    # The verification will look at this document again.
+    # This change makes the verification recheck the document.
     source.d.c.update_one({"_id": 0}, {"$set": {"pad": "changed"}})
     wait_for(lambda: destination.d.c.find_one({"_id": 0, "pad": "changed"}), "a change is applied")
-    # It saves its position, which all documents on the source precede.
+    # The daemon saves its position when it stops. All writes to the source so far come before that position.
     assert daemon.terminate() == 0
     before = contents(source)
     daemon.kill_at(Point.EVENTS_APPLIED)

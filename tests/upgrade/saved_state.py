@@ -39,7 +39,10 @@ def dump(state: State, path: Path) -> None:
 
 
 def contents(client: AnyClient) -> list[Document]:
-    """Return all collections and views of a cluster with their options, indexes and documents."""
+    """Return the collections and views of a cluster with their options; of collections, also indexes and documents.
+
+    System databases, system collections and the indexes on `_id` are left out.
+    """
     found = []
     for database in sorted({*client.list_database_names()} - _SYSTEM):
         # Views last, because their collections must exist before them.

@@ -62,7 +62,7 @@ def newest() -> Call | None:
 
 @contextmanager
 def kept() -> Iterator[None]:
-    """Let `newest` return the same command after the block as before it, although the block sends others."""
+    """Let `newest` return the same command after the block as before it, although the block sends other commands."""
     call = newest()
     try:
         yield

@@ -153,7 +153,8 @@ class ChangeReader:
     def pages(self) -> Iterator[StreamPage]:
         """Yield pages of the stream without end. A page may have no events.
 
-        Raises OperationError OplogWindowExceeded, the driver's other errors that are not temporary, and `Cancelled`.
+        Raises OperationError OplogWindowExceeded if the oplog no longer holds the events after the position, the
+        driver's other errors that are not temporary, and `Cancelled`.
         """
         try:
             while True:

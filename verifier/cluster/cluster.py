@@ -119,8 +119,9 @@ def unfit(
 def lacking(side: Side, facts: ClusterFacts, of_verifier: bool = False) -> Iterator[Violation]:
     """Yield a violation that names the required commands that the cluster lacks; nothing if it has all of them.
 
-    Yield another one if a sharded source does not report all DDL events: as for versions before 6.0, there is no
-    substitute for them. `side` is the role of the cluster. With `of_verifier`, only check what the verifier needs.
+    Yield another violation if a sharded source does not report all DDL events although its version should: sharded
+    clusters have no substitute for these events. `side` is the role of the cluster. With `of_verifier`, only check the
+    features that the verifier needs.
     """
     refused = [
         each

@@ -88,7 +88,7 @@ def _missing_extras(
 ) -> Iterator[tuple[str, str]]:
     """Yield (option, extra) for each option that needs a missing package.
 
-    `extra` is the name of this project's optional dependencies that install the package.
+    `option` is a text such as "compressors=zstd". `extra` is the extra of this project that installs the package.
     `options` are the options that the driver accepts, and `compressors` are all compressors that the user has given.
     """
     mechanism = str(options.get("authMechanism", ""))
@@ -104,7 +104,8 @@ def _missing_extras(
 def check_uri(uri: str) -> dict[str, Any]:
     """Return the options of a connection string by name.
 
-    Raises OperationError if the string cannot be used: InvalidURI, which names every violation, or MissingPackage.
+    Raises OperationError if the string cannot be used: InvalidURI if it cannot be parsed or has refused options,
+    all of which the error names, or MissingPackage.
     """
     try:
         with warnings.catch_warnings():
@@ -139,7 +140,7 @@ def connect(
 
     This does not wait for a connection. Read and write concern are majority. `application` is the name of this program
     in the server's log, and `name` is the operator's name for the cluster. A call fails if it waits longer than
-    `socket_ms` milliseconds (default: `SOCKET_MS`) for bytes from a server. Raises OperationError InvalidURI and
+    `socket_ms` milliseconds (default: `SOCKET_MS`) for bytes from a server. Raises OperationError: InvalidURI or
     MissingPackage.
     """
     options = check_uri(uri)
@@ -180,7 +181,8 @@ def tls_files(uri: str) -> list[str]:
 def without_credentials(uri: str) -> object:
     """Return the parts of a valid connection string that must not change while a client is open.
 
-    These are all parts except the password and the TLS files. Compare two results for equality.
+    These are all parts except the password, the TLS files and the password of the TLS key file. Compare two
+    results for equality.
     """
     parsed = parse_uri(uri, validate=True, warn=False, normalize=True)
     options = {

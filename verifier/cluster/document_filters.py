@@ -82,7 +82,10 @@ class DocumentFilters:
 
 
 def refusals(query: Any) -> Iterator[str]:
-    """Yield a sentence for each operator or variable in a decoded query that a document filter must not have."""
+    """Yield a reason, without a final period, for each operator or variable that a document filter must not have.
+
+    `query` is a decoded query. Each reason is yielded once.
+    """
     yield from dict.fromkeys(_refused_operators(query))
 
 
@@ -141,7 +144,10 @@ def bad_queries(
 
 
 def refusal(client: Client, namespace: Namespace, query: bytes, stop: StopToken) -> str | None:
-    """Return the server's error if it cannot plan a find with this query in the collection; None if it can."""
+    """Return the server's error if it cannot plan a find with this query in the collection; None if it can.
+
+    Temporary errors are retried. Raises the driver's other errors.
+    """
     # Operators that sort by themselves, such as $near, conflict with our own sort. Inside $nor, the server refuses
     # them.
     command: Document = {
@@ -168,7 +174,10 @@ def query_of(text: str) -> bytes:
 
 
 def rows_of(filters: DocumentFilters) -> list[dict[str, str]]:
-    """Return the queries as rows to save or to show; `filters_of` restores them."""
+    """Return the queries as rows to save or to show; `filters_of` restores them.
+
+    Each row has the fields `database`, `collection` and `filter`, the query as canonical Extended JSON.
+    """
     return [{**name._asdict(), "filter": text_of(query)} for name, query in filters.queries.items()]
 
 

@@ -21,7 +21,7 @@ from verifier.cluster.rawbson import Buffer, int32, int32_at, value_size
 class DataKind(Enum):
     """The kind of a change of a document.
 
-    UNTOLD: an insert, update or replace whose event was too large, so that the server sent it without the contents.
+    UNTOLD: an insert, update or replace that was read without its contents, because the event was too large.
     REREAD: not an event of a cluster, but a request by this program to read the document again.
     """
 
@@ -208,7 +208,9 @@ def parse_key_event(raw: bytes) -> KeyEvent | DefinitionEvent:
 
 
 def join_fragments(fragments: Iterable[Fragment]) -> bytes:
-    """Join the fragments of an event, given in order. The event has the resume token of the last fragment.
+    """Join all fragments of an event, given in order, and return the event as BSON, without the field `splitEvent`.
+
+    The event has the resume token of the last fragment.
 
     Each fragment is a document with some of the event's top-level fields (`$changeStreamSplitLargeEvent`).
     """

@@ -22,7 +22,10 @@ _ERRORS = (BSONError, ValueError, TypeError, LookupError, AttributeError, Arithm
 
 
 def read(data: str) -> Any:
-    """Parse relaxed or canonical Extended JSON; each value keeps its exact type. Raise ValueError or RecursionError."""
+    """Parse relaxed or canonical Extended JSON; each value keeps its exact type.
+
+    Raise ValueError if the text is invalid, and RecursionError if it is nested too deeply.
+    """
     try:
         return json.loads(data, object_pairs_hook=_document, parse_constant=_refuse_constant)
     except _ERRORS as error:
@@ -30,9 +33,10 @@ def read(data: str) -> Any:
 
 
 def converted(value: Any) -> Any:
-    """Convert the Extended JSON in a value of parsed JSON, as `read` does. Raise ValueError or RecursionError.
+    """Convert the Extended JSON in a value of parsed JSON, as `read` does.
 
-    Values that are already converted stay as they are.
+    Values that are already converted stay as they are. Raise ValueError if the value is invalid Extended JSON, and
+    RecursionError if it is nested too deeply.
     """
     try:
         return _converted(value)

@@ -30,7 +30,8 @@ class Topology(Enum):
 class ClusterFacts:
     """The facts about one cluster at the time of `gather`.
 
-    Without access control, the five fields with privileges are None.
+    Without access control, or if the connection has no authenticated user, `access_control` is False and the five
+    fields with privileges are None.
     """
 
     topology: Topology

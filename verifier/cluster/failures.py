@@ -234,8 +234,8 @@ _CHECK_USER = (
     "where it stopped."
 )
 _CHECK_LOG = (
-    "The failed call to the cluster is retried for a minute. If the call still fails, the sync or check stops with "
-    "UnexpectedServerError. The log of the server shows the cause."
+    "The failed call to the cluster is retried for up to a minute. If the call still fails, the sync or check stops "
+    "with UnexpectedServerError. The log of the server shows the cause."
 )
 
 

@@ -116,9 +116,10 @@ class IndexCatalog:
         return len(self._entries)
 
     def of(self, uuid: bytes) -> list[Document] | None:
-        """Return the finished indexes of the collection with this UUID; None if the catalog does not know them.
+        """Return the finished indexes of the collection with this UUID; None if they must be listed instead.
 
-        The index of a clustered collection is left out.
+        They must be listed if the catalog lacks the collection, or if the TTL of an index (`expireAfterSeconds`) is
+        NaN. The clustered index of a clustered collection is left out.
         """
         entry = self._entries.get(uuid)
         if entry is None:
@@ -382,8 +383,8 @@ class Size:
 def extent(client: Client, namespace: Namespace) -> Size:
     """Return the number of documents in a collection and their size in bytes; both are zero if there is no collection.
 
-    The other sizes may be missing. On a replica set, this is much cheaper than `measure`, whose `$collStats` also reads
-    the statistics of each index. Raises the driver's errors.
+    On a replica set, the other sizes are left out (zero or empty), and this is much cheaper than `measure`, whose
+    `$collStats` also reads the statistics of each index. Raises the driver's errors.
     """
     if client.is_mongos:
         return measure(client, namespace)

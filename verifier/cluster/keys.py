@@ -131,13 +131,16 @@ def id_only(document: bytes) -> bytes:
 
 
 def is_only_id(key: bytes) -> bool:
-    """Return whether a document key has no other field than `_id`."""
+    """Return whether a document key has no other field than `_id`. Raise KeyWithoutId if there is no `_id`."""
     element = id_element(key)
     return element.start == _ID_AT and element.end == len(key) - 1
 
 
 def shown(key: bytes) -> str:
-    """Return the `_id` of a document key as text for messages: its type and value, shortened if it is long."""
+    """Return the `_id` of a document key as text for messages: its type and value, shortened if it is long.
+
+    Raise KeyWithoutId if there is no `_id`.
+    """
     element = id_element(key)
     return values.shown(element.kind, key[element.start : element.end])
 

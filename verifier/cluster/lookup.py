@@ -1,4 +1,4 @@
-"""Fetches single documents by `_id`, as raw bytes; every type of `_id` is found by its exact value."""
+"""Fetches single documents by `_id`, as raw bytes. An `_id` of any BSON type is sent to the server unchanged."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def bounds(keys: Sequence[bytes]) -> list[RawBSONDocument]:
 
     Without these conditions, MongoDB 6.0 scans a clustered collection completely to find a list of keys. The conditions
     are only valid for a collection that compares strings by their bytes. The list is empty if there are no valid
-    conditions: if the lowest and the highest key have different types or are NaN, or if a key is longer than
-    LONGEST_BOUND.
+    conditions: if there are no keys, if the lowest and the highest `_id` have different types (all numbers count as one
+    type), if the lowest is NaN, or if a key is longer than LONGEST_BOUND bytes.
     """
     if not keys or max(map(len, keys)) > LONGEST_BOUND:
         return []
@@ -100,6 +100,7 @@ def fetch_pages(
     run again. The read has read concern majority, at or after the cluster time `not_before`. If the collection does not
     have the UUID `uuid`, the driver's error for CollectionUUIDMismatch is raised. With `by_id`, the server must use the
     index on `_id`, even if another index would support `query`. Temporary errors are retried.
+    Raises the driver's other errors.
     """
     command = _command(namespace, keys, uuid, not_before)
     if query:
@@ -117,7 +118,7 @@ def fetch_pages(
 
 
 def portions(keys: Sequence[bytes]) -> Iterator[list[bytes]]:
-    """Split the keys into portions that are small enough for one query."""
+    """Yield the keys in portions that are small enough for one query, in their order."""
     portion: list[bytes] = []
     size = 0
     for key in keys:

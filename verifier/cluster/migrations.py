@@ -17,8 +17,8 @@ class Migrations:
     """Recognises the DDL events that chunk migrations cause on a sharded cluster. Not thread-safe.
 
     Before a shard receives its first chunk of a collection, it creates the collection and its indexes. This causes DDL
-    events for a collection that already exists. They differ from the events that follow when a user creates and shards
-    a collection.
+    events for a collection that already exists. The `create` event
+    of a collection that a user creates and shards can look the same, but its `shardCollection` event does not.
     """
 
     def __init__(self, client: Client, facts: ClusterFacts, stop: StopToken) -> None:
@@ -31,8 +31,9 @@ class Migrations:
     def caused(self, event: DefinitionEvent) -> bool:
         """Return whether a chunk migration, and not a user, caused the event; always False on a replica set.
 
-        Call this for all DDL events, in their order. It reads from the cluster, and raises the driver's errors and
-        `Cancelled`.
+        Known limit: after a `create` event that is attributed to a migration, each `createIndexes` event of the same
+        collection is, too. Call this for all DDL events, in their order. It reads from the cluster, and raises the
+        driver's errors and `Cancelled`.
         """
         uuid = event.collection
         if uuid is None or not self._possible:

@@ -67,7 +67,10 @@ def is_user_namespace(namespace: Namespace) -> bool:
 
 
 def folded(database: str) -> bytes:
-    """Return the name of a database with ASCII letters in lower case: a server has one database with this form."""
+    """Return the name of a database with ASCII letters in lower case, encoded in UTF-8.
+
+    A server refuses two databases for which this result is the same.
+    """
     return database.encode().lower()
 
 

@@ -41,7 +41,7 @@ def expired(definitions: Iterable[CollectionSpec | None], now: datetime) -> list
 def note_on_clocks(source: datetime, destination: datetime) -> str | None:
     """Return a note for the result of a check if the clusters' clocks differ by more than five seconds, else None.
 
-    A document that has expired by only one of the clocks may be reported as a mismatch.
+    A document that has expired only by the destination's clock may be reported as a mismatch.
     """
     if abs(destination - source) <= _MOST_APART:
         return None

@@ -12,7 +12,8 @@ that a second change stream would report, because
   passes the unsaved events again. Passing an event twice does no harm.
 
 A DDL event does not end the check, because the reader applies the event to the destination. A collection that is
-created, dropped or renamed is compared again as a whole. Options and indexes are always compared again at the end.
+created, dropped, renamed or resharded is compared again as a whole. Options and indexes are always compared again at
+the end.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ class Feed:
                 noted.events += 1
 
     def defined(self, event: DefinitionEvent) -> None:
-        """Note a DDL event. Only the creation, drop or rename of a user collection counts; other events are ignored."""
+        """Record a DDL event, if it creates, drops, renames or reshards a user collection. Ignore all other events."""
         if event.operation in OF_WHOLE_COLLECTIONS:
             self.replaced(filter(is_user_namespace, event.owners))
 
@@ -175,7 +176,7 @@ class Feed:
         return end is not None and self.position.time > end
 
     def changes(self) -> Changes:
-        """Return the rate and the lag of the change events.
+        """Return the rate and the lag of the change events, and the cluster time up to which they were rechecked.
 
         The numbers of events are left out, because the reader of the events counts them itself.
         """

@@ -98,9 +98,10 @@ class Figures:
         return progress if generation is None else self._with_live(progress, generation)
 
     def _with_live(self, progress: CheckProgress, generation: Generation) -> CheckProgress:
-        """Return a copy of `progress` with the amounts, rates and mismatches of `generation`.
+        """Return a copy of `progress` with the amounts and rates of `generation`.
 
-        `generation` is the current generation, or the last generation of a check that has ended.
+        `generation` is the current generation, or the last generation of a check that has ended. Until generation 0 is
+        complete, the copy also has its mismatches so far, and its progress by namespace.
         """
         tally = generation.tally
         first = progress.generation == 0 and self._found is None

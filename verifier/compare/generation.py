@@ -80,7 +80,8 @@ class Generation:
     def run(self) -> None:
         """Plan the tasks, unless an earlier process planned them; run all unfinished tasks, and save the results.
 
-        Raises the error of a thread (a BaseExceptionGroup if several threads fail), and `Cancelled`.
+        Raises the driver's errors, OperationError (for example Superseded) and `Cancelled`. If several threads fail,
+        their errors are raised as a BaseExceptionGroup.
         """
         if self._planner.compares_all:
             self._worker.take_snapshots()

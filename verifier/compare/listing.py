@@ -50,7 +50,8 @@ class Listing:
     def expected(self, source: CollectionSpec) -> CollectionSpec:
         """Return the definition that a collection or view must have on the destination, with its name there.
 
-        Names in the definition of a view are replaced as well. If they cannot all be replaced, only `viewOn` is.
+        Names in the definition of a view are replaced as well. If they cannot all be replaced, only `viewOn` is,
+        and the definition keeps its name on the source.
         """
         names = self._scope.names
         try:

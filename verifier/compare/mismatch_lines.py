@@ -21,7 +21,7 @@ def json_lines(found: Iterable[StoredMismatch]) -> Iterator[str]:
 
 
 def line(stored: StoredMismatch) -> dict[str, Any]:
-    """Return the fields of a mismatch as in the API, except that the `_id` of a document is still a BSON value."""
+    """Return the fields of a mismatch as in the API. The `_id` of a document is not yet converted to Extended JSON."""
     mismatch = stored.mismatch
     common = {"type": mismatch.difference.value, "namespace": str(mismatch.namespace)}
     if mismatch.destination is not None:

@@ -42,7 +42,7 @@ def any_order(first: bytes, second: bytes) -> bool:
 
 
 class CollatedOrder:
-    """The order of keys in indexes with one collation.
+    """The order of keys in an index on `_id` with the given collation.
 
     Asks the server for the order of two keys that may contain text. A server before 5.1 does not support this query, so
     the order of such keys is uncertain there. Raises the driver's errors.

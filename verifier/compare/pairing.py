@@ -57,7 +57,7 @@ class _Side:
         self.ended = False
 
     def read(self, size: int) -> Page | None:
-        """Return the next page of `size` documents; None after the last page, and if `size` is 0."""
+        """Return the next page of up to `size` documents; None after the last page, and if `size` is 0."""
         if not size:
             return None
         page = self.pages.read(size)
@@ -83,9 +83,9 @@ class Pairing:
     """A comparison of two streams of documents. `first_page` is the number of documents in the first page of each.
 
     `read_both` makes the two calls that read the next pages, for example at the same time. `on_progress` is called each
-    time both sides have reached the same key, with the number of documents that were read from the source since the
-    last call, and their size in bytes. To bound memory, a document may be reported as missing on one side although it
-    follows later: the caller must compare every reported document again.
+    time both sides have reached the same key, and at the end, with the number of documents that were read from the
+    source since the last call, and their size in bytes. To bound memory, a document may be reported as missing on one
+    side although it follows later: the caller must compare every reported document again.
     """
 
     def __init__(

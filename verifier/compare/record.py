@@ -21,7 +21,10 @@ from verifier.runtime.formats import Formats
 
 
 def _allow_source_filters(document: dict[str, Any]) -> dict[str, Any]:
-    """Upgrade a saved check from format 2 to 3. Format 3 may have queries for single collections of the source."""
+    """Upgrade a saved check from format 2 to 3. Format 3 may have queries for single collections of the source.
+
+    The document stays the same, because the field of the queries is optional.
+    """
     return document
 
 
@@ -95,6 +98,7 @@ class Request:
     """The request for a check: what to compare, and how. `document_filter` is a query as BSON; None selects all.
 
     `remapped` is True if namespaces are renamed because of the command that began the check, not because of an option.
+    `source_filters` has queries for single collections of the source.
     """
 
     scope: Scope = Scope()
@@ -148,7 +152,7 @@ class CheckRecord:
         """Return whether the current generation can give the verdict: it began after the last changes were read.
 
         The last changes are those before writes were turned off. Each difference that such a generation finds counts as
-        a mismatch, unless a repeated generation no longer finds it.
+        a mismatch, unless a later generation no longer finds it.
         """
         return self.last_from is not None
 

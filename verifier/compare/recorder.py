@@ -3,7 +3,7 @@
 The rechecks for an event are saved before the position of the stream moves past the event. A DDL event on the source
 ends the check, because earlier comparisons may no longer be valid. A DDL event on the destination does not, because the
 sync tool changes definitions when it commits: all definitions are compared again at the end, and a collection that is
-created, dropped or renamed is compared again as a whole.
+created, dropped, renamed or resharded is compared again as a whole.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Recorder:
         return self._store.record.side(self._side).end
 
     def changes(self) -> Changes:
-        """Return the numbers, the rate and the lag of the change events."""
+        """Return the numbers, rate and lag of the change events, and the cluster time up to which all are rechecked."""
         lag = self._lag.seconds(self.drained)
         rate = None if lag is None else self._rate.per_second
         rechecked = self._store.record.side(self._side).rechecked
@@ -113,8 +113,9 @@ class Recorder:
 
         Pause at the saved end of user writes, until a later end is saved.
 
-        Raises OperationError DefinitionChanged for a DDL event on the source, and OplogWindowExceeded; the driver's
-        errors that are not temporary; and `Cancelled`.
+        Raises OperationError DefinitionChanged for a DDL event of the check's namespaces on the source (unless a chunk
+        migration caused it), OplogWindowExceeded, and Superseded; the driver's errors that are not temporary; and
+        `Cancelled`.
         """
         stream = ChangeStream(
             self._cluster.client,

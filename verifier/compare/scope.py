@@ -36,7 +36,7 @@ class Scope:
     renamed: Mapping[Namespace, Namespace] = field(default_factory=dict)
 
     def absent(self, there: Iterable[Namespace]) -> Iterator[str]:
-        """Yield the names of databases and collections that the filter includes, but that do not exist.
+        """Yield the databases and collections that the filter includes by name, not by pattern, and that do not exist.
 
         `there` are the existing namespaces, by their names on the source.
         """

@@ -285,7 +285,10 @@ class CheckStore:
         self._insert(_COMPARED, (compared_row(*each, started) for each in found.items()))
 
     def compared(self) -> dict[Namespace, NamespaceProgress]:
-        """Return the saved progress of generation 0 in each namespace; empty if an earlier version ran generation 0."""
+        """Return the saved progress of generation 0 in each namespace.
+
+        The result is empty if generation 0 is not complete, or if an earlier version of the program ran it.
+        """
         # An earlier version does not drop the rows of an older check.
         return dict(map(read_compared, self._find(_COMPARED, {"started": self.record.started})))
 

@@ -176,10 +176,11 @@ class Worker:
     def _standing(
         self, names: NamespacePair, found: list[DocumentMismatch]
     ) -> list[DocumentMismatch]:
-        """Return the mismatches, except those of documents that have expired.
+        """Return the mismatches, except those of documents that have expired (TTL).
 
-        One cluster has deleted the expired document, and the other cluster will. Before all changes are known, return
-        all mismatches: the next generation compares them again anyway.
+        One cluster has deleted the expired document, and the other cluster will. A document that was
+        meanwhile deleted from the cluster that had it is left out, too. Before all changes are known, return all
+        mismatches: the next generation compares them again anyway.
         """
         if not self._store.record.last:
             return found
@@ -225,7 +226,8 @@ class Worker:
     def _save(self, found: list[DocumentMismatch], since: dict[bytes, float]) -> None:
         """Save mismatches, count them, and save rechecks of them for the next generation.
 
-        `since` maps the digest of each known mismatch to the time at which it was first seen, in UNIX seconds.
+        `since` maps the digest of a document's key to the time at which the document was first seen to differ, in UNIX
+        seconds. For other documents, this time is the current time.
         """
         now = time()
         for each in found:
@@ -341,7 +343,7 @@ class Worker:
         """Yield a mismatch if the numbers of documents on the two clusters differ for no known reason.
 
         The reason is known if the comparison of the documents found missing and extra documents that account for the
-        difference.
+        difference. If counting takes too long, yield nothing, and save a note that says so.
         """
         counts = self._comparison.counts(stored)
         if counts is None:
@@ -384,7 +386,10 @@ class Worker:
         self._add_ranges(stored, ranges, count, size)
 
     def _range_bytes_of(self, size: int) -> int:
-        """Return the range size in bytes for a collection of `size` bytes, small enough to occupy all threads."""
+        """Return the range size in bytes for a collection of `size` bytes: small enough to occupy all threads.
+
+        It is at most `range_bytes`, and otherwise at least `_LEAST_RANGE`.
+        """
         return min(self._range_bytes, max(_LEAST_RANGE, size // (_RANGES_A_THREAD * self._threads)))
 
 

@@ -18,7 +18,8 @@ HTML = "text/html; charset=utf-8"
 def report_view(make: Callable[[], dict[str, Any]], page: ReportPage) -> Callable[[], Response]:
     """Return the view function of `GET /api/v1/report`.
 
-    `make` returns the report, and may raise OperationError. Only a few requests at a time may call it.
+    `make` returns the report, and may raise OperationError. At most `MOST_READERS` requests call it at the same time;
+    others fail with OperationError TooManyReaders.
     """
     readers = Readers()
 

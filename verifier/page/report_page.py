@@ -92,7 +92,7 @@ def moment(at: float | None) -> str | None:
 
 
 def rate(amount: float, seconds: float | None) -> float | None:
-    """Return the average amount per second, rounded; None if the duration is unknown or zero."""
+    """Return the average amount per second, rounded to one decimal; None if the duration is unknown or zero."""
     return round(amount / seconds, 1) if seconds is not None and seconds > 0 else None
 
 

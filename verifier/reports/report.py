@@ -187,7 +187,8 @@ def _compared(record: CheckRecord, progress: CheckProgress, now: float) -> dict[
 def _first_seconds(record: CheckRecord, now: float) -> float | None:
     """Return how long generation 0 took in seconds; while it runs, the seconds so far.
 
-    Return None if generation 0 has ended, but the time of its end was not saved.
+    If the check ended before generation 0 was complete, return the duration of the check. Return None if generation 0
+    has ended, but the time of its end was not saved.
     """
     if record.first_ended is not None:
         return record.first_ended - record.started

@@ -26,7 +26,7 @@ class _ReportedCheck(Strict):
     started = known_time("The time at which the check was started")
     ended = nullable(
         fields.String,
-        "The time at which the check ended, in UTC; null if the end of the check is not saved.",
+        "The time at which the check ended, in UTC; null if the check has not ended, or if its end was not saved.",
     )
     seconds = always(
         fields.Float, "The duration of the check until its end or until now, in seconds."

@@ -52,7 +52,10 @@ def redact(text: str) -> str:
 
 
 def redacted(value: Any) -> Any:
-    """Return a value for JSON in which the credentials of all texts are redacted, at any depth."""
+    """Return a value for JSON in which the credentials of all texts are redacted, at any depth.
+
+    Sets and tuples become lists. Values of types that JSON does not have become text.
+    """
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, dict):

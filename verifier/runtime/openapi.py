@@ -102,7 +102,7 @@ class Operation:
 
 
 class SuccessAnswer(Strict):
-    """The answer to a command, and a part of every other successful answer."""
+    """The answer to a command, and the common part of the other successful answers that are JSON objects."""
 
     success = Boolean(
         required=True, metadata={"enum": [True], "description": "True: the request succeeded."}

@@ -90,7 +90,9 @@ class Reloadable(Protocol):
 
 
 class Protection:
-    """The tokens, the certificate and other secret files of this process. After a SIGHUP, all are read again.
+    """The tokens, the certificate and other secret files of this process.
+
+    After a SIGHUP, the next call of `reload_if_requested` reads all files again.
 
     Raises OperationError if a file cannot be used. Create this object in the main thread, to which Python delivers
     signals.
@@ -141,7 +143,7 @@ def _warn_of_exposure(options: ProtectionOptions) -> None:
     given = {"tokenFile": options.token_file, "tlsCertFile": options.certificate}
     missing = [f"without {name}, {lacks[name]}" for name, file in given.items() if file is None]
     _log.warning(
-        "insecureRemote is in force: other hosts reach the API unprotected. Give tokenFile, tlsCertFile and "
-        "tlsKeyFile, or listen on 127.0.0.1 and use an SSH tunnel.",
+        "insecureRemote is in force: other hosts reach the API without tokens or without TLS. Give tokenFile, "
+        "tlsCertFile and tlsKeyFile, or listen on 127.0.0.1 and use an SSH tunnel.",
         extra={"address": options.exposed, "danger": "; ".join(missing)},
     )

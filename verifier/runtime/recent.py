@@ -29,7 +29,8 @@ class RecentCommand:
     """One command and its answer. `time` is in UNIX seconds.
 
     `address` is the address of the client; empty if the process sent the command itself. `caller` is the name of the
-    client's token; None without a token file. `error` and `description` are None if the command succeeded.
+    client's token (None without a token file), or the name under which the process sent the command itself. `error` and
+    `description` are None if the command succeeded.
     """
 
     time: float

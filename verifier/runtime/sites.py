@@ -48,7 +48,9 @@ _HOST = re.compile(r"(?:\[(?P<address>[^\[\]]*)\]|(?P<name>[^\[\]:]*))(?::[0-9]*
 
 
 def own_names(address: str, allowed: Iterable[str]) -> frozenset[str]:
-    """Return the host names that requests to a process on `address` may use: those of the machine, and `allowed`.
+    """Return the host names that requests to a process on `address` may use.
+
+    These are localhost, `address`, the names of the machine, and `allowed`: all in lower case, without a final dot.
 
     The fully qualified name of the machine is only looked up if `address` is not loopback, because DNS may be slow.
     """

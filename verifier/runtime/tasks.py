@@ -1,8 +1,9 @@
 """Threads with an owner: stop tokens, task groups, budgets and channels. The only module that starts threads.
 
 A thread lives inside a `with TaskGroup(...)` block. Leaving the block joins all of its threads. The first error stops
-the other threads, and is raised from the block. If the group was stopped from outside, leaving the block raises
-`Cancelled`, so that the code after the block only runs if the work is finished.
+the other threads, and is raised from the block; several errors are raised as a BaseExceptionGroup. If the group was
+stopped from outside, leaving the block raises `Cancelled`, so that the code after the block only runs if the work is
+finished.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ SLOW_POLL = 0.2
 class Alarm:
     """A timer that runs `act` when `seconds` have passed since `set`. Leaving its `with` block cancels the timer.
 
-    Its thread belongs to no task group, because `act` must run even if joining the other threads takes too long.
+    `set` may be called only once. The thread of the timer belongs to no task group, because `act` must run even if
+    joining the other threads takes too long.
     """
 
     def __init__(self, seconds: float, act: Callable[[], None]) -> None:
@@ -119,8 +121,9 @@ def wait_until(holds: Callable[[], bool], stop: StopToken, every: float = POLL) 
 class TaskGroup:
     """Starts threads, and joins all of them at the end of its `with` block.
 
-    The first error stops the other threads, and is raised from the block. If the token `parent` is stopped, the block
-    raises `Cancelled`. The threads and the body of the block must obey the token `stop`.
+    The first error stops the other threads, and is raised from the block; several errors are raised as a
+    BaseExceptionGroup. If there is no error and the token `parent` is stopped, the block raises `Cancelled`. The
+    threads and the body of the block must obey the token `stop`.
     """
 
     def __init__(self, name: str, parent: StopToken) -> None:

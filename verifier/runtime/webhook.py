@@ -226,7 +226,7 @@ class Webhook:
     def post(self, event: str, at: float, **fields: Any) -> None:
         """Add a notice of an event to the queue, without waiting. If the queue is full, drop the oldest notice.
 
-        `at` is the time of the event, in UNIX seconds.
+        `at` is the time of the event, in UNIX seconds. `fields` are added to the notice.
         """
         with self._changed:
             self._posted += 1
@@ -246,7 +246,10 @@ class Webhook:
             self._changed.notify()
 
     def run(self, stop: StopToken) -> None:
-        """Send notices until stopped; then try once to send the waiting notices. Raises `Cancelled` at the end."""
+        """Send notices until stopped, and raise `Cancelled` then.
+
+        Before that, try once to send the waiting notices, unless the stop interrupts the pause before a retry.
+        """
         with requests.Session() as session:
             # Without this, requests would send the password that a .netrc file has for the host.
             session.auth = _no_credentials
@@ -267,7 +270,7 @@ class Webhook:
             return self._queue[0]
 
     def _deliver(self, session: requests.Session, notice: _Queued, stop: StopToken) -> None:
-        """Send a notice until the receiver accepts or refuses it, or until it is too old."""
+        """Send a notice until the receiver accepts or refuses it, or it is too old. Raises `Cancelled` when stopped."""
         wait, pause = None, _FIRST_PAUSE
         try:
             while (problem := self._send(session, notice, *_TIMEOUTS)) is not None:
@@ -321,7 +324,8 @@ class Webhook:
         self._count(failed=1)
         if status in _REFUSALS:
             _log.warning(
-                "The receiver of the webhook has refused a notice, which is dropped.",
+                "The receiver of the webhook has refused a notice, which is dropped. Correct the receiver: the field "
+                "status is the HTTP status of its answer.",
                 extra={"status": status},
             )
             self._remove(notice, dropped=1)

@@ -1,1 +1,1 @@
-"""Copies the documents that exist when a sync begins."""
+"""Copies the documents of collections. Later writes to these collections are applied as change events."""

@@ -1,8 +1,8 @@
 """Copies the documents of all collections: readers scan, writers insert, with a queue of limited size in between.
 
-Documents are never decoded, and rarely split: a whole page is sent on as raw bytes in one insert command. A document
-that is copied again after a restart already exists on the destination, and is left unchanged. Events are applied only
-when all copies are done, so the copy never meets a newer document.
+Documents are never decoded, and pages are rarely split: a page is usually sent on as raw bytes in one insert command. A
+document that is copied again after a restart already exists on the destination, and usually stays unchanged. The change
+events of a collection are applied only after its copy, so the copy never meets a newer document.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class Copier:
     def run(self, not_before: Timestamp) -> None:
         """Copy the documents of partitions until no partition is left to claim, and save the progress.
 
-        All reads see the source at the cluster time `not_before` or later. Raises OperationError DocumentNotCopied and
-        DuplicateIds, and the driver's errors.
+        All reads see the source at the cluster time `not_before` or later. Raises OperationError DocumentNotCopied,
+        DuplicateIds, DocumentFilterFailed and DestinationNamespaceExists, and the driver's errors.
         """
         threads = self._context.threads
         with TaskGroup("copy", self._stop) as group:
@@ -192,8 +192,8 @@ class Copier:
 def copy_all(context: RunContext, stop: StopToken) -> None:
     """Copy all collections that are not copied yet, and return when all instances have copied their partitions.
 
-    Only the coordinator may call this function. The coordinator copies the partitions that it claims, and periodically
-    saves the totals of all instances. The other instances call `copy_claimed`.
+    Only the coordinator may call this function, after `plan_copy`. The coordinator copies the partitions that it
+    claims, and periodically saves the totals of all instances. The other instances call `copy_claimed`.
     """
     with TaskGroup("copy", stop) as group:
         group.spawn("settle", settle_often, context, group.stop)

@@ -1,7 +1,7 @@
-"""Divides the source into partitions, claims partitions for this instance, and sums up the progress of all instances.
+"""Divides collections into partitions, claims these for this instance, and sums up the progress of all instances.
 
-Several readers can read one large collection. After a failover or the loss of a resume point, a reader repeats at most
-one range, not the whole collection. If several instances run the sync, they share all collections.
+Several readers can read one divided collection. After a failover or the loss of a resume point, a reader repeats at
+most one range of it, not the whole collection. If several instances run the sync, they share all partitions.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ def _is_divided(context: RunContext, record: CollectionRecord, scanned: Size) ->
     `scanned` is the amount to read. It exceeds the amount to copy if the collection has a document filter: ranges then
     also limit how long the source searches for the next matching document in a single call.
 
-    These collections of a replica set are one partition, which is read in natural order: small collections, capped
-    collections, those that the option `copyInNaturalOrder` names, and those whose copy an earlier version of syncsvc
-    has begun in natural order.
+    Small collections (up to `partition_bytes`) and capped collections are one partition. On a replica set, so are the
+    collections that the option `copyInNaturalOrder` names, and those whose copy an earlier version of syncsvc has begun
+    in natural order.
     """
     if scanned.bytes <= context.tuning.partition_bytes or record.definition.capped:
         return False
@@ -115,7 +115,7 @@ def _ranges(
 
 
 def _range_bytes(context: RunContext, total: int) -> int:
-    """Return the size of the ranges of a collection of `total` bytes: small enough to occupy all readers."""
+    """Return the size in bytes of the ranges of a collection of `total` bytes: small enough to occupy all readers."""
     ranges = _RANGES_A_READER * context.threads.readers
     # At least two ranges: a single one would be read in natural order.
     return min(context.tuning.partition_bytes, total // 2, max(_LEAST_RANGE, total // ranges))

@@ -1,1 +1,4 @@
-"""Manages collections, indexes, views and shard keys of the destination: until the commit, they are stand-ins."""
+"""Manages collections, indexes, views and shard keys of the destination.
+
+Until the commit, collections and their indexes have weaker definitions there, the stand-ins (module `standin`).
+"""

@@ -49,8 +49,8 @@ class Catalog:
     """Manages the definitions on the destination, which are stand-ins (with relaxed options) until the commit.
 
     Every operation raises OperationError DefinitionNotApplicable if the destination refuses a command, and the driver's
-    errors for other failures. Without `uuids` (see `known_uuids`), each command looks up the UUID of its collection.
-    All commands use `write_concern`.
+    errors for other failures. `uuids` are the UUIDs of the collections (see `known_uuids`); if None, they are looked up
+    before each command that accepts one. All commands use `write_concern`, except those that shard collections.
     """
 
     def __init__(
@@ -129,7 +129,10 @@ class Catalog:
             return False
 
     def _shard(self, definition: CollectionSpec) -> None:
-        """Create the index that the shard key needs, and shard the collection. Skip the steps that are already done."""
+        """Create the index that the shard key needs, and shard the collection. Skip the steps that are already done.
+
+        Afterwards, remove the zones of this sync, and make a unique index accept duplicates until the commit.
+        """
         assert self._sharding is not None
         namespace, index = definition.namespace, standin.serving(definition)
         try:
@@ -174,7 +177,10 @@ class Catalog:
             )
 
     def modify(self, namespace: Namespace, change: Document) -> None:
-        """Run the command collMod with the fields of `change` on a collection; no-op if `change` is empty."""
+        """Run the command collMod with the fields of `change` on a collection; no-op if `change` is empty.
+
+        Options of a time-series collection that the server refuses are ignored: its bucket span may already be larger.
+        """
         # The bucket span of a time-series collection can only grow, and may already be larger.
         passing = (failures.INVALID_OPTIONS,) if "timeseries" in change else ()
         if change:
@@ -278,8 +284,8 @@ class Catalog:
     def weaken(self, definition: CollectionSpec) -> None:
         """Relax a collection's options and indexes for the time until the commit, without rebuilding any index.
 
-        Afterwards, unique indexes accept duplicates, and documents do not expire. `definition` is the collection's
-        present definition on the destination.
+        Afterwards, unique indexes accept duplicates, and documents do not expire. Deferred indexes (see
+        `standin.deferred_names`) are dropped. `definition` is the collection's present definition on the destination.
         """
         for command in standin.weakenings(definition):
             self._run(definition.namespace, command)
@@ -288,7 +294,7 @@ class Catalog:
         """Restore a collection's original options and indexes, except uniqueness and the expiration of documents.
 
         Must be called before users may write. Afterwards, the server refuses new duplicates in indexes that will be
-        unique.
+        unique. Deferred indexes (see `standin.deferred_names`) are not built yet.
         """
         for command in standin.preparations(definition):
             self._run(definition.namespace, command)
@@ -360,7 +366,7 @@ class Catalog:
         """Return the field `collectionUUID`, which limits a command to the collection that has the name now.
 
         Return an empty dict if the command does not accept the field. Return an empty dict, too, if no collection has
-        the name, or if it is the name of a view or of the buckets of a time-series collection.
+        the name, or if it is the name of a view, of a time-series collection, or of its buckets.
         """
         name, target = next(iter(command.items()))
         if name not in BY_UUID:

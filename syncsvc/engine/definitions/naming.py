@@ -56,7 +56,10 @@ def new_record(
 
 
 def parked_for(registry: Registry, names: NamespaceMap, name: Namespace) -> CollectionRecord | None:
-    """Return a collection that has a temporary name because `name` was taken; None if there is no such collection."""
+    """Return the record of a collection that waits for `name`, a name on the destination; None if there is none.
+
+    Such a collection has a temporary name there, because `name` was taken. `names` is the map of the sync's renames.
+    """
     wanted = names.to_source(name)
     return next(
         (

@@ -1,8 +1,9 @@
 """Shards the destination's collections as they are created, and distributes databases. Every operation is idempotent.
 
 When an empty collection is sharded, each range of its shard key is created on the shard that a zone assigns it to, so
-that nothing has to be moved. For just that moment, this module defines zones of its own, one for each shard. The server
-itself distributes a collection whose shard key begins with a hashed field, without zones.
+that nothing has to be moved. For just that moment, this module defines zones of its own, one for each shard. It
+leaves the distribution to the server if the option `presplit` is none, if users have defined zones, or if the ranges
+are computed from a sample and the shard key begins with a hashed field.
 """
 
 from __future__ import annotations

@@ -105,7 +105,8 @@ class SharedCatalog(Catalog):
             # Servers report such a command by other events. Here, it would create another collection.
             raise OperationError(
                 DEFINITION_NOT_APPLICABLE,
-                f"{namespace} cannot be renamed to {to} in another database while the destination holds other data.",
+                f"{namespace} cannot be renamed to {to}, which is in another database: a sync that was started with "
+                "preExistingDestinationData does not support this.",
             )
         record = self._registry.at(namespace)
         assert record is not None

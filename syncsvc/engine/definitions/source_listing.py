@@ -41,7 +41,7 @@ class SourceListing:
         """List the source's collections and views, save the collections' records, and create all on the destination.
 
         Raises OperationError UnsupportedCollection, TTLNotVerifiable and other errors of definitions that cannot be
-        synced.
+        synced, and DestinationNamespaceExists if the destination has foreign data under a needed name.
         """
         listed = read(
             lambda: list(list_collections(self._source_client, self._selection)),
@@ -60,7 +60,7 @@ class SourceListing:
         self._catalog.create_views(views)
 
     def _refuse_taken(self, listed: list[CollectionSpec]) -> None:
-        """Raise OperationError DestinationNamespaceExists if foreign data on the destination has one of these names.
+        """Raise OperationError DestinationNamespaceExists if foreign data has a name that one of `listed` needs.
 
         The start has already checked this, but users may have created collections or views on the destination since.
         """
@@ -124,6 +124,7 @@ class SourceListing:
     def _create(self, definition: CollectionSpec, stop: StopToken) -> None:
         """Create a collection on the destination as a stand-in, that is, with relaxed options and indexes.
 
+        If the start option `buildIndexes` defers the indexes until after the copy, create the collection without them.
         The record of the collection must already be saved, so that a crash leaves no collection without a record.
         """
         record = self._registry.get(_uuid(definition))

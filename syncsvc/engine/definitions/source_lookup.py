@@ -20,7 +20,7 @@ from verifier.runtime.tasks import StopToken
 def find_on_source(
     context: RunContext, database: str, uuid: bytes, stop: StopToken
 ) -> CollectionSpec | None:
-    """Return the source's collection with this UUID, under its present name; None if it was dropped."""
+    """Return the source's collection with this UUID, under its present name; None if `database` does not have it."""
     return read(lambda: find_collection(context.source_client, database, uuid), stop)
 
 

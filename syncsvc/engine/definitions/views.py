@@ -19,7 +19,11 @@ from verifier.runtime.tasks import StopToken
 
 
 def reconcile_views(context: RunContext, stop: StopToken) -> None:
-    """Drop the destination's views that the source does not have in the same form, and create the missing ones."""
+    """Drop the destination's views that the source does not have in the same form, and create the missing ones.
+
+    If the start options allow other data on the destination, views that the sync has not created are kept. Raises
+    OperationError DefinitionNotApplicable and DestinationNamespaceExists.
+    """
     on_source = _views(context.source_client, context.selection, stop).values()
     # The event of a view that cannot have its name on the destination fails the sync, unless the view is gone by then.
     expected = [

@@ -29,7 +29,7 @@ class Duplicates:
         self._stop = stop
 
     def refuse_neighbours(self, namespace: Namespace, keys: Sequence[bytes]) -> None:
-        """Raise OperationError DuplicateIds if several documents of the collection have the same `_id`.
+        """Raise OperationError DuplicateIds if several documents of the collection have the same `_id` from `keys`.
 
         `keys` are BSON documents with an `_id`, in the order of `_id`. Only keys that equal the next one are looked up.
         """

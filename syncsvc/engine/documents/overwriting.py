@@ -40,8 +40,9 @@ def overwrite(
     ordered: bool,
     stop: StopToken,
 ) -> tuple[list[Outcome], str]:
-    """Write whole documents. If an index refuses a document, drop the collection's indexes until the commit, and retry.
+    """Write whole documents. If any is refused, drop the collection's indexes until the commit, and retry.
 
+    The indexes are dropped, because one of them may have refused the document.
     Return the documents that could not be written, and the error of the first one; both are empty if all documents are
     written. With `ordered`, write the documents in their order, and stop at the first refused one.
     """

@@ -47,7 +47,7 @@ class Rereading:
 
         Documents that the source no longer has, or that the document filter does not select, are deleted. A key is a
         document with an `_id`, whose other fields are ignored, and may occur several times. `newest` is a cluster time.
-        Raises OperationError EventNotApplicable and DuplicateIds.
+        Raises OperationError EventNotApplicable, DuplicateIds and DocumentFilterFailed.
         """
         if not keys:
             return
@@ -80,7 +80,7 @@ class _Source:
         """Read the documents with these keys, and yield outcomes that give the destination the same documents.
 
         If the source has the document, and the document filter selects it, the outcome for its key writes the document;
-        otherwise, the outcome deletes it. Each list of outcomes holds a few megabytes.
+        otherwise, the outcome deletes it. Write the lists in their order. Each list holds at most a few megabytes.
         """
         for portion in portions(keys):
             yield from self._read(record, portion, not_before)
@@ -128,8 +128,8 @@ class _Source:
     ) -> Iterator[list[bytes]]:
         """Yield, in pages, the documents of the source that have these keys and are selected by the document filter.
 
-        The reads see the source at the cluster time `not_before` or later.
-        Raises OperationError DuplicateIds and DocumentFilterFailed.
+        The reads see the source at the cluster time `not_before` or later. Raises OperationError DuplicateIds and
+        DocumentFilterFailed, and CollectionGone.
         """
         query = self._context.document_filters.of(record.source_name)
         uuid = self._context.source_uuid(record)

@@ -49,9 +49,9 @@ def sort(outcomes: Sequence[Outcome], key: ShardKey, collated: bool, whole_keys:
 
     `whole_keys` is True if document keys contain the fields of the shard key, as those of a sharded source do.
 
-    Three kinds of documents are read again: documents whose shard key is updated, because the destination refuses such
-    updates; documents deleted by a document key that may not be unique; and all documents of a collection with a
-    collation (`collated`), because equal keys cannot be recognised.
+    Besides outcomes with `refetch`, these are read again: updates of the shard key, because the destination
+    refuses them; deletions without a query that finds only their document (see `ShardKey.query_of_key`); and everything
+    in a collection with a collation (`collated`), because equal keys cannot be recognised.
     """
     work = Work()
     for outcome in outcomes:
@@ -82,7 +82,7 @@ class ShardedWriter:
         """Write the outcomes, each of a different document, and return how many documents were read again.
 
         Those documents are read at the cluster time `newest` of the source or later; no event of the outcomes may be
-        after this time. Raises OperationError EventNotApplicable.
+        after this time. Raises OperationError EventNotApplicable, DuplicateIds and DocumentFilterFailed.
         """
         assert record.definition.shard_key
         key = ShardKey.of(record.definition.shard_key)

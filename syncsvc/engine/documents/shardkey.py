@@ -46,7 +46,7 @@ class ShardKey:
         return _query(document, ((path, _at_path(document, path)) for path in self.paths))
 
     def query_of_key(self, key: bytes) -> bytes | None:
-        """Return the query that finds only the document with this document key, in the form that change events have.
+        """Return, as BSON, the query that finds only the document with `key`, the `documentKey` of a change event.
 
         Return None if there is no such query: the key lacks a field of the shard key (because the document lacks it, or
         the collection had another shard key then), or a field is undefined, which no query can find.

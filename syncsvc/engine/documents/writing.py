@@ -79,7 +79,7 @@ class OutcomeWriter:
 
         Those documents are read at the cluster time `newest` of the source or later; no event of the outcomes may be
         after this time. The order of the outcomes is kept for capped collections and those with a collation. Raises
-        OperationError EventNotApplicable.
+        OperationError EventNotApplicable, DuplicateIds and DocumentFilterFailed.
         """
         if record.definition.sharded:
             return self._sharded.write(record, outcomes, newest)
@@ -146,8 +146,8 @@ class OutcomeWriter:
     def _insert(self, namespace: Namespace, outcomes: list[Outcome]) -> list[Outcome]:
         """Insert the documents that are expected to be new.
 
-        Return the outcomes left to write, including inserts that the destination refused. If the destination has
-        refused many inserts recently, insert nothing, and return all outcomes.
+        Return the outcomes left to write, including inserts that the destination refused. If there are only few such
+        documents, or the destination has refused many inserts recently, insert nothing, and return all outcomes.
         """
         new: list[Outcome] = []
         others: list[Outcome] = []

@@ -106,7 +106,10 @@ class Application:
             wait_until(lambda: self.is_past(time), self._stop)
 
     def save_position(self) -> None:
-        """Flush the feed, and save the position up to which all events are applied, if it has moved."""
+        """Flush the feed. If the position up to which all events are applied has moved, save the new position.
+
+        Then delete the rows of the event spool up to that position, because their events are applied.
+        """
         with self._saving:
             position = self._frontier.passed
             # Flush between reading the position and saving it: everything before the position was handed to the feed

@@ -1,9 +1,10 @@
 """Applies the DDL events of the source to the destination. Each event runs alone, after all lanes are drained.
 
 Collections are identified by UUID. The collections are listed after the start of the stream, so a listed definition may
-already include changes whose events come later; applying such an event again leads to the same definition. An event
-with a UUID that the registry does not know belongs to a collection that was already gone when the collections were
-listed, or that the filter excludes. An event that is applied a second time changes nothing.
+already include changes whose events come later; applying such an event again leads to the same definition. A create or
+rename event can add a collection to the registry. Any other event with a UUID that the registry does not know belongs
+to a collection that is not synced: the filter excludes it, it was gone when the collections were listed, or it was
+dropped since. An event that is applied a second time changes nothing.
 """
 
 from __future__ import annotations
@@ -209,7 +210,10 @@ class DefinitionEvents:
             self._create_view(view)
 
     def _drop_view(self, name: Namespace) -> None:
-        """Drop the view that has this name on the source; a no-op if a collection has its name on the destination."""
+        """Drop the view that has this name on the source; a no-op if a collection has its name on the destination.
+
+        Also a no-op if the view cannot be synced, because `namespaceRemap` gives its name to another namespace.
+        """
         there = self._names.to_destination(name)
         if not self._names.is_taken(name) and self._registry.at(there) is None:
             self._catalog.drop_view(there)

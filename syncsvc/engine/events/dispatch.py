@@ -53,7 +53,7 @@ def lane_of(record: CollectionRecord, group: Hashable, lanes: int) -> int:
 
 
 class Dispatcher:
-    """Sorts data events into portions for the lanes. Used only by the thread that reads the events.
+    """Sorts data events into portions for the lanes. Only one thread may use it: the one that runs `Tail.run`.
 
     A portion that exceeds `portion_bytes` is passed to its lane at once, so lanes begin before the page is completely
     read, and portions stay small. Each portion first waits until `pace` admits its events. Events outside the `share`

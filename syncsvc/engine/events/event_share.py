@@ -41,7 +41,7 @@ def share_of(instance: str, instances: Sequence[str]) -> Share:
 def stable_hash(value: Hashable) -> int:
     """Return a hash that is equal for equal values in every process.
 
-    Python's own hash is stable for numbers, but not for bytes.
+    `value` is a number, bytes, or a tuple of such values. Python's own hash is stable for numbers, but not for bytes.
     """
     if isinstance(value, tuple):
         mixed = b"".join(stable_hash(each).to_bytes(8, "big") for each in value)

@@ -35,7 +35,7 @@ Item = tuple[CollectionRecord, Hashable, DataEvent]
 
 
 class Portion(NamedTuple):
-    """The events of one page of the change stream that one lane applies."""
+    """Events of one page of the change stream, for one lane. A lane may get several portions of a page."""
 
     events: list[Item]
     # The frontier's entry, which has one part for this portion. The part is finished once the events are applied.
@@ -142,7 +142,10 @@ class _Part:
 
 
 class _Batch:
-    """Collects change events, and combines those of each document into one outcome, by collection."""
+    """Collects change events by collection, and combines those of each document into one outcome.
+
+    Events of the group `IN_ORDER` are not combined: each has an outcome of its own.
+    """
 
     def __init__(self) -> None:
         self._parts: dict[bytes, _Part] = {}

@@ -79,7 +79,8 @@ class OldSource:
     def _refuse_leaving(self, before: Namespace, name: Namespace) -> None:
         """Raise OperationError RenamedOutOfFilter if the rename moves a synced collection out of the filter.
 
-        Do nothing if the start options allow that, or if the source has dropped the collection or renamed it back.
+        Do nothing if the start options allow that, if the server created the collection as a temporary one, or if the
+        source has dropped the collection or renamed it back into the filter.
         """
         record = self._context.registry.at(before)
         selects = self._context.selection.selects
@@ -93,7 +94,7 @@ class OldSource:
 
 
 class SharedOldSource:
-    """Handles the events of a source before 6.0 for instances that share a sync: refuses every DDL event.
+    """Handles the events of a source before 6.0 for instances that share a sync: refuses DDL events of synced names.
 
     Only an event can tell all instances when to apply a change, and most changes have none. So a name must mean the
     same collection for as long as the sync runs.
@@ -119,7 +120,10 @@ class SharedOldSource:
         return record
 
     def apply(self, event: DefinitionEvent) -> None:
-        """Raise OperationError UnsupportedChange if the event changes anything that is synced."""
+        """Raise OperationError UnsupportedChange if the event names a collection or view that the filter selects.
+
+        A drop of a collection that is not synced is ignored.
+        """
         if event.operation == "drop" and self._context.registry.at(event.namespace) is None:
             # The drop undoes the creation of the collection during the sync. A new collection may get the same name.
             self._not_synced.discard(event.namespace)
@@ -138,7 +142,7 @@ class SharedOldSource:
         version = self._context.source_facts.dotted_version
         raise OperationError(
             UNSUPPORTED_CHANGE,
-            f"The source reported {operation} on {namespace}. Several instances that share a sync cannot apply this "
+            f"{operation} was run on {namespace} on the source. Several instances that share a sync cannot apply this "
             f"operation, because a source of version {version} does not report the details of the operation.",
         )
 

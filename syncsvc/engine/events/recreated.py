@@ -78,8 +78,8 @@ class Recreated:
         """
         name = record.source_name
         _log.info(
-            "A collection was resharded on the source, which gives it a new UUID. The collection is copied again; "
-            "other changes are applied after the copy.",
+            "A collection was resharded, moved or unsharded on the source, which gives it a new UUID. The collection "
+            "is copied again; other changes are applied after the copy.",
             extra={"namespace": str(name)},
         )
         with waiting(

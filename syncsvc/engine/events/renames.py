@@ -200,7 +200,8 @@ class Renames:
         """Save a record of the source's collection `uuid`, which becomes part of the sync as `name`, and copy it.
 
         A no-op if the filter excludes `name`, or the source no longer has the collection. If a process was killed
-        during such a call, part of the copy already exists. Later writes to the collection arrive as events.
+        during such a call, part of the copy already exists. Later writes to the collection arrive as events. Raises
+        OperationError if the collection cannot be synced or copied.
         """
         if not self._context.selection.selects(name):
             return

@@ -1,4 +1,4 @@
-"""Applies the repairs of a round (all differences that are repaired together), in the thread that reads events.
+"""Applies the repairs of a round (all differences repaired together), in the thread that passes events to the lanes.
 
 Documents are read again through the lanes, so no other write of the same document can overtake the repair. Only the
 coordinator repairs definitions: it applies all DDL events in this thread, so no DDL event runs at the same time.
@@ -61,7 +61,9 @@ class RepairWork:
         """Apply the newest round of repairs and record it as applied; a no-op if this instance has already applied it.
 
         All events read so far must have been passed to the lanes, and none may be after `source_time`, a cluster time
-        of the source. The documents are read at that time or later. Raises OperationError EventNotApplicable.
+        of the source. The documents are read at that time or later, by the lanes. A definition that the destination
+        refuses is logged, and left to the next round. Raises OperationError if a view cannot be created, or if a
+        foreign collection or view has a needed name.
         """
         record = self._context.run.record
         if record.repaired >= record.repair:

@@ -59,7 +59,7 @@ class _Batch:
 
 
 class Spooler:
-    """Saves change events in the event spool: `run`, in a thread of its own. Other threads call the other methods."""
+    """Saves change events in the event spool. `run` does this in its own thread; other threads call other methods."""
 
     def __init__(self, context: RunContext) -> None:
         self._context = context
@@ -83,7 +83,7 @@ class Spooler:
         self._active.set()
 
     def finish(self) -> None:
-        """Stop saving events in the spool, until `judge` finds again that the oplog may be too short."""
+        """Make `is_active` False until spooling starts again. Does not interrupt `run` while it saves events."""
         self._active.clear()
 
     def judge(self, left: float, rest: float | None) -> None:
@@ -96,7 +96,10 @@ class Spooler:
             self.start()
 
     def end_soon(self) -> None:
-        """Make `run` stop spooling once all events up to the present are saved."""
+        """Make `run` stop spooling once all events up to the present are saved.
+
+        `run` forgets the request if it is only just beginning to spool, so repeat the call until `is_active` is False.
+        """
         self._ending.set()
 
     def load(self, position: Position) -> None:
@@ -119,9 +122,9 @@ class Spooler:
             self._publish()
 
     def clear(self) -> None:
-        """Stop spooling and delete all rows of the spool. Call this when all events are applied.
+        """Mark the spooler as inactive, and delete all rows of the spool.
 
-        Raises the driver's errors.
+        Call this when all events are applied and `run` has ended. Raises the driver's errors.
         """
         self.finish()
         self._spool.clear()
@@ -130,7 +133,8 @@ class Spooler:
     def run(self, stop: StopToken) -> None:
         """Save change events in the spool while `is_active`, until stopped or until all events are applied.
 
-        Raises OperationError EventSpoolFull and OplogWindowExceeded, and the driver's errors.
+        Raises OperationError, such as EventSpoolFull or OplogWindowExceeded, the driver's errors, and `Cancelled` when
+        stopped.
         """
         run = self._context.run
         while not run.record.phase.applied:

@@ -42,7 +42,7 @@ from verifier.runtime.tasks import StopToken
 
 @dataclass(frozen=True)
 class Listing:
-    """Collections of the source that differ from their saved records: their UUIDs by name.
+    """Collections of the source that differ from their saved records, or have none: their UUIDs by name.
 
     They were listed before the cluster time `time` of the source.
     """
@@ -54,7 +54,8 @@ class Listing:
 class Unreported:
     """Makes collections of the destination equal to those of the source, in the thread that passes events to lanes.
 
-    Before each call, all events that this thread has read must be applied. `feed` is notified of copied collections.
+    Before each call of `apply`, all events that this thread has read must be applied. `feed` is notified of copied
+    collections.
     """
 
     def __init__(
@@ -70,9 +71,10 @@ class Unreported:
         self._unfinished = [each for each in context.registry if old and not each.is_copied]
 
     def finish_copies(self) -> None:
-        """Continue the copies of collections that a killed process has begun; a no-op after the first call.
+        """Finish the copies of collections that a killed process has begun; a no-op after the first call.
 
-        Call this before any event after the saved position is applied.
+        A collection that the source has dropped or renamed since is dropped on the destination instead. Call this
+        before any event after the saved position is applied.
         """
         while self._unfinished:
             self._finish(self._unfinished.pop())
@@ -91,8 +93,10 @@ class Unreported:
         Do nothing in these cases:
 
         - The collections are already equal.
-        - The source has dropped or renamed the collection: a change event of that follows.
+        - The source has dropped or renamed the collection: the change event about this follows.
         - The source is still filling the collection without change events: a later listing will contain it again.
+
+        Raises OperationError if the destination cannot have this definition, the driver's errors, and `Cancelled`.
         """
         found = find_named_on_source(self._context, name, self._stop)
         if found is None or found.uuid != uuid:
@@ -131,6 +135,7 @@ class Unreported:
         """Give a collection the definition `found` of the source; a no-op if it already has that definition.
 
         The new definition is saved last: if the process is killed before, a later listing finds the difference again.
+        Raises OperationError if the destination cannot have this definition.
         """
         check(found, self._context.target)
         wanted = replace(
@@ -158,7 +163,8 @@ class Unreported:
     def _build(self, record: CollectionRecord, wanted: CollectionSpec) -> None:
         """Build the indexes of a collection's new definition `wanted`.
 
-        If one of them cannot be built yet, withhold all indexes of the collection, and save the new definition.
+        If one of them cannot be built yet, withhold all indexes of the collection, and save the new definition; if that
+        is impossible, raise the error of the build.
         """
         try:
             self._catalog.reconcile_indexes(replace(record, definition=wanted).present)

@@ -40,7 +40,7 @@ class Balancer:
     observe: Observer
 
     def keep_still(self, stop: StopToken) -> None:
-        """Save whether the balancer is on, stop it, and wait until it has finished its current round of migrations.
+        """Save whether the balancer is on, stop it if so, and wait until its current round of migrations is finished.
 
         A state that is already saved is kept. Raises `Cancelled` when stopped.
         """

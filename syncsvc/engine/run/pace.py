@@ -48,7 +48,10 @@ class Bucket:
         self.rate = rate
 
     def take(self, amount: float, at: float) -> float:
-        """Take `amount` tokens and return 0. If no tokens are left, take nothing, and return the seconds to wait."""
+        """Take `amount` tokens and return 0.
+
+        If earlier amounts are not paid off yet, take nothing, and return the seconds to wait.
+        """
         if self.rate is None:
             return 0.0
         self._refill(at)

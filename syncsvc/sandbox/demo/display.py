@@ -23,9 +23,9 @@ MEGABYTE = 1_000_000
 
 @dataclass(frozen=True)
 class Rate:
-    """The average speed of the copy, from its beginning to the last time that the number of copied bytes increased."""
+    """The average speed of the copy from `began` to `moved`, the last time at which the number of copied bytes rose."""
 
-    # These two times, in seconds of the monotonic clock.
+    # In seconds of the monotonic clock.
     began: float
     moved: float
     # In bytes.

@@ -119,6 +119,6 @@ def large_keys(db: AnyDatabase) -> None:
 
 @behaviour(fill=large_keys)
 def many_documents_of_large_keys(db: AnyDatabase) -> None:
-    """Update and delete many documents with large `_id`s, few of which fit into one command."""
+    """Update and delete many documents with `_id`s of 5 kB, which limit the number of statements in one command."""
     db.c.update_many({}, {"$inc": {"n": 1}})
     db.c.delete_many({"_id": {"$gt": "3"}})

@@ -13,7 +13,7 @@ _NOT_SHARDED = 118
 
 def _move_range(servers: Servers, call: Call) -> Document:
     if "min" not in call.body:
-        raise refusal(BAD_VALUE, "without min, _configsvrMoveRange ends the config server")
+        raise refusal(BAD_VALUE, "_configsvrMoveRange without min crashes the config server")
     return servers.on_config_server("_configsvrMoveRange", call)
 
 

@@ -92,7 +92,7 @@ class Router:
     def _answers(self) -> bool:
         assert self._process is not None and self._folder is not None
         if self._process.poll() is not None:
-            raise AssertionError(f"the router: {(self._folder / 'router.log').read_text()}")
+            raise AssertionError(f"the router ended: {(self._folder / 'router.log').read_text()}")
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", self._port)):
                 return False
@@ -105,7 +105,10 @@ class Router:
 
 
 class ShardedCluster:
-    """A config server, some shards of one member each, and some routers. It has the same methods as a ReplicaSet."""
+    """A config server, some shards of one member each, and some routers.
+
+    A context manager. It has `uri`, `client`, `start` and `stop` like a ReplicaSet.
+    """
 
     def __init__(
         self,
@@ -149,7 +152,10 @@ class ShardedCluster:
         return MongoClient(self.uri, **options)
 
     def start(self) -> None:
-        """Start all servers in parallel, and wait until the cluster accepts writes."""
+        """Start the config server and the shards, then the routers, and wait until the routers answer.
+
+        If a server does not start, stop all servers.
+        """
         with ExitStack() as undo:
             undo.callback(self.stop)
             self._folder = keeper.make_folder(Path(tempfile.gettempdir()))

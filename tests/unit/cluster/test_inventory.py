@@ -1,4 +1,4 @@
-"""The options of a collection include its index on `_id`, as the field `idIndex`."""
+"""The options of a collection contain its index on `_id` as `idIndex`, unless that index is missing or clustered."""
 
 from __future__ import annotations
 

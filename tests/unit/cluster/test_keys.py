@@ -1,7 +1,7 @@
-"""The product treats two keys as equal if and only if the server does.
+"""Two `_id` values have equal canonical forms if and only if the server treats the values as equal.
 
-The classes of equal keys below were verified on a server. The server accepts only one document of each class, but
-accepts documents of different classes beside each other.
+The classes of equal values in CLASSES were verified on a server: a collection cannot hold two documents whose `_id`s
+are of the same class, but can hold documents whose `_id`s are of different classes.
 """
 
 from __future__ import annotations

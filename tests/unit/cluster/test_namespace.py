@@ -1,4 +1,4 @@
-"""User databases and collections are distinguished from those of the system."""
+"""Tests which namespaces count as those of users, how namespaces are shown, and which names differ only in case."""
 
 from __future__ import annotations
 

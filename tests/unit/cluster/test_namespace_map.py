@@ -150,7 +150,10 @@ def test_a_namespace_that_can_be_synced_reversibly_can_be_synced_back(
 def test_only_an_unrenamed_namespace_cannot_be_synced_back(
     entries: dict[Namespace, Namespace], name: Namespace
 ) -> None:
-    """The reversed direction has no such names: what a reversed sync syncs can always be synced back."""
+    """A namespace that cannot be synced back after a reverse must be one that is not renamed.
+
+    With the inverse map, which a reversed sync uses, there must be no such namespace.
+    """
     names = NamespaceMap(entries)
     if not names.is_taken(name) and reverse_collision(name, names) is not None:
         assert names.to_destination(name) == name

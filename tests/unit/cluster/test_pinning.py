@@ -28,7 +28,7 @@ def test_all_commands_of_a_pin_go_to_one_server() -> None:
         chosen = select(SERVERS)
     with ThreadPoolExecutor() as executor, pin.held():
         assert [select(SERVERS) for _ in range(20)] == [chosen] * 20
-        assert executor.submit(select, SERVERS).result() == SERVERS, "the pin of another thread"
+        assert executor.submit(select, SERVERS).result() == SERVERS, "a pin belongs to one thread"
     assert select(SERVERS) == SERVERS
 
 

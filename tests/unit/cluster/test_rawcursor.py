@@ -1,4 +1,7 @@
-"""A cursor returns replies as bytes, and adapts the number of documents so that each page has about the same size."""
+"""Tests a RawCursor, which returns the replies of a server as bytes, and the pages of documents in these replies.
+
+Without a given batch size, the cursor adapts the number of documents in a page to a page size in bytes.
+"""
 
 from __future__ import annotations
 

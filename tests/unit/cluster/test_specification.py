@@ -1,4 +1,4 @@
-"""Definitions are equal only if the order, types and values of their fields are equal."""
+"""Tests the properties of a CollectionSpec, and the comparison of definitions by order, types and values of fields."""
 
 from __future__ import annotations
 

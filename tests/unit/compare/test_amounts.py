@@ -1,4 +1,4 @@
-"""The documents and bytes that a generation of a check has compared are counted in total and by namespace."""
+"""Tests the counters of a check: compared documents and bytes in total and by namespace, mismatches, rates, lags."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The comparison of definitions reports every difference, and nothing else."""
+"""Tests which differences between the definitions of two clusters are reported, and which are ignored."""
 
 from __future__ import annotations
 

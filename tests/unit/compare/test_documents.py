@@ -1,4 +1,4 @@
-"""The comparison of two documents reports exactly the changed fields, at any depth."""
+"""The comparison of two documents reports exactly the fields that differ, at any depth, up to 20 of them."""
 
 from __future__ import annotations
 
@@ -193,7 +193,10 @@ def test_only_the_first_differences_are_named() -> None:
 
 @dataclass
 class Node:
-    """One field of a document that the test changes; `children` are the inner fields if the value is a document."""
+    """One field of a document that a test changes.
+
+    If the value is a document or an array, `children` are its fields, and `value` is ignored.
+    """
 
     kind: int
     name: bytes
@@ -238,10 +241,11 @@ NEW = Node(0x01, b"new.name", double(0.123456789))
 
 
 def change(nodes: list[Node], at: int, how: str) -> list[bytes]:
-    """Change the field at the index `at` of one level of a document, and return the names of the fields that differ.
+    """Change `nodes`, the fields of one document, at the index `at`; return the names of the fields that then differ.
 
-    `how` is "add", "remove" or "replace"; any other text swaps the field with the one before it, or replaces it if a
-    swap is impossible. If only the order differs, the list is empty.
+    `how` is "add", "remove" or "replace"; any other text swaps the field with the field before it. If there is no field
+    before it, or that field has the same name, the field is replaced instead. If `nodes` is empty, a field is added.
+    After a swap, only the order differs, and the returned list is empty.
     """
     if how == "add" or not nodes:
         nodes.insert(at, NEW)

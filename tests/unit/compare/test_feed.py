@@ -34,7 +34,10 @@ def key(number: int) -> bytes:
 
 @dataclass
 class Saved:
-    """A fake of a check's saved state: the record of the check, and the list of documents to compare again."""
+    """A fake of a check's saved state: the record of the check, and the documents and collections to compare again.
+
+    While `fails` is true, adding any of them raises a ConnectionError.
+    """
 
     end: Timestamp | None = None
     fails: bool = False

@@ -1,4 +1,7 @@
-"""Tests that pairing two streams of documents yields exactly the documents that differ, with bounded memory."""
+"""Tests that pairing two streams of documents yields every document that differs, with bounded memory.
+
+Documents that are equal may be yielded, too, if the memory is too small or if several documents share an `_id`.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,8 @@ Documents = list[dict[str, Any]]
 class Stream:
     """A fake stream of pages of documents. It records the requested page sizes in `asked`.
 
-    A page has at most `shortest` documents, as if a server had cut it short.
+    A page has at most `shortest` documents, as if a server had cut it short. The last page has fewer documents
+    than that and than requested; after it, `read` returns None.
     """
 
     def __init__(self, documents: Documents, shortest: int = 1 << 30) -> None:

@@ -109,7 +109,10 @@ def replaced(value: Any, path: tuple[Any, ...], other: Any) -> Any:
 
 @st.composite
 def answers(draw: st.DrawFn) -> dict[str, str]:
-    """Return a JSON answer by endpoint: a valid answer in which random JSON replaces one value or the whole answer."""
+    """Draw the texts of JSON answers, by endpoint.
+
+    Each is a valid answer in which random JSON replaces one value or the whole answer.
+    """
     found = {}
     for path, examples in VALID.items():
         valid = {**draw(st.sampled_from(examples)), "success": True}
@@ -119,7 +122,7 @@ def answers(draw: st.DrawFn) -> dict[str, str]:
 
 
 def as_text(value: Any) -> str:
-    """Return the value as JSON with as few escapes as possible."""
+    """Return the value as JSON with few escapes. Lone surrogates, which UTF-8 cannot encode, become question marks."""
     return json.dumps(value, ensure_ascii=False).encode(errors="replace").decode()
 
 
@@ -153,7 +156,7 @@ _OF_RICH = re.compile(r"\x1b\[[\d;?]*[ABGHKhlm]|\r")
 
 
 def controls(text: str) -> set[str]:
-    """Return the characters in the text that could control a terminal."""
+    """Return the characters in the text, except newlines, that could control a terminal."""
     unsafe = ("Cc", "Cf", "Cs", "Zl", "Zp")
     return {each for each in text if unicodedata.category(each) in unsafe and each != "\n"}
 

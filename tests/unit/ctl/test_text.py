@@ -1,4 +1,4 @@
-"""Tests how `syncctl` reads sizes, and how it writes sizes, durations and names as text."""
+"""Tests how `syncctl` reads sizes, shows sizes, durations and names as text, and computes rates."""
 
 from __future__ import annotations
 

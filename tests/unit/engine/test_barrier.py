@@ -30,8 +30,8 @@ class Run:
 class Others:
     """A fake of the other instances, with one instance `name`.
 
-    Each call of `others` returns the record of this instance with the next barrier of `barriers`; after the last one,
-    the last barrier is repeated.
+    Each call of `others` or `coordinator` reads the record of this instance, with the next barrier of `barriers`; after
+    the last one, the last barrier is repeated. `looks` is the number of calls.
     """
 
     def __init__(self, name: str, *barriers: str | None) -> None:
@@ -57,7 +57,10 @@ class Registry:
 
 
 class One:
-    """An instance that reaches a barrier. Its run record, registry and other instances are fakes."""
+    """An instance that reaches barriers. Its run record, registry and other instances are fakes.
+
+    `applied` has, for each event that the instance has applied, the number of times it had read the others before.
+    """
 
     def __init__(
         self, name: str, barrier: str | None, others: Others, instances: tuple[str, ...] = BOTH

@@ -1,4 +1,4 @@
-"""An insert ignores duplicates of documents that already exist, and raises any other error."""
+"""Tests which write errors of an insert mean that the document already exists, and the text of refusals."""
 
 from __future__ import annotations
 

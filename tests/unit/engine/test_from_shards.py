@@ -1,6 +1,7 @@
 """Tests how changes of a sharded collection are prepared for a destination on which the collection is not sharded.
 
-Each change gets a query that finds its document by shard key and `_id`; otherwise, the document is read again.
+Each change gets a query that finds its document by shard key and `_id`. If the event does not say for certain which
+document has changed, or the collection has a collation, the document is read again instead.
 """
 
 from __future__ import annotations

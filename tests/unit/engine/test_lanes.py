@@ -1,4 +1,8 @@
-"""Tests how a batch combines events: into one outcome for each document or, in some collections, into one per event."""
+"""Tests how a batch combines events into outcomes, and how ordered outcomes are split into writes and deletes.
+
+There is one outcome for each document. Where the order matters (in capped collections, and for keys that a collation
+may treat as equal), there is one for each event.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Pace limits the rate of documents and bytes, and the number of threads that work. The clock is simulated."""
+"""A Pace limits the rates of documents, bytes and change events, and the number of threads that work."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from verifier.runtime.tasks import Cancelled, StopToken, TaskGroup
 
 
 class Clock(StopToken):
-    """A clock that advances only when a thread sleeps on it."""
+    """A StopToken with a simulated clock: `now`, in seconds, advances only when a thread sleeps on the token."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -388,11 +388,14 @@ PROPERTIES = [
 
 
 def after(built: dict[str, Document], command: Document) -> dict[str, Document]:
-    """Return the indexes that a server has after a collMod of one of the indexes in `built`."""
+    """Return the indexes that a server has, by name, after the collMod `command` of one of the indexes in `built`.
+
+    Raise AssertionError if the index becomes unique, but is not prepared for that (`prepareUnique`).
+    """
     name, changes = (command["index"]["name"], {**command["index"]})
     changed = built[name] | changes
     if changes.get("unique"):
-        assert changed.pop("prepareUnique"), "72: it must be prepared first"
+        assert changed.pop("prepareUnique"), "error 72: an index must be prepared to become unique"
     return built | {name: changed}
 
 

@@ -169,7 +169,7 @@ def sets(diff: dict[str, Any]) -> dict[str, Any] | None:
     return None if found is None else bson.decode(rawbson.document(b"".join(found.values())))
 
 
-# Fields of which many have the same length, but not the same structure.
+# Fields that often have the same length, but not the same structure.
 similar_fields = st.builds(
     Field,
     st.sampled_from([0x01, 0x09, 0x12]),
@@ -193,7 +193,7 @@ def diff_of(fields: list[Field]) -> bytes:
 def sets_of(fields: list[Field]) -> dict[bytes, bytes] | None:
     """Return the encoded fields of the `$set` with the effect of `diff_of(fields)`, by path.
 
-    Return None if a `$set` cannot have this effect. This is computed independently of the product.
+    Return None if a `$set` cannot have this effect. This is computed independently of the code under test.
     """
     paths = [(b"d." if number else b"") + each.name for number, each in enumerate(fields)]
     if any(each.name in (b".", b"$") for each in fields) or len(set(paths)) < len(paths):

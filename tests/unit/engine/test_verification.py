@@ -1,4 +1,4 @@
-"""Tests when a commit is accepted, and with which errors it fails."""
+"""Tests when the verification allows a commit, and the errors of a verification that fails or cannot be completed."""
 
 from __future__ import annotations
 

@@ -14,9 +14,10 @@ def sample(at: float, copied: float | None = 0.0, lag: float | None = None) -> S
 
 
 def recorded(seconds: int, step: float = 5.0) -> History:
-    """Return a history with one sample per second, in which a hundred bytes are copied per second.
+    """Return a history of `seconds` seconds, with one sample per second.
 
-    `step` is the number of seconds between two points of the shortest series.
+    A hundred bytes are copied per second, and the lag grows by one second per second. `step` is the number of seconds
+    between two points of the shortest series.
     """
     history = History(step)
     for at in range(seconds + 1):

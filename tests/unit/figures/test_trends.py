@@ -1,4 +1,4 @@
-"""Tests the forecast when the lag will be zero, from the lags of the last minutes, and durations in words."""
+"""Tests the forecast, from recent lags, of when the lag will be zero, and durations in words."""
 
 from __future__ import annotations
 

@@ -37,9 +37,10 @@ SHARDING = {"sharding": {"createSupportingIndexes": False, "shardingEntries": []
 
 
 def sharding_of(*key: dict[str, Any], collection: str = "e", **fields: bool) -> dict[str, Any]:
-    """Return the start option `sharding` for one collection of the database d, with this shard key.
+    """Return the start option `sharding`, as a keyword of StartOptions, for one collection of the database d.
 
-    `fields` are further fields of the option, such as `createSupportingIndexes`.
+    `key` has a document for each field of the shard key. `fields` are further fields of the option, such as
+    `createSupportingIndexes`.
     """
     entry = {"database": "d", "collection": collection, "shardCollection": {"key": list(key)}}
     return {"sharding": {"createSupportingIndexes": False, **fields, "shardingEntries": [entry]}}
@@ -74,7 +75,10 @@ def test_an_unknown_cluster_is_named_beside_the_known_ones() -> None:
 
 
 def remap(*entries: tuple[str, str]) -> dict[str, Any]:
-    """Return the start option `namespaceRemap` for pairs of names such as `d.c`, or `d` for a whole database."""
+    """Return the start option `namespaceRemap`, as a keyword of StartOptions.
+
+    Each entry is a pair of the name on the source and the name on the destination: `d.c`, or `d` for a whole database.
+    """
 
     def named(name: str) -> dict[str, str]:
         database, _, collection = name.partition(".")
@@ -186,7 +190,7 @@ def test_an_occupied_destination_is_refused(identity: str, expected: str) -> Non
 
 
 ALONE = {"topology": Topology.STANDALONE}
-# Start rule 5: the violations of a start without and with the option `sharding`.
+# For each pair of topologies, the violations of a start without and with the option `sharding`.
 TOPOLOGY_TABLE: list[tuple[dict[str, Any], dict[str, Any], list[str], list[str]]] = [
     ({}, {}, [], ["ShardingNotApplicable"]),
     ({}, sharded(2), ["ShardingRequired"], []),

@@ -1,4 +1,4 @@
-"""The report of a failed sync says on which clusters users are blocked, and how to unblock them."""
+"""The error description of a failed sync says on which clusters users are blocked, and how to unblock them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The half-minute log lines have the messages and fields that log tools for mongosync expect."""
+"""The log lines that are written every half minute have the messages and fields that log tools for mongosync expect."""
 
 from __future__ import annotations
 

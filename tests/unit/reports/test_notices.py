@@ -1,4 +1,4 @@
-"""Each new state and each warning must cause one notice, which also has the former state. A standby sends none."""
+"""Each new state, and each begin and end of a warning, must cause one notice. A standby must cause none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests the overview, the answer of the API that the web page shows. It is derived from one snapshot of a sync."""
+"""Tests the overview and the table of collections, the answers of the API that the web page shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests the report of a sync: what happened, who requested it, and what is unknown. The page shows exact names."""
+"""Tests the report of a sync: what happened, who requested it, what is unknown, and that its page escapes all names."""
 
 from __future__ import annotations
 

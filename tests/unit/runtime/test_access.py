@@ -105,7 +105,7 @@ def test_without_a_token_file_everything_is_allowed() -> None:
 
 
 def test_every_token_is_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A token must be compared with all known tokens, so that the time of an answer does not say which one matches."""
+    """A token must be compared with all known tokens: otherwise, the time of an answer would say which one matches."""
     tokens = TokenFile(write_tokens(tmp_path))
     compared = []
 

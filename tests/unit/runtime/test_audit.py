@@ -1,4 +1,7 @@
-"""Every command is recorded with its sender and its answer, even if the command is refused."""
+"""Every command is recorded with its sender and its answer, even if the command is refused.
+
+If a command of the process itself is refused again and again for the same reason, it is recorded only once.
+"""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class Served:
         return self.connect(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode(), 4096)
 
     def ask(self, method: str, path: str) -> tuple[int, Any]:
-        """Send a request on a new connection, and return the status and the body."""
+        """Send a request on a new connection, and return the status and the decoded JSON body of the answer."""
         connection = HTTPConnection("127.0.0.1", self.port)
         try:
             connection.request(method, path)

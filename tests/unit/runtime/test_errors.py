@@ -1,4 +1,4 @@
-"""Every error has a kind, and every error text contains the remedy."""
+"""Every error has a kind, and the text of an error ends with the remedy of its kind, if there is one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every answer must have the standard shape, and the server must stop on SIGTERM."""
+"""Every error must be answered in the standard shape, and the server must stop on SIGTERM."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ log = logging.getLogger("test.logs")
 
 @pytest.fixture(scope="module")
 def own_handlers() -> Iterator[None]:
-    """Restore the log handlers after the test, because the setup of logging replaces all handlers."""
+    """Restore the log handlers and the log level after the tests of this module, which replace them."""
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
     yield
@@ -63,7 +63,7 @@ def formatter(log_file: Path) -> logging.Formatter:
 
 @pytest.fixture
 def no_umask() -> Iterator[None]:
-    """Clear the umask, so that a new file gets exactly the requested mode."""
+    """Clear the umask during a test: a new file gets exactly the requested mode."""
     before = os.umask(0)
     yield
     os.umask(before)

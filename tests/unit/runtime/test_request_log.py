@@ -1,4 +1,7 @@
-"""Every request and its answer are logged with the same ID, which the answer also contains."""
+"""Requests and their answers are logged with the same ID, which the answer also contains.
+
+Requests that an open web page polls are logged only with the verbosity DEBUG.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Requests that a web page of another site could send are refused; requests of programs are accepted."""
+"""Commands that a web page of another site sends, and requests for foreign host names, are refused.
+
+Requests of programs, and of pages of the same host, are accepted.
+"""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ server.serve(StopToken(), between=protection.reload_if_requested)
 def write_certificate(folder: Path, name: str) -> Path:
     """Write a new certificate with its key to `server.pem` in the folder, and return the path of the CA's certificate.
 
-    The files of the CA are in the subfolder `name`.
+    The files of the CA are in the subfolder `name`, which must not exist before.
     """
     made = make_certificates(_folder(folder / name))
     made.server.chmod(0o600)

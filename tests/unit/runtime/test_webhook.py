@@ -1,4 +1,7 @@
-"""Notices reach the webhook signed, once and in order. A broken receiver delays only notices; nothing secret leaks."""
+"""Notices reach the webhook in order, and are signed if there is a secret. No notice or error text shows a secret.
+
+A broken receiver delays notices, or causes them to be dropped; nothing else waits for it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests how names are refused that others have on the destination, and the rules for syncs that share a destination.
+"""Tests that names which the destination already holds are refused, and the rules for syncs that share a destination.
 
 Also tests the name of the metadata database of a sync with `--syncName`.
 """

@@ -1,4 +1,4 @@
-"""Tests which users and roles are copied, kept or refused."""
+"""Tests which users and roles are copied, kept, refused or removed."""
 
 from __future__ import annotations
 

@@ -20,7 +20,10 @@ from verifier.runtime.tasks import Cancelled, StopToken
 
 
 class _Service:
-    """A fake service without clusters. `wait_for_commands` stores the present long waits in `waits`, and returns."""
+    """A fake service without clusters. `forget`, which is called after a term, stops the token of the test.
+
+    `wait_for_commands` only stores the descriptions of the present long waits in `waits`.
+    """
 
     instance = "coordinator"
     silent_clusters: list[str] = []
@@ -46,7 +49,7 @@ class _Service:
 
 
 class _Keeper:
-    """A fake of the LeaseKeeper: it gets the lease, and never renews it."""
+    """A fake of the LeaseKeeper: it gets the lease, but the first renewal finds that it no longer holds the lease."""
 
     def read(self) -> Lease | None:
         return None

@@ -15,7 +15,11 @@ from verifier.reports.report import report
 
 
 class Recorder:
-    """A fake of the verifier's service. Every method except `progress` raises `error`, if that is set."""
+    """A fake of the verifier's service, whose progress is `shown`.
+
+    `asked` has, for each call except those of `progress`, a name and arguments. If `error` is set, these calls raise
+    it; `document_mismatches` yields two mismatches before.
+    """
 
     def __init__(self, shown: CheckProgress = FAILED) -> None:
         self.asked: list[Any] = []

@@ -19,7 +19,7 @@ GOOD = f"mongodb://user:{SECRET}@host"
 
 @pytest.fixture(autouse=True)
 def own_handlers() -> Iterator[None]:
-    """Restore the log and signal handlers of the test run, because the process replaces them."""
+    """Restore the log handlers, the log level and the signal handlers after a test, because `main` replaces them."""
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
     signals = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}

@@ -1,4 +1,7 @@
-"""Each phase of a check, its verdict and each long wait must cause one notice."""
+"""Each new phase of a check, and each begin and end of a long wait, must cause one notice.
+
+The notice of the end of a check has the verdict.
+"""
 
 from __future__ import annotations
 

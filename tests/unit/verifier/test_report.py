@@ -1,4 +1,4 @@
-"""Tests the report of a check: what was compared, who requested it, and what is unknown. The page shows exact names."""
+"""Tests the report of a check: what was compared, who requested it, what is unknown, and that the page escapes text."""
 
 from __future__ import annotations
 

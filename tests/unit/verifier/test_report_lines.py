@@ -165,7 +165,7 @@ def test_a_partial_share_is_never_shown_as_100_percent(one: int, other: int) -> 
         (5e18, "5,000.0 PB"),
     ],
 )
-def test_asize_text(size: float, shown: str) -> None:
+def test_a_size_as_text(size: float, shown: str) -> None:
     assert size_text(size) == shown
 
 
@@ -181,7 +181,7 @@ def test_asize_text(size: float, shown: str) -> None:
         (-1, "0.0 s"),
     ],
 )
-def test_aduration_text(seconds: float, shown: str) -> None:
+def test_a_duration_as_text(seconds: float, shown: str) -> None:
     assert duration_text(seconds) == shown
 
 
