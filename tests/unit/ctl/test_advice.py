@@ -51,7 +51,7 @@ def test_a_lag_above_the_limit_of_the_operator_is_an_obstacle() -> None:
     progress = {**COMMITTABLE, "lagTimeSeconds": 6}
     assert obstacles(progress) == []
     assert obstacles(progress, 6) == []
-    assert "6 s behind" in obstacles(progress, 5)[0]
+    assert "is 6 s;" in obstacles(progress, 5)[0]
     assert obstacles({**COMMITTABLE, "lagTimeSeconds": None}, 5)
 
 

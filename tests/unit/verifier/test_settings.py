@@ -211,13 +211,16 @@ def test_names_are_paired_by_position(
         ),
         (["--srcNamespace", "a", "--dstNamespace", "b.c"], "a and b.c: a database can only"),
         (["--srcNamespace", "a.b", "--dstNamespace", "c"], "a.b and c: a database can only"),
-        (["--srcNamespace", "a.b,a.b"], "a.b and a.b have the same name"),
-        (["--srcNamespace", "a,a.b"], "a and a.b have the same name"),
+        (["--srcNamespace", "a.b,a.b"], "a.b and a.b have overlapping names"),
+        (["--srcNamespace", "a,a.b"], "a and a.b have overlapping names"),
         (
             ["--srcNamespace", "a.b,c.d", "--dstNamespace", "x.y,x.y"],
-            "a.b and c.d have the same",
+            "a.b and c.d have overlapping names",
         ),
-        (["--srcNamespace", "a,b.c", "--dstNamespace", "x,x.c"], "a and b.c have the same"),
+        (
+            ["--srcNamespace", "a,b.c", "--dstNamespace", "x,x.c"],
+            "a and b.c have overlapping names",
+        ),
         (
             ["--srcNamespace", "a.b,c.d", "--dstNamespace", "c.d,e.f"],
             "a.b cannot be paired with c.d, because the latter name overlaps with c.d in --srcNamespace",
