@@ -75,7 +75,7 @@ class RangeScan:
         # A scan with only a lower bound ends before MaxKey, because no bound lies after it. A second read gets that
         # document.
         self._leaves_out_last = False
-        self._only_last = resume_point == LAST
+        self._only_last = False
 
     def pages(self) -> Iterator[tuple[Block, bytes | None]]:
         """Yield the documents of each page, with the resume point after the page. The first resume points may be None.
@@ -127,7 +127,7 @@ class RangeScan:
         self._resume_point = next(fit, self._resume_point)
 
     def _open(self, namespace: Namespace) -> RawCursor:
-        # No bound lies after MaxKey, so the scan cannot continue behind it.
+        # No bound lies after MaxKey, so the scan cannot continue behind it: that document is read again.
         self._only_last = self._only_last or self._resume_point == LAST
         self._reopened = self._resume_point is not None
         self._previous = self._resume_point
