@@ -131,7 +131,7 @@ class CheckStore:
 
         If this version cannot read the older check, change nothing and raise OperationError IncompatibleMetadata.
         """
-        document = read(lambda: self._database[CHECK].find_one(CHECK), self._stop)
+        document = self._ask(self._read_record)
         if document is not None:
             FORMATS.check(document)
         self.forget()
