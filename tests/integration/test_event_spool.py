@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, nullcontext
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -303,8 +303,7 @@ def test_a_paused_sync_fails_if_another_process_takes_it_over(pair: Pair, daemon
     daemon.pause()
     folder = daemon.folder / "successor"
     folder.mkdir()
-    with closing(prepared(pair, folder)) as successor:
-        successor.run()
+    with prepared(pair, folder).running() as successor:
         successor.wait_for_state("PAUSED")
         write_meanwhile(pair.source.client, 1)
         assert daemon.wait_for_state("FAILED")["error"] == "Superseded"
