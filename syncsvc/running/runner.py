@@ -439,9 +439,9 @@ class Runner:
     def _has_spooled(self, pause: _Pause) -> bool:
         """Spool events until the pause ends; return False if an error ended the spooling and the caller must retry.
 
-        After an error whose kind is saved, for example because events are lost, the sync fails. If another process owns
-        the run, this process only logs the error. Both are not retried. Other errors become a warning, because a resume
-        may still succeed. The warning ends once events are saved, or once the oplog is known to be long enough.
+        If events are lost, or another process owns the run, the sync fails, and nothing is retried. Other errors become
+        a warning, because a resume may still succeed. The warning ends once events are saved, or once the oplog is
+        known to be long enough.
         """
         progress = self._process.progress
         try:
@@ -488,8 +488,8 @@ class Runner:
         """Make the failure of the sync visible, and save the failure unless a restart repeats the failed work.
 
         After a saved failure, also restore the original write blocks and balancers. `during` is PAUSED or RESETTING if
-        the work of a pause or a reset has failed, otherwise None. If the sync is PAUSED or RESETTING now and
-        `during` is not this state, the error is only logged.
+        the work of a pause or a reset has failed, otherwise None. If the sync is PAUSED or RESETTING now and `during`
+        is not this state, the error is only logged.
         """
         kind, description = describe(in_words_of(errors.ALL, failures.named(error)))
         with self._changing:

@@ -17,8 +17,8 @@ class Migrations:
     """Recognises the DDL events that chunk migrations cause on a sharded cluster. Not thread-safe.
 
     Before a shard receives its first chunk of a collection, it creates the collection and its indexes. This causes DDL
-    events for a collection that already exists. The `create` event
-    of a collection that a user creates and shards can look the same, but its `shardCollection` event does not.
+    events for a collection that already exists. The `create` event of a collection that a user creates and shards can
+    look the same, but its `shardCollection` event does not.
     """
 
     def __init__(self, client: Client, facts: ClusterFacts, stop: StopToken) -> None:

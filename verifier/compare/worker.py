@@ -178,9 +178,9 @@ class Worker:
     ) -> list[DocumentMismatch]:
         """Return the mismatches, except those of documents that have expired (TTL).
 
-        One cluster has deleted the expired document, and the other cluster will. A document that was
-        meanwhile deleted from the cluster that had it is left out, too. Before all changes are known, return all
-        mismatches: the next generation compares them again anyway.
+        One cluster has deleted the expired document, and the other cluster will. A document that was meanwhile deleted
+        from the cluster that had it is left out, too. Before all changes are known, return all mismatches: the next
+        generation compares them again anyway.
         """
         if not self._store.record.last:
             return found
