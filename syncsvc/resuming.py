@@ -174,27 +174,34 @@ def is_saved(kind: ErrorKind) -> bool:
 
 
 def refuse_final(record: RunRecord, others: Collection[RunRecord]) -> None:
-    """Raise OperationError FailureIsFinal if the failed sync of `record` cannot be resumed.
+    """Raise OperationError FailureIsFinal if the failed sync of `record` cannot be resumed; see `why_final`."""
+    reason = why_final(record, others)
+    if reason is not None:
+        raise OperationError(errors.FAILURE_IS_FINAL, reason)
+
+
+def why_final(record: RunRecord, others: Collection[RunRecord]) -> str | None:
+    """Return sentences that say why the sync of `record` cannot be resumed; None if it can be, or has not failed.
 
     The sync cannot be resumed if it would fail at the same change event again, or if users may have changed the
     destination during the cut-over. `others` are the records of the other instances. Lost change events are not checked
     here; see `may_be_lost`.
     """
     failure = record.failure
-    assert failure is not None
+    if failure is None:
+        return None
     if any(map(_was_open, (record, *others))) and not _is_cut_over(record, others):
-        raise OperationError(
-            errors.FAILURE_IS_FINAL,
+        return (
             f"The sync failed with {failure.name} in the last steps of the commit. Users could already write to the "
-            "destination, so it may differ from the source.",
+            "destination, so it may differ from the source."
         )
     kind = _BY_NAME.get(failure.name)
-    if kind is not None and RESUMPTIONS[kind] is Resumption.FINAL:
-        raise OperationError(
-            errors.FAILURE_IS_FINAL,
-            f"The sync failed with {kind.name}. {kind.meaning} The source's oplog contains this change, so a resumed "
-            "sync would fail at it again.",
-        )
+    if kind is None or RESUMPTIONS[kind] is not Resumption.FINAL:
+        return None
+    return (
+        f"The sync failed with {kind.name}. {kind.meaning} The source's oplog contains this change, so a resumed "
+        "sync would fail at it again."
+    )
 
 
 def may_be_lost(failure: Failure) -> bool:

@@ -26,11 +26,10 @@ def _blocked(record: RunRecord) -> str | None:
         return "This sync blocks user writes on neither cluster."
     roles = {record.source: "source", record.destination: "destination"}
     names = " and ".join(f"{name} (the {roles[name]})" for name in sorted(record.found_blocked))
-    can_be_reset = not record.can_write and not record.reversals
     reset = (
         " To give this sync up, reset it (POST /api/v1/reset), which also lifts the write blocks."
     )
     return (
-        f"User writes are blocked on {names}.{reset if can_be_reset else ''} Only if you no longer use "
+        f"User writes are blocked on {names}.{'' if record.in_use else reset} Only if you no longer use "
         f"this service, run this command on each named cluster to unblock it: {UNBLOCK}."
     )

@@ -23,7 +23,7 @@ from syncsvc.reports.sync import (
     total_bytes,
 )
 from syncsvc.reports.verification_answer import documents_expected, first_amounts
-from syncsvc.resuming import RESUMPTIONS, Resumption
+from syncsvc.resuming import why_final
 from syncsvc.saved.run import RunRecord
 from syncsvc.state import Phase, State, Trigger, next_state
 from verifier.compare.check_progress import Changes, CheckProgress
@@ -54,7 +54,6 @@ _WITHOUT_RUNNING = {
     State.REVERSING: "The sync is being reversed.",
     State.RESETTING: "The sync is being reset.",
 }
-_FINAL = {kind.name for kind, each in RESUMPTIONS.items() if each is Resumption.FINAL}
 # Shown if everything that this process knows allows a commit: the sync checks a few times per second.
 _SOON = "The sync is still checking whether both clusters are close enough for a commit."
 
@@ -252,16 +251,22 @@ def _after_failure(record: RunRecord) -> Step:
     name = None if record.failure is None else record.failure.name
     if name == SUPERSEDED.name:
         return Step("Stop this process: the sync continues in another process.")
+    if why_final(record, ()) is not None:
+        if record.in_use:
+            return Step(
+                "This sync can be neither resumed nor reset, because users have written to both clusters. Leave the "
+                f"applications on {record.source}; the data on {record.destination} is incomplete. Stop this process, "
+                "and clean up by hand before you start a new sync."
+            )
+        confirm = {"confirm": record.options.destination}
+        return Step(
+            "This sync cannot be resumed. Reset it, and start a new sync.", "reset", confirm
+        )
     if name == VERIFICATION_FAILED.name:
         return Step(
             "Repair the differences that the verification found; the sync then continues.",
             "repair",
             {},
-        )
-    if name in _FINAL:
-        confirm = {"confirm": record.options.destination}
-        return Step(
-            "This sync cannot be resumed. Reset it, and start a new sync.", "reset", confirm
         )
     return Step("Remove the cause of the failure, then resume the sync.", "resume", {})
 
@@ -302,7 +307,9 @@ def _is_allowed(sync: Sync, name: str, trigger: Trigger) -> bool:
     if name == "reverse":
         return record.options.reversible
     if name == "reset":
-        return not record.can_write and not record.reversals
+        return not record.in_use
+    if name == "resume":
+        return why_final(record, ()) is None
     if name == "repair":
         return record.options.verification and record.phase is Phase.APPLYING
     return True

@@ -194,6 +194,11 @@ class RunRecord:
         """Return the map from names on the cluster that is read now to names on the cluster that is written now."""
         return self.options.names.inverse if self.reversals % 2 else self.options.names
 
+    @property
+    def in_use(self) -> bool:
+        """Return whether users may write to the destination of the start, or may have written there before a reversal."""
+        return self.can_write or self.reversals > 0
+
     def in_natural_order(self, name: Namespace) -> bool:
         """Return whether a collection is copied in natural order. `name` is its name on the present source."""
         # The option has the names of the cluster that is written after a reversal.
@@ -455,7 +460,7 @@ def refuse_in_use(record: RunRecord) -> None:
 
     After a reversal, users have written to both clusters.
     """
-    if record.can_write or record.reversals:
+    if record.in_use:
         users = "canWrite is true" if record.can_write else "the sync was reversed after a commit"
         raise OperationError(
             errors.DESTINATION_IN_USE,

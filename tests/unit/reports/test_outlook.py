@@ -15,6 +15,7 @@ from syncsvc.reports.durations import about
 from syncsvc.reports.outlook import commands_now, next_step, summary, why_no_commit
 from syncsvc.reports.standing import Role, Standing
 from syncsvc.reports.sync import Sync
+from syncsvc.resuming import UNBLOCKED
 from syncsvc.saved.run import Failure
 from syncsvc.settings import DesiredState
 from syncsvc.state import Phase, State
@@ -36,6 +37,13 @@ def applying(check: CheckProgress | None = CLEAN, lag: int | None = 1, **fields:
     return known(run_record(phase=Phase.APPLYING), snapshot)
 
 
+# A sync that failed in the cut-over, after it had unblocked the destination.
+OPENED = run_record(
+    state=State.FAILED,
+    phase=Phase.CUTTING_OVER,
+    failure=Failure("DuplicateIds", ""),
+    steps=(UNBLOCKED,),
+)
 OTHER = OtherInstance("b", State.PAUSED, Phase.APPLYING, None, 0.0)
 REASONS: list[tuple[Sync, list[str]]] = [
     (known(None), ["No sync was started."]),
@@ -139,6 +147,13 @@ def test_the_summary(sync: Sync, text: str) -> None:
             "repair",
         ),
         (known(run_record(state=State.FAILED, failure=Failure("EventTooLarge", ""))), "reset"),
+        (
+            known(
+                run_record(state=State.FAILED, failure=Failure("EventTooLarge", ""), reversals=1)
+            ),
+            None,
+        ),
+        (known(OPENED), "reset"),
         (known(run_record(state=State.FAILED, failure=Failure("Superseded", ""))), None),
         (known(run_record(phase=Phase.APPLYING), can_commit=True), "commit"),
         (known(run_record(state=State.COMMITTED)), None),
@@ -160,6 +175,10 @@ def test_the_allowed_commands() -> None:
             run_record(phase=Phase.APPLYING), can_commit=True
         ),
         ("resume", "reset"): known(run_record(state=State.PAUSED)),
+        ("reset",): known(OPENED),
+        ("resume",): known(
+            run_record(state=State.FAILED, failure=Failure("DuplicateIds", ""), reversals=1)
+        ),
         (): known(committed),
         ("reverse",): known(replace(committed, options=reversible)),
     }
