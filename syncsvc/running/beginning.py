@@ -24,36 +24,50 @@ def begin(process: ProcessContext, record: RunRecord) -> RunStore:
 
     Raises OperationError: MetadataLeftOver if another process began a sync first, or if the other instances are being
     reset; OtherSyncOnDestination if this sync cannot share the destination with another sync; DifferentStart if another
-    instance was started with other options. After these errors, the new run is not saved. Also raises the driver's
-    errors; after these, the new run may be saved.
+    instance was started with other options. Also raises the driver's errors. The record is deleted after an error; only
+    if the cluster does not answer, it may remain.
     """
     home = record.options.destination
     store = RunStore.begin(process.metadata(home), process.saver(home), record)
-    # Another sync may have begun since the check: then at least one of the two sees the other one's record.
-    others = read(
-        lambda: [*other_syncs(process.clusters[home].client, process.database)], process.stop
-    )
-    violations = [*sharing_violations(record.options, others)]
-    if violations:
+    try:
+        _refuse_conflicts(process, store)
+        _join_attempt(process, store)
+    except BaseException:
         store.withdraw()
-        raise_all(violations)
+        raise
+    return store
+
+
+def _refuse_conflicts(process: ProcessContext, store: RunStore) -> None:
+    """Raise OperationError if other syncs or other instances rule out the run that was just saved.
+
+    They may have begun since the preflight checks. Of two conflicting runs, at least one sees the other one's record.
+    """
+    options = store.record.options
+    client = process.clusters[options.destination].client
+    others = read(lambda: [*other_syncs(client, process.database)], process.stop)
+    raise_all(sharing_violations(options, others))
     different = _differences(process, store)
     if different:
-        store.withdraw()
         raise OperationError(errors.DIFFERENT_START, described(different))
-    # The coordinator no longer waits for instances that it did not find when it was reset.
+
+
+def _join_attempt(process: ProcessContext, store: RunStore) -> None:
+    """Save the attempt of the other instances in the record of this one.
+
+    They may have been resumed: a failure of this instance must not look like one of an earlier attempt. Raises
+    OperationError MetadataLeftOver if they are being reset.
+    """
     peers = _peers(process, store).others(process.stop)
+    # The coordinator no longer waits for instances that it did not find when it was reset.
     if any(each.state is State.RESETTING for each in peers):
-        store.withdraw()
         raise OperationError(
             errors.METADATA_LEFT_OVER,
             "The sync of the other instances is being reset: send the start request again when their state is "
             "IDLE.",
         )
     if any(each.attempt for each in peers):
-        # They have been resumed. A failure of this instance must not look like one of an earlier attempt.
         store.update(attempt=max(each.attempt for each in peers))
-    return store
 
 
 def take_over(process: ProcessContext, saved: RunRecord) -> RunStore | None:

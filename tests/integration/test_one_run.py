@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ from syncsvc.saved.run import (
 )
 from syncsvc.state import State
 from tests.support.daemon import Daemon
+from tests.support.failpoints import APPLICATION, failing
 from tests.support.pair import Pair
 from tests.support.waiting import wait_for
 from tests.unit.syncsvc.records import run_record
@@ -53,6 +55,29 @@ def test_one_of_two_concurrent_starts_is_refused(pair: Pair, instance: str) -> N
     assert saved_instances(client[METADATA_DATABASE]) == ("the same",)
     assert collections.find_one({"_id": "listed"})
     first.update(can_write=True)
+
+
+def test_a_start_that_fails_after_its_record_was_saved_can_be_repeated(
+    pair: Pair, tmp_path: Path
+) -> None:
+    """Fail the first command after the record was saved: listDatabases, which finds the other syncs."""
+    client = pair.destination.client
+
+    def calls() -> int:
+        return int(
+            client.admin.command("serverStatus")["metrics"]["commands"]["listDatabases"]["total"]
+        )
+
+    with pair.daemon(tmp_path).running() as daemon:
+        before = calls()
+        assert daemon.post("preflight", daemon.start_body()).status_code == 200
+        refusal = {"failCommands": ["listDatabases"], "errorCode": 9, "appName": APPLICATION}
+        with failing(client, refusal, {"skip": calls() - before}):
+            answer = daemon.post("start", daemon.start_body())
+        assert answer.status_code != 200
+        assert "listDatabases" in answer.json()["errorDescription"]
+        daemon.start()
+        daemon.commit()
 
 
 def test_a_takeover_keeps_changes_saved_after_the_record_was_read(pair: Pair) -> None:

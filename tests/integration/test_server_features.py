@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pymongo.errors import OperationFailure
 
 from tests.integration.test_bad_input import GOOD, assert_refused
 from tests.support import writes
 from tests.support.daemon import Daemon
+from tests.support.failpoints import failing
 from tests.support.pair import REPLICA_SETS, SHARDED, Pair, Side, across
 from tests.support.phases import When, writes_in
 from verifier.cluster import probing
@@ -50,6 +52,16 @@ def test_a_server_of_6_0_5_lacks_only_the_splitting_of_events(pair: Pair) -> Non
         assert (facts.refused, facts.compatibility) == (frozenset(), (6, 0))
         assert facts.missing(Role.SOURCE) == [SPLIT_EVENTS]
         assert facts.missing(Role.DESTINATION) == []
+
+
+@across(REPLICA_SETS, SHARDED)
+def test_a_passing_failure_does_not_look_like_a_missing_privilege(pair: Pair) -> None:
+    """Fail the commands that read the identity of a cluster, which a user without privileges may not read."""
+    client = pair.source.client
+    fault = {"failCommands": ["replSetGetConfig", "find"], "errorCode": 202}
+    with failing(client, fault), pytest.raises(OperationFailure) as raised:
+        gather(client)
+    assert raised.value.code == 202
 
 
 def test_a_probe_finds_what_a_server_refuses(pair: Pair) -> None:

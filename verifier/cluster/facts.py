@@ -12,7 +12,7 @@ from typing import Any
 
 from pymongo.errors import OperationFailure
 
-from verifier.cluster import features, probing
+from verifier.cluster import failures, features, probing
 from verifier.cluster.connect import Client
 from verifier.cluster.features import Feature, Side, Version
 
@@ -175,6 +175,7 @@ def _address(client: Client, hello: Mapping[str, Any]) -> str:
 
 
 def _identity(client: Client, topology: Topology) -> str | None:
+    """Return the ID of the cluster; None for a standalone server, and if the user may not read it."""
     try:
         if topology is Topology.REPLICA_SET:
             config = client.admin.command("replSetGetConfig")["config"]
@@ -182,8 +183,9 @@ def _identity(client: Client, topology: Topology) -> str | None:
         if topology is Topology.SHARDED:
             version = client.config["version"].find_one()
             return None if version is None else str(version["clusterId"])
-    except OperationFailure:
-        pass
+    except OperationFailure as error:
+        if failures.is_transient(error):
+            raise
     return None
 
 
@@ -191,7 +193,9 @@ def _shards(client: Client) -> tuple[str, ...]:
     """Return the sorted names of the shards; empty if the user may not read them."""
     try:
         return tuple(sorted(each["_id"] for each in client.config["shards"].find({}, {"_id": 1})))
-    except OperationFailure:
+    except OperationFailure as error:
+        if failures.is_transient(error):
+            raise
         return ()
 
 
