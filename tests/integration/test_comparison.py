@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +15,7 @@ from bson.raw_bson import RawBSONDocument
 from tests.support.documents import IDS as ODD_IDS
 from tests.support.documents import insert_odd_documents
 from tests.support.pair import Pair
+from verifier.cluster.connect import Client
 from verifier.cluster.lookup import _command, fetch
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.ranges import Keys, Portion, Range
@@ -287,3 +289,22 @@ def test_counts_equal_the_numbers_of_documents(pair: Pair) -> None:
     fill(pair, IDS[:10], **KINDS["clustered"])
     pair.source.client.d.c.insert_one({"_id": -1})
     assert comparison(pair).counts(BOTH) == (11, 10)
+
+
+@pytest.mark.parametrize("query", [None, {"n": {"$lt": 500}}])
+def test_a_count_that_takes_too_long_is_left_out(pair: Pair, query: dict[str, Any] | None) -> None:
+    fill(pair, IDS[:10])
+    pair.source.client.d.c.insert_one({"_id": -1, "n": -1})
+    with time_running_out(pair.destination.client):
+        assert comparison(pair, query=query).counts(BOTH) is None
+
+
+@contextmanager
+def time_running_out(client: Client) -> Iterator[None]:
+    """Let the server stop each command with a time limit during the block."""
+    point = {"configureFailPoint": "maxTimeAlwaysTimeOut"}
+    client.admin.command({**point, "mode": "alwaysOn"})
+    try:
+        yield
+    finally:
+        client.admin.command({**point, "mode": "off"})

@@ -6,7 +6,7 @@ A portion is a range of `_id` values, or a set of single `_id` values. Both coll
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -40,7 +40,7 @@ _NATURAL = {"$natural": 1}
 _ANY = {"_id": {"$exists": True}}
 _MAJORITY = {"level": "majority"}
 _COMMENT = "verifier"
-# The longest time for which documents that a query selects are counted, in milliseconds. A call must take less than
+# The longest time for which the documents of a collection are counted, in milliseconds. A call must take less than
 # `connect.SOCKET_MS`.
 _LONGEST_COUNT_MS = 45_000
 
@@ -99,29 +99,55 @@ class Comparison:
                 yield self._mismatch(names, unequal)
 
     def counts(self, names: NamespacePair) -> tuple[int, int] | None:
-        """Return the numbers of documents on the source and on the destination.
+        """Return the numbers of the documents to compare: those of the source, and those of the destination.
 
-        Without a filter of documents, return the numbers in the servers' statistics if they are equal. Otherwise, count
-        the documents with a scan of both collections. If `documentFilter` has a query for the collection, only the
-        documents that it selects count on the source, and all on the destination; return None if a server stops this
-        count because it takes too long. Raises the driver's errors that are not temporary, OperationError
-        DocumentFilterFailed, and `Cancelled`.
+        Return None if a server needs too long to count them. Without a query, return the numbers in the servers'
+        statistics if they are equal; otherwise, scan both collections. Raises the driver's errors that are not
+        temporary, OperationError DocumentFilterFailed, and `Cancelled`.
         """
-        if names.source in self._source_filters:
-            with judging(self._source_filters, names.source):
-                return self._selected_counts(names)
-        if self._filter is None:
-            stored = self._counted(names, exactly=False)
-            if stored[0] == stored[1]:
-                return stored
-        # Stored counts may be off after a server's crash; only a real count proves a difference.
-        return self._counted(names, exactly=True)
+        with judging(self._source_filters, names.source):
+            there, here = self._counts(names, scan=False)
+            if there != here and there is not None and here is not None:
+                # Stored counts may be off after a server's crash: only a scan proves a difference.
+                there, here = self._counts(names, scan=True)
+        return None if there is None or here is None else (there, here)
 
-    def _selected_counts(self, names: NamespacePair) -> tuple[int, int] | None:
-        name = names.source
-        query = {"$and": [each for each in (self._source_filters.of(name), self._filter) if each]}
-        command = {**_count_command(name, query), "maxTimeMS": _LONGEST_COUNT_MS}
-        database = self._clients[0][name.database]
+    def _counts(self, names: NamespacePair, scan: bool) -> tuple[int | None, int | None]:
+        """Return the numbers of documents on both sides; None for a server that needs too long.
+
+        A collection is scanned if a query selects its documents, and also otherwise if `scan` is True.
+        """
+        there, here = (
+            (
+                self._scanned_count(client, name, queries)
+                if scan or queries
+                else self._stored_count(client, name)
+            )
+            for client, name, queries in zip(
+                self._clients, names, self._filters(names.source), strict=True
+            )
+        )
+        return there, here
+
+    def _stored_count(self, client: Client, name: Namespace) -> int:
+        database = client[name.database]
+        reply = read(lambda: database.command({"count": name.collection}), self._stop)
+        return int(reply["n"])
+
+    def _scanned_count(
+        self, client: Client, name: Namespace, queries: Sequence[RawBSONDocument]
+    ) -> int | None:
+        """Return the number of documents that match all of the queries; None if the scan takes too long."""
+        # Not an aggregation, which refuses filters that a find accepts, such as $where.
+        command = {
+            "count": name.collection,
+            # Without a query, the server would return the stored count.
+            "query": {"$and": queries} if queries else _ANY,
+            "hint": _NATURAL,
+            "readConcern": _MAJORITY,
+            "maxTimeMS": _LONGEST_COUNT_MS,
+        }
+        database = client[name.database]
 
         def count() -> int | None:
             try:
@@ -131,28 +157,7 @@ class Comparison:
                     raise
                 return None
 
-        there = read(count, self._stop)
-        if there is None:
-            return None
-        client, name = self._clients[1], names.destination
-        here = self._count(client, name, exactly=self._filter is not None)
-        # Only a real count proves a difference.
-        return there, here if here == there else self._count(client, name, exactly=True)
-
-    def _counted(self, names: NamespacePair, exactly: bool) -> tuple[int, int]:
-        source, destination = (
-            self._count(client, name, exactly) for client, name in zip(self._clients, names)
-        )
-        return source, destination
-
-    def _count(self, client: Client, name: Namespace, exactly: bool) -> int:
-        # Without a query, the server returns the stored count.
-        command: dict[str, Any] = {"count": name.collection}
-        if exactly:
-            command = _count_command(name, self._filter or _ANY)
-        database = client[name.database]
-        reply = read(lambda: database.command(command), self._stop)
-        return int(reply["n"])
+        return read(count, self._stop)
 
     def _unequal(self, reading: _Reading, on_pages: OnPages) -> Iterator[Unequal]:
         """Yield the documents that differ on the two clusters, among those of `reading.portion`.
@@ -235,12 +240,6 @@ class Comparison:
         else:
             fields = differences(found.source, found.destination, self._mode)
         return DocumentMismatch(names.source, found.key, difference, fields, names.renamed_to)
-
-
-def _count_command(name: Namespace, query: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a command that scans the collection, and counts the documents that match the query."""
-    # Not an aggregation, which refuses filters that a find accepts, such as $where.
-    return {"count": name.collection, "query": query, "hint": _NATURAL, "readConcern": _MAJORITY}
 
 
 class _Stored(NamedTuple):

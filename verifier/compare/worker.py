@@ -348,8 +348,8 @@ class Worker:
         counts = self._comparison.counts(stored)
         if counts is None:
             self._store.add_note(
-                f"{namespace}: the numbers of documents were not compared, because it takes too long to count the "
-                "documents of the source that match documentFilter. The documents were compared."
+                f"{namespace}: the numbers of documents were not compared, because counting the documents takes too "
+                "long. The documents themselves were compared."
             )
             return
         there, here = counts
