@@ -58,7 +58,9 @@ class Renewal:
         credentials = source.read()
         cluster = open_cluster(source.cluster, credentials.uri, self._application)
         if source.may_change:
-            self._opened.append(_Opened(cluster, source, credentials, self._application))
+            with failures.named_errors():
+                opened = _Opened(cluster, source, credentials, self._application)
+            self._opened.append(opened)
         return cluster
 
     def run(self, stop: StopToken) -> None:
