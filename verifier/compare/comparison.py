@@ -90,8 +90,9 @@ class Comparison:
         Each cluster is read at its cluster time in `not_before` or later. `on_pages` is called with the number of
         documents compared since its last call, and their size in bytes. `first_page` is the number of documents in the
         first page; None if the size of the documents is unknown. A missing collection, or a view, has no documents.
-        After a failure, a mismatch may be yielded again. Raises the driver's errors that are not temporary,
-        OperationError DocumentFilterFailed, and `Cancelled`.
+        After a failure, a mismatch may be yielded again. To bound memory, a document may be yielded although the other
+        cluster has an equal one: compare each document again before its mismatch counts. Raises the driver's errors
+        that are not temporary, OperationError DocumentFilterFailed, and `Cancelled`.
         """
         reading = _Reading(names, portion, not_before, first_page)
         with judging(self._source_filters, names.source):
@@ -101,11 +102,11 @@ class Comparison:
     def counts(self, names: NamespacePair) -> tuple[int, int] | None:
         """Return the numbers of documents on the source and on the destination.
 
-        Without a filter of documents, return the numbers in the servers' statistics if they are equal. Otherwise, count
-        the documents with a scan of both collections. If `documentFilter` has a query for the collection, only the
-        documents that it selects count on the source, and all on the destination; return None if a server stops this
-        count because it takes too long. Raises the driver's errors that are not temporary, OperationError
-        DocumentFilterFailed, and `Cancelled`.
+        Only the documents that are compared count: on both clusters those that `document_filter` selects, and on the
+        source only those that also match the collection's query in `source_filters`. Where no query applies, the
+        servers' stored counts are used if they make the two numbers equal; otherwise, the documents are counted with a
+        scan. Return None if the source needs more than 45 seconds for a count with a query of `source_filters`. Raises
+        the driver's errors that are not temporary, OperationError DocumentFilterFailed, and `Cancelled`.
         """
         if names.source in self._source_filters:
             with judging(self._source_filters, names.source):
