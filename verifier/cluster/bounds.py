@@ -22,7 +22,7 @@ _REMEDY = "Another warning names the unanswered call to a cluster, and the remed
 
 @contextmanager
 def answered_soon() -> Iterator[None]:
-    """Limit all calls to clusters in the block to twelve seconds in total.
+    """Limit all calls to clusters that this thread makes in the block to twelve seconds in total.
 
     After that time, calls fail with the driver's errors. A failing call is retried for eight seconds. Use this for
     commands that an operator waits for. A save that has timed out may still take effect; the next save of this process

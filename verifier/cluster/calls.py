@@ -22,8 +22,8 @@ from pymongo.monitoring import (
 from verifier.runtime import waits
 
 _BUILDING = (
-    "The larger the collection, the longer an index build takes; db.currentOp() shows its progress. "
-    "The build needs a majority of the voting members of the replica set."
+    "The larger the collection, the longer an index build takes, or the conversion of an index to a unique one; "
+    "db.currentOp() shows the progress. Both need a majority of the voting members of the replica set."
 )
 _WRITING = "Check that a majority of the members of the replica set (of each shard) runs and replicates: rs.status()."
 _ANSWERING = "Check the server, its load, and the network to it. The command is cancelled after a timeout and retried."

@@ -69,9 +69,9 @@ class ChangeStream:
     raw_updates: bool = False
     # Request only the key of each changed document, and no contents; `parse_key_event` parses such events.
     keys_only: bool = False
-    # Data events are limited to namespaces that match this filter. DDL events are not limited, because a collection may
-    # be renamed into the filter. The caller must then read that collection as a whole, because the stream has left out
-    # its earlier changes.
+    # Data events are limited to namespaces that match this filter. Events of buckets are not limited: the caller must
+    # ignore those of other collections. DDL events are not limited either, because a collection may be renamed into the
+    # filter. The caller must then read that collection as a whole, because the stream has left out its earlier changes.
     namespaces: NamespaceFilter = NamespaceFilter()
     # Returns how long the next getMore waits for an event, in milliseconds. A no-op in the oplog does not end the wait.
     wait_ms: Callable[[], int] = lambda: 200
@@ -162,12 +162,18 @@ class ChangeReader:
         except OperationFailure as error:
             if not failures.is_history_lost(error):
                 raise
-            since = _shown(self._position.time)
-            raise OperationError(
-                failures.OPLOG_WINDOW_EXCEEDED,
-                f"The oplog at {self._stream.facts.address} no longer reaches back to {since}, "
-                "nor does the oplog of any other member.",
-            ) from error
+            raise OperationError(failures.OPLOG_WINDOW_EXCEEDED, self._lost()) from error
+
+    def _lost(self) -> str:
+        """Return a sentence that says that the oplog does not reach back to the position of the reader."""
+        facts, since = self._stream.facts, _shown(self._position.time)
+        if facts.is_sharded:
+            # The other members of the shard were not asked.
+            return f"The oplog of a shard of the cluster at {facts.address} no longer reaches back to {since}."
+        return (
+            f"The oplog at {facts.address} no longer reaches back to {since}, nor does the oplog of any other member "
+            "(hidden members were not asked)."
+        )
 
     def _pages(self) -> Iterator[StreamPage]:
         """Yield pages until the stream must be reopened.
@@ -229,8 +235,8 @@ class ChangeReader:
 def only_elsewhere(found: Reach, time: Timestamp) -> Temporary | None:
     """Return a temporary failure if the oplog of any member reaches, or may reach, back to `time`.
 
-    The text of the failure names these members. Return None if it is certain that no member's oplog reaches back to
-    `time`. `found` is the result of `oplog_reach.reach`.
+    The text of the failure names these members. Return None if every asked member answered, and no oplog reaches back
+    to `time`. `found` is the result of `oplog_reach.reach`, which does not ask hidden members.
     """
     if found.none:
         return None

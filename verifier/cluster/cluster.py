@@ -51,7 +51,7 @@ class Cluster:
 
     @property
     def identity(self) -> str:
-        """Return the ID of the replica set or sharded cluster; its address if the user may not read the ID."""
+        """Return the ID of the replica set or sharded cluster; its address if the server refuses to return the ID."""
         return self.facts.identity or self.facts.address
 
 

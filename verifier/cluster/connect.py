@@ -104,8 +104,8 @@ def _missing_extras(
 def check_uri(uri: str) -> dict[str, Any]:
     """Return the options of a connection string by name.
 
-    Raises OperationError if the string cannot be used: InvalidURI if it cannot be parsed or has refused options,
-    all of which the error names, or MissingPackage.
+    Raises OperationError if the string cannot be used: InvalidURI if it cannot be parsed, if its name cannot be looked
+    up in DNS (mongodb+srv), or if it has refused options, all of which the error names; or MissingPackage.
     """
     try:
         with warnings.catch_warnings():
@@ -182,7 +182,7 @@ def without_credentials(uri: str) -> object:
     """Return the parts of a valid connection string that must not change while a client is open.
 
     These are all parts except the password, the TLS files and the password of the TLS key file. Compare two
-    results for equality.
+    results for equality. Raises the driver's errors if a name cannot be looked up in DNS (mongodb+srv).
     """
     parsed = parse_uri(uri, validate=True, warn=False, normalize=True)
     options = {

@@ -32,7 +32,7 @@ DOCUMENT_FILTER_FAILED = ErrorKind(
     "query that accepts every document, for example with $convert and onError.",
 )
 
-# By operator, why it cannot select documents. The last three begin such operators.
+# By operator, why it cannot select documents.
 _SCRIPT = "the operator runs JavaScript, which can be disabled on a server"
 _INDEX = "the operator needs an index, and cannot be combined with a read in the order of _id"
 _CHANCE = "the result of the operator is random"
@@ -137,7 +137,7 @@ def bad_queries(
 ) -> list[tuple[Namespace, str]]:
     """Return (collection, the server's error) for each query that the server of the source refuses.
 
-    Raises the driver's other errors.
+    Temporary errors are retried. Raises the driver's other errors, and `Cancelled`.
     """
     found = ((name, refusal(client, name, query, stop)) for name, query in filters.queries.items())
     return [(name, text) for name, text in found if text is not None]
@@ -146,7 +146,7 @@ def bad_queries(
 def refusal(client: Client, namespace: Namespace, query: bytes, stop: StopToken) -> str | None:
     """Return the server's error if it cannot plan a find with this query in the collection; None if it can.
 
-    Temporary errors are retried. Raises the driver's other errors.
+    Temporary errors are retried. Raises the driver's other errors, and `Cancelled`.
     """
     # Operators that sort by themselves, such as $near, conflict with our own sort. Inside $nor, the server refuses
     # them.

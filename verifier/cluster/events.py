@@ -88,7 +88,7 @@ class KeyEvent(NamedTuple):
     key: bytes
 
 
-# The fields that an event needs to be parsed as a KeyEvent or a DefinitionEvent.
+# The fields from which a KeyEvent or a DefinitionEvent is parsed, besides `_id`, which a projection keeps anyway.
 KEY_EVENT_FIELDS = (
     "operationType",
     "ns",
@@ -193,7 +193,7 @@ def _any_event(raw: bytes) -> DataEvent | DefinitionEvent | Fragment:
 
 
 def parse_key_event(raw: bytes) -> KeyEvent | DefinitionEvent:
-    """Parse the event in a change stream document, which must have at least the fields KEY_EVENT_FIELDS.
+    """Parse the event in a change stream document, which may be projected to KEY_EVENT_FIELDS.
 
     Raise MalformedBson, or KeyError for a missing field.
     """

@@ -38,8 +38,8 @@ class ClusterFacts:
     # Host and port of the primary or of a mongos.
     address: str
     version: tuple[int, int, int]
-    # The ID of the replica set or sharded cluster, the same for every member, mongos or address; None if the user may
-    # not read it.
+    # The ID of the replica set or sharded cluster, the same for every member, mongos or address; None if the server
+    # refuses to return it, for example because the user lacks the privilege.
     identity: str | None
     access_control: bool
     # The user's actions on the cluster resource.
@@ -52,9 +52,9 @@ class ClusterFacts:
     config_privileges: frozenset[tuple[str, str]] | None = None
     # The user's actions on system collections of the admin database, each with the name of the collection (empty: all).
     admin_privileges: frozenset[tuple[str, str]] | None = None
-    # The sorted names of the shards; empty on a replica set, and if the user may not read them.
+    # The sorted names of the shards; empty on a replica set, and if the server refuses to return them.
     shards: tuple[str, ...] = ()
-    # The featureCompatibilityVersion; None if the user may not read it.
+    # The featureCompatibilityVersion; None if the server refuses to return it or has none.
     compatibility: tuple[int, int] | None = None
     # The names of the features that the cluster refuses although its version promises them.
     refused: frozenset[str] = frozenset()
@@ -190,7 +190,7 @@ def _identity(client: Client, topology: Topology) -> str | None:
 
 
 def _shards(client: Client) -> tuple[str, ...]:
-    """Return the sorted names of the shards; empty if the user may not read them."""
+    """Return the sorted names of the shards; empty if the server refuses to return them."""
     try:
         return tuple(sorted(each["_id"] for each in client.config["shards"].find({}, {"_id": 1})))
     except OperationFailure as error:

@@ -20,7 +20,8 @@ from verifier.runtime.tasks import StopToken
 
 # How many names one query matches. A name has at most 255 bytes.
 _NAMES_A_QUERY = 10_000
-# Error codes of a server for a pattern or its options: no regular expression, unknown option, a zero in it.
+# Error codes of a server for a pattern or its options: an invalid regular expression, an unknown option, a null
+# character.
 _BAD_PATTERN_CODES = (51091, 51108, 2)
 
 
@@ -78,7 +79,7 @@ def _regex(pattern: Document) -> Document:
 
 
 class Selection:
-    """A namespace filter that the server of `client` (6.0 or newer) evaluates.
+    """A namespace filter that the server of `client` evaluates. The server must have `$documents` (5.1 or newer).
 
     Temporary errors of the driver are retried.
     """
@@ -89,7 +90,7 @@ class Selection:
         self._stop = stop
 
     def of(self, namespaces: Iterable[Namespace]) -> set[Namespace]:
-        """Return those of `namespaces` that the filter selects. Raises the driver's errors."""
+        """Return those of `namespaces` that the filter selects. Raises the driver's other errors, and `Cancelled`."""
         listed = list(namespaces)
         if self._expression is None:
             return set(listed)
@@ -114,7 +115,7 @@ def _matching(
 def bad_patterns(client: Client, namespaces: NamespaceFilter, stop: StopToken) -> list[str]:
     """Return a text for each pattern that the server refuses: the path of its field, and the server's error.
 
-    Raises the driver's other errors.
+    Temporary errors are retried. Raises the driver's other errors, and `Cancelled`.
     """
     reasons = [(field, _refusal(client, pattern, stop)) for field, pattern in namespaces.patterns()]
     return [f"{field}: {reason}" for field, reason in reasons if reason is not None]

@@ -237,9 +237,9 @@ def list_collections(
 ) -> Iterator[CollectionSpec]:
     """Yield every user collection and view, in the order of their names.
 
-    `selection`, `database` and `kind` restrict the result. Only the selected collections are queried in detail. On a
-    sharded cluster, a collection that is renamed or dropped during the listing may be left out. Raises the driver's
-    errors.
+    `selection`, `database` and `kind` restrict the result; `kind` must not be Kind.TIME_SERIES. Only the selected
+    collections are queried in detail. On a sharded cluster, a collection that is renamed or dropped during the listing
+    may be left out. Raises the driver's errors, and with a `selection`, `Cancelled`.
     """
     databases = client.list_database_names() if database is None else [database]
     query = None if kind is None else {"type": kind.value}
@@ -381,10 +381,11 @@ class Size:
 
 
 def extent(client: Client, namespace: Namespace) -> Size:
-    """Return the number of documents in a collection and their size in bytes; both are zero if there is no collection.
+    """Return the number of documents in a collection and their size, as the server's statistics say.
 
-    On a replica set, the other sizes are left out (zero or empty), and this is much cheaper than `measure`, whose
-    `$collStats` also reads the statistics of each index. Raises the driver's errors.
+    Both are zero if the name is unused or names a view. On a replica set, the other sizes are left out (zero or empty),
+    and this is much cheaper than `measure`, whose `$collStats` also reads the statistics of each index. Raises the
+    driver's errors.
     """
     if client.is_mongos:
         return measure(client, namespace)

@@ -15,7 +15,7 @@ _PINGS = 3
 def round_trip(client: Client, stop: StopToken) -> float:
     """Return the round-trip time to the primary or mongos, in seconds: the shortest of a few pings.
 
-    Temporary errors are retried. Raises the driver's other errors.
+    Temporary errors are retried. Raises the driver's other errors, and `Cancelled`.
     """
 
     def ping() -> float:

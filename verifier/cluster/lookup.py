@@ -99,8 +99,8 @@ def fetch_pages(
     `query` are returned, with only the fields in `projection`. A document may come twice if a failure made the query
     run again. The read has read concern majority, at or after the cluster time `not_before`. If the collection does not
     have the UUID `uuid`, the driver's error for CollectionUUIDMismatch is raised. With `by_id`, the server must use the
-    index on `_id`, even if another index would support `query`. Temporary errors are retried.
-    Raises the driver's other errors.
+    index on `_id`, even if another index would support `query`. Temporary errors are retried. Raises the driver's other
+    errors, and `Cancelled`.
     """
     command = _command(namespace, keys, uuid, not_before)
     if query:
@@ -141,7 +141,8 @@ def fetch(
 ) -> dict[Hashable, bytes]:
     """Return the documents with these keys, by the canonical form of their `_id`. Missing documents are left out.
 
-    This reads as `fetch_pages` does, but accepts any number of keys.
+    This reads as `fetch_pages` does, and raises the same errors, but accepts any number of keys. If shards have several
+    documents with the same `_id`, only one of them is returned.
     """
     found: dict[Hashable, bytes] = {}
     for portion in portions(keys):

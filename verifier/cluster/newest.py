@@ -35,7 +35,8 @@ def read_newest(client: Client, database: str, collection: str, key: str) -> dic
 def newest_time(run: Callable[[dict[str, Any]], dict[str, Any]], collection: str) -> Timestamp:
     """Run a no-op update, and return a cluster time at or after every write acknowledged so far.
 
-    `run` runs a command with write concern majority on the database of the collection, and returns the reply.
+    `run` runs a command with write concern majority on the database of the collection, and returns the reply. Raises
+    the errors of `run`.
     """
     time: Timestamp = run({"update": collection, "updates": [_NO_CHANGE]})["operationTime"]
     return time

@@ -25,14 +25,15 @@ class Reach:
 
     @property
     def none(self) -> bool:
-        """Return whether it is certain that no member's oplog reaches back to the requested time."""
+        """Return whether every asked member answered, and no oplog reaches back to the requested time."""
         return not self.holding and not self.unknown
 
 
 def reach(client: Client, time: Timestamp) -> Reach:
-    """Ask each data-bearing member, not only the primary, whether its oplog reaches back to `time`.
+    """Ask the data-bearing members, not only the primary, whether their oplogs reach back to `time`.
 
-    Members that do not answer are `unknown`; no errors of the driver are raised.
+    Hidden members are not asked, because the driver does not know them. Members whose oplog cannot be read are
+    `unknown`; no errors of the driver are raised.
     """
     holding, unknown = [], []
     for address, member in client.topology_description.server_descriptions().items():

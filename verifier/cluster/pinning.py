@@ -20,7 +20,7 @@ from pymongo.server_description import ServerDescription
 _LATENCY_WINDOW = 0.015
 
 Address = tuple[str, int | None]
-# A read preference of the driver, which has no public name for their base class.
+# The base class of the driver's read preferences, which has no public name.
 ServerMode = _ServerMode
 
 _current: ContextVar[Pin | None] = ContextVar("pin", default=None)

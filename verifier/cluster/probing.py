@@ -13,10 +13,11 @@ from verifier.cluster.features import FEATURES, SPLIT_EVENTS, Feature, Probe, Sh
 
 
 def compatibility(client: Client) -> tuple[int, int] | None:
-    """Return the featureCompatibilityVersion of the cluster; None if the user may not read it.
+    """Return the featureCompatibilityVersion of the cluster, such as (6, 0).
 
-    After an upgrade, a server has only the features of its older release until this version is raised. Raises the
-    driver's errors.
+    Return None if the server refuses to return it, for example because the user lacks the privilege, or if there is
+    none. After an upgrade, a server has only the features of its older release until this version is raised. Raises the
+    driver's transient errors.
     """
     try:
         if client.is_mongos:
@@ -55,7 +56,11 @@ def refused(client: Client, version: Version) -> frozenset[str]:
 
 
 def _streams(client: Client, features: Iterable[Feature]) -> bool:
-    """Return whether the cluster opens a change stream with these features."""
+    """Return False if the cluster refuses to open a change stream with these features; otherwise, return True.
+
+    Also return True if the attempt fails for another reason, such as a missing privilege. Raises the driver's transient
+    errors.
+    """
     stage: dict[str, Any] = {"allChangesForCluster": True}
     pipeline: list[dict[str, Any]] = [{"$changeStream": stage}]
     for each in features:
@@ -68,6 +73,6 @@ def _streams(client: Client, features: Iterable[Feature]) -> bool:
     except OperationFailure as error:
         if failures.is_transient(error):
             raise
-        # If the user lacks a privilege, or change streams do not work at all, a later call says so.
+        # A missing privilege or an unexpected error says nothing about the features; a later call reports it.
         return not failures.is_refusal(error)
     return True

@@ -71,7 +71,7 @@ def split(
 
     `count` (documents) and `size` (bytes) may be estimates. The server samples and sorts the bounds, so they are valid
     for any collation. With `uuid`, a renamed collection is found; CollectionGone is raised if it was dropped. Temporary
-    errors are retried. Raises the driver's other errors.
+    errors are retried. Raises the driver's other errors, and `Cancelled`.
     """
     number = min(_MOST_RANGES, max(1, size // range_bytes), max(1, count))
     if number == 1:

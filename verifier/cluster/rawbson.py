@@ -100,7 +100,8 @@ class MalformedBson(ValueError):
 def value_size(raw: bytes, kind: int, at: int) -> int:
     """Return the size in bytes of the value of type `kind` at the offset `at`.
 
-    Raises MalformedBson for an unknown type or a negative length.
+    Raises MalformedBson for an unknown type or a negative length, and ValueError or struct.error if `raw` ends before
+    the size is known. A value that continues beyond the end of `raw` is not detected.
     """
     size = _FIXED_SIZES.get(kind)
     if size is not None:
@@ -127,7 +128,11 @@ def size_bytes(kind: int, size: int) -> int:
 
 
 def elements(raw: bytes, at: int = 0) -> Iterator[Element]:
-    """Yield the top-level fields of the document that begins at the offset `at`. Raises MalformedBson."""
+    """Yield the top-level fields of the document that begins at the offset `at`.
+
+    `raw` must contain the whole document. Raises MalformedBson if a value is malformed or longer than the document; for
+    truncated bytes also ValueError or struct.error.
+    """
     end = at + int32_at(raw, at)[0] - 1
     at += 4
     while at < end:
@@ -141,7 +146,10 @@ def elements(raw: bytes, at: int = 0) -> Iterator[Element]:
 
 
 def find(raw: bytes, name: bytes, at: int = 0) -> Element | None:
-    """Return the first field with this name in the document that begins at the offset `at`; None if there is none."""
+    """Return the first field with this name in the document that begins at the offset `at`; None if there is none.
+
+    Raises the errors of `elements`.
+    """
     for element in elements(raw, at):
         if element.name == name:
             return element
@@ -151,7 +159,7 @@ def find(raw: bytes, name: bytes, at: int = 0) -> Element | None:
 def array_documents(raw: bytes, at: int) -> list[memoryview]:
     """Return the bytes of each document in the array that begins at the offset `at`, in order, without copying them.
 
-    The array must contain nothing but documents. Raises MalformedBson.
+    The array must contain nothing but documents. Raises MalformedBson, and struct.error for truncated bytes.
     """
     end = at + int32_at(raw, at)[0] - 1
     view = memoryview(raw)

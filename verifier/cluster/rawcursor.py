@@ -252,8 +252,8 @@ def resilient_pages(
 ) -> Iterator[Page]:
     """Yield the pages of a cursor, reopened with `open_cursor` after every temporary failure.
 
-    After each page, the caller must advance the point at which `open_cursor` begins to read. Raises the driver's last
-    error, and `Cancelled` when `stop` is stopped.
+    Unless the caller advances the point at which `open_cursor` begins to read after each page, pages are repeated after
+    a failure. Raises the driver's last error, and `Cancelled` when `stop` is stopped.
     """
     with contextlib.ExitStack() as opened:
         pages: Iterator[Page] | None = None

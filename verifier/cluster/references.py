@@ -21,11 +21,17 @@ _Rewrite = Callable[[bytes, Element, Rename], bytes]
 
 
 class NotRewritable(Exception):
-    """Raised if a name in a view cannot be replaced exactly. The text is a clause without a full stop that says why."""
+    """Raised if the name of a collection in a view cannot be replaced, or may be in a stage that is not known here.
+
+    The text is a clause without a full stop that says why.
+    """
 
 
 def rewritten(pipeline: Iterable[Mapping[str, Any]], rename: Rename) -> list[Mapping[str, Any]]:
-    """Return the pipeline with every name of a collection replaced by `rename(name)`. Raises NotRewritable."""
+    """Return the stages of the pipeline with every name of a collection replaced by `rename(name)`.
+
+    Names in inner pipelines are replaced as well. Raises NotRewritable, and the errors of `rename`.
+    """
     return [RawBSONDocument(_stage(_raw(each), rename), rawbson.RAW_LENIENT) for each in pipeline]
 
 

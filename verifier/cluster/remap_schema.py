@@ -27,7 +27,9 @@ def _database(name: str) -> None:
     if len(name.encode()) > LONGEST_DATABASE:
         raise ValidationError(f"Longer than {LONGEST_DATABASE} bytes.")
     if NOT_IN_DATABASES & {*name}:
-        raise ValidationError('The name of a database must not contain a space or any of /\\."$.')
+        raise ValidationError(
+            'The name of a database must not contain a space, a null character or any of /\\."$.'
+        )
 
 
 def _collection(name: str) -> None:
@@ -40,7 +42,7 @@ def _collection(name: str) -> None:
     if len(name.encode()) > LONGEST_NAME:
         raise ValidationError(f"Longer than {LONGEST_NAME} bytes.")
     if _NOT_IN_COLLECTIONS & {*name}:
-        raise ValidationError("Must not contain $.")
+        raise ValidationError("Must not contain $ or a null character.")
 
 
 class _NameSchema(Strict):

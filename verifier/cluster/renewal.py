@@ -37,8 +37,8 @@ _POLL = 1.0
 _PAUSE = 10.0
 _REMEDY = (
     "The former credentials stay in use. The new credentials are tried again every ten seconds: correct the file "
-    "with the connection string, or the user on the cluster. If other parts of the connection string changed, "
-    "restart this process."
+    "with the connection string, the TLS files that the connection string names, or the user on the cluster. If other "
+    "parts of the connection string changed, restart this process."
 )
 
 

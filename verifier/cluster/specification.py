@@ -17,9 +17,14 @@ FILLER = "syncsvc"
 
 
 class Kind(Enum):
+    """The kind of a collection or view, as `listCollections` names it. `str()` returns a text for messages."""
+
     COLLECTION = "collection"
     VIEW = "view"
     TIME_SERIES = "timeseries"
+
+    def __str__(self) -> str:
+        return "time-series collection" if self is Kind.TIME_SERIES else self.value
 
 
 @dataclass(frozen=True)

@@ -58,9 +58,11 @@ def type_name(kind: int) -> str:
 
 
 def shown_apart(one: Value, other: Value) -> tuple[str, str]:
-    """Return two different BSON values as texts, shortened so that their difference is visible.
+    """Return two different BSON values as texts of type and value, shortened so that their difference is visible.
 
-    Each value is given as its type byte and its encoded bytes. The texts have the form of the function `shown`.
+    Each value is given as its type byte and its encoded bytes. The texts of long values begin shortly before the first
+    difference. If values of the same type would have the same text, they are shown as the hexadecimal digits of their
+    bytes.
     """
     texts = [_text(*one), _text(*other)]
     if texts[0] == texts[1] and one[0] == other[0]:

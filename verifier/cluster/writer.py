@@ -29,12 +29,12 @@ _LENIENT: CodecOptions[dict[str, Any]] = CodecOptions(unicode_decode_error_handl
 
 
 class ClusterWriter:
-    """Runs idempotent write commands. Waits until a majority of members has the writes, and retries temporary failures.
+    """Runs idempotent writes (`run`) and administrative commands (`administer`), and retries temporary failures.
 
-    A write block of the cluster does not apply to these commands. With access control, the user needs the privilege
-    `bypassWriteBlockingMode` for this. Without access control, the writer adds the field `mayBypassWriteBlocking` to
-    each command, because the driver's helpers cannot add it. `confirm` is called before each write, and raises an error
-    if this process may no longer write.
+    A write block of the cluster does not apply to the commands of `run`. With access control, the user needs the
+    privilege `bypassWriteBlockingMode` for this. Without access control, `run` adds the field `mayBypassWriteBlocking`,
+    which the driver's helpers cannot add. `confirm` is called before each attempt of a command, and raises an error if
+    this process may no longer write.
     """
 
     def __init__(
@@ -53,7 +53,8 @@ class ClusterWriter:
         """Run a command and return the reply. The caller must check the reply's `writeErrors` for refused writes.
 
         The command waits for the majority, unless it has another write concern. Unless `retried` is False, temporary
-        failures are retried, also those of single documents. Raises the driver's errors.
+        failures are retried, also those of single documents. Raises the driver's errors, the errors of `confirm`, and
+        `Cancelled` if stopped before a retry; the first attempt is made in any case.
         """
 
         # Our fields go last: the first field names the command.
@@ -70,7 +71,7 @@ class ClusterWriter:
     def administer(self, command: dict[str, Any], database: str = "admin") -> dict[str, Any]:
         """Run an administrative command that accepts no write concern, and return the reply.
 
-        Temporary failures are retried. Raises the driver's errors.
+        Temporary failures are retried. Raises the same errors as `run`.
         """
         return self._retry(database, command)
 

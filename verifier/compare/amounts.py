@@ -102,21 +102,27 @@ class Tally:
         return self._size.per_second
 
     def plan(self, task: Task) -> None:
-        """Add the estimated documents and bytes of a task to the totals; a no-op if the task reads no documents."""
+        """Count a task as planned, and add its estimates to the totals; a no-op if the task reads no documents."""
         if task.work.of_documents:
             # The sizes of rechecked documents are unknown.
             size = task.size if task.work is Work.RANGE else None
             self.expect(task.names.source.owner, task.documents, size)
 
     def recall(self, task: Task) -> None:
-        """Add the result of a planned task to the counts; a no-op unless an earlier process finished the task."""
+        """Count a planned task as done, with its documents and bytes, but not its mismatches.
+
+        A no-op if no earlier process finished the task, or if the task reads no documents.
+        """
         if task.work.of_documents and task.status is not Status.ADDED:
             owner = task.names.source.owner
             self.compared(owner, task.documents, task.size, live=False)
             self.task_done(owner)
 
     def expect(self, namespace: Namespace, documents: int, size: int | None) -> None:
-        """Add the estimated numbers of documents and bytes of a task to the totals. `size` is None if unknown."""
+        """Count a task of a namespace as planned, and add its estimated numbers of documents and bytes to the totals.
+
+        `size` is None if unknown.
+        """
         with self._lock:
             now = self._namespaces.get(namespace, NamespaceProgress())
             self._namespaces[namespace] = replace(

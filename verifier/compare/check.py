@@ -77,7 +77,8 @@ def begin(
 
     The change streams of the check start now. If `read_from` is given, the change stream of the source starts at this
     earlier position instead. `commands` and `processes` are the first entries of the new record. Raises OperationError
-    IncompatibleMetadata if this version cannot read the older check, and the driver's errors.
+    IncompatibleMetadata if this version cannot read the older check, the errors of a save (see CheckStore), the
+    driver's errors, and `Cancelled`.
     """
 
     def now(cluster: Cluster) -> SideRecord:
@@ -159,7 +160,8 @@ class Check:
     def run(self) -> Verdict:
         """Run the check; save and return its verdict.
 
-        Raises OperationError if the check cannot be completed, the driver's errors, and `Cancelled` when stopped.
+        Raises OperationError if the check cannot be completed, the driver's errors, and `Cancelled` when stopped. If
+        several threads fail, their errors are raised as a BaseExceptionGroup.
         """
         with TaskGroup("check", self._stop) as group:
             if self._feed is not None:
@@ -202,7 +204,7 @@ class Check:
         `source_end` is the cluster time of the last possible user write to the source; None means now. `command` is
         saved with the record of the check. Appends a no-op to the oplog of the destination, to learn its cluster time;
         if `source_end` is None, also to the oplog of the source. Raises OperationError Superseded if another process
-        has taken over the check, and the driver's errors.
+        has taken over the check, the errors of a save (see CheckStore), the driver's errors, and `Cancelled`.
         """
         source = source_end or append_note(self._sides.source.client, self._stop)
         destination = append_note(self._sides.destination.client, self._stop)
@@ -210,11 +212,11 @@ class Check:
         self._observe(Point.WRITES_OFF, "")
 
     def _check_selection(self, pairs: set[NamespacePair]) -> None:
-        """Raise OperationError NothingToCompare if the namespace filter selects no existing collection or view.
+        """Raise OperationError NothingToCompare if the filter includes only certain namespaces, and `pairs` is empty.
 
         `pairs` are the selected collections and views that exist. Without the error, users would mistake the verdict of
-        an empty check for a verdict on their namespaces. For the same reason, save a note for each selected name that
-        does not exist.
+        an empty check for a verdict on their namespaces. For the same reason, add a note for each name that the request
+        includes or has a query for, but that is not among `pairs`.
         """
         request = self._store.record.request
         scope = request.scope
@@ -224,7 +226,8 @@ class Check:
             )
         for name in scope.absent(pair.source for pair in pairs):
             self._store.add_note(
-                f"{name} was selected, but exists on neither cluster, so it was not compared."
+                f"{name} was selected, but was not compared, because it exists on neither cluster, or because the "
+                "namespace filter leaves out all of it."
             )
         for each in request.source_filters.queries.keys() - {pair.source for pair in pairs}:
             self._store.add_note(
@@ -269,11 +272,11 @@ class Check:
         return self._began_at - self._grace_since >= self._grace or self._was_quiet()
 
     def _was_quiet(self) -> bool:
-        """Return whether nothing was written to either cluster during the grace period before the end of user writes.
+        """Return whether the oplogs prove that nothing was written since a grace period before the end of user writes.
 
         This assumes that a sync tool is never behind by more than the grace period. So if users and the sync tool have
-        written nothing to either cluster for that long, the sync tool has applied everything. Return False in a sync
-        (`feed` is set), which may be further behind.
+        written nothing to either cluster for that long, the sync tool has applied everything. Return False without
+        proof, as on a sharded cluster (see `is_quiet`), and in a sync (`feed` is set), which may be further behind.
         """
         record, sides = self._store.record, self._sides
         if self._feed is not None or record.source.end is None or record.destination.end is None:

@@ -68,9 +68,10 @@ class TaskCounts:
 
 @dataclass(frozen=True)
 class Amounts:
-    """The amounts that a generation has compared. Sizes are the bytes of the documents on the source.
+    """The numbers of documents and bytes that a generation has read from the source and compared.
 
-    The fields `total_...` estimate the amounts to compare; None if unknown.
+    `total_documents` and `total_size` estimate the amounts to compare; None if unknown. `namespaces` is the number of
+    collections whose documents are compared, or will be.
     """
 
     documents: int = 0
@@ -166,7 +167,9 @@ class CheckProgress:
     rechecked: int = 0
     source: Changes = Changes()
     destination: Changes = Changes()
+    # The mismatches of the newest complete generation; of generation 0 so far until it is complete.
     mismatches: MismatchCounts = MismatchCounts()
+    # The progress of generation 0 in each namespace.
     namespaces: Mapping[Namespace, NamespaceProgress] = field(default_factory=dict)
     # Whether the check knows that users no longer write.
     writes_off: bool = False

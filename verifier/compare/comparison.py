@@ -90,8 +90,9 @@ class Comparison:
         Each cluster is read at its cluster time in `not_before` or later. `on_pages` is called with the number of
         documents compared since its last call, and their size in bytes. `first_page` is the number of documents in the
         first page; None if the size of the documents is unknown. A missing collection, or a view, has no documents.
-        After a failure, a mismatch may be yielded again. Raises the driver's errors that are not temporary,
-        OperationError DocumentFilterFailed, and `Cancelled`.
+        After a failure, a mismatch may be yielded again. To bound memory, a document may be yielded although the other
+        cluster has an equal one: compare each document again before its mismatch counts. Raises the driver's errors
+        that are not temporary, OperationError DocumentFilterFailed, and `Cancelled`.
         """
         reading = _Reading(names, portion, not_before, first_page)
         with judging(self._source_filters, names.source):
@@ -101,8 +102,10 @@ class Comparison:
     def counts(self, names: NamespacePair) -> tuple[int, int] | None:
         """Return the numbers of the documents to compare: those of the source, and those of the destination.
 
-        Return None if a server needs too long to count them. Without a query, return the numbers in the servers'
-        statistics if they are equal; otherwise, scan both collections. Raises the driver's errors that are not
+        Only the documents that are compared count: on both clusters those that `document_filter` selects, and on the
+        source only those that also match the collection's query in `source_filters`. Where no query applies, the
+        servers' stored counts are used if they make the two numbers equal; otherwise, the documents are counted with a
+        scan. Return None if a server needs more than 45 seconds for that. Raises the driver's errors that are not
         temporary, OperationError DocumentFilterFailed, and `Cancelled`.
         """
         with judging(self._source_filters, names.source):

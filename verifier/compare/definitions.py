@@ -2,10 +2,11 @@
 
 In options and indexes, the type of a number is ignored: `expireAfterSeconds: 60` and `60.0`, or `{a: 1}` and `{a:
 1.0}`, are the same definition to a server. A server itself converts most numbers (sizes, seconds, versions, weights) to
-one type, which depends on its version. The types of numbers are compared in expressions that users write: validators,
-pipelines of views, filters of partial indexes. The order of fields is compared in expressions, index keys and shard
-keys, but not the order of options. Options that only state a default are ignored. Shard keys are compared if both
-clusters are sharded. If only the destination is sharded, an index that supports its shard key is not extra.
+one type, which depends on its version. The types of numbers are compared in arrays, and in expressions that users
+write: validators, pipelines of views, filters of partial indexes. The order of the options of a collection or index is
+ignored; the order of fields is compared in their values, such as index keys, and in shard keys. Options that only state
+a default of validation or of capped collections are ignored. Shard keys are compared if both clusters are sharded. If a
+collection is sharded on the destination only, an index that just supports its shard key is not extra.
 
 Collections are matched by name, and names inside views are compared as they are. So the caller must first apply renames
 to the expected definitions.
@@ -54,14 +55,14 @@ def _compare(
     namespace: Namespace, wanted: CollectionSpec | None, found: CollectionSpec | None
 ) -> Iterator[DefinitionMismatch]:
     if wanted is None and found is not None:
-        detail = f"a {found.kind.value}"
+        detail = f"a {found.kind}"
         yield DefinitionMismatch(namespace, Difference.EXTRA, Aspect.EXISTENCE, detail=detail)
     elif found is None and wanted is not None:
-        detail = f"a {wanted.kind.value}"
+        detail = f"a {wanted.kind}"
         yield DefinitionMismatch(namespace, Difference.MISSING, Aspect.EXISTENCE, detail=detail)
     elif wanted is not None and found is not None:
         if wanted.kind is not found.kind:
-            detail = f"a {wanted.kind.value} on the source, a {found.kind.value} on the destination"
+            detail = f"a {wanted.kind} on the source, a {found.kind} on the destination"
             yield DefinitionMismatch(namespace, Difference.CONTENT, Aspect.KIND, detail=detail)
             return
         options = _without_defaults(wanted.options), _without_defaults(found.options)
@@ -148,7 +149,10 @@ def _comparable(name: str, value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Return a copy of the value in which equal numbers have the same type, also in embedded documents."""
+    """Return a copy of the value in which equal numbers have the same type, also in embedded documents.
+
+    Arrays are not changed.
+    """
     if isinstance(value, dict):
         return {key: _plain(each) for key, each in value.items()}
     if isinstance(value, Decimal128):

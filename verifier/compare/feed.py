@@ -74,8 +74,8 @@ class Feed:
         self._newest: Timestamp | None = None
         self._lag = Lag()
         self._rate = Rate()
-        # Set by the reading thread: the collections with the newest changes that it has handed on, whether these count
-        # or not, with the cluster time of each; and then, the cluster time up to which it has read.
+        # Set by the reading thread, also without a check: the cluster time of the last change of each of the most
+        # recently changed collections, and after that the cluster time up to which the thread has read.
         self.newest_changes: Mapping[Namespace, Timestamp] = {}
         self.read_until: Timestamp | None = None
 
@@ -125,7 +125,7 @@ class Feed:
     def page_ends(self, position: Position, source_time: Timestamp) -> None:
         """End a page: all events up to `position` were passed. Flush if many changed keys are not saved yet.
 
-        `source_time` is the source's cluster time, from which the lag is computed. Raises the driver's errors.
+        `source_time` is the source's cluster time, from which the lag is computed. Raises the errors of `flush`.
         """
         if not self._counts:
             return
@@ -139,7 +139,8 @@ class Feed:
     def flush(self) -> None:
         """Save all changes that were passed so far as rechecks; a no-op before `open`. Any thread may call this.
 
-        Raises the driver's errors. After an error, the next call saves the same changes.
+        Raises the driver's errors, the errors of a save (see CheckStore), and `Cancelled`. After an error, the next
+        call saves the same changes.
         """
         if self._check is None:
             return

@@ -61,7 +61,7 @@ class Figures:
         self.generation, self._tasks, self._tally = None, TaskCounts(), Tally()
 
     def recall(self) -> None:
-        """Load the saved figures of the current generation. Raises the driver's errors."""
+        """Load the saved figures of the current generation. Raises the driver's errors, and `Cancelled`."""
         self._recalled = self._store.mismatch_counts()
         tasks, tally = self._store.tasks(), Tally()
         for task in tasks:

@@ -1,8 +1,9 @@
 """One generation: plans its tasks and runs them in several threads.
 
-Generation 0 compares everything once. Each later generation again compares the documents that changed on either cluster
-since the previous generation began, and the documents that differed in the previous generation. The first generation
-that begins after all changes are known also compares all definitions and all numbers of documents.
+Generation 0 compares everything once, except the numbers of documents. Each later generation compares again: the
+documents that changed on either cluster since the previous generation began, the collections that are new or were
+replaced, and everything that differed in the previous generation. The first generation that begins after all changes
+are known also compares all definitions and all numbers of documents.
 """
 
 from __future__ import annotations

@@ -40,7 +40,10 @@ class Listing:
         self._selection = Selection(scope.namespaces, evaluator.client, stop)
 
     def pairs(self) -> set[NamespacePair]:
-        """Return every selected collection and view that at least one cluster has. Raises the driver's errors."""
+        """Return every selected collection and view that at least one cluster has.
+
+        Raises the driver's errors, and `Cancelled`.
+        """
         names = self._scope.names
         here = map(names.to_source, names_on(self._destination, self._stop))
         there = names_on(self._source, self._stop)
@@ -83,7 +86,10 @@ class Listing:
 
 
 def names_on(client: Client, stop: StopToken) -> Iterable[Namespace]:
-    """Return the names of all user collections and views of a cluster. Retry temporary errors, and raise others."""
+    """Return the names of all user collections and views of a cluster.
+
+    Temporary errors are retried. Raises the driver's other errors, and `Cancelled`.
+    """
     return read(partial(list_names, client), stop)
 
 

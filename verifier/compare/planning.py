@@ -43,7 +43,7 @@ class Planner:
     def tasks(self) -> Iterator[Task]:
         """Yield all tasks that are known before the first one runs. RANGE tasks are added later, by COLLECTION tasks.
 
-        Raises the driver's errors.
+        Raises the driver's errors, and `Cancelled`.
         """
         before = self._failed_before()
         for names, scan in self._collections(before).items():
@@ -67,7 +67,7 @@ class Planner:
         """Yield the tasks that an earlier process saved for this generation, finished or not.
 
         If that process was killed while it split a collection into ranges, delete the saved tasks for its ranges:
-        the collection is split again.
+        the collection is split again. Raises the driver's errors, and `Cancelled`.
         """
         tasks = self._store.tasks()
         # A collection that was being split into ranges is split again.

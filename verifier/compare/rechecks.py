@@ -45,7 +45,10 @@ class Rechecks:
         return self._changed_any
 
     def add(self, rechecks: Iterable[Recheck]) -> None:
-        """Save rechecks for the next generation, except those known to be saved already. Raises the driver's errors."""
+        """Save rechecks for the next generation, except those known to be saved already.
+
+        Raises the driver's errors, the errors of a save (see CheckStore), and `Cancelled`.
+        """
         listed = list(rechecks)
         if listed:
             with self._addition() as generation:
@@ -56,7 +59,7 @@ class Rechecks:
     def resume(self) -> None:
         """Look for rechecks that an earlier process has saved for the next generation; if there are any, record that.
 
-        The property `of_changes` is then true. Raises the driver's errors.
+        The property `of_changes` is then true. Raises the driver's errors, and `Cancelled`.
         """
         left = self._store.has_rechecks(self._store.record.generation + 1)
         with self._changed:
@@ -67,7 +70,8 @@ class Rechecks:
 
         `changes` are further fields of the record to save. Waits until no other thread adds rechecks. Returns whether
         this process added rechecks of whole collections for the generation that begins. Raises OperationError
-        Superseded if another process has taken over the check, and the driver's errors.
+        Superseded if another process has taken over the check, the errors of a save (see CheckStore), the driver's
+        errors, and `Cancelled`.
         """
         with self._changed:
             self._beginning = True

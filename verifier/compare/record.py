@@ -129,7 +129,7 @@ class CheckRecord:
     # The number of the first generation that began after all changes up to the end of user writes were known; None
     # until there is one. From this generation on, a difference that remains is a mismatch.
     last_from: int | None = None
-    # The amounts of generation 0.
+    # The amounts of generation 0; None until it is complete.
     first: Amounts | None = None
     # The number of documents that all later generations have compared.
     rechecked: int = 0

@@ -36,9 +36,9 @@ class Scope:
     renamed: Mapping[Namespace, Namespace] = field(default_factory=dict)
 
     def absent(self, there: Iterable[Namespace]) -> Iterator[str]:
-        """Yield the databases and collections that the filter includes by name, not by pattern, and that do not exist.
+        """Yield the databases and collections that the filter includes by name, not by pattern, but that `there` lacks.
 
-        `there` are the existing namespaces, by their names on the source.
+        `there` are the selected namespaces that exist, by their names on the source.
         """
         listed = set(there)
         databases = {name.database for name in listed}

@@ -83,9 +83,13 @@ _MOST_BYTES = 8 << 20
 class CheckStore:
     """The saved state of one check. Changes are saved before they become visible in `record`.
 
-    `writer` writes to the cluster that `client` reads. Transient errors of the driver are retried, and its other errors
-    are raised. `patience` is for callers that only read: each query for the record or for mismatches then fails after
-    this number of seconds, with OperationError ClusterUnreachable.
+    `writer` writes to the cluster that `client` reads. Transient errors of the driver are retried; its other errors,
+    and `Cancelled`, are raised. Every save raises OperationError MetadataBlocked if a write block of the cluster
+    applies to this process. In a block of `retry.impatient`, a save of the record raises ClusterUnreachable if it has
+    to wait too long for a save in another thread.
+
+    `patience` is for callers that only read: each query for the record or for mismatches, but not for their numbers,
+    then fails after this number of seconds, with OperationError ClusterUnreachable.
     """
 
     def __init__(

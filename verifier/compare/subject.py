@@ -21,7 +21,8 @@ class Watched:
 
     `namespaces` is the filter of the change stream: it lets all events pass that the check needs, and possibly others.
     `defined` decides for each event whether the check needs it. It takes the name of a collection or view on this
-    cluster, which need not exist, and returns the name on the source; None if the name is not part of the check.
+    cluster, which need not exist, and returns the name on the source; None if the name is not part of the check. It may
+    raise the driver's errors, and `Cancelled`.
     """
 
     namespaces: NamespaceFilter
@@ -33,7 +34,10 @@ class Watched:
 
 
 class Subject(Protocol):
-    """The subject of a check. The check calls its methods repeatedly. All of them may raise the driver's errors."""
+    """The subject of a check. The check calls its methods repeatedly.
+
+    All of them may raise the driver's errors, and `Cancelled`.
+    """
 
     def pairs(self) -> set[NamespacePair]:
         """Return the collections and views of the check that currently exist on at least one cluster."""
@@ -41,7 +45,8 @@ class Subject(Protocol):
     def expected(self, source: CollectionSpec) -> CollectionSpec | None:
         """Return the definition that `source` must have on the destination now; None if it must not exist there."""
 
-    def watched(self, side: Side) -> Watched: ...
+    def watched(self, side: Side) -> Watched:
+        """Return the events that the check needs from the change stream of this cluster."""
 
     def is_settled(self) -> bool:
         """Return whether the destination has nearly caught up with the source, so that a recheck is worthwhile."""

@@ -34,6 +34,8 @@ class Work(Enum):
 
 
 class Status(Enum):
+    """The status of a task. COMPLETED: the task found no difference. FAILED: the task found a difference."""
+
     ADDED = "added"
     COMPLETED = "completed"
     FAILED = "failed"

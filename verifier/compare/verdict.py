@@ -8,7 +8,7 @@ from verifier.compare.check_progress import MismatchCounts, Outcome, Verdict
 from verifier.compare.mismatch import Mismatch
 from verifier.runtime.errors import ErrorKind
 
-# How many mismatches the reasons name.
+# How many mismatches of documents, and as many of definitions, the reasons name.
 NAMED = 5
 
 

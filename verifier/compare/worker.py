@@ -129,8 +129,8 @@ class Worker:
     def take_snapshots(self) -> None:
         """List all definitions now, with few commands. Call this if the generation compares all of them.
 
-        A definition that changes afterwards is compared again in the next generation, because its event arrives after
-        this generation began.
+        A definition that changes after the listing of generation 0 is compared again after the end of user writes, with
+        all others. Raises the driver's errors, and `Cancelled`.
         """
         self._snapshots = tuple(
             read(lambda: Snapshot(client), self._stop) for client in self._clients
@@ -139,7 +139,8 @@ class Worker:
     def run_task(self, task: Task) -> Task:
         """Run a task, save its mismatches and their rechecks, and return the task with its result.
 
-        Raises the driver's errors.
+        Raises OperationError DocumentFilterFailed, the errors of a save (see CheckStore), the driver's errors, and
+        `Cancelled`.
         """
         if task.work is Work.COLLECTION:
             return self._compare_definitions(task)
@@ -394,7 +395,10 @@ class Worker:
 
 
 def clock_of(client: Client, stop: StopToken) -> datetime:
-    """Return the time of a server's clock in UTC, which decides when documents expire. Raises the driver's errors."""
+    """Return the time of a server's clock in UTC, which decides when documents expire.
+
+    Raises the driver's errors, and `Cancelled`.
+    """
     reply = read(lambda: client.admin.command("hello"), stop)
     return cast(datetime, reply["localTime"])
 

@@ -56,11 +56,18 @@ def test_the_uuid_is_ignored() -> None:
     assert differences([spec(uuid=b"a" * 16)], [spec(uuid=b"b" * 16)]) == []
 
 
-@pytest.mark.parametrize("kind", Kind)
-def test_missing_and_extra_collections_are_reported(kind: Kind) -> None:
+@pytest.mark.parametrize(
+    "kind, text",
+    [
+        (Kind.COLLECTION, "a collection"),
+        (Kind.VIEW, "a view"),
+        (Kind.TIME_SERIES, "a time-series collection"),
+    ],
+)
+def test_missing_and_extra_collections_are_reported(kind: Kind, text: str) -> None:
     there = [spec("x", kind)]
-    assert differences(there, []) == [f"d.x: it is missing on the destination (a {kind.value})"]
-    assert differences([], there) == [f"d.x: it is extra on the destination (a {kind.value})"]
+    assert differences(there, []) == [f"d.x: it is missing on the destination ({text})"]
+    assert differences([], there) == [f"d.x: it is extra on the destination ({text})"]
 
 
 def test_a_different_type_is_one_difference() -> None:

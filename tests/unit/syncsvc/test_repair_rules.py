@@ -32,7 +32,7 @@ def test_a_document(difference: Difference, action: Action) -> None:
         (MISSING, Aspect.EXISTENCE, "", "a view", Action.CREATE),
         (EXTRA, Aspect.EXISTENCE, "", "a view", Action.DROP_VIEW),
         (EXTRA, Aspect.EXISTENCE, "", "a collection", Action.NONE),
-        (EXTRA, Aspect.EXISTENCE, "", "a timeseries", Action.NONE),
+        (EXTRA, Aspect.EXISTENCE, "", "a time-series collection", Action.NONE),
         (CONTENT, Aspect.KIND, "", VIEW_INSTEAD, Action.CREATE),
         (CONTENT, Aspect.KIND, "", COLLECTION_INSTEAD, Action.NONE),
         (MISSING, Aspect.INDEX, "a_1", "", Action.INDEX),

@@ -225,6 +225,14 @@ BAD_VALUES: list[tuple[dict[str, Any], str]] = [
         "namespaceRemap[0].to.collection: Must not contain $",
     ),
     (
+        _renaming({"database": "d"}, {"database": "a\0b"}),
+        "namespaceRemap[0].to.database: The name of a database must not contain a space, a null",
+    ),
+    (
+        _renaming({"database": "d", "collection": "c"}, {"database": "d", "collection": "a\0b"}),
+        "namespaceRemap[0].to.collection: Must not contain $ or a null character",
+    ),
+    (
         _renaming({"database": "d", "collection": "c"}, {"database": "d", "collection": ".c"}),
         "namespaceRemap[0].to.collection: The name of a collection must not begin with a dot",
     ),
