@@ -66,16 +66,15 @@ def with_release(text: str, version: str, date: str) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    try:
-        (version,) = arguments
-        release(version)
-    except ValueError:
+    if len(arguments) != 1:
         print("usage: make release VERSION=1.2.3", file=sys.stderr)
+        return 1
+    try:
+        release(arguments[0])
     except (Refusal, subprocess.CalledProcessError) as error:
         print(f"No release was made: {error}", file=sys.stderr)
-    else:
-        return 0
-    return 1
+        return 1
+    return 0
 
 
 def release(version: str) -> None:

@@ -37,7 +37,7 @@ def _value(name: str, text: str) -> int | None:
         return None
     try:
         return _FIELDS[name][1](text)
-    except (ValueError, OverflowError) as error:
+    except ValueError as error:
         option = f"--{name.replace('_', '-')}"
         wanted = "a size, such as 20MB," if _FIELDS[name][1] is bytes_from else "a number"
         raise click.BadParameter(

@@ -72,15 +72,13 @@ def size(number: float | None) -> str:
 
 
 def bytes_from(text: str) -> int:
-    """Return the number of bytes that a text such as `20MB` means.
-
-    Raises ValueError for an invalid text, and OverflowError for an infinite number.
-    """
+    """Return the number of bytes that a text such as `20MB` means. Raises ValueError for an invalid text."""
     number = text.strip().rstrip("BKMGTbkmgt ")
-    factor = _FACTORS.get(text.strip()[len(number) :].strip().upper())
-    if factor is None:
-        raise ValueError(f"{text} is not a size such as 500000, 20MB or 1.5GB")
-    return round(float(number) * factor)
+    unit = text.strip()[len(number) :].strip().upper()
+    try:
+        return round(float(number) * _FACTORS[unit])
+    except (KeyError, ValueError, OverflowError) as error:
+        raise ValueError(f"{text} is not a size such as 500000, 20MB or 1.5GB") from error
 
 
 def duration(seconds: float | None) -> str:

@@ -268,6 +268,11 @@ class Progress:
             return dict(self._begun)
 
     def forget_begun(self, saved: Mapping[str, str]) -> None:
-        """Forget the warnings and waits that an earlier call of `begun` returned, because they are saved now."""
+        """Forget the warnings and waits that an earlier call of `begun` returned, because they are saved now.
+
+        Keep those that have another text since then.
+        """
         with self._lock:
-            self._begun = {name: text for name, text in self._begun.items() if name not in saved}
+            self._begun = {
+                name: text for name, text in self._begun.items() if saved.get(name) != text
+            }

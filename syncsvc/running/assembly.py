@@ -197,7 +197,7 @@ class Assembly:
             self._store.confirm,
         )
         writer.settle()
-        writer.end_definitions()
+        writer.end_definitions(cluster.name)
         return writer
 
     def _writer(self, cluster: Cluster, stop: StopToken) -> ClusterWriter:

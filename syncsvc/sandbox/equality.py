@@ -135,15 +135,17 @@ class _Comparison:
         self._found_keys = _sharded(destination) if destination.is_mongos else self._keys
 
     def found(self) -> Iterator[Difference]:
-        source, destination = _namespaces(self._source), _namespaces(self._destination)
+        source, destination = self._compared(self._source), self._compared(self._destination)
         self.counted["namespaces"] = len(source)
         self.counted["views"] = sum(info["type"] == "view" for info in source.values())
         for namespace in sorted(source.keys() | destination.keys()):
-            if str(namespace) in self._left_out:
-                continue
             infos = source.get(namespace, {}), destination.get(namespace, {})
             for sentence in self._namespace(namespace, *infos):
                 yield namespace, sentence
+
+    def _compared(self, client: Client) -> dict[_Namespace, Specification]:
+        found = _namespaces(client).items()
+        return {name: info for name, info in found if str(name) not in self._left_out}
 
     def _namespace(
         self, namespace: _Namespace, left: Specification, right: Specification

@@ -205,10 +205,10 @@ class FencedWriter(ClusterWriter):
         with self._fence.slot(stop) as slot:
             self._settle(slot)
 
-    def end_definitions(self) -> None:
+    def end_definitions(self, cluster: str) -> None:
         """Kill the DDL commands that earlier engines have left running, except index builds, and wait until they end.
 
-        If they still run after 10 seconds, log a warning and return.
+        If they still run after 10 seconds, log a warning and return. `cluster` is the name of the cluster, for the log.
         """
         if not self._fence.succeeds_another:
             return
@@ -218,10 +218,11 @@ class FencedWriter(ClusterWriter):
         while running := self._running(lsid):
             if monotonic() - began > _PATIENCE:
                 _log.warning(
-                    "A DDL command of an earlier process still runs on the destination, and may take effect after "
-                    "newer commands. The verification detects a wrong result before the commit; if it is disabled, "
-                    "compare the definitions yourself before you use the destination.",
-                    extra={"commands": running},
+                    "A DDL command of an earlier process still runs on a cluster, and may take effect after newer "
+                    "commands. If the cluster is the destination, the verification detects a wrong result before the "
+                    "commit. If the verification is disabled, or the cluster is the source, check the definitions on "
+                    "the cluster yourself before the commit.",
+                    extra={"cluster": cluster, "commands": running},
                 )
                 return
             self._stop.sleep(POLL)
@@ -379,7 +380,7 @@ class FencedWriter(ClusterWriter):
             if error.code == failures.TRANSACTION_TOO_OLD:
                 raise OperationError(
                     errors.SUPERSEDED,
-                    "The destination refused a write of this process, because another process has taken the sync over.",
+                    "A cluster refused a write of this process, because another process has taken the sync over.",
                 ) from error
             # The command itself has ended, but not the earlier ones that a mark was to settle. A router may have sent
             # the command to several shards, and have the reply of only one.

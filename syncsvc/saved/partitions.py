@@ -186,7 +186,7 @@ class Partitions:
         self._none_free = False
         # All reads include what was saved before this process took over, and its own plans and claims: right after an
         # election, an older state would show no free partitions, and the copy would end without them.
-        self._since = newest_time(self._run, self._name)
+        self._since = read(lambda: newest_time(self._run, self._name), stop)
         unfinished = {"instance": instance, "status": {"$ne": CopyStatus.DONE.value}}
         self._claimed = deque(map(_partition, self._find(unfinished)))
 

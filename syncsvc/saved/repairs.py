@@ -108,7 +108,7 @@ class Repairs:
 
     def _newest(self, query: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """Yield the saved differences that match the query, by `_id`, including all that were saved before the call."""
-        time = newest_time(self._run, REPAIRS)
+        time = read(lambda: newest_time(self._run, REPAIRS), self._stop)
 
         def portion(after: list[dict[str, Any]]) -> list[bytes]:
             find = {"filter": {"$and": [query, *after]}, "sort": {"_id": 1}, "limit": _PAGE}

@@ -286,8 +286,10 @@ class Spool:
         return [*map(rawbson.decode, found)]
 
     def _newest_time(self) -> Timestamp:
-        name = self._metadata.name
-        return newest_time(lambda command: self._writer.run(name, command), SPOOL)
+        return read(lambda: newest_time(self._run, SPOOL), self._stop)
+
+    def _run(self, command: dict[str, Any]) -> dict[str, Any]:
+        return self._writer.run(self._metadata.name, command)
 
     def _id(self, number: int, part: int) -> dict[str, Any]:
         # Headers are next to each other in the index, so that loading them does not read the events.

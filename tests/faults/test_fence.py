@@ -241,9 +241,7 @@ def test_an_insert_of_the_copy_that_outlives_its_process(pair: Pair, run: Run) -
 def test_a_write_of_a_process_that_was_replaced(pair: Pair, run: Run) -> None:
     def replace(daemon: Daemon, delay_ms: int) -> None:
         _started(pair, daemon)
-        folder = daemon.folder / "successor"
-        folder.mkdir()
-        with closing(pair.daemon(folder)) as successor:
+        with pair.successor(daemon) as successor:
             with holding(pair.destination.client, "update", delay_ms) as until_held:
                 pair.source.client.d.c.update_many({}, {"$set": {"v": 1}})
                 held = until_held()

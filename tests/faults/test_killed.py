@@ -299,9 +299,8 @@ def test_a_second_process_takes_over(pair: Pair, daemon: Daemon) -> None:
     writes.fill(pair.source.client)
     daemon.start()
     daemon.wait_until_committable()
-    successor = pair.daemon(daemon.folder / "successor")
-    successor.folder.mkdir()
-    with successor.running():
+    with pair.successor(daemon) as successor:
+        successor.run()
         writes.single_document_writes(pair.source.client)
         failed = daemon.wait_for_state("FAILED")
         assert failed["error"] == "Superseded"

@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -174,15 +173,11 @@ def test_ddl_commands_delayed_in_the_network(
         pair.assert_equal()
 
 
-def test_a_takeover_while_updates_are_delayed(
-    proxied: Proxied, pair: Pair, daemon: Daemon, tmp_path: Path
-) -> None:
+def test_a_takeover_while_updates_are_delayed(proxied: Proxied, pair: Pair, daemon: Daemon) -> None:
     daemon.start(**_UNVERIFIED)
     daemon.wait_until_committable()
     c = pair.source.client.d.c
-    (tmp_path / "successor").mkdir()
-    successor = pair.daemon(tmp_path / "successor")
-    try:
+    with pair.successor(daemon) as successor:
         with proxied.network.held_of_existing(Way.TO_SERVER) as held:
             c.update_many({"_id": {"$lt": 50}}, {"$set": {"v": 1}})
             c.insert_many({"_id": f"late {n}"} for n in range(10))
@@ -195,8 +190,6 @@ def test_a_takeover_while_updates_are_delayed(
         daemon.wait_for_state("FAILED")
         successor.commit()
         pair.assert_equal()
-    finally:
-        successor.close()
 
 
 @pytest.mark.full

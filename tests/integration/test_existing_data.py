@@ -93,6 +93,18 @@ def test_a_sync_leaves_foreign_data_alone(pair: Pair, daemon: Daemon) -> None:
     assert content(destination, foreign) == before
 
 
+def test_a_time_series_that_was_created_again_is_not_the_same(pair: Pair) -> None:
+    """Only the buckets of a time series have a UUID, so `content` must include them."""
+    there = pair.destination.client.d
+    found = []
+    for _ in range(2):
+        there.create_collection("their series", timeseries={"timeField": "at"})
+        found.append(content(pair.destination.client, ["d.their series"]))
+        there.drop_collection("their series")
+    assert found[0] != found[1]
+    assert found[0].keys() == {"d.their series", "d.system.buckets.their series"}
+
+
 @pytest.mark.parametrize("kind", ["collection", "view", "time series"])
 def test_a_taken_name_is_refused_at_the_start(pair: Pair, daemon: Daemon, kind: str) -> None:
     writes.fill(pair.source.client)

@@ -183,7 +183,7 @@ def test_an_earlier_engine_is_refused_and_superseded(pair: Pair, client: Client)
     earlier, later = (writer(client, run, epoch) for epoch in (1, 2))
     earlier.run("d", update(1))
     later.settle()
-    later.end_definitions()
+    later.end_definitions("cluster1")
     commands: list[Callable[[], Any]] = [
         lambda: earlier.run("d", update(3)),
         lambda: earlier.run("d", update(3, MANY), as_transaction=True),

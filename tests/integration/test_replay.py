@@ -120,19 +120,15 @@ def test_drops_by_users_during_the_cut_over_do_not_fail_it(pair: Pair, daemon: D
 
 @pytest.mark.full
 def test_a_suspended_process_does_not_overwrite_its_successors_writes(
-    pair: Pair, daemon: Daemon, tmp_path: Path
+    pair: Pair, daemon: Daemon
 ) -> None:
     pair.source.client.d.c.insert_many({"_id": n, "pad": "p" * 5000} for n in range(4000))
-    second = pair.daemon(tmp_path / "second")
-    second.folder.mkdir()
-    try:
+    with pair.successor(daemon) as successor:
         with daemon.held_at(Point.BATCH_WRITTEN):
             daemon.start()
             daemon.wait_until_reached(Point.BATCH_WRITTEN)
-            second.run()
+            successor.run()
             pair.source.client.d.c.delete_many({"_id": {"$gte": 10}})
-            second.commit()
+            successor.commit()
         assert daemon.wait_for_state("FAILED")["error"] == "Superseded"
         pair.assert_equal()
-    finally:
-        second.close()

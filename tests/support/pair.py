@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -132,6 +132,17 @@ class Pair:
         """Return a daemon between these clusters. Its process is not started."""
         uris = self.source.uri, self.destination.uri
         return Daemon(*uris, folder, *options, start_options=self.start_options)
+
+    @contextmanager
+    def successor(self, daemon: Daemon) -> Iterator[Daemon]:
+        """Yield a second daemon, and close it at the end of the block.
+
+        Its process is not started. When the test starts it, it takes the sync of `daemon` over.
+        """
+        folder = daemon.folder / "successor"
+        folder.mkdir()
+        with closing(self.daemon(folder)) as successor:
+            yield successor
 
     def assert_equal(self) -> None:
         """Fail if the clusters differ according to the sandbox's comparison, which shares no code with the product."""

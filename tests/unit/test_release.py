@@ -70,3 +70,22 @@ def test_a_release_from_changed_files_is_refused(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "not committed" in done.stderr
     assert 'VERSION = "99.0.0"' not in (tmp_path / "verifier/runtime/version.py").read_text()
+
+
+@pytest.mark.parametrize("arguments", [[], ["1.0.0", "2.0.0"]])
+def test_a_wrong_number_of_arguments_shows_the_usage(
+    release: ModuleType, capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    assert release.main(arguments) == 1
+    assert capsys.readouterr().err == "usage: make release VERSION=1.2.3\n"
+
+
+def test_a_bug_does_not_show_the_usage(
+    release: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(version: str) -> None:
+        raise ValueError("a bug")
+
+    monkeypatch.setattr(release, "release", fail)
+    with pytest.raises(ValueError, match="a bug"):
+        release.main(["99.0.0"])

@@ -13,6 +13,7 @@ from bson.timestamp import Timestamp
 from pymongo.read_concern import ReadConcern
 
 from verifier.cluster.connect import Client
+from verifier.cluster.note import reply_time
 from verifier.cluster.rawcursor import RawCursor
 
 # How long the members may take to confirm that the primary still is one, in milliseconds.
@@ -36,10 +37,9 @@ def newest_time(run: Callable[[dict[str, Any]], dict[str, Any]], collection: str
     """Run a no-op update, and return a cluster time at or after every write acknowledged so far.
 
     `run` runs a command with write concern majority on the database of the collection, and returns the reply. Raises
-    the errors of `run`.
+    the errors of `run`, and NotPrimaryError if a newly elected primary does not know the cluster time yet.
     """
-    time: Timestamp = run({"update": collection, "updates": [_NO_CHANGE]})["operationTime"]
-    return time
+    return reply_time(run({"update": collection, "updates": [_NO_CHANGE]}))
 
 
 def read_after(

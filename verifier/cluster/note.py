@@ -27,7 +27,7 @@ def append_note(client: Client, stop: StopToken) -> Timestamp:
 
     def note() -> Timestamp:
         try:
-            time = _time_of(client.admin.command(_NOTE))
+            time = reply_time(client.admin.command(_NOTE))
             if client.is_mongos:
                 # Each shard has written the no-op at its own time, and the reply has the newest of these times. An idle
                 # shard stays before that time, and holds back the stream of all shards, until it writes again at a
@@ -38,13 +38,13 @@ def append_note(client: Client, stop: StopToken) -> Timestamp:
             if not unknown and failures.named_kind(error) is not failures.NOT_AUTHORIZED:
                 raise
             # Not a ping, which mongos answers alone: this command asks all shards.
-            time = _time_of(client.admin.command({"listDatabases": 1, "nameOnly": True}))
+            time = reply_time(client.admin.command({"listDatabases": 1, "nameOnly": True}))
         return time
 
     return retry(note, failures.temporary, stop)
 
 
-def _time_of(reply: Mapping[str, Any]) -> Timestamp:
+def reply_time(reply: Mapping[str, Any]) -> Timestamp:
     """Return the cluster time in a reply. Raises NotPrimaryError if a newly elected primary does not know it yet."""
     if "operationTime" not in reply:
         raise NotPrimaryError("the primary does not know the cluster time yet")

@@ -156,7 +156,7 @@ class RawCursor:
         """Yield every page until the cursor is exhausted; endless for a change stream. Raises the driver's errors."""
         while (page := self.read(self._size)) is not None:
             if self._adaptive:
-                self._size = next_page_size(page.size, self._size)
+                self._size = next_page_size(page.size, self._size, self._page_bytes)
             yield page
 
     def read(self, size: int) -> Page | None:

@@ -149,12 +149,11 @@ def _comparable(name: str, value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Return a copy of the value in which equal numbers have the same type, also in embedded documents.
-
-    Arrays are not changed.
-    """
+    """Return a copy of the value in which equal numbers have the same type, also in embedded documents and arrays."""
     if isinstance(value, dict):
         return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [*map(_plain, value)]
     if isinstance(value, Decimal128):
         return _plain_number(value.to_decimal())
     if isinstance(value, int | float) and not isinstance(value, bool):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -45,32 +46,41 @@ class RecentCommands:
     """The most recent commands. Thread-safe."""
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()  # guards _commands
         self._commands: deque[RecentCommand] = deque(maxlen=_MOST)
 
     @property
     def newest(self) -> tuple[RecentCommand, ...]:
-        return tuple(reversed(self._commands.copy()))
+        with self._lock:
+            return tuple(reversed(self._commands))
 
     @contextmanager
     def own(self, caller: str, command: str) -> Iterator[None]:
         """Remember a command that the process itself executes in the block, with the name `caller` as its sender.
 
         If the newest remembered command is the same and was refused with the same error, replace it: a command that is
-        retried for hours must not displace all other commands.
+        retried for hours must not displace all other commands. A command that ends with another exception than
+        OperationError has no answer, and is not remembered.
         """
-        error, description = None, None
         try:
             yield
-        except OperationError as raised:
-            error, description = raised.kind.name, str(raised)[:_LONGEST]
+        except OperationError as error:
+            name, text = error.kind.name, str(error)[:_LONGEST]
+            self._add_own(RecentCommand(time(), command, caller, "", name, text))
             raise
-        finally:
-            now = RecentCommand(time(), command, caller, "", error, description)
+        self._add_own(RecentCommand(time(), command, caller, ""))
+
+    def _add(self, command: RecentCommand) -> None:
+        with self._lock:
+            self._commands.append(command)
+
+    def _add_own(self, command: RecentCommand) -> None:
+        with self._lock:
             newest = self._commands[-1] if self._commands else None
-            if newest is not None and error is not None:
-                if replace(newest, time=now.time, description=description) == now:
+            if newest is not None and command.error is not None:
+                if replace(newest, time=command.time, description=command.description) == command:
                     self._commands.pop()
-            self._commands.append(now)
+            self._commands.append(command)
 
     def watch(self, app: Flask) -> None:
         """Make the app remember every command to a known path.
@@ -86,7 +96,7 @@ class RecentCommands:
         @app.after_request
         def remember(response: Response) -> Response:
             if g.get("is_command", False):
-                self._commands.append(_command(response))
+                self._add(_command(response))
             return response
 
 

@@ -246,20 +246,16 @@ class Webhook:
             self._changed.notify()
 
     def run(self, stop: StopToken) -> None:
-        """Send notices until stopped, and raise `Cancelled` then.
-
-        Before that, try once to send the waiting notices, unless the stop interrupts the pause before a retry.
-        """
+        """Send notices until stopped; then try once to send the waiting notices, and raise `Cancelled`."""
         with requests.Session() as session:
             # Without this, requests would send the password that a .netrc file has for the host.
             session.auth = _no_credentials
-            while True:
-                try:
-                    notice = self._oldest(stop)
-                except Cancelled:
-                    self._say_farewell(session)
-                    raise
-                self._deliver(session, notice, stop)
+            try:
+                while True:
+                    self._deliver(session, self._oldest(stop), stop)
+            except Cancelled:
+                self._say_farewell(session)
+                raise
 
     def _oldest(self, stop: StopToken) -> _Queued:
         """Wait for a notice, and return the oldest one, which stays in the queue. Raises `Cancelled` when stopped."""

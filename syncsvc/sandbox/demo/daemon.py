@@ -178,7 +178,7 @@ class DaemonProcess:
     def _is_ready(self) -> bool:
         try:
             answer = self._session.get(self._url("progress"), timeout=REQUEST_SECONDS)
-        except requests.ConnectionError:
+        except (requests.ConnectionError, requests.Timeout):
             return False
         return Progress.from_answers(answer.json(), {}).state != "INITIALIZING"
 

@@ -72,6 +72,21 @@ def test_pages_settle_at_their_size(size: int, asked: int, following: int) -> No
     assert next_page_size(size, asked) == following
 
 
+class OnePageCursor(RawCursor):
+    """A cursor that sends nothing, and whose first page has the documents DOCUMENTS."""
+
+    def _run(self, command: dict[str, Any]) -> bytes:
+        return reply("firstBatch", DOCUMENTS)
+
+
+def test_later_pages_have_the_given_size() -> None:
+    with MongoClient[dict[str, Any]]("mongodb://host", connect=False) as client:
+        cursor = OnePageCursor(client, "shop", {"find": "orders"}, page_bytes=100, first_page=2)
+        pages = cursor.pages()
+        first = next(pages)
+    assert cursor._get_more()["batchSize"] == next_page_size(first.size, 2, 100) == 4
+
+
 def page(documents: list[dict[str, Any]]) -> Page:
     raw = bson.encode({"firstBatch": documents})
     return Page(raw, raw.index(b"firstBatch\0") + 11, None, None)

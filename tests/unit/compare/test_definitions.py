@@ -107,6 +107,18 @@ def test_the_type_of_a_number_is_ignored(number: Any) -> None:
     assert differences([one], [other]) == []
 
 
+def test_the_type_of_a_number_in_an_array_is_ignored_except_in_expressions() -> None:
+    def options(number: float) -> dict[str, Any]:
+        field = {"path": "a", "queries": [{"queryType": "equality", "contention": number}]}
+        return {"encryptedFields": {"fields": [field]}}
+
+    assert differences([spec(options=options(8))], [spec(options=options(8.0))]) == []
+    assert len(differences([spec(options=options(8))], [spec(options=options(9))])) == 1
+    whole, double = ({"pipeline": [{"$limit": number}]} for number in (8, 8.0))
+    (found,) = differences([spec(kind=Kind.VIEW, options=whole)], [spec("c", Kind.VIEW, double)])
+    assert found.startswith("d.c: option pipeline is different")
+
+
 @pytest.mark.parametrize("number", [0.5, float("nan"), float("inf"), 1e300, Decimal128("NaN")])
 def test_numbers_of_all_kinds_are_compared(number: Any) -> None:
     one, other = spec(options={"size": number}), spec(options={"size": 60})

@@ -18,9 +18,11 @@ def test_sizes_are_read(text: str, number: int) -> None:
     assert bytes_from(text) == number
 
 
-@pytest.mark.parametrize("text", ["", "MB", "20MiB", "20XB", "fast", "20 M B"])
+@pytest.mark.parametrize(
+    "text", ["", "MB", "20MiB", "20XB", "fast", "20 M B", "infMB", "1e999", "nan"]
+)
 def test_other_texts_are_no_sizes(text: str) -> None:
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="is not a size such as"):
         bytes_from(text)
 
 

@@ -129,3 +129,13 @@ def test_warnings_that_have_ended_are_remembered_until_they_are_saved() -> None:
     progress.warn(WarningKind.BALANCER_ON, "On.")
     progress.forget_begun(begun)
     assert progress.begun == {"balancer on": "On."}
+
+
+def test_a_warning_with_a_new_text_is_remembered_although_the_earlier_text_is_saved() -> None:
+    progress = Progress()
+    progress.warn(WarningKind.OPLOG_SHORT, "Short.")
+    begun = progress.begun
+    progress.warn(WarningKind.OPLOG_SHORT, "Shorter.")
+    progress.end_warning(WarningKind.OPLOG_SHORT)
+    progress.forget_begun(begun)
+    assert progress.begun == {"oplog short": "Shorter."}

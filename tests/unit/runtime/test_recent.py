@@ -1,12 +1,15 @@
-"""The list of recent commands keeps those of users, even if the process often retries one of its own commands."""
+"""Tests that the process remembers its own commands with their answers, and does not displace those of users."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 
+import pytest
+
 from verifier.runtime.commands import COMMAND_IN_PROGRESS
 from verifier.runtime.errors import OperationError
 from verifier.runtime.recent import RecentCommands
+from verifier.runtime.tasks import Cancelled
 
 
 def test_a_command_that_is_retried_displaces_no_other() -> None:
@@ -23,3 +26,11 @@ def test_a_command_that_is_retried_displaces_no_other() -> None:
         ("start", COMMAND_IN_PROGRESS.name),
         ("pause", None),
     ]
+
+
+@pytest.mark.parametrize("ending", [ZeroDivisionError, Cancelled])
+def test_a_command_without_an_answer_is_not_remembered(ending: type[BaseException]) -> None:
+    recent = RecentCommands()
+    with suppress(ending), recent.own("desiredState", "start"):
+        raise ending
+    assert recent.newest == ()

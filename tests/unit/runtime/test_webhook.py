@@ -207,6 +207,21 @@ def test_waiting_notices_are_sent_before_the_end(receiver: Receiver) -> None:
     assert receiver.states() == ["0", "1", "2"]
 
 
+def test_a_stop_during_a_pause_makes_a_last_attempt(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhook, "_FIRST_PAUSE", 60.0)
+    receiver.status = 500
+    hook = Webhook(WebhookOptions(receiver.url))
+    hook.post("state", 0.0, state="1")
+    hook.post("state", 0.0, state="2")
+    with running(hook) as stop:
+        wait_for(lambda: hook.figures.failed, "a failed attempt")
+        receiver.status = 200
+        stop.stop("SIGTERM")
+    assert receiver.states() == ["1", "2"]
+
+
 def test_no_credentials_of_a_netrc_file_are_sent(
     receiver: Receiver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
