@@ -123,7 +123,7 @@ def violations(definition: CollectionSpec) -> Iterator[Violation]:
         return
     name, key = definition.namespace, definition.shard_key["key"]
     if definition.kind is not Kind.COLLECTION:
-        yield COLLECTION_NOT_SHARDABLE, f"{name} is a {definition.kind.value}, which cannot be sharded."
+        yield COLLECTION_NOT_SHARDABLE, f"{name} is a {definition.kind}, which cannot be sharded."
     elif definition.capped:
         yield COLLECTION_NOT_SHARDABLE, f"{name} is a capped collection, which cannot be sharded."
     for index in definition.indexes.values():

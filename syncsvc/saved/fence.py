@@ -242,10 +242,10 @@ class FencedWriter(ClusterWriter):
         """Run a command and return the server's reply; with `as_transaction`, first try to run it as one transaction.
 
         The command waits for a majority. Unless `retried` is False, temporary failures are retried. A transaction costs
-        the server half as much as retryable writes, because the server records each retryable statement separately. If
-        the transaction fails, the statements are run without a transaction, except if `retried` is False and the
-        connection is lost. Raises OperationError Superseded if another process has taken the run over, and the driver's
-        errors.
+        the server half as much as retryable updates or deletes, each of which the server records separately; retryable
+        inserts cost less than a transaction. If the transaction fails, the statements are run without a transaction,
+        except if `retried` is False and the connection is lost. Raises OperationError Superseded if another process has
+        taken the run over, and the driver's errors.
         """
         name, target = next(iter(command.items()))
         if name not in _NUMBERED:

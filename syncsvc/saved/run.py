@@ -196,7 +196,7 @@ class RunRecord:
 
     @property
     def in_use(self) -> bool:
-        """Return whether users may write to the destination of the start, or may have written there before a reversal."""
+        """Return whether users may write to the destination of the start, or may have done so before a reversal."""
         return self.can_write or self.reversals > 0
 
     def in_natural_order(self, name: Namespace) -> bool:

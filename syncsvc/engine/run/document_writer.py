@@ -18,10 +18,9 @@ from verifier.cluster.namespace import Namespace
 from verifier.cluster.rawbson import RawDocuments
 from verifier.runtime.tasks import Budget, StopToken
 
-# From this many statements, or this many bytes of documents to insert, one transaction is cheaper than retryable
-# writes.
+# From this many updates or deletes on, one transaction is cheaper than retryable writes: the server records each
+# retryable update and delete by itself, but retryable inserts by the hundred.
 _MANY = 8
-_MANY_BYTES = 64 << 10
 
 
 class Refused(Exception):
@@ -58,15 +57,7 @@ class DocumentWriter:
         `documents` contains the documents end to end. If a document with the same `_id` already exists, it stays
         unchanged, and a write error is returned.
         """
-        as_transaction = len(documents) >= _MANY_BYTES
-        reply = self._write(
-            namespace,
-            "insert",
-            "documents",
-            [documents],
-            ordered=False,
-            as_transaction=as_transaction,
-        )
+        reply = self._write(namespace, "insert", "documents", [documents], ordered=False)
         return list(reply.get("writeErrors", ()))
 
     def update(
@@ -110,7 +101,7 @@ class DocumentWriter:
         parts: Sequence[bytes],
         ordered: bool,
         *,
-        as_transaction: bool,
+        as_transaction: bool = False,
         retried: bool = True,
     ) -> dict[str, Any]:
         documents = b"".join(parts)
