@@ -45,7 +45,7 @@ from syncsvc.reports.reset import reset_report
 from syncsvc.reports.standing import refuse_on_standby, silent_clusters, why_not_ready
 from syncsvc.reports.sync import Sync, Watcher
 from syncsvc.running.admission import can_commit, refuse_repair
-from syncsvc.running.beginning import begin, take_over
+from syncsvc.running.beginning import Starts, take_over
 from syncsvc.running.principals import not_requested
 from syncsvc.running.process import ProcessContext
 from syncsvc.running.runner import Runner
@@ -121,6 +121,7 @@ class Service:
         self._runner: Runner | None = None
         # True if this process found a saved run: the start that began it may be sent again.
         self._recovered = False
+        self._starts = Starts()
 
     @property
     def state(self) -> State:
@@ -224,6 +225,7 @@ class Service:
                 return
             state = next_state(self.state, Trigger.START)
             clusters = self._process.clusters
+            self._starts.withdraw_failed()
             judgement = self._check_start(options)
             raise_all(judgement.violations)
             _log.info("Preflight checks completed.", extra={"warnings": list(judgement.warnings)})
@@ -243,7 +245,7 @@ class Service:
             )
             # Saved first: if the process is killed and restarted, the sync must not continue without limits.
             self._limiter.begin_at(self._limits_at(options.destination))
-            self._launch(begin(self._process, record))
+            self._launch(self._starts.begin(self._process, record, self._runner_of))
 
     def preflight(self, options: StartOptions) -> Judgement:
         """Check a start with these options: return its violations, warnings and estimates. Changes nothing.
@@ -546,7 +548,7 @@ class Service:
         if store is None:
             return False
         self._recovered = True
-        self._launch(store)
+        self._launch(self._runner_of(store))
         return True
 
     def _become(self, state: State) -> None:
@@ -558,10 +560,13 @@ class Service:
         name = None if failure is None else failure.name
         self._progress.enter(record.state, name, failure_description(record))
 
-    def _launch(self, store: RunStore) -> None:
-        store.watch(self._enter_state_of)
-        self._runner = Runner(store, self._process, self._forget_run)
-        self._runner.begin()
+    def _runner_of(self, store: RunStore) -> Runner:
+        return Runner(store, self._process, self._forget_run)
+
+    def _launch(self, runner: Runner) -> None:
+        runner.watch(self._enter_state_of)
+        self._runner = runner
+        runner.begin()
 
     def _forget_run(self) -> None:
         """Forget the run and change the state to IDLE, at the end of a reset."""

@@ -1,11 +1,14 @@
 """Saves the record of a new run, and takes over the record of a saved one.
 
-Both functions compare the options with the options of the other instances of the sync.
+In both cases, the options are compared with the options of the other instances of the sync.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import TypeVar
 
 from syncsvc import errors
 from syncsvc.running.process import ProcessContext
@@ -18,24 +21,46 @@ from verifier.runtime.errors import OperationError, raise_all
 
 _log = logging.getLogger(__name__)
 
+T = TypeVar("T")
 
-def begin(process: ProcessContext, record: RunRecord) -> RunStore:
-    """Save the record of a new run, and return its store.
 
-    Raises OperationError: MetadataLeftOver if another process began a sync first, or if the other instances are being
-    reset; OtherSyncOnDestination if this sync cannot share the destination with another sync; DifferentStart if another
-    instance was started with other options. Also raises the driver's errors. The record is deleted after an error; only
-    if the cluster does not answer, it may remain.
+class Starts:
+    """Begins new runs. If a start fails after its record was saved, the record is deleted: at once, or by the next start.
+
+    Only one thread may use it at a time.
     """
-    home = record.options.destination
-    store = RunStore.begin(process.metadata(home), process.saver(home), record)
-    try:
-        _refuse_conflicts(process, store)
-        _join_attempt(process, store)
-    except BaseException:
-        store.withdraw()
-        raise
-    return store
+
+    def __init__(self) -> None:
+        # The store of a failed start whose record may still be saved.
+        self._failed: RunStore | None = None
+
+    def begin(
+        self, process: ProcessContext, record: RunRecord, prepare: Callable[[RunStore], T]
+    ) -> T:
+        """Save the record of a new run, and return the result of `prepare`, which gets the store of the run.
+
+        Raises OperationError: MetadataLeftOver if another process began a sync first, or if the other instances are
+        being reset; OtherSyncOnDestination if this sync cannot share the destination with another sync; DifferentStart
+        if another instance was started with other options. Also raises the driver's errors, and the errors of
+        `prepare`.
+        """
+        home = record.options.destination
+        store = RunStore.begin(process.metadata(home), process.saver(home), record)
+        self._failed = store
+        with ExitStack() as undo:
+            undo.callback(self.withdraw_failed)
+            _refuse_conflicts(process, store)
+            _join_attempt(process, store)
+            prepared = prepare(store)
+            undo.pop_all()
+            self._failed = None
+        return prepared
+
+    def withdraw_failed(self) -> None:
+        """Delete the record of a failed start if it may still be saved. Raises the driver's errors."""
+        if self._failed is not None:
+            self._failed.withdraw()
+            self._failed = None
 
 
 def _refuse_conflicts(process: ProcessContext, store: RunStore) -> None:

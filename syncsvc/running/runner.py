@@ -128,6 +128,10 @@ class Runner:
         elif self.record.state is State.FAILED:
             self._conclude()
 
+    def watch(self, watch: Callable[[RunRecord], None]) -> None:
+        """Call `watch` with the record now, and after each change of its state. `watch` must not wait or raise."""
+        self._store.watch(watch)
+
     @property
     def record(self) -> RunRecord:
         return self._store.record

@@ -64,19 +64,39 @@ def test_a_start_that_fails_after_its_record_was_saved_can_be_repeated(
     client = pair.destination.client
 
     def calls() -> int:
-        return int(
-            client.admin.command("serverStatus")["metrics"]["commands"]["listDatabases"]["total"]
-        )
+        status = client.admin.command("serverStatus")
+        return int(status["metrics"]["commands"]["listDatabases"]["total"])
 
     with pair.daemon(tmp_path).running() as daemon:
         before = calls()
         assert daemon.post("preflight", daemon.start_body()).status_code == 200
-        refusal = {"failCommands": ["listDatabases"], "errorCode": 9, "appName": APPLICATION}
-        with failing(client, refusal, {"skip": calls() - before}):
+        with failing(client, refused("listDatabases"), {"skip": calls() - before}):
             answer = daemon.post("start", daemon.start_body())
         assert answer.json()["error"] == "InternalError"
+        assert daemon.progress()["state"] == "IDLE"
         daemon.start()
         daemon.commit()
+
+
+@pytest.mark.parametrize("commands", [["ping"], ["ping", "delete"]], ids=" and ".join)
+def test_a_start_whose_engine_cannot_be_created_can_be_repeated(
+    pair: Pair, tmp_path: Path, commands: list[str]
+) -> None:
+    """Fail the measurement of the round-trip time, and also the deletion of the saved record."""
+    client = pair.destination.client
+    with pair.daemon(tmp_path).running() as daemon:
+        with failing(client, refused(*commands)):
+            answer = daemon.post("start", daemon.start_body())
+        assert answer.json()["error"] == "InternalError"
+        assert daemon.progress()["state"] == "IDLE"
+        assert bool(saved_instances(client[METADATA_DATABASE])) is ("delete" in commands)
+        daemon.start()
+        daemon.commit()
+
+
+def refused(*commands: str) -> dict[str, Any]:
+    """Return the data of a fail point that refuses these commands of a daemon for good."""
+    return {"failCommands": [*commands], "errorCode": 9, "appName": APPLICATION}
 
 
 def test_a_takeover_keeps_changes_saved_after_the_record_was_read(pair: Pair) -> None:
