@@ -198,8 +198,12 @@ class FencedWriter(ClusterWriter):
         if left:
             # Alone, because the first one may have to shard the collection of the marks.
             self._settle_next(0, self._stop)
-        # With a token of its own: an engine that is being stopped makes one attempt for each slot.
-        for_each("settle", range(1, left), self._settle_next, _SETTLING, StopToken())
+        try:
+            # With a token of its own: an engine that is being stopped makes one attempt for each slot.
+            for_each("settle", range(1, left), self._settle_next, _SETTLING, StopToken())
+        except BaseExceptionGroup as group:
+            # The callers expect a single error, and the slots usually fail for the same reason.
+            raise group.exceptions[0] from group
 
     def _settle_next(self, number: int, stop: StopToken) -> None:
         with self._fence.slot(stop) as slot:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
+from itertools import count
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -12,13 +13,14 @@ import pymongo
 import pytest
 from pymongo.errors import NetworkTimeout, OperationFailure, PyMongoError
 
+from syncsvc.errors import SUPERSEDED
 from syncsvc.metadata import METADATA_DATABASE
 from syncsvc.saved import fence as fence_module
 from syncsvc.saved.fence import Fence, FencedWriter
 from tests.support.failpoints import delayed, failing, times
 from tests.support.members import ThreeMembers
 from tests.support.pair import SHARDED, Pair, across
-from tests.support.waiting import wait_for
+from tests.support.waiting import PATIENCE, wait_for
 from verifier.cluster.connect import Client, connect
 from verifier.runtime.errors import OperationError
 from verifier.runtime.retry import impatient
@@ -194,6 +196,26 @@ def test_an_earlier_engine_is_refused_and_superseded(pair: Pair, client: Client)
             command()
         assert refused.value.kind.name == "Superseded"
     assert _documents(pair) == [{"_id": 1, "v": 1}]
+
+
+def test_slots_that_fail_at_the_same_time_raise_one_error(pair: Pair, client: Client) -> None:
+    """Take the run over while the engine settles its slots: the first one succeeds, and the others are refused."""
+    calls = count()
+    several = threading.Event()
+
+    def confirm() -> None:
+        number = next(calls)
+        if number == 2:
+            several.set()
+        if number > 0:
+            assert several.wait(PATIENCE)
+            raise OperationError(SUPERSEDED, "Another process has taken the run over.")
+
+    fence = Fence(uuid4(), epoch=2)
+    writes = FencedWriter(client, False, StopToken(), fence, METADATA_DATABASE, False, confirm)
+    with pytest.raises(OperationError) as refused:
+        writes.settle()
+    assert refused.value.kind is SUPERSEDED
 
 
 def test_a_refused_mark_settles_nothing(pair: Pair, client: Client) -> None:
