@@ -12,6 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import copy_context
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
@@ -311,7 +312,7 @@ class Channel(Generic[T]):
 def together(first: Callable[[], T], second: Callable[[], T]) -> tuple[T, T]:
     """Make two calls at the same time, the second one in a new thread, and return both results.
 
-    If calls fail, wait until both have ended, and raise the error of the first call or else of the second one.
+    The thread inherits the context variables of the caller. If calls fail, wait until both have ended, and raise the error of the first call or else of the second one.
     """
     results: list[T] = []
     errors: list[BaseException] = []
@@ -322,7 +323,8 @@ def together(first: Callable[[], T], second: Callable[[], T]) -> tuple[T, T]:
         except BaseException as error:  # noqa: B036 - raised again in the calling thread
             errors.append(error)
 
-    thread = threading.Thread(target=call_second, name=f"{threading.current_thread().name}/other")
+    name = f"{threading.current_thread().name}/other"
+    thread = threading.Thread(target=copy_context().run, args=(call_second,), name=name)
     thread.start()
     try:
         result = first()
@@ -342,9 +344,10 @@ def for_each(
 ) -> None:
     """Run `work(item, stop)` for each item, in at most `threads` threads; return when all items are done.
 
-    If one thread is enough, the calling thread does the work. Items are begun in their order. The first error stops the
-    token that the other calls of `work` received, and is raised; several errors become a BaseExceptionGroup. Raises
-    `Cancelled` when stopped.
+    If one thread is enough, the calling thread does the work. The threads inherit the context variables of the caller,
+    such as its patience with retries. Items are begun in their order. The first error stops the token that the other
+    calls of `work` received, and is raised; several errors become a BaseExceptionGroup. Raises `Cancelled` when
+    stopped.
     """
     with TaskGroup(name, stop) as group:
         left = list(items)
@@ -361,4 +364,4 @@ def for_each(
             take_all()
         else:
             for number in range(min(threads, len(left))):
-                group.spawn(str(number), take_all)
+                group.spawn(str(number), copy_context().run, take_all)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from tests.unit.deadlines import no_longer_than
 from verifier.runtime import tasks
+from verifier.runtime.retry import impatient, patience_left
 from verifier.runtime.tasks import Budget, Cancelled, Channel, StopToken, TaskGroup, together
 
 # Longer than any test may take: a wait of this length must be ended early, or its test fails.
@@ -478,6 +479,12 @@ class TestForEach:
             tasks.for_each("numbers", range(100), work, 1, stop)
         assert seen == [0]
 
+    def test_the_threads_are_as_patient_as_the_caller(self, stop: StopToken) -> None:
+        seen: list[float] = []
+        with impatient(LONG):
+            tasks.for_each("numbers", range(9), lambda *_: seen.append(patience_left()), 3, stop)
+        assert len(seen) == 9 and max(seen) <= LONG
+
     def test_an_empty_list_of_items_runs_nothing(self, stop: StopToken) -> None:
         tasks.for_each("nothing", list[int](), lambda each, _: pytest.fail(str(each)), 4, stop)
 
@@ -495,3 +502,8 @@ def test_the_error_of_one_of_two_calls_is_raised(first: int, second: int) -> Non
 
     with pytest.raises(ValueError, match="1" if first else "2"):
         together(lambda: fail(1, first), lambda: fail(2, second))
+
+
+def test_both_calls_are_as_patient_as_the_caller() -> None:
+    with impatient(LONG):
+        assert max(together(patience_left, patience_left)) <= LONG
