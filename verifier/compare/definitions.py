@@ -2,11 +2,11 @@
 
 In options and indexes, the type of a number is ignored: `expireAfterSeconds: 60` and `60.0`, or `{a: 1}` and `{a:
 1.0}`, are the same definition to a server. A server itself converts most numbers (sizes, seconds, versions, weights) to
-one type, which depends on its version. The types of numbers are compared in arrays, and in expressions that users
-write: validators, pipelines of views, filters of partial indexes. The order of the options of a collection or index is
-ignored; the order of fields is compared in their values, such as index keys, and in shard keys. Options that only state
-a default of validation or of capped collections are ignored. Shard keys are compared if both clusters are sharded. If a
-collection is sharded on the destination only, an index that just supports its shard key is not extra.
+one type, which depends on its version. The types of numbers are compared in expressions that users write: validators,
+pipelines of views, filters of partial indexes. The order of the options of a collection or index is ignored; the order
+of fields is compared in their values, such as index keys, and in shard keys. Options that only state a default of
+validation or of capped collections are ignored. Shard keys are compared if both clusters are sharded. If a collection
+is sharded on the destination only, an index that just supports its shard key is not extra.
 
 Collections are matched by name, and names inside views are compared as they are. So the caller must first apply renames
 to the expected definitions.
