@@ -110,7 +110,11 @@ class Gate:
 
     @contextmanager
     def while_active(self) -> Iterator[None]:
-        """Run the block. Raises OperationError NotActive if this process is a standby or becomes one meanwhile."""
+        """Run the block, unless this process is a standby: then raise OperationError NotActive.
+
+        Also raise NotActive if the block was cancelled because the process has become a standby. A block that completes
+        raises nothing, even if the process is a standby by then.
+        """
         refuse_on_standby(self.standing)
         try:
             yield

@@ -27,9 +27,9 @@ class WriteBlocking(Enum):
 
 
 class BuildIndexes(Enum):
-    """The indexes that the sync builds on the destination, and the time at which it builds them.
+    """The indexes of the source that the sync builds on the destination, and the time at which it builds them.
 
-    The indexes on `_id` are always built.
+    Always built: the indexes on `_id`, and on a sharded destination an index that supports each shard key.
     """
 
     BEFORE_DATA_COPY = "beforeDataCopy"

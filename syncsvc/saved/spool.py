@@ -78,7 +78,11 @@ def joint_of(position: Position) -> int:
 
 
 def checksum(number: int, joint: int, end: Position, events: int, data: bytes) -> int:
-    """Return the checksum of a row's compressed events, its number, and the positions before and after the events."""
+    """Return the checksum of a row of the event spool.
+
+    The row has this number, `events` events as the compressed bytes `data`, and the position `end` after them. `joint`
+    is the result of `joint_of` for the position before them.
+    """
     header = f"{number} {joint} {text_of(end)} {events}"
     return zlib.crc32(data, zlib.crc32(header.encode()))
 

@@ -40,9 +40,10 @@ def _run(command: str, record: Any) -> str:
 
 
 def faults() -> str:
-    """Return the classes of faults, a table of the numbers of planned faults by stage of a sync, and how many occurred.
+    """Return the text about faults for the documentation.
 
-    A planned fault has occurred if it did so in the recorded runs.
+    It has the classes of faults, a table of the numbers of planned faults by stage of a sync, and how many of them
+    occurred in the recorded runs.
     """
     columns = [
         selection
