@@ -25,8 +25,9 @@ T = TypeVar("T")
 
 
 class Starts:
-    """Begins new runs. If a start fails after its record was saved, the record is deleted: at once, or by the next start.
+    """Begins new runs. If a start fails after its record was saved, the record is deleted.
 
+    If the cluster does not answer, the next start deletes it.
     Only one thread may use it at a time.
     """
 
