@@ -27,8 +27,7 @@ T = TypeVar("T")
 class Starts:
     """Begins new runs. If a start fails after its record was saved, the record is deleted.
 
-    If the cluster does not answer, the next start deletes it.
-    Only one thread may use it at a time.
+    If the cluster does not answer, the next start deletes it. Only one thread may use this object at a time.
     """
 
     def __init__(self) -> None:
