@@ -43,17 +43,18 @@ def blueprint(service: Service, recent: RecentCommands) -> Blueprint:
     `recent` holds the newest commands that the API answered.
     """
     api = Blueprint("api", __name__, url_prefix="/api/v1")
+    readers = Readers()
     _add_starts(api, service)
     for command in (service.pause, service.resume, service.commit, service.reverse):
         name = command.__name__
         api.add_url_rule(f"/{name}", name, _handler(name, command), methods=["POST"])
     _add_reset(api, service)
-    _add_repair(api, service)
-    _add_users(api, service)
+    _add_repair(api, service, readers)
+    _add_users(api, service, readers)
     _add_limits(api, service)
-    _add_queries(api, service)
+    _add_queries(api, service, readers)
     _add_overview(api, service, recent)
-    api.add_url_rule("/report", "report", report_view(service.report, PAGE))
+    api.add_url_rule("/report", "report", report_view(service.report, PAGE, readers))
     return api
 
 
@@ -85,11 +86,12 @@ def _add_reset(api: Blueprint, service: Service) -> None:
         return SUCCESS
 
 
-def _add_repair(api: Blueprint, service: Service) -> None:
+def _add_repair(api: Blueprint, service: Service, readers: Readers) -> None:
     @api.post("/repair")
     def repair() -> dict[str, Any]:
         if load(RepairSchema(), json_body())["dryRun"]:
-            return {**SUCCESS, **repair_report(service.repair_plan())}
+            with readers.one():
+                return {**SUCCESS, **repair_report(service.repair_plan())}
         _log.info("Repair handler called")
         service.repair(_sender())
         return SUCCESS
@@ -112,10 +114,11 @@ def _handler(name: str, command: Callable[[Sender], None]) -> Callable[[], dict[
     return handler
 
 
-def _add_users(api: Blueprint, service: Service) -> None:
+def _add_users(api: Blueprint, service: Service, readers: Readers) -> None:
     @api.get("/users")
     def users() -> dict[str, Any]:
-        return {**service.users(), **SUCCESS}
+        with readers.one():
+            return {**service.users(), **SUCCESS}
 
     @api.post("/users")
     def copy_users() -> dict[str, Any]:
@@ -135,9 +138,7 @@ def _add_limits(api: Blueprint, service: Service) -> None:
         return {**SUCCESS, **service.limits()}
 
 
-def _add_queries(api: Blueprint, service: Service) -> None:
-    readers = Readers()
-
+def _add_queries(api: Blueprint, service: Service, readers: Readers) -> None:
     @api.get("/progress")
     def progress() -> dict[str, Any]:
         return {"progress": service.queries.progress(), **SUCCESS}

@@ -22,7 +22,7 @@ from pymongo.errors import PyMongoError
 
 from syncsvc.engine.run.pace import Pace
 from syncsvc.figures.headroom import danger
-from syncsvc.figures.overload import Ceiling, Pressure, adjusted, pressure, typical
+from syncsvc.figures.overload import Ceiling, Flow, Pressure, adjusted, pressure, typical
 from syncsvc.figures.progress import Progress, WarningKind
 from syncsvc.figures.throttling import Throttling, Waits
 from syncsvc.limits import Document, Limit, Limits, limits_of, merged, share_of
@@ -46,8 +46,9 @@ _INTERVAL = 1.0
 _PATIENCE = 2.0
 # The throughput is averaged over this many intervals, and this many measurements of the load are kept.
 _MEASURED = 3
-# The limits of the work that `auto` slows down in each phase.
+# The limits of the work that `auto` slows down in each phase, and the rates per second that hardly load any cluster.
 _WORK = {Phase.COPYING: Limit.COPY_BYTES, Phase.APPLYING: Limit.EVENTS}
+_HARMLESS = {Limit.COPY_BYTES: 100_000, Limit.EVENTS: 100}
 _SUSPENDED = (
     "The limit of change events per second is suspended: {}. With the limit, the sync could fail. If the events "
     "overload a cluster, enlarge the oplog of the source (replSetResizeOplog), or write less to it."
@@ -80,6 +81,7 @@ class Limiter:
         # The newest measurements by cluster, and the ceiling of the present work. Replaced, never changed.
         self._loads: Mapping[str, tuple[Load, ...]] = {}
         self._ceilings: Mapping[Limit, Ceiling] = {}
+        self._flows = {work: Flow(rate) for work, rate in _HARMLESS.items()}
         # The newest times (monotonic clock) with the amounts that were admitted until then.
         self._admitted: deque[tuple[float, Mapping[Limit, int]]] = deque(maxlen=_MEASURED + 1)
         self._overload = ""
@@ -170,6 +172,9 @@ class Limiter:
         sync, auto = self._take(), self._limits.auto
         self._admitted.append((monotonic(), self._pace.amounts))
         work = _WORK.get(sync.record.phase) if sync.record and is_active(sync) else None
+        if work is not None:
+            # Also without `auto`, which needs to know the full rate.
+            self._flows[work] = self._flows[work].at(self._rate(work))
         if not auto.enabled or work is None:
             self._loads, self._ceilings = {}, {}
             return
@@ -181,10 +186,13 @@ class Limiter:
         found, why = pressure({side: typical(each) for side, each in self._loads.items()}, auto)
         if found is Pressure.HIGH:
             self._overload = why
+        ceiling = self._ceilings.get(work, Ceiling())
+        self._ceilings = {work: adjusted(ceiling, found, self._flows[work], monotonic())}
+
+    def _rate(self, work: Limit) -> float:
+        """Return how much was admitted per second, averaged over the newest intervals."""
         (began, before), (now, amounts) = self._admitted[0], self._admitted[-1]
-        flow = (amounts[work] - before[work]) / (now - began) if now > began else 0.0
-        ceiling = adjusted(self._ceilings.get(work, Ceiling()), found, flow, monotonic())
-        self._ceilings = {work: ceiling}
+        return (amounts[work] - before[work]) / (now - began) if now > began else 0.0
 
     def _with_newest(self, side: str, client: Client) -> tuple[Load, ...]:
         """Measure the load of a cluster, and return it together with the previous measurements."""

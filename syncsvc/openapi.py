@@ -774,6 +774,7 @@ OPERATIONS = (
             errors.CANNOT_REPAIR,
             errors.INCOMPATIBLE_METADATA,
             MISMATCHES_REPLACED,
+            TOO_MANY_READERS,
         ),
     ),
     Operation(
@@ -829,7 +830,7 @@ OPERATIONS = (
         "/api/v1/users",
         "Shows which users and roles a commit would copy now, and which prevent a commit. Changes nothing.",
         _UsersAnswer(),
-        errors=(errors.INVALID_STATE, errors.NOT_ACTIVE, *_OF_CLUSTERS),
+        errors=(errors.INVALID_STATE, errors.NOT_ACTIVE, *_OF_CLUSTERS, TOO_MANY_READERS),
     ),
     Operation(
         "get",

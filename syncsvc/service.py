@@ -297,7 +297,7 @@ class Service:
         """
         self.gate.await_startup()
         runner = self._runner
-        with self.gate.while_active(), impatient(PATIENCE):
+        with self.gate.while_active(), answered_soon():
             found = None if runner is None else runner.principals.compare()
         if found is None:
             raise not_requested()

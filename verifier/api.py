@@ -104,7 +104,7 @@ def blueprint(service: Service, recent: RecentCommands) -> Blueprint:
         return {**summary_answer(service.progress(), definitions), **SUCCESS}
 
     _add_mismatches(api, service, readers)
-    api.add_url_rule("/report", "report", report_view(service.report, PAGE))
+    api.add_url_rule("/report", "report", report_view(service.report, PAGE, readers))
     return api
 
 

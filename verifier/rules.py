@@ -31,19 +31,28 @@ def violations(
         yield from unfit(role, facts, _SUPPORTED, oldest, UNSUPPORTED_VERSION)
         yield from lacking(Side(role), facts, of_verifier=True)
         yield from _missing_privileges(role, facts)
+    yield from unknown_identities(source, destination)
     if source.identity is not None and source.identity == destination.identity:
         if not scope.renamed:
             yield SAME_CLUSTER, f"Both connection strings lead to the same {source.topology.value}."
 
 
+def unknown_identities(source: ClusterFacts, destination: ClusterFacts) -> Iterator[Violation]:
+    """Yield a violation for each cluster whose ID the user may not read.
+
+    Without the ID, a cluster could be compared with itself, and a restarted verifier could not recognize it.
+    """
+    for role, facts in (("source", source), ("destination", destination)):
+        if facts.identity is None and facts.topology in _SUPPORTED:
+            unread = "config database" if facts.is_sharded else "ID of the replica set"
+            yield NOT_AUTHORIZED, (
+                f"The user of the {role} cannot read the {unread}; the built-in role clusterMonitor allows reading it."
+            )
+
+
 def _missing_privileges(role: str, facts: ClusterFacts) -> Iterator[Violation]:
     if facts.database_privileges is None:
         return
-    if facts.is_sharded and facts.identity is None:
-        yield NOT_AUTHORIZED, (
-            f"The user of the {role} cannot read the config database, where shard keys are stored; the built-in role "
-            "clusterMonitor allows reading it."
-        )
     missing = [*facts.lacks(*_ON_CLUSTER), *facts.lacks_everywhere(*_ON_COLLECTIONS)]
     if missing:
         yield NOT_AUTHORIZED, (

@@ -270,6 +270,7 @@ class Service:
     def _refuse_others(self, record: CheckRecord) -> None:
         identities = (self._source.identity, self._destination.identity)
         if record.identities != identities:
+            raise_all(rules.unknown_identities(self._source.facts, self._destination.facts))
             raise OperationError(
                 OTHER_CHECK_SAVED,
                 f"The saved check compares the clusters {' and '.join(record.identities)}, not the clusters "

@@ -25,6 +25,14 @@ def destination_name(progress: Document) -> str | None:
     return mapping["Destination"].partition(":")[0] if mapping else None
 
 
+def is_replaced(progress: Document) -> bool:
+    """Return whether a standby is taking over from this daemon.
+
+    For a moment, such a daemon shows a failed sync; then it becomes a standby, and shows the sync as it is.
+    """
+    return "role" in progress and progress.get("error") == "Superseded"
+
+
 def obstacles(progress: Document, max_lag: float | None = None) -> list[str]:
     """Return the reasons why a commit is not possible now; an empty list if it is possible.
 
@@ -130,6 +138,8 @@ def _while_committing(progress: Document, syncctl: str) -> str:
 
 
 def _after_failure(progress: Document, syncctl: str) -> str:
+    if is_replaced(progress):
+        return "wait a moment: another daemon continues the sync, and this one becomes a standby."
     if progress.get("error") == "Superseded":
         return "stop this daemon: the sync continues in another process."
     if progress["canWrite"]:

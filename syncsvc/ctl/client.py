@@ -99,7 +99,7 @@ class Client:
             for raw in filter(None, got.iter_lines()):
                 text = raw.decode(errors="replace")
                 line = _parsed(self.url, text)
-                if set(line) == {"error", "errorDescription"}:
+                if line.get("success") is False:
                     error, description = str(line["error"]), str(line["errorDescription"])
                     raise ClientError(Exit.FAILED, error, description)
                 yield Answer(text, line, got.headers)

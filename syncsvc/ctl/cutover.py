@@ -8,7 +8,7 @@ import click
 from rich.text import Text
 
 from syncsvc.ctl import options
-from syncsvc.ctl.advice import destination_name, next_step, obstacles
+from syncsvc.ctl.advice import destination_name, is_replaced, next_step, obstacles
 from syncsvc.ctl.client import Answer, ClientError, Document
 from syncsvc.ctl.exits import Exit
 from syncsvc.ctl.following import end_watch, read_progress, watch_sync
@@ -111,7 +111,8 @@ _LEADS_TO_A_COMMIT = ("INITIALIZING", "RUNNING", "REVERSING")
 
 def _await_commit(watching: Watch, progress: Document, max_lag: float | None) -> Document:
     def is_decided(now: Document) -> bool:
-        return now["state"] not in _LEADS_TO_A_COMMIT or not obstacles(now, max_lag)
+        may_wait = now["state"] in _LEADS_TO_A_COMMIT or is_replaced(now)
+        return not (may_wait and obstacles(now, max_lag))
 
     return progress if is_decided(progress) else watching.until(is_decided)
 
@@ -140,6 +141,4 @@ def _await_end(tool: Tool, watching: Watch) -> None:
 
 
 def _has_ended(progress: Document) -> bool:
-    # A daemon from which a standby takes over has failed for a moment, before it becomes a standby itself.
-    is_replaced = "role" in progress and progress.get("error") == "Superseded"
-    return progress["state"] not in _LEADS_TO_THE_END and not is_replaced
+    return progress["state"] not in _LEADS_TO_THE_END and not is_replaced(progress)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from shlex import quote
 
 import click
 
 from syncsvc.ctl import options
-from syncsvc.ctl.advice import destination_name, next_step
-from syncsvc.ctl.client import ClientError
+from syncsvc.ctl.advice import destination_name, is_replaced, next_step
+from syncsvc.ctl.client import ClientError, Document
 from syncsvc.ctl.exits import Exit
 from syncsvc.ctl.facts import sync_facts
 from syncsvc.ctl.following import end_watch, read_progress, watch_sync
@@ -33,7 +34,7 @@ def status(tool: Tool) -> None:
         tool.end(Exit.FAILED)
 
 
-_CONDITIONS = {
+_CONDITIONS: dict[str, Callable[[Document], bool]] = {
     "canCommit": lambda progress: progress["canCommit"],
     "canWrite": lambda progress: progress["canWrite"],
     "committed": lambda progress: progress["state"] == "COMMITTED",
@@ -66,10 +67,11 @@ def watch(tool: Tool, until: str | None, timeout: float | None) -> None:
     condition = until or "committed"
     # Without --until, wait for a start, too.
     in_vain = _IN_VAIN[condition] if until else ("FAILED",)
+    holds = _CONDITIONS[condition]
     progress = watch_sync(tool, timeout).until(
-        lambda progress: _CONDITIONS[condition](progress) or progress["state"] in in_vain
+        lambda now: holds(now) or now["state"] in in_vain and not is_replaced(now)
     )
-    end_watch(tool, progress, _CONDITIONS[condition](progress), condition)
+    end_watch(tool, progress, holds(progress), condition)
 
 
 @click.command(cls=Command)

@@ -23,9 +23,9 @@ _NEAR = 0.8
 # A decrease multiplies the rate by this factor. The next one follows after this many seconds, when its effect shows.
 _DECREASE = 0.7
 _EFFECT_AFTER = 3.0
-# An increase adds this share of the unlimited rate per second.
+# An increase adds this share of the full rate per second.
 _INCREASE = 0.01
-# The limit ends when it has grown to this multiple of the unlimited rate, and is never below this share of it.
+# The limit ends when it has grown to this multiple of the full rate, and is never below this share of it.
 _ENDS_AT = 1.5
 _LEAST = 0.01
 
@@ -88,33 +88,57 @@ def _ratios(loads: Mapping[str, Load], auto: Auto) -> Iterator[tuple[float, str]
 
 
 @dataclass(frozen=True)
+class Flow:
+    """The rate of one kind of work, per second. Work that is not faster than `harmless` hardly loads any cluster.
+
+    `full` estimates the rate without a limit: it is the highest rate so far.
+    """
+
+    harmless: float
+    rate: float = 0.0
+    full: float = 0.0
+
+    def at(self, rate: float) -> Flow:
+        """Return the flow after the new rate was measured."""
+        return replace(self, rate=rate, full=max(self.full, rate))
+
+    @property
+    def least(self) -> float:
+        """Return the lowest limit of the rate."""
+        return max(self.harmless, _LEAST * self.full)
+
+
+@dataclass(frozen=True)
 class Ceiling:
     """The automatic limit of a rate while a cluster is overloaded. `rate` is the limit per second; None means no limit.
 
-    `unlimited` estimates the rate without a limit: the highest rate of the work at any decrease so far; 0 before the
-    first decrease. `decreased_at` is the time of the last decrease, in seconds of the monotonic clock.
+    `decreased_at` is the time of the last decrease, in seconds of the monotonic clock.
     """
 
     rate: float | None = None
-    unlimited: float = 0.0
     decreased_at: float = float("-inf")
 
 
-def adjusted(ceiling: Ceiling, found: Pressure, flow: float, now: float) -> Ceiling:
+def adjusted(ceiling: Ceiling, found: Pressure, flow: Flow, now: float) -> Ceiling:
     """Return the ceiling for the next second: a lower one if the pressure `found` is HIGH, a higher one if it is LOW.
 
-    The ceiling is not lowered within three seconds after a decrease, or while no work is done (`flow` is 0). A ceiling
-    that rises far enough above `unlimited` is removed: its `rate` becomes None. `flow` is the present rate of the work,
-    per second. `now` is the present time of the monotonic clock, in seconds.
+    The ceiling is not lowered within three seconds after a decrease. Nor is it lowered while the work is not faster
+    than the lowest limit: then others cause the load, and the limit would still apply when there is more work. A
+    ceiling that rises far enough above the full rate is removed: its `rate` becomes None. `now` is the present time of
+    the monotonic clock, in seconds.
     """
-    if found is Pressure.HIGH and now - ceiling.decreased_at >= _EFFECT_AFTER and flow > 0:
-        unlimited = max(ceiling.unlimited, flow)
+    may_decrease = flow.rate > flow.least and now - ceiling.decreased_at >= _EFFECT_AFTER
+    if found is Pressure.HIGH and may_decrease:
         # If a cluster stalls for a moment, the flow is small: do not reduce the rate to less than half because of that.
-        rate = flow if ceiling.rate is None else max(ceiling.rate / 2, min(ceiling.rate, flow))
-        return Ceiling(max(unlimited * _LEAST, 1.0, rate * _DECREASE), unlimited, now)
+        rate = (
+            flow.rate
+            if ceiling.rate is None
+            else max(ceiling.rate / 2, min(ceiling.rate, flow.rate))
+        )
+        return Ceiling(max(flow.least, _DECREASE * rate), now)
     if found is Pressure.LOW and ceiling.rate is not None:
-        higher = ceiling.rate + _INCREASE * ceiling.unlimited
-        if higher >= _ENDS_AT * ceiling.unlimited:
+        higher = ceiling.rate + _INCREASE * flow.full
+        if higher >= _ENDS_AT * flow.full:
             return Ceiling()
         return replace(ceiling, rate=higher)
     return ceiling

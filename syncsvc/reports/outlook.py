@@ -233,7 +233,7 @@ def _next_step(sync: Sync) -> Step | None:
     if record.state is State.PAUSED:
         return Step("Resume the sync.", "resume", {})
     if record.state is State.FAILED:
-        return _after_failure(record)
+        return _after_failure(sync, record)
     if record.state is State.COMMITTED:
         if record.options.reversible:
             return Step(
@@ -247,9 +247,12 @@ def _next_step(sync: Sync) -> Step | None:
     return None
 
 
-def _after_failure(record: RunRecord) -> Step:
+def _after_failure(sync: Sync, record: RunRecord) -> Step | None:
     name = None if record.failure is None else record.failure.name
     if name == SUPERSEDED.name:
+        # A daemon with `--standby` becomes a standby by itself.
+        if sync.standing is not None:
+            return None
         return Step("Stop this process: the sync continues in another process.")
     if why_final(record, ()) is not None:
         if record.in_use:

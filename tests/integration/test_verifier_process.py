@@ -421,10 +421,12 @@ def test_documented_roles_suffice_and_a_missing_one_is_named() -> None:
         keeper = destination.create_user("keeper", [*reading, *state, "restore"])
         blocked = destination.create_user("blocked", [*reading, *state])
         poor = source.create_user("poor", ["clusterMonitor"])
+        blind = source.create_user("blind", ["readAnyDatabase", "backup"])
         assert _checked(reader, keeper).returncode == 0
         assert _checked(reader, other, "--metaURI", keeper).returncode == 0
         for uris, names in (
             ((poor, keeper), ("NotAuthorized", "source", "readAnyDatabase")),
+            ((blind, keeper), ("NotAuthorized", "source", "clusterMonitor")),
             ((reader, other), ("NotAuthorized",)),
             ((reader, blocked), ("MetadataBlocked", "bypassWriteBlockingMode")),
         ):

@@ -36,6 +36,14 @@ _REMEDIES = {
     ),
     **dict.fromkeys(("renameCollection", "setUserWriteBlockMode", "shardCollection"), _WRITING),
 }
+# The commands whose value is not the name of a collection in the command's database, but a full namespace, another
+# database or a shard.
+_OF_OTHERS = frozenset(
+    {
+        *("addShardToZone", "dataSize", "enableSharding", "refineCollectionShardKey"),
+        *("removeShardFromZone", "renameCollection", "shardCollection", "updateZoneKeyRange"),
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -101,7 +109,12 @@ class CallListener(CommandListener):
 
 
 def _namespace(event: CommandStartedEvent) -> str:
-    """Return the namespace of a command; only the database if the command names no collection."""
+    """Return the namespace of a command; only its database if the command names no collection.
+
+    For a command about another database or about a shard, return its name.
+    """
     name: Any = event.command.get("collection") if event.command_name == "getMore" else None
     name = name or event.command.get(event.command_name)
-    return f"{event.database_name}.{name}" if isinstance(name, str) else event.database_name
+    if not isinstance(name, str):
+        return event.database_name
+    return name if event.command_name in _OF_OTHERS else f"{event.database_name}.{name}"

@@ -220,11 +220,16 @@ FEATURES: tuple[Feature, ...] = (
         "collMod create createIndexes delete drop dropDatabase dropIndexes insert renameCollection update",
         Side.DESTINATION,
     ),
-    *_required(
-        "Reading the sizes of collections, and the state of the write block.",
-        "dataSize serverStatus",
+    Feature(
+        "dataSize",
+        "Reading the sizes of collections.",
+        _REFUSED,
+        Probe.COMMANDS,
         shape=Shape.REPLICA_SET,
+        required=True,
+        verifier=True,
     ),
+    *_required("Reading the state of the write block.", "serverStatus", shape=Shape.REPLICA_SET),
     *_required(
         "Stopping the balancer during a sync.",
         "balancerStart balancerStatus balancerStop",
@@ -286,7 +291,7 @@ FEATURES: tuple[Feature, ...] = (
     ),
     *_tried(
         "Reading the identity of a replica set, and its replication lag for throttling the sync.",
-        "The address of the replica set is used to recognize it at the next start, and its replication lag is unknown.",
+        "Without the identity, a start or check is refused: ``NotAuthorized``. The replication lag is unknown.",
         "replSetGetConfig",
         "replSetGetStatus",
         shape=Shape.REPLICA_SET,

@@ -12,8 +12,8 @@ that a second change stream would report, because
   passes the unsaved events again. Passing an event twice does no harm.
 
 A DDL event does not end the check, because the reader applies the event to the destination. A collection that is
-created, dropped, renamed or resharded is compared again as a whole. Options and indexes are always compared again at
-the end.
+created, dropped, renamed, sharded or resharded is compared again as a whole. Options and indexes are always compared
+again at the end.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Feed:
                 noted.events += 1
 
     def defined(self, event: DefinitionEvent) -> None:
-        """Record a DDL event, if it creates, drops, renames or reshards a user collection. Ignore all other events."""
+        """Record a DDL event if it creates, drops, renames, shards or reshards a user collection. Ignore others."""
         if event.operation in OF_WHOLE_COLLECTIONS:
             self.replaced(filter(is_user_namespace, event.owners))
 

@@ -3,7 +3,7 @@
 The rechecks for an event are saved before the position of the stream moves past the event. A DDL event on the source
 ends the check, because earlier comparisons may no longer be valid. A DDL event on the destination does not, because the
 sync tool changes definitions when it commits: all definitions are compared again at the end, and a collection that is
-created, dropped, renamed or resharded is compared again as a whole.
+created, dropped, renamed, sharded or resharded is compared again as a whole.
 """
 
 from __future__ import annotations
@@ -37,8 +37,11 @@ from verifier.runtime.errors import OperationError
 from verifier.runtime.observer import Observer
 from verifier.runtime.tasks import StopToken, wait_until
 
-# DDL events of a whole collection; indexes and options are compared at the end anyway.
-OF_WHOLE_COLLECTIONS = frozenset({"create", "drop", "rename", "reshardCollection"})
+# DDL events of a whole collection; indexes and options are compared at the end anyway. If a tool creates a collection
+# and shards it at once, `Migrations` attributes the `create` event to a migration: only `shardCollection` is left.
+OF_WHOLE_COLLECTIONS = frozenset(
+    {"create", "drop", "rename", "shardCollection", "reshardCollection"}
+)
 
 # How many namespaces are remembered.
 _MOST_NAMES = 10_000

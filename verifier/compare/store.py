@@ -88,8 +88,8 @@ class CheckStore:
     applies to this process. In a block of `retry.impatient`, a save of the record raises ClusterUnreachable if it has
     to wait too long for a save in another thread.
 
-    `patience` is for callers that only read: each query for the record or for mismatches, but not for their numbers,
-    then fails after this number of seconds, with OperationError ClusterUnreachable.
+    `patience` is for callers that only read: each query for the record, for mismatches or for their numbers then fails
+    after this number of seconds, with OperationError ClusterUnreachable.
     """
 
     def __init__(
@@ -376,13 +376,13 @@ class CheckStore:
         group = {"$group": {"_id": {"n": "$_id.n", "type": "$type"}, "count": {"$sum": 1}}}
         kinds: dict[Difference, int] = {}
         namespaces: dict[Namespace, int] = {}
-        rows = read(lambda: list(documents.aggregate([group])), self._stop)
+        rows = self._ask(lambda: list(documents.aggregate([group])))
         for row in rows:
             kind, name = Difference(row["_id"]["type"]), read_namespace(row["_id"]["n"])
             kinds[kind] = kinds.get(kind, 0) + row["count"]
             namespaces[name] = namespaces.get(name, 0) + row["count"]
         definitions = self._database[self._name(_DEFINITIONS, generation)]
-        count = read(definitions.estimated_document_count, self._stop)
+        count = self._ask(definitions.estimated_document_count)
         return MismatchCounts(kinds, namespaces, count)
 
     def forget_plan(self) -> None:

@@ -15,13 +15,13 @@ from verifier.runtime.schemas import load
 HTML = "text/html; charset=utf-8"
 
 
-def report_view(make: Callable[[], dict[str, Any]], page: ReportPage) -> Callable[[], Response]:
+def report_view(
+    make: Callable[[], dict[str, Any]], page: ReportPage, readers: Readers
+) -> Callable[[], Response]:
     """Return the view function of `GET /api/v1/report`.
 
-    `make` returns the report, and may raise OperationError. At most `MOST_READERS` requests call it at the same time;
-    others fail with OperationError TooManyReaders.
+    `make` returns the report, and may raise OperationError. `readers` limits the requests that call it.
     """
-    readers = Readers()
 
     def report() -> Response:
         kind = load(ReportSchema(), parameters()).get("format") or _accepted_format()

@@ -147,7 +147,7 @@ def streamed_lines(lines: Iterator[str]) -> Response:
 class Readers:
     """Limits the concurrent requests that read from a cluster, so that threads remain for other requests.
 
-    At most `MOST_READERS` such requests run at the same time.
+    At most `MOST_READERS` such requests run at the same time. All endpoints of a process must share one object.
     """
 
     def __init__(self) -> None:

@@ -50,6 +50,13 @@ def all_waits_are_long(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ({"insert": "c"}, "insert of d.c at host:27017 (source)"),
         ({"getMore": 7, "collection": "c"}, "getMore of d.c at host:27017 (source)"),
+        ({"dataSize": "b.c", "estimate": True}, "dataSize of b.c at host:27017 (source)"),
+        (
+            {"renameCollection": "b.c", "to": "b.e"},
+            "renameCollection of b.c at host:27017 (source)",
+        ),
+        ({"shardCollection": "b.c.e"}, "shardCollection of b.c.e at host:27017 (source)"),
+        ({"enableSharding": "b"}, "enableSharding of b at host:27017 (source)"),
         ({"listCollections": 1}, "listCollections of d at host:27017 (source)"),
         ({"aggregate": 1}, "aggregate of d at host:27017 (source)"),
     ],

@@ -106,6 +106,12 @@ def test_a_sharded_source_must_report_ddl(of_verifier: bool) -> None:
     assert [*lacking(Side.SOURCE, facts(refused=refused), of_verifier)] == []
 
 
+def test_the_verifier_needs_the_command_that_reads_sizes() -> None:
+    refused = facts(refused=frozenset({"dataSize", "serverStatus"}))
+    ((_, text),) = lacking(Side.SOURCE, refused, of_verifier=True)
+    assert text.endswith("commands: dataSize.")
+
+
 def test_only_required_commands_rule_a_cluster_out() -> None:
     refused = facts(refused=frozenset({DOCUMENTS.name, "collMod", "listIndexes"}))
     ((kind, text),) = lacking(Side.DESTINATION, refused)

@@ -149,6 +149,7 @@ def test_the_feed_flushes_when_many_keys_wait() -> None:
         ("create", "c", None, {"c"}),
         ("drop", "c", None, {"c"}),
         ("rename", "c", "b", {"c", "b"}),
+        ("shardCollection", "c", None, {"c"}),
         ("create", "system.buckets.c", None, {"c"}),
         ("create", "system.views", None, set()),
         ("modify", "c", None, set()),

@@ -69,6 +69,7 @@ def test_a_lag_above_the_limit_of_the_operator_is_an_obstacle() -> None:
         ({**FAILED, "canWrite": True}, "leave the applications on the destination"),
         ({**FAILED, "error": "VerificationFailed"}, "syncctl mismatches"),
         ({**FAILED, "error": "Superseded"}, "stop this daemon"),
+        ({**FAILED, "error": "Superseded", "role": "active"}, "becomes a standby"),
         ({**COMMITTABLE, "role": "standby"}, "active daemon"),
     ],
 )

@@ -34,6 +34,7 @@ from tests.unit.ctl.progress import (
     WRITABLE,
     answer,
 )
+from verifier.runtime.httpd import error_body
 
 SUCCESS = {"success": True}
 ESTIMATES = {
@@ -415,7 +416,7 @@ def test_mismatches_show_both_names_of_a_renamed_collection(api: StubApi, run: R
 
 
 def test_an_error_in_the_middle_of_a_list_fails(api: StubApi, run: Run) -> None:
-    broken = {"error": "ClusterUnreachable", "errorDescription": "No answer."}
+    broken = error_body("ClusterUnreachable", "No answer.")
     api.answer("mismatches", f"{json.dumps(DOCUMENT)}\n{json.dumps(broken)}\n")
     done = run("mismatches")
     assert done.exit_code == Exit.FAILED

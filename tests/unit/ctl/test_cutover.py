@@ -12,7 +12,7 @@ from syncsvc.ctl.following import watch_sync
 from syncsvc.ctl.tool import Tool
 from tests.support.stub_api import StubApi
 from tests.unit.ctl.conftest import Run
-from tests.unit.ctl.progress import COMMITTABLE, COMMITTED, COMMITTING, IDLE, answer
+from tests.unit.ctl.progress import COMMITTABLE, COMMITTED, COMMITTING, COPYING, IDLE, answer
 from tests.unit.ctl.test_odd_answers import call
 
 SUCCESS = {"success": True}
@@ -34,6 +34,23 @@ def test_a_commit_waits_through_a_restart(
     api.answer("commit", SUCCESS)
     done = run("commit", "--wait", "--yes")
     assert (done.exit_code, api.bodies("commit")) == (Exit.OK, [{}]), done.output
+
+
+def test_a_takeover_before_the_commit_does_not_end_the_wait(api: StubApi, run: Run) -> None:
+    replaced = {**SUPERSEDED, "canCommit": False}
+    steps = [COPYING, replaced, {**COPYING, "role": "standby"}, COMMITTABLE, COMMITTING, COMMITTED]
+    api.answer("progress", *map(answer, steps))
+    api.answer("commit", SUCCESS)
+    done = run("commit", "--wait", "--yes")
+    assert (done.exit_code, api.bodies("commit")) == (Exit.OK, [{}]), done.output
+
+
+@pytest.mark.parametrize("arguments", [[], ["--until", "canCommit"]])
+def test_a_takeover_does_not_end_a_watch(api: StubApi, run: Run, arguments: list[str]) -> None:
+    steps = [COPYING, SUPERSEDED, COMMITTED if not arguments else COMMITTABLE]
+    api.answer("progress", *map(answer, steps))
+    done = run("watch", *arguments)
+    assert done.exit_code == Exit.OK, done.output
 
 
 @pytest.mark.parametrize("arrived, sent", [(True, 1), (False, 2)])

@@ -7,7 +7,7 @@ from collections import deque
 
 import pytest
 
-from syncsvc.figures.overload import Ceiling, Pressure, adjusted, pressure, typical
+from syncsvc.figures.overload import Ceiling, Flow, Pressure, adjusted, pressure, typical
 from syncsvc.limits import Auto
 from syncsvc.source.cluster_load import Load
 
@@ -56,16 +56,17 @@ def follow(capacity: float, wanted: float, seconds: int) -> list[tuple[float, fl
     the rate approaches `capacity`, and without bound while the rate exceeds `capacity`.
     """
     ceiling, backlog, shown = Ceiling(), 0.0, deque([Load()] * 3, maxlen=3)
-    flows, found = deque([0.0], maxlen=3), []
+    rates, flow, found = deque([0.0], maxlen=3), Flow(100.0), []
     for now in range(seconds):
-        flow = min(wanted, math.inf if ceiling.rate is None else ceiling.rate)
-        flows.append(flow)
-        backlog = max(0.0, backlog + flow - capacity)
-        latency = 0.005 / max(0.02, 1 - min(flow, capacity) / capacity) + backlog / capacity
+        rate = min(wanted, math.inf if ceiling.rate is None else ceiling.rate)
+        rates.append(rate)
+        flow = flow.at(sum(rates) / len(rates))
+        backlog = max(0.0, backlog + rate - capacity)
+        latency = 0.005 / max(0.02, 1 - min(rate, capacity) / capacity) + backlog / capacity
         shown.append(Load(latency))
         high, _ = pressure({"destination": typical([*shown])}, AUTO)
-        ceiling = adjusted(ceiling, high, sum(flows) / len(flows), float(now))
-        found.append((flow, latency))
+        ceiling = adjusted(ceiling, high, flow, float(now))
+        found.append((rate, latency))
     return found
 
 
@@ -79,22 +80,46 @@ def test_the_rate_settles_below_the_capacity(capacity: float) -> None:
 
 
 def test_the_limit_ends_when_the_load_does() -> None:
-    ceiling = Ceiling()
+    ceiling, flow = Ceiling(), Flow(100.0)
     for now in range(60):
-        ceiling = adjusted(ceiling, Pressure.HIGH, ceiling.rate or 1e6, float(now))
+        flow = flow.at(ceiling.rate or 1e6)
+        ceiling = adjusted(ceiling, Pressure.HIGH, flow, float(now))
     assert ceiling.rate == pytest.approx(1e4)  # not zero: the sync always continues
     for now in range(60, 300):
-        ceiling = adjusted(ceiling, Pressure.LOW, 1e6, float(now))
+        ceiling = adjusted(ceiling, Pressure.LOW, flow, float(now))
     assert ceiling == Ceiling()
 
 
 def test_the_effect_of_a_decrease_is_awaited() -> None:
-    once = adjusted(Ceiling(), Pressure.HIGH, 1000.0, 10.0)
+    flow = Flow(100.0).at(1000.0)
+    once = adjusted(Ceiling(), Pressure.HIGH, flow, 10.0)
     assert once.rate == pytest.approx(700)
-    assert adjusted(once, Pressure.HIGH, 700.0, 12.0) == once
-    assert adjusted(once, Pressure.HIGH, 700.0, 13.0).rate == pytest.approx(490)
-    assert adjusted(once, Pressure.NEAR, 700.0, 20.0) == once
+    flow = flow.at(700.0)
+    assert adjusted(once, Pressure.HIGH, flow, 12.0) == once
+    assert adjusted(once, Pressure.HIGH, flow, 13.0).rate == pytest.approx(490)
+    assert adjusted(once, Pressure.NEAR, flow, 20.0) == once
 
 
-def test_idle_work_is_not_limited() -> None:
-    assert adjusted(Ceiling(), Pressure.HIGH, 0.0, 10.0) == Ceiling()
+@pytest.mark.parametrize("full, slow", [(0.0, 0.0), (0.0, 2.0), (50_000.0, 400.0)])
+def test_slow_work_is_not_limited(full: float, slow: float) -> None:
+    flow = Flow(100.0).at(full).at(slow)
+    assert adjusted(Ceiling(), Pressure.HIGH, flow, 10.0) == Ceiling()
+    limited = Ceiling(700.0, 0.0)
+    assert adjusted(limited, Pressure.HIGH, flow, 10.0) == limited
+
+
+def test_work_that_grows_under_load_falls_by_30_percent() -> None:
+    ceiling, flow = Ceiling(), Flow(100.0)
+    for now, rate in enumerate([2.0, 2.0, 2.0, 5000.0]):
+        flow = flow.at(rate)
+        ceiling = adjusted(ceiling, Pressure.HIGH, flow, 5.0 * now)
+    assert ceiling.rate == pytest.approx(3500)
+
+
+@pytest.mark.parametrize("full, least", [(2000.0, 100.0), (50_000.0, 500.0)])
+def test_a_limit_has_a_minimum(full: float, least: float) -> None:
+    ceiling, flow = Ceiling(), Flow(100.0).at(full)
+    for now in range(0, 300, 3):
+        flow = flow.at(ceiling.rate or full)
+        ceiling = adjusted(ceiling, Pressure.HIGH, flow, float(now))
+    assert ceiling.rate == pytest.approx(least)

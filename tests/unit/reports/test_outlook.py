@@ -165,6 +165,12 @@ def test_the_next_command(sync: Sync, command: str | None) -> None:
     assert (None if step is None else step.command) == command
 
 
+def test_a_daemon_that_becomes_a_standby_is_not_to_be_stopped() -> None:
+    superseded = run_record(state=State.FAILED, failure=Failure("Superseded", ""))
+    assert next_step(known(superseded)) is not None
+    assert next_step(known(superseded, standing=Standing(Role.ACTIVE))) is None
+
+
 def test_the_allowed_commands() -> None:
     reversible = StartOptions("cluster0", "cluster1", reversible=True)
     committed = run_record(state=State.COMMITTED, phase=Phase.DONE, can_write=True)

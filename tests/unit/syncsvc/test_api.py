@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from threading import Event, Semaphore
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ from verifier.cluster.connect import Client
 from verifier.cluster.facts import ClusterFacts, Topology
 from verifier.runtime.commands import COMMAND_IN_PROGRESS, MOST_WAITING
 from verifier.runtime.errors import OperationError
+from verifier.runtime.httpd import MOST_READERS
 from verifier.runtime.observer import ignore
 from verifier.runtime.tasks import Cancelled, StopToken
 from verifier.runtime.waits import LongWait
@@ -282,6 +284,32 @@ def test_a_daemon_active_again_accepts_commands_after_its_startup(
     assert api.get("/readyz").status_code == 503
     service.initialize(None)
     assert "the state is IDLE" in api.post("/api/v1/pause").get_json()["errorDescription"]
+
+
+def test_requests_that_read_from_a_cluster_share_a_maximum(
+    api: FlaskClient, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If a cluster hangs, requests that read from it must not block all threads that answer requests."""
+    reading, hangs = Semaphore(0), Event()
+
+    def users() -> dict[str, Any]:
+        reading.release()
+        hangs.wait(PATIENCE)
+        return {}
+
+    monkeypatch.setattr(service, "users", users)
+    with ThreadPoolExecutor(MOST_READERS) as threads:
+        get = api.application.test_client().get
+        answers = [threads.submit(get, "/api/v1/users") for _ in range(MOST_READERS)]
+        assert all(reading.acquire(timeout=PATIENCE) for _ in answers)
+        refused = [
+            api.get("/api/v1/users"),
+            api.get("/api/v1/report"),
+            api.post("/api/v1/repair", json={"dryRun": True}),
+        ]
+        hangs.set()
+        assert {each.get_json()["error"] for each in refused} == {"TooManyReaders"}
+        assert {each.result().status_code for each in answers} == {200}
 
 
 def test_a_second_concurrent_preflight_is_refused(

@@ -19,12 +19,12 @@ EVERYTHING: dict[str, Any] = {
 }
 
 
-def facts(**fields: Any) -> ClusterFacts:
+def facts(identity: str, fields: dict[str, Any]) -> ClusterFacts:
     usual: dict[str, Any] = {
+        "identity": identity,
         "topology": Topology.REPLICA_SET,
         "address": "h:1",
         "version": (6, 0, 5),
-        "identity": None,
         "access_control": False,
         "privileges": None,
     }
@@ -48,12 +48,15 @@ def facts(**fields: Any) -> ClusterFacts:
         ({"version": (4, 4, 0)}, {"version": (5, 0, 0)}, ["UnsupportedServerVersion"] * 2),
         ({}, {**EVERYTHING}, []),
         ({}, {**EVERYTHING, "privileges": frozenset()}, ["NotAuthorized"]),
-        ({**EVERYTHING, "topology": Topology.SHARDED}, {}, ["NotAuthorized"]),
-        ({**EVERYTHING, "topology": Topology.SHARDED, "identity": "a"}, {}, []),
+        ({**EVERYTHING, "topology": Topology.SHARDED}, {}, []),
+        ({**EVERYTHING, "topology": Topology.SHARDED, "identity": None}, {}, ["NotAuthorized"]),
+        ({**EVERYTHING, "identity": None}, {}, ["NotAuthorized"]),
+        ({"identity": None}, {"identity": None}, ["NotAuthorized"] * 2),
+        ({"topology": Topology.STANDALONE, "identity": None}, {}, ["UnsupportedTopology"]),
     ],
 )
 def test_reasons_to_refuse_a_check(
     source: dict[str, Any], destination: dict[str, Any], expected: list[str]
 ) -> None:
-    found = violations(Scope(), facts(**source), facts(**destination))
+    found = violations(Scope(), facts("s", source), facts("d", destination))
     assert [kind.name for kind, _ in found] == expected

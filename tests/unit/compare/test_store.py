@@ -1,0 +1,32 @@
+"""Tests how long the saved state of a check waits for a cluster that does not answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from bson.timestamp import Timestamp
+from pymongo import MongoClient
+
+from verifier.cluster.failures import CLUSTER_UNREACHABLE
+from verifier.cluster.times import Position
+from verifier.cluster.writer import ClusterWriter
+from verifier.compare.record import CheckRecord, Request, SideRecord
+from verifier.compare.store import CheckStore
+from verifier.runtime.errors import OperationError
+from verifier.runtime.retry import impatient
+from verifier.runtime.tasks import StopToken
+
+
+def test_the_numbers_of_mismatches_are_not_awaited_forever() -> None:
+    """A cluster may stop answering after the record of the check was read."""
+    side = SideRecord(Position({}, Timestamp(1, 1)))
+    stop = StopToken()
+    with MongoClient[dict[str, Any]]("mongodb://127.0.0.1:1", connect=False) as client:
+        writer = ClusterWriter(client, False, stop)
+        store = CheckStore(client, writer, "state", stop, patience=0.1)
+        store._record = CheckRecord("", ("", ""), Request(), 0.0, side, side)
+        # The outer limit ends the test if the store has no limit of its own.
+        with impatient(0.0), pytest.raises(OperationError) as raised:
+            store.mismatch_counts()
+        assert raised.value.kind is CLUSTER_UNREACHABLE
