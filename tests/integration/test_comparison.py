@@ -194,6 +194,17 @@ def test_a_missing_collection_or_view_has_no_documents(
     assert comparison(pair).counts(BOTH) == (2, 0)
 
 
+def test_a_collection_that_is_replaced_by_a_view_is_listed_again(pair: Pair) -> None:
+    fill(pair, IDS[:10])
+    compared = comparison(pair)
+    assert told(mismatches(pair, compared=compared)) == {}
+    pair.destination.client.d.c.drop()
+    pair.destination.client.d.create_collection("c", viewOn="x", pipeline=[])
+    portion = Range(bson.encode({"_id": MinKey()}), None)
+    found = told(mismatches(pair, portion, compared=compared))
+    assert found == dict.fromkeys(range(10), "missing on the destination")
+
+
 def test_missing_large_documents_need_little_memory(pair: Pair) -> None:
     documents = [{"_id": number, "x": Binary(bytes(8 << 20))} for number in range(8)]
     for each in documents:

@@ -32,7 +32,7 @@ from verifier.compare.order import CollatedOrder, Order, any_order, simple_order
 from verifier.compare.pairing import Pairing, Unequal
 from verifier.compare.scope import NamespacePair
 from verifier.compare.tuning import CheckTuning
-from verifier.runtime.retry import retry
+from verifier.runtime.retry import Temporary, retry
 from verifier.runtime.tasks import Budget, StopToken, together
 
 _BY_ID = {"_id": 1}
@@ -76,6 +76,8 @@ class Comparison:
         self._filter = document_filter
         self._stop = stop
         self._room = Budget(tuning.pages_bytes, stop)
+        # The listed properties of the collections that were compared; forgotten when a read of the collection fails.
+        self._listed: dict[NamespacePair, tuple[_Stored, _Stored]] = {}
 
     def documents(
         self,
@@ -170,30 +172,36 @@ class Comparison:
         """
         with ExitStack() as cursors:
             pairing: Pairing | None = None
+            listed_before = False
 
             def step() -> list[Unequal] | None:
-                nonlocal reading, pairing
+                nonlocal reading, pairing, listed_before
                 try:
                     if pairing is None:
+                        listed_before = reading.names in self._listed
                         pairing = self._open(reading, on_pages, cursors)
                     with self._room.hold(2 * pairing.page_bytes):
                         return pairing.step()
                 except PyMongoError:
                     cursors.close()
+                    self._listed.pop(reading.names, None)
                     reading = reading.after(pairing.aligned if pairing else None)
                     pairing = None
                     raise
 
-            while (found := retry(step, failures.lost_cursor, self._stop)) is not None:
+            def classify(error: BaseException) -> Temporary | None:
+                # Since it was listed, the collection may have been replaced, for example by a view.
+                again = failures.again(error) if listed_before else None
+                return failures.lost_cursor(error) or again
+
+            while (found := retry(step, classify, self._stop)) is not None:
                 self._stop.check()
                 yield from found
         if reading.leaves_out_last:
             yield from self._unequal(reading._replace(portion=Keys((LAST,))), on_pages)
 
     def _open(self, reading: _Reading, on_pages: OnPages, cursors: ExitStack) -> Pairing:
-        stored = together(
-            *(partial(_stored, *each) for each in zip(self._clients, reading.names, strict=True))
-        )
+        stored = self._list(reading.names)
         order = _order(self._clients[0], stored[0].collation, stored[1].collation)
         source, destination = (
             (
@@ -223,6 +231,17 @@ class Comparison:
             # Over a slow network, nearly all the time passes while pages are read.
             together,
         )
+
+    def _list(self, names: NamespacePair) -> tuple[_Stored, _Stored]:
+        """Return the properties of both collections. Those that were listed before may be out of date.
+
+        Then the comparison may report differences that the next generation does not find.
+        """
+        found = self._listed.get(names)
+        if found is None:
+            calls = (partial(_stored, *each) for each in zip(self._clients, names, strict=True))
+            self._listed[names] = found = together(*calls)
+        return found
 
     def _filters(self, name: Namespace) -> tuple[list[RawBSONDocument], list[RawBSONDocument]]:
         """Return the queries that select a collection's documents on the source, and those for the destination.
