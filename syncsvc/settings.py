@@ -134,26 +134,32 @@ TABLE = (
 
 @dataclass(frozen=True)
 class LoadLevel:
-    """The numbers of threads that read collections, write batches, and apply change events."""
+    """The numbers of threads that read collections, write batches, apply change events, and compare documents."""
 
     readers: int
     writers: int
     lanes: int
+    comparers: int
 
     def over(self, round_trip: float) -> LoadLevel:
         """Return this load level with its numbers of threads multiplied for a round-trip time in seconds.
 
-        The factor is in `THREAD_FACTORS`. While some threads wait for replies on a long link, the others work.
+        While some threads wait for replies on a long link, the others work. The factors are in `THREAD_FACTORS`.
         """
-        factor = next(each for least, each in THREAD_FACTORS.items() if round_trip >= least)
-        return LoadLevel(factor * self.readers, factor * self.writers, factor * self.lanes)
+        factors = next(each for least, each in THREAD_FACTORS.items() if round_trip >= least)
+        return LoadLevel(
+            factors.copy * self.readers,
+            factors.copy * self.writers,
+            factors.copy * self.lanes,
+            factors.comparison * self.comparers,
+        )
 
 
 LOAD_LEVELS = {
-    1: LoadLevel(readers=1, writers=1, lanes=1),
-    2: LoadLevel(readers=1, writers=2, lanes=2),
-    3: LoadLevel(readers=2, writers=4, lanes=4),
-    4: LoadLevel(readers=4, writers=8, lanes=8),
+    1: LoadLevel(readers=1, writers=1, lanes=1, comparers=1),
+    2: LoadLevel(readers=1, writers=2, lanes=2, comparers=1),
+    3: LoadLevel(readers=2, writers=4, lanes=4, comparers=2),
+    4: LoadLevel(readers=4, writers=8, lanes=8, comparers=4),
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from verifier.cluster.rawcursor import PAGE_BYTES
 from verifier.compare.tuning import CheckTuning
@@ -21,9 +22,24 @@ _SPOOL_COPIES = 5
 # at most 1 MB for the history in the charts.
 _PROCESS = 84_000_000
 
-# The factor for the numbers of threads, by the least round-trip time in seconds. On a long link, threads wait for
-# replies most of the time, so several do the work of one.
-THREAD_FACTORS = {0.05: 4, 0.01: 2, 0.0: 1}
+
+class ThreadFactors(NamedTuple):
+    """The factors for the numbers of threads: those that copy and apply events, and those that compare documents.
+
+    On a long link, threads wait for replies most of the time, so several do the work of one. A thread that compares
+    waits for the next pages of both clusters most of the time, because comparing a page takes only a few milliseconds.
+    """
+
+    copy: int
+    comparison: int
+
+
+# By the least round-trip time in seconds.
+THREAD_FACTORS = {
+    0.05: ThreadFactors(4, 8),
+    0.01: ThreadFactors(2, 4),
+    0.0: ThreadFactors(1, 1),
+}
 
 # The size limit of the event spool unless --eventSpoolMB gives another, in compressed bytes.
 EVENT_SPOOL_BYTES = 20_000_000_000

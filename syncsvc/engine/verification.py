@@ -210,7 +210,7 @@ class Verification:
         return Sides(
             Cluster("source", context.source_client, context.source_facts),
             Cluster("destination", context.destination_client, context.destination_facts),
-            context.threads.readers,
+            context.threads.comparers,
             context.tuning.verification_bytes,
             context.tuning.check,
         )

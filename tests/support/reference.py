@@ -120,9 +120,10 @@ def _resumptions() -> str:
 
 def _load_levels() -> str:
     rows = [
-        (level, reach, load.readers, load.writers, load.lanes) for level, reach, load in _loads()
+        (level, reach, load.readers, load.writers, load.lanes, load.comparers)
+        for level, reach, load in _loads()
     ]
-    heads = ("load level", "round-trip time", "readers", "writers", "lanes")
+    heads = ("load level", "round-trip time", "readers", "writers", "lanes", "comparers")
     return tabulate(rows, heads, tablefmt="rst") + "\n"
 
 
@@ -146,7 +147,7 @@ def _threads() -> str:
             level,
             reach,
             sync + 1 + load.readers + load.writers,
-            sync + 4 + load.lanes + 2 + 2 * load.readers,
+            sync + 4 + load.lanes + 2 + 2 * load.comparers,
         )
         for level, reach, load in _loads()
     ]

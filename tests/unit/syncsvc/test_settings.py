@@ -28,7 +28,7 @@ def test_the_defaults_are_as_documented() -> None:
         allowed_hosts=(),
         log_path=None,
         verbosity="INFO",
-        load_level=LoadLevel(readers=2, writers=4, lanes=4),
+        load_level=LoadLevel(readers=2, writers=4, lanes=4, comparers=2),
         instance="coordinator",
     )
 
@@ -39,7 +39,7 @@ def test_every_flag_is_read() -> None:
     assert settings.allowed_hosts == ("a", "b.c")
     assert (settings.port, settings.address, settings.instance) == (0, "::1", "me")
     assert (settings.log_path, settings.verbosity) == (Path("/x/y"), "DEBUG")
-    assert settings.load_level == LoadLevel(1, 1, 1)
+    assert settings.load_level == LoadLevel(1, 1, 1, 1)
     assert settings.event_spool_bytes == 7_000_000
 
 
@@ -60,7 +60,7 @@ def test_every_log_level_of_mongosync_is_accepted(level: str) -> None:
 def test_a_higher_load_level_is_never_less() -> None:
     levels = [LOAD_LEVELS[number] for number in sorted(LOAD_LEVELS)]
     assert list(LOAD_LEVELS) == [1, 2, 3, 4]
-    for name in ("readers", "writers", "lanes"):
+    for name in ("readers", "writers", "lanes", "comparers"):
         numbers = [getattr(level, name) for level in levels]
         assert numbers == sorted(numbers) and numbers[0] >= 1 and numbers[-1] > numbers[0]
 
@@ -135,9 +135,10 @@ def test_every_option_is_documented() -> None:
 
 
 @pytest.mark.parametrize(
-    "round_trip, factor", [(0.0, 1), (0.009, 1), (0.01, 2), (0.049, 2), (0.05, 4), (3.0, 4)]
+    "round_trip, factor, comparison",
+    [(0.0, 1, 1), (0.009, 1, 1), (0.01, 2, 4), (0.049, 2, 4), (0.05, 4, 8), (3.0, 4, 8)],
 )
-def test_a_long_link_gets_more_threads(round_trip: float, factor: int) -> None:
+def test_a_long_link_gets_more_threads(round_trip: float, factor: int, comparison: int) -> None:
     for level in LOAD_LEVELS.values():
         over = level.over(round_trip)
         assert (over.readers, over.writers, over.lanes) == (
@@ -145,3 +146,4 @@ def test_a_long_link_gets_more_threads(round_trip: float, factor: int) -> None:
             factor * level.writers,
             factor * level.lanes,
         )
+        assert over.comparers == comparison * level.comparers
