@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from syncsvc.errors import DESTINATION_NOT_EMPTY
@@ -156,12 +156,36 @@ def replaced(client: Client, records: Iterable[CollectionRecord]) -> list[Collec
     Records without a saved UUID of the destination are left out. Raises the driver's errors.
     """
     uuids = list_uuids(client)
+    return [each for each in records if is_replaced(each, uuids)]
 
-    def is_replaced(record: CollectionRecord) -> bool:
-        found = uuids.get(record.definition.namespace)
-        return bool(found and record.destination_uuid and found != record.destination_uuid)
 
-    return [*filter(is_replaced, records)]
+def is_replaced(record: CollectionRecord, uuids: Mapping[Namespace, bytes]) -> bool:
+    """Return whether another collection has the name of a record's collection on the destination.
+
+    `uuids` maps the names on the destination to UUIDs. Return False if the record has no saved UUID.
+    """
+    found = uuids.get(record.definition.namespace)
+    return bool(found and record.destination_uuid and found != record.destination_uuid)
+
+
+def under_present_names(
+    records: Iterable[CollectionRecord], uuids: Mapping[Namespace, bytes]
+) -> Iterator[CollectionRecord]:
+    """Yield `records` with the present names of their collections on the destination, which users may have renamed.
+
+    `uuids` maps the present names on the destination to UUIDs. If no collection has the UUID of a record, the record
+    keeps its name if a collection of users has that name now: `$out` replaces a collection, and keeps its indexes.
+    Other records are left out, because their collections were dropped.
+    """
+    records = list(records)
+    names = {uuid: name for name, uuid in uuids.items()}
+    own = {each.destination_uuid for each in records}
+    for record in records:
+        definition, uuid = record.definition, record.destination_uuid
+        if uuid is not None and uuid in names:
+            yield replace(record, definition=replace(definition, namespace=names[uuid]))
+        elif definition.namespace in uuids and uuids[definition.namespace] not in own:
+            yield record
 
 
 def mismatch_names(records: Iterable[CollectionRecord], names: NamespaceMap) -> set[Namespace]:

@@ -214,8 +214,13 @@ def may_be_lost(failure: Failure) -> bool:
 
 
 def is_damaged(record: RunRecord) -> bool:
-    """Return whether the sync failed because its event spool is damaged."""
-    return record.failure is not None and record.failure.name == errors.EVENT_SPOOL_DAMAGED.name
+    """Return whether the sync failed because the event spool of the instance with this record is damaged."""
+    failure = record.failure
+    return (
+        failure is not None
+        and failure.name == errors.EVENT_SPOOL_DAMAGED.name
+        and not failure.elsewhere
+    )
 
 
 def resumed(record: RunRecord, others: Collection[RunRecord]) -> dict[str, Any]:

@@ -15,11 +15,11 @@ withdraws the commit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from syncsvc.created import replaced
+from syncsvc.created import is_replaced, under_present_names
 from syncsvc.engine.definitions.catalog import Catalog, known_uuids
 from syncsvc.engine.definitions.confirmation import confirmed_together
 from syncsvc.engine.definitions.shared_catalog import catalog_of
@@ -32,6 +32,7 @@ from syncsvc.saved.registry import CollectionRecord
 from syncsvc.saved.run import refuse_resetting
 from verifier.cluster import failures
 from verifier.cluster.cluster import Cluster
+from verifier.cluster.inventory import list_uuids
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.reading import read
 from verifier.cluster.specification import CollectionSpec
@@ -41,6 +42,8 @@ from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import StopToken, for_each
 
 Step = tuple[str, Callable[[], None]]
+# A method of Catalog that changes the collection with this definition.
+Change = Callable[[Catalog, CollectionSpec], None]
 
 # The name is saved, so it must never change.
 _PRINCIPALS_COPIED = "users and roles copied"
@@ -112,15 +115,14 @@ class Cutover:
         Users cannot write until this is done. So on a replica set, the majority confirms all commands together: waiting
         for it after each command would take several times as long as the command itself.
         """
-        threads = self.context.definition_threads
         if self.context.destination_facts.is_sharded:
-            self._change_all(Catalog.prepare, threads)
-            return
-        confirmed_together(
-            self.context,
-            lambda: self._change_all(Catalog.prepare, threads, PRIMARY_ONLY),
-            self.stop,
-        )
+            self._prepare_all(MAJORITY)
+        else:
+            confirmed_together(self.context, lambda: self._prepare_all(PRIMARY_ONLY), self.stop)
+
+    def _prepare_all(self, write_concern: Mapping[str, Any]) -> None:
+        registry, threads = self.context.registry, self.context.definition_threads
+        self._change_all(Catalog.prepare, registry, self._list_uuids(), threads, write_concern)
 
     def _principal_steps(self) -> list[Step]:
         """Return the step that copies users and roles; an empty list if the start options do not ask for that.
@@ -192,30 +194,54 @@ class Cutover:
         for each in self.context.balancers:
             each.put_back()
 
-    def _restore_expiration(self) -> None:
-        context = self.context
-        found = read(lambda: replaced(context.destination_client, context.registry), self.stop)
-        theirs = {each.definition.namespace for each in found}
-        self._change_all(Catalog.restore_expiration, context.definition_threads, left_out=theirs)
-
     def _convert(self) -> None:
-        self._change_all(
-            Catalog.convert, min(self.context.definition_threads, self.context.load.readers)
-        )
+        threads = min(self.context.definition_threads, self.context.load.readers)
+        self._change_present(Catalog.convert, threads, replaced=True)
+
+    def _restore_expiration(self) -> None:
+        threads = self.context.definition_threads
+        # No document of a collection that users have created may expire.
+        self._change_present(Catalog.restore_expiration, threads, replaced=False)
+
+    def _change_present(self, change: Change, threads: int, replaced: bool) -> None:
+        """Call `change` for each collection under its present name; users may rename and drop collections meanwhile.
+
+        A command with a former name has no effect, so `change` is called again for the collections that were renamed
+        since they were listed. `replaced` is whether to change the collections that users have replaced.
+        """
+        names: dict[bytes, Namespace] = {}
+        while True:
+            uuids = self._list_uuids()
+            renamed = [
+                each
+                for each in under_present_names(self.context.registry, uuids)
+                if names.get(each.uuid) != each.definition.namespace
+                and (replaced or not is_replaced(each, uuids))
+            ]
+            if not renamed:
+                return
+            self._change_all(change, renamed, uuids, threads)
+            names.update((each.uuid, each.definition.namespace) for each in renamed)
 
     def _change_all(
         self,
-        change: Callable[[Catalog, CollectionSpec], None],
+        change: Change,
+        records: Iterable[CollectionRecord],
+        uuids: Mapping[Namespace, bytes],
         threads: int,
         write_concern: Mapping[str, Any] = MAJORITY,
-        left_out: Collection[Namespace] = (),
     ) -> None:
-        """Call `change`, a method of Catalog, for each collection except those in `left_out`, in `threads` threads."""
-        context = self.context
-        uuids = known_uuids(context, self.stop)
+        """Call `change`, a method of Catalog, for the collection of each record, in `threads` threads.
+
+        `uuids` maps the names on the destination to UUIDs.
+        """
+        records = list(records)
+        known = known_uuids(records, uuids)
 
         def run(record: CollectionRecord, stop: StopToken) -> None:
-            change(catalog_of(context, stop, uuids, write_concern), record.definition)
+            change(catalog_of(self.context, stop, known, write_concern), record.definition)
 
-        records = [each for each in context.registry if each.definition.namespace not in left_out]
         for_each("cut-over", records, run, threads, self.stop)
+
+    def _list_uuids(self) -> dict[Namespace, bytes]:
+        return read(lambda: list_uuids(self.context.destination_client), self.stop)

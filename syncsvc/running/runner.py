@@ -26,6 +26,7 @@ from syncsvc.engine.principals import PrincipalCopy
 from syncsvc.engine.reset import Reset
 from syncsvc.engine.reversal import coordinator_reversal, follower_reversal, refuse_written
 from syncsvc.engine.run.context import RunContext
+from syncsvc.engine.run.instances import FailedElsewhere
 from syncsvc.engine.run.points import Point
 from syncsvc.engine.run.writeblock import to_put_back
 from syncsvc.figures.progress import WarningKind
@@ -495,7 +496,9 @@ class Runner:
         the work of a pause or a reset has failed, otherwise None. If the sync is PAUSED or RESETTING now and `during`
         is not this state, the error is only logged.
         """
-        kind, description = describe(in_words_of(errors.ALL, failures.named(error)))
+        reported = in_words_of(errors.ALL, failures.named(error))
+        kind, description = describe(reported)
+        failure = Failure(kind.name, description, isinstance(reported, FailedElsewhere))
         with self._changing:
             state = self.record.state
             if state in (State.PAUSED, State.RESETTING) and state is not during:
@@ -506,17 +509,14 @@ class Runner:
                     exc_info=error,
                 )
                 return
-            failed = {
-                "state": next_state(state, Trigger.FAIL),
-                "failure": Failure(kind.name, description),
-            }
+            failed = {"state": next_state(state, Trigger.FAIL), "failure": failure}
             # A reset may have dropped data already, so it can only be continued.
             saved = is_saved(kind) and during is not State.RESETTING
             self._failed_in = None if saved else state
             # An exception to saving first: the save may take long or fail, for the same reason as the run.
             self._store.show(**failed)
             if not saved:
-                self._store.note(failure_entry(Failure(kind.name, description), time()))
+                self._store.note(failure_entry(failure, time()))
         _log.error(
             "The sync failed.",
             exc_info=error,

@@ -25,7 +25,7 @@ from syncsvc.saved.run import partitions_of
 from syncsvc.source.natural_scan import ResumePoint
 from verifier.cluster import rawbson
 from verifier.cluster.namespace import Namespace
-from verifier.cluster.newest import newest_time, read_after
+from verifier.cluster.newest import aggregate_after, newest_time, read_after
 from verifier.cluster.ranges import Range
 from verifier.cluster.reading import read
 from verifier.cluster.writer import ClusterWriter
@@ -177,7 +177,6 @@ class Partitions:
     ) -> None:
         self._name = partitions_of(reversals)
         self._metadata = metadata
-        self._collection = metadata[self._name]
         self._writer = writer
         self._instance = instance
         self._alone = alone
@@ -266,20 +265,24 @@ class Partitions:
         return not self._find({"status": left}, 1)
 
     def copied(self) -> dict[bytes, Copied]:
-        """Return the copied amounts of each collection that has partitions, by UUID."""
+        """Return the copied amounts of each collection that has partitions, by UUID, as saved by all instances."""
         group = {
             "_id": "$_id.collection",
             "copied": {"$sum": "$copied"},
             "documents": {"$sum": "$documents"},
             "left": {"$sum": {"$toInt": {"$ne": ["$status", CopyStatus.DONE.value]}}},
         }
-        rows = read(
-            lambda: list(self._collection.aggregate([{"$group": group}])),
-            self._stop,
-        )
+        database = self._metadata.name
+
+        def rows() -> list[bytes]:
+            # Newer than `_since`, because other instances save their progress, too.
+            time = newest_time(self._run, self._name)
+            pipeline = [{"$group": group}]
+            return aggregate_after(time, self._metadata.client, database, self._name, pipeline)
+
         return {
             bytes(each["_id"]): Copied(each["copied"], each["documents"], not each["left"])
-            for each in rows
+            for each in map(rawbson.decode, read(rows, self._stop))
         }
 
     def _claim_some(self) -> None:

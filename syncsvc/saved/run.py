@@ -73,10 +73,15 @@ HEARTBEAT_INTERVAL = CONFIRM_INTERVAL / 2
 
 @dataclass(frozen=True)
 class Failure:
-    """The error that a run failed with: its name in the error table, and the full text."""
+    """The error that a run failed with: its name in the error table, and the full text.
+
+    `elsewhere` is whether another instance failed with the error, and this instance stopped because of that.
+    """
 
     name: str
     description: str
+    # False in records that earlier versions saved.
+    elsewhere: bool = False
 
 
 @dataclass(frozen=True)
@@ -221,6 +226,7 @@ class _StoredFailure(Stored):
 
     name = fields.String(required=True)
     description = fields.String(required=True)
+    elsewhere = fields.Boolean()
 
 
 class _StoredPhase(Stored):

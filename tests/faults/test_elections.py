@@ -32,6 +32,7 @@ from tests.support.waiting import wait_for
 
 _pause = threading.Event()
 Sets = tuple[ThreeMembers, ThreeMembers]
+REVERSIBLE = {"reversible": True, "enableUserWriteBlocking": "sourceAndDestination"}
 
 
 @pytest.fixture(scope="module")
@@ -216,8 +217,15 @@ def test_a_failover_costs_a_small_part_of_a_large_collection(
 
 
 @pytest.mark.full
-def test_definitions_that_are_rolled_back_are_prepared_again(sets: Sets, tmp_path: Path) -> None:
-    """Roll back the collMod commands of a commit, which only the primary had run: the commit must repeat them."""
+@pytest.mark.parametrize("reversals", [0, 1])
+def test_definitions_that_are_rolled_back_are_prepared_again(
+    sets: Sets, tmp_path: Path, reversals: int
+) -> None:
+    """Roll back the collMod commands of a commit, which only the primary had run: the commit must repeat them.
+
+    In a reversed sync, the destination of the commit does not hold the run record.
+    """
+    written = sets[1 - reversals]
     clients = [each.client() for each in sets]
     sides = [Side(each.uri, client) for each, client in zip(sets, clients, strict=True)]
     pair = Pair(sides[0], sides[1])
@@ -228,6 +236,8 @@ def test_definitions_that_are_rolled_back_are_prepared_again(sets: Sets, tmp_pat
     daemon = pair.daemon(tmp_path)
     hold = ExitStack()
 
+    destination = clients[1 - reversals]
+
     def write(primary: Client) -> None:
         hold.close()
         wait_for(lambda: all(is_prepared(primary, name) for name in ("a", "b")), "prepareUnique")
@@ -237,16 +247,21 @@ def test_definitions_that_are_rolled_back_are_prepared_again(sets: Sets, tmp_pat
 
     try:
         daemon.run()
-        daemon.start()
+        daemon.start(**REVERSIBLE)
+        for _ in range(reversals):
+            daemon.commit()
+            daemon.reverse()
         daemon.wait_until_committable()
-        assert not is_prepared(clients[1], "a")
-        hold.enter_context(daemon.held_at(Point.CHANGES_BEGIN))
+        assert not is_prepared(destination, "a")
+        # Each commit begins the changes once, and the last one begins them again.
+        first, again = reversals + 1, reversals + 2
+        hold.enter_context(daemon.held_at(Point.CHANGES_BEGIN, number=first))
         assert daemon.post("commit").ok
-        daemon.wait_until_reached(Point.CHANGES_BEGIN)
-        with daemon.held_at(Point.CHANGES_BEGIN, number=2):
-            sets[1].roll_back(write)
-            daemon.wait_until_reached(Point.CHANGES_BEGIN, number=2)
-            assert not is_prepared(clients[1], "a")
+        daemon.wait_until_reached(Point.CHANGES_BEGIN, number=first)
+        with daemon.held_at(Point.CHANGES_BEGIN, number=again):
+            written.roll_back(write)
+            daemon.wait_until_reached(Point.CHANGES_BEGIN, number=again)
+            assert not is_prepared(destination, "a")
         daemon.wait_for_state("COMMITTED")
         pair.assert_equal()
     finally:

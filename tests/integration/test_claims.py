@@ -136,14 +136,14 @@ def test_two_instances_claim_concurrently(pair: Pair) -> None:
 
 
 class _Times(CommandListener):
-    """Records the cluster times of updates and the `afterClusterTime` of finds, both in the order of the commands."""
+    """Records the cluster times of updates and the `afterClusterTime` of reads, both in the order of the commands."""
 
     def __init__(self) -> None:
         self.updates: list[Any] = []
         self.waited_for: list[Any] = []
 
     def started(self, event: CommandStartedEvent) -> None:
-        if event.command_name == "find":
+        if event.command_name in ("find", "aggregate"):
             self.waited_for.append(event.command["readConcern"]["afterClusterTime"])
 
     def succeeded(self, event: CommandSucceededEvent) -> None:
@@ -166,6 +166,22 @@ def test_a_claim_sees_the_plans_and_claims_before_it(pair: Pair) -> None:
             partitions.claim()
             # The read of the free partitions, and the update that claims them.
             assert times.waited_for[-1] >= times.updates[-2]
+
+
+def test_the_copied_amounts_include_everything_that_was_saved_before(pair: Pair) -> None:
+    """Sum up partitions that another instance has copied: the read must wait for the write that saved them.
+
+    Otherwise, a read from a new primary could return an older state, in which a copied collection is not done.
+    """
+    times, client = _Times(), pair.destination.client
+    with MongoClient[dict[str, Any]](pair.destination.uri, event_listeners=[times]) as listened:
+        partitions = saved(Pair(pair.source, replace(pair.destination, client=listened)), "a")
+        partitions.plan(ONE, RANGES)
+        for each in claimed(saved(pair, "b")):
+            saved(pair, "b").save(replace(each, status=CopyStatus.DONE, copied=2, documents=1))
+        saved_at = client.admin.command("hello")["lastWrite"]["majorityOpTime"]["ts"]
+        assert partitions.copied() == {ONE: Copied(20, 10, done=True)}
+        assert times.waited_for[-1] >= saved_at
 
 
 def test_unfinished_claims_are_claimed_again_after_a_restart(pair: Pair) -> None:

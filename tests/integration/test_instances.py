@@ -8,6 +8,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -20,7 +21,7 @@ from tests.support.daemon import Daemon, prepared
 from tests.support.fleet import Fleet, kill_at_each
 from tests.support.pages import commands, paste
 from tests.support.pair import SHARDED, Pair, across
-from tests.support.spools import change, leave_row, rows, wait_until_spooled
+from tests.support.spools import SPOOL, change, leave_row, rows, wait_until_spooled
 from tests.support.waiting import wait_for
 
 pytestmark = across(SHARDED)
@@ -503,6 +504,45 @@ def test_each_instance_spools_for_itself(pair: Pair, fleet: Fleet) -> None:
     fleet.commit()
     pair.assert_equal()
     assert not rows(destination)
+
+
+def test_a_resume_keeps_the_intact_spools_of_other_instances(pair: Pair, fleet: Fleet) -> None:
+    """Damage the event spool of the follower: the resume must clear it, and keep that of the coordinator."""
+    source, destination = pair.source.client, pair.destination.client
+    coordinator, follower = fleet.daemons
+    writes.fill(source)
+    fleet.start(eventSpool="always")
+    fleet.wait_until_committable()
+    for each in fleet.daemons:
+        each.pause()
+    source.d.c.update_many({}, {"$set": {"changed": True}})
+    wait_until_spooled(source, destination, instances=2)
+    spool = destination[METADATA_DATABASE][SPOOL]
+    own = {name: {"_id.run": _run_of(destination, name)} for name in fleet.names}
+    of_coordinator, of_follower = own.values()
+    change(destination, SPOOL, {**of_follower, "_id.part": 1}, {"$set": {"data": b"damaged"}})
+    follower.resume()
+    follower.wait_for_failure("EventSpoolDamaged", "the checksum is wrong")
+    coordinator.resume()
+    coordinator.wait_for_failure("EventSpoolDamaged", f"{fleet.names[-1]} failed: ")
+    intact = spool.count_documents(of_coordinator)
+    assert intact
+    coordinator.kill_at(Point.RESUME_SAVED)
+    coordinator.post_unanswered("resume", {})
+    coordinator.wait_until_killed()
+    assert spool.count_documents(of_coordinator) == intact
+    coordinator.run()
+    follower.resume()
+    fleet.commit()
+    pair.assert_equal()
+    assert not rows(destination)
+
+
+def _run_of(client: writes.AnyClient, instance: str) -> str:
+    """Return the value that identifies an instance in its rows of the event spool."""
+    run = client[METADATA_DATABASE].runs.find_one({"_id": instance})
+    assert run is not None
+    return UUID(run["fence"]).hex
 
 
 @pytest.mark.full

@@ -49,7 +49,22 @@ def read_after(
 
     `find` has further fields of the find command, such as `filter`.
     """
+    return _results(time, client, database, {"find": collection, **find})
+
+
+def aggregate_after(
+    time: Timestamp, client: Client, database: str, collection: str, pipeline: list[dict[str, Any]]
+) -> list[bytes]:
+    """Return the results of an aggregation of a collection as BSON, with all writes up to `time`.
+
+    Raises the driver's errors.
+    """
+    return _results(time, client, database, {"aggregate": collection, "pipeline": pipeline})
+
+
+def _results(
+    time: Timestamp, client: Client, database: str, command: dict[str, Any]
+) -> list[bytes]:
     concern = {"level": "majority", "afterClusterTime": time}
-    command = {"find": collection, **find, "readConcern": concern}
-    with RawCursor(client, database, command) as cursor:
+    with RawCursor(client, database, {**command, "readConcern": concern}) as cursor:
         return [bytes(each) for page in cursor.pages() for each in page.documents()]

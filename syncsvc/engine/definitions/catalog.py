@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from bson.binary import Binary
 from pymongo.errors import OperationFailure
 
 from syncsvc import shard_rules
+from syncsvc.created import is_replaced
 from syncsvc.engine.definitions import standin
 from syncsvc.engine.definitions.shard_setup import Sharding
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
 from syncsvc.errors import DEFINITION_NOT_APPLICABLE
+from syncsvc.saved.registry import CollectionRecord
 from verifier.cluster import failures
-from verifier.cluster.inventory import find_named, is_id_index, list_indexes, list_raw, list_uuids
+from verifier.cluster.inventory import find_named, is_id_index, list_indexes, list_raw
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.reading import read
 from verifier.cluster.specification import CollectionSpec, Document, Kind, same_index
@@ -386,14 +388,21 @@ class Catalog:
         return {"collectionUUID": found["info"]["uuid"]}
 
 
-def known_uuids(context: RunContext, stop: StopToken) -> dict[Namespace, bytes]:
-    """Return the present UUIDs of the synced collections on the destination, by name, to pass to a Catalog.
+def known_uuids(
+    records: Iterable[CollectionRecord], uuids: Mapping[Namespace, bytes]
+) -> dict[Namespace, bytes]:
+    """Return the UUIDs of the collections of `records` on the destination, by name, to pass to a Catalog.
 
-    Time-series collections are left out, because servers do not accept the UUID of their buckets.
+    `uuids` maps all names on the destination to UUIDs. Time-series collections are left out, because servers do not
+    accept the UUID of their buckets. Collections that users have replaced are left out, because they may be foreign.
     """
-    listed = read(lambda: list_uuids(context.destination_client), stop)
-    kinds = {each.definition.namespace: each.definition.kind for each in context.registry}
-    return {name: uuid for name, uuid in listed.items() if kinds.get(name) is Kind.COLLECTION}
+    return {
+        name: uuids[name]
+        for each in records
+        if (name := each.definition.namespace) in uuids
+        and each.definition.kind is Kind.COLLECTION
+        and not is_replaced(each, uuids)
+    }
 
 
 def _loses_shard_key(

@@ -9,9 +9,12 @@ primary has run all changes, and the majority has them.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
+from syncsvc.saved.fence import FENCES
+from verifier.cluster.newest import newest_time
 from verifier.cluster.reading import read
 from verifier.runtime.tasks import StopToken
 
@@ -29,12 +32,16 @@ def confirmed_together(context: RunContext, change: Callable[[], None], stop: St
             lambda: context.destination_client.admin.command("hello").get("electionId"), stop
         )
 
+    run = partial(context.destination_writer.run, context.metadata.name)
     while True:
         stop.check()
         before = election()
         context.observe(Point.CHANGES_BEGIN, "")
         change()
-        # Saves the record, which the majority acknowledges.
+        # Raises Superseded if another process has taken the run over during the changes.
         context.run.update()
+        # The update of the record is no substitute: in a reversed sync, the record is on the source. This update waits
+        # for the majority although it changes nothing.
+        read(lambda: newest_time(run, FENCES), stop)
         if election() == before:
             return

@@ -145,6 +145,9 @@ class SharedCatalog(Catalog):
         name, target = next(iter(command.items()))
         if name not in BY_UUID or "collectionUUID" in command:
             return {}
+        if self._uuids is not None and (known := super()._by_uuid(namespace, command)):
+            # The registry does not have the names that users have given to collections of the sync.
+            return known
         if name == "renameCollection":
             database, _, target = target.partition(".")
             namespace = Namespace(database, target)

@@ -101,6 +101,7 @@ RUNS = [
     run_record(phases=(PhaseBegin(Phase.COPYING, 1.5), PhaseBegin(Phase.APPLYING, 2.5))),
     run_record(steps=("definitions prepared", "destination unblocked"), can_write=True),
     run_record(failure=Failure("SomeError", "Why.")),
+    run_record(failure=Failure("SomeError", "Why.", elsewhere=True)),
     run_record(
         reversals=3, reverse_start=START, found_blocked={"cluster0": True, "cluster1": False}
     ),
@@ -352,6 +353,7 @@ CURRENT = {
         "namespaceRemap": [],
         "documentFilter": [],
     },
+    "failure": {**_OF_6["failure"], "elsewhere": False},
     **dict.fromkeys(("repair", "repaired", "repairDone", "commitRepairs"), 0),
     **dict.fromkeys(("repairRequests", "repairRequestsMet"), 0),
     **dict.fromkeys(("repairedDocuments", "repairedDefinitions"), 0),

@@ -14,6 +14,7 @@ from syncsvc.options import WriteBlocking
 from syncsvc.resuming import (
     RESUMPTIONS,
     Resumption,
+    is_damaged,
     is_saved,
     may_be_lost,
     needs_new_check,
@@ -67,6 +68,13 @@ def test_a_kind_of_another_version_is_retried() -> None:
     failure = Failure("FromTheFuture", "It did.")
     refuse_final(failed("FromTheFuture"), ())
     assert not may_be_lost(failure)
+
+
+def test_only_an_own_spool_counts_as_damaged() -> None:
+    assert is_damaged(failed("EventSpoolDamaged"))
+    assert not is_damaged(failed("EventSpoolFull"))
+    other = Failure("EventSpoolDamaged", "The instance b failed: why.", elsewhere=True)
+    assert not is_damaged(run_record(state=State.FAILED, failure=other))
 
 
 NOT_BLOCKED = replace(run_record().options, write_blocking=WriteBlocking.NONE)

@@ -1,0 +1,103 @@
+"""Renames collections on the destination as soon as users may write there, before the commit ends.
+
+The commit must make the indexes unique, build the deferred ones and restore expiration under the new names.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from syncsvc.engine.run.points import Point
+from tests.support.daemon import Daemon
+from tests.support.failpoints import APPLICATION, delayed, times
+from tests.support.pair import REPLICA_SETS, SHARDED, Pair, across
+from tests.support.waiting import wait_for
+
+WRITABLE, UNIQUE = "destination writable", "indexes unique"
+EXISTING = {"preExistingDestinationData": True, "enableUserWriteBlocking": "none"}
+TTL = 10**8
+
+
+def _fill(database: Any, *names: str) -> None:
+    """Create collections with the same indexes: a unique one, a deferred one with the same key, and a TTL index.
+
+    The value that `u` has in a collection is the name of the collection.
+    """
+    for name in names:
+        database[name].create_index("u", name="u", unique=True, sparse=True)
+        database[name].create_index("u", name="plain", sparse=True)
+        database[name].create_index("when", name="when", expireAfterSeconds=TTL)
+        database[name].insert_one({"u": name})
+
+
+def _assert_restored(database: Any, name: str, former: str) -> None:
+    assert database[name].find_one({}, {"_id": 0}) == {"u": former}
+    indexes = database[name].index_information()
+    assert indexes["u"].get("unique"), (name, indexes)
+    assert "plain" in indexes, (name, indexes)
+    assert indexes["when"]["expireAfterSeconds"] == TTL, (name, indexes)
+
+
+@across(REPLICA_SETS, SHARDED)
+@pytest.mark.parametrize("options", [{}, EXISTING], ids=["alone", "with existing data"])
+def test_users_rename_collections_before_the_end_of_the_commit(
+    pair: Pair, daemon: Daemon, options: dict[str, Any]
+) -> None:
+    _fill(pair.source.client.d, "early", "replaced", "one", "other", "late", "dropped")
+    d = pair.destination.client.d
+    daemon.start(**options)
+    with daemon.held_at(Point.STEP_DONE, UNIQUE):
+        with daemon.held_at(Point.STEP_DONE, WRITABLE):
+            daemon.ask_for_commit()
+            daemon.wait_until_reached(Point.STEP_DONE, WRITABLE)
+            d.early.rename("renamed early")
+            d.replaced.rename("beside")
+            d.replaced.insert_many([{"u": 1}, {"u": 1}])
+            d.replaced.create_index("when", name="when", expireAfterSeconds=5 * TTL)
+            d.one.rename("between")
+            d.other.rename("one")
+            d.between.rename("other")
+            d.dropped.drop()
+        daemon.wait_until_reached(Point.STEP_DONE, UNIQUE)
+        d.late.rename("renamed late")
+    daemon.wait_for_state("COMMITTED")
+    renamed = {
+        "renamed early": "early",
+        "beside": "replaced",
+        "one": "other",
+        "other": "one",
+        "renamed late": "late",
+    }
+    for name, former in renamed.items():
+        _assert_restored(d, name, former)
+    indexes = d.replaced.index_information()
+    assert indexes.keys() == {"_id_", "when"}
+    assert indexes["when"]["expireAfterSeconds"] == 5 * TTL
+    assert set(d.list_collection_names()) == {*renamed, "replaced"}
+
+
+@pytest.mark.parametrize("step", [WRITABLE, UNIQUE])
+def test_users_rename_a_collection_while_the_commit_changes_it(
+    pair: Pair, daemon: Daemon, step: str
+) -> None:
+    """Rename a collection after a command of the commit was sent under its old name, and before the command runs."""
+    _fill(pair.source.client.d, "c")
+    client = pair.destination.client
+    held = {
+        "failCommands": ["collMod"],
+        "appName": APPLICATION,
+        "blockConnection": True,
+        "blockTimeMS": 5000,
+    }
+    daemon.start()
+    with daemon.held_at(Point.STEP_DONE, step):
+        daemon.ask_for_commit()
+        daemon.wait_until_reached(Point.STEP_DONE, step)
+        client.admin.command({"configureFailPoint": "failCommand", "mode": times(1), "data": held})
+    wait_for(lambda: delayed(client, "collMod"), "collMod is held")
+    client.d.c.rename("renamed")
+    assert delayed(client, "collMod"), "the command ran too early to prove anything"
+    daemon.wait_for_state("COMMITTED")
+    _assert_restored(client.d, "renamed", "c")
