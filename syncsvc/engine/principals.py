@@ -177,7 +177,7 @@ class PrincipalCopy:
             # Whether to drop all other users and roles.
             "drop": False,
         }
-        time: Timestamp = self._writer.run(DATABASE, command)["operationTime"]
+        _, time = self._writer.run_timed(DATABASE, command)
         return time
 
     def _confirm(self, principals: Iterable[Principal], time: Timestamp) -> None:

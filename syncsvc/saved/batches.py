@@ -47,12 +47,11 @@ def save_rows(
     """
     time: Timestamp | None = None
     for batch in batches(statements):
-        reply = writer.run(database, {"update": name, "updates": batch})
+        reply, time = writer.run_timed(database, {"update": name, "updates": batch})
         if reply.get("writeErrors"):
             raise RuntimeError(
                 f"the server refused to save metadata of the sync: {reply['writeErrors'][:3]}"
             )
-        time = reply["operationTime"]
     return time
 
 

@@ -298,8 +298,11 @@ class Partitions:
             ids = [each["_id"] for each in waiting]
             ours = {"$set": {"instance": self._instance}}
             statements = [{"q": {"_id": each, **free}, "u": ours} for each in ids]
-            reply = self._run({"update": self._name, "updates": statements})
-            self._since = max(self._since, reply["operationTime"])
+            reply, time = self._writer.run_timed(
+                self._metadata.name, {"update": self._name, "updates": statements}
+            )
+            _refuse_errors(reply)
+            self._since = max(self._since, time)
             if reply["n"] == len(ids):
                 return [_partition({**each, "instance": self._instance}) for each in waiting]
             # Another instance has claimed some, or this was a retry after a lost reply, which changes nothing.
@@ -342,8 +345,12 @@ class Partitions:
 
     def _run(self, command: dict[str, Any]) -> dict[str, Any]:
         reply = self._writer.run(self._metadata.name, command)
-        if reply.get("writeErrors"):
-            raise RuntimeError(
-                f"the server refused to save the partitions of the copy: {reply['writeErrors']}"
-            )
+        _refuse_errors(reply)
         return reply
+
+
+def _refuse_errors(reply: dict[str, Any]) -> None:
+    if reply.get("writeErrors"):
+        raise RuntimeError(
+            f"the server refused to save the partitions of the copy: {reply['writeErrors']}"
+        )

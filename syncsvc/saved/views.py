@@ -18,7 +18,7 @@ from verifier.runtime.tasks import StopToken
 class CreatedViews:
     """The saved names and definitions of the views that the sync creates; each is saved before the view is created.
 
-    If a DDL event has changed a view, several definitions of the view are saved.
+    A view has several saved definitions if a DDL event has changed it and the new definition is already saved.
     """
 
     def __init__(self, metadata: Metadata, writer: ClusterWriter, stop: StopToken) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from bson.timestamp import Timestamp
 
 from verifier.cluster.connect import Client
+from verifier.cluster.note import reply_time
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,8 @@ class Oplog:
 def read_oplog(client: Client) -> Oplog | None:
     """Return the oplog of the primary; None for a mongos, through which the oplogs of the shards cannot be read.
 
-    Needs find and collStats on local.oplog.rs. Raises the driver's errors.
+    Needs find and collStats on local.oplog.rs. Raises the driver's errors, and NotPrimaryError if a newly elected
+    primary does not know the cluster time yet.
     """
     if client.is_mongos:
         return None
@@ -36,7 +38,7 @@ def read_oplog(client: Client) -> Oplog | None:
     statistics = client.local.command("collStats", "oplog.rs")
     return Oplog(
         oldest=reply["cursor"]["firstBatch"][0]["ts"],
-        newest=reply["operationTime"],
+        newest=reply_time(reply),
         size=statistics["size"],
         limit=statistics["maxSize"],
     )

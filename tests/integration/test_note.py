@@ -12,7 +12,9 @@ from tests.support.sharded.cluster import ShardedCluster
 from tests.support.waiting import wait_for
 from verifier.cluster.changes import ChangeReader, ChangeStream, start_position
 from verifier.cluster.cluster import open_cluster
+from verifier.cluster.newest import read_after
 from verifier.cluster.note import append_note
+from verifier.cluster.times import position_after
 from verifier.runtime.tasks import StopToken
 
 
@@ -27,6 +29,19 @@ def test_the_change_stream_of_idle_shards_passes_a_noop() -> None:
         time = append_note(cluster.client, stop)
         pages = ChangeReader(stream, position, stop).pages()
         wait_for(lambda: next(pages).position.time > time, "the stream is past the note")
+
+
+def test_the_time_of_a_page_is_not_in_the_future(replica_sets: Pair) -> None:
+    """Read at the time of the first page of a change stream on an idle cluster, from each kind of position."""
+    client = replica_sets.source.client
+    cluster = open_cluster("source", replica_sets.source.uri, "test")
+    with cluster.client:
+        stream, stop = ChangeStream(cluster.client, cluster.facts), StopToken()
+        for position in (start_position(stream), position_after(append_note(client, stop))):
+            page = next(ChangeReader(stream, position, stop).pages())
+            assert read_after(page.source_time, cluster.client, "d", "missing") == []
+            again = next(ChangeReader(stream, page.position, stop).pages())
+            assert read_after(again.source_time, cluster.client, "d", "missing") == []
 
 
 @pytest.mark.full

@@ -328,6 +328,24 @@ def test_several_instances_refuse_ddl_by_name(pair: Pair, fleet: Fleet, unreport
         )
 
 
+@watched
+def test_several_instances_survive_the_drop_of_a_database_that_is_not_synced(
+    pair: Pair, fleet: Fleet
+) -> None:
+    """Create and drop a database during a sync, then drop a synced one: only its collection fails the sync."""
+    source = pair.source.client
+    fill(source)
+    fleet.start()
+    fleet.wait_until_committable()
+    source.temporary.create_collection("c")
+    source.temporary.create_collection("v", viewOn="c")
+    source.drop_database("temporary")
+    source.d.c.insert_one({"_id": "after"})
+    wait_for(lambda: pair.destination.client.d.c.find_one({"_id": "after"}), "a later event")
+    source.drop_database("lost")
+    fleet.coordinator.wait_for_failure("UnsupportedChange", "drop was run on lost.c on the source.")
+
+
 @old
 def test_preflight_warns_of_an_old_source(pair: Pair, daemon: Daemon) -> None:
     writes.fill(pair.source.client)

@@ -25,7 +25,7 @@ from verifier.cluster.filters import NamespaceFilter
 from verifier.cluster.namespace import BUCKETS_PREFIX
 from verifier.cluster.oplog_reach import Reach, reach
 from verifier.cluster.rawcursor import Page, RawCursor, resilient_pages
-from verifier.cluster.times import Position, next_time, position_at
+from verifier.cluster.times import Position, next_time, passed_time, position_at
 from verifier.runtime.errors import OperationError
 from verifier.runtime.retry import Temporary
 from verifier.runtime.tasks import StopToken
@@ -55,7 +55,7 @@ class StreamPage(NamedTuple):
     events: list[memoryview]
     # The position in the stream after the last of these events.
     position: Position
-    # The newest cluster time known when the page was read.
+    # The newest known cluster time. No event up to the end of the page is later.
     source_time: Timestamp
 
 
@@ -146,6 +146,7 @@ class ChangeReader:
     def __init__(self, stream: ChangeStream, position: Position, stop: StopToken) -> None:
         self._stream = stream
         self._position = position
+        self._newest = passed_time(position)
         self._stop = stop
         self._bare = False
         self._filtered = True
@@ -190,13 +191,14 @@ class ChangeReader:
                 return
 
     def _stream_page(self, page: Page) -> StreamPage:
-        assert page.resume is not None and page.time is not None
+        assert page.resume is not None
         self._position = position_at(page.resume)
-        documents = page.documents()
-        # mongos reports the time of the shards that it has just asked; an event may have come from another shard
-        # before.
-        newest = max(page.time, self._position.time) if documents else page.time
-        return StreamPage(documents, self._position, newest)
+        # A newly elected primary may reply without a time, or with one before the last event. mongos replies with the
+        # time of the shards that it has just asked; an event may have come from another shard before.
+        # Not the time of the position, which may be in the future: servers refuse to read at such a time.
+        passed = passed_time(self._position)
+        self._newest = max(self._newest, passed, page.time or passed)
+        return StreamPage(page.documents(), self._position, self._newest)
 
     def _reopen(self) -> RawCursor:
         return self._stream.open(self._position, self._bare, self._filtered)

@@ -7,6 +7,10 @@ from typing import Any
 
 from bson.timestamp import Timestamp
 
+# Where a token has the first byte of its type, after the time and the version, and that byte if the type is 0.
+_TOKEN_TYPE = slice(22, 24)
+_HIGH_WATER_MARK = "29"
+
 
 @dataclass(frozen=True)
 class Position:
@@ -37,6 +41,17 @@ def position_at(token: dict[str, Any]) -> Position:
 def position_after(time: Timestamp) -> Position:
     """Return the position after all events up to the cluster time `time`, which must not be in the future."""
     return Position({}, time)
+
+
+def passed_time(position: Position) -> Timestamp:
+    """Return the latest cluster time that an event before the position can have.
+
+    This is the time of the position if its token is that of an event. Other tokens (high-water marks) come before all
+    events of their time, which may be in the future: see `next_time`.
+    """
+    time = position.time
+    is_mark = position.token.get("_data", "")[_TOKEN_TYPE] == _HIGH_WATER_MARK
+    return Timestamp(time.time, time.inc - 1) if is_mark and time.inc else time
 
 
 def next_time(time: Timestamp) -> Timestamp:

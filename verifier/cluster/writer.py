@@ -6,17 +6,20 @@ from collections.abc import Callable
 from typing import Any
 
 from bson.codec_options import CodecOptions
+from bson.timestamp import Timestamp
 from pymongo.client_session import ClientSession
 from pymongo.errors import (
     AutoReconnect,
     ConfigurationError,
+    NotPrimaryError,
     OperationFailure,
     WriteConcernError,
 )
 
 from verifier.cluster import failures
 from verifier.cluster.connect import Client, discard_connections
-from verifier.runtime.retry import retry
+from verifier.cluster.note import reply_time
+from verifier.runtime.retry import Temporary, retry
 from verifier.runtime.tasks import StopToken
 
 # After this time without an acknowledgement by the majority, the server answers, so that the reason for the wait is
@@ -68,6 +71,18 @@ class ClusterWriter:
             return self._once(database, full, session)
         return self._retry(database, full, session)
 
+    def run_timed(self, database: str, command: dict[str, Any]) -> tuple[dict[str, Any], Timestamp]:
+        """Run a command like `run`; return the reply, and a cluster time that is not before the writes of the command.
+
+        If a newly elected primary does not know the cluster time yet, the command is run again.
+        """
+
+        def run() -> tuple[dict[str, Any], Timestamp]:
+            reply = self.run(database, command)
+            return reply, reply_time(reply)
+
+        return retry(run, _is_timeless, self._stop)
+
     def administer(self, command: dict[str, Any], database: str = "admin") -> dict[str, Any]:
         """Run an administrative command that accepts no write concern, and return the reply.
 
@@ -101,6 +116,11 @@ class ClusterWriter:
             raise AutoReconnect(str(error)) from error
         _raise_temporary(reply)
         return reply
+
+
+def _is_timeless(error: BaseException) -> Temporary | None:
+    # `run` has retried all other errors already.
+    return failures.temporary(error) if isinstance(error, NotPrimaryError) else None
 
 
 def _raise_temporary(reply: dict[str, Any]) -> None:

@@ -107,7 +107,7 @@ class Catalog:
             self.drop_view(namespace)
         created = self._run(namespace, command, failures.NAMESPACE_EXISTS)
         if created is None and self._kind_at(namespace) is Kind.VIEW:
-            self.drop(namespace)
+            self.drop_view(namespace)
             self._run(namespace, command, failures.NAMESPACE_EXISTS)
         return created is not None
 
@@ -191,6 +191,7 @@ class Catalog:
     def create_views(self, definitions: Collection[CollectionSpec]) -> None:
         """Save the definitions of views that the sync creates, then create these views in the given order."""
         self._views.add(definitions)
+        self._observe(Point.VIEWS_SAVED, "")
         for each in definitions:
             self.create_view(each)
 
@@ -209,14 +210,28 @@ class Catalog:
         self._run(namespace, {"drop": namespace.collection}, failures.NAMESPACE_NOT_FOUND)
 
     def drop_view(self, namespace: Namespace) -> None:
-        if self._kind_at(namespace) is Kind.VIEW:
-            self.drop(namespace)
+        """Drop the view that has this name, if there is one, and forget the saved definitions of the view."""
+        self._discard_view(namespace, exists=self._kind_at(namespace) is Kind.VIEW)
 
-    def views(self, database: str) -> list[Namespace]:
-        """Return the names of the views in a database of the destination that belong to this sync."""
+    def _discard_view(self, namespace: Namespace, exists: bool) -> None:
+        if exists:
+            self._run(namespace, {"drop": namespace.collection}, failures.NAMESPACE_NOT_FOUND)
+            self._observe(Point.VIEW_DROPPED, str(namespace))
+        # Only after the drop: until then, a reset must recognize the view. Even if no view exists: an earlier process
+        # may have been killed after the drop, or the destination may have refused the view. If the definitions stayed,
+        # a user's view with the same definition would count as the sync's own, and the row of a view that is often
+        # changed would become too large.
+        self._views.forget(namespace)
+
+    def views(self, database: str) -> set[Namespace]:
+        """Return the names of the views in a database of the destination that belong to this sync.
+
+        These include saved views that do not exist, because they were refused or dropped.
+        """
         listed = self._list(database, {"type": Kind.VIEW.value})
         found = {Namespace(database, each["name"]): each["options"] for each in listed}
-        return [*self.own_views(found)]
+        saved = {each for each in self._views.load() if each.database == database}
+        return saved.union(self.own_views(found))
 
     def own_views(self, found: Mapping[Namespace, Document]) -> Mapping[Namespace, Document]:
         """Return the views in `found` that belong to this sync. `found` maps names of views to their options.

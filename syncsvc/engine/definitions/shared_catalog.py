@@ -71,10 +71,8 @@ class SharedCatalog(Catalog):
 
     def drop_view(self, namespace: Namespace) -> None:
         found = self._row(namespace)
-        if found is not None and self._is_own_view(namespace, found):
-            self._run(namespace, {"drop": namespace.collection}, failures.NAMESPACE_NOT_FOUND)
-            # Otherwise, a foreign view that has the same definition later would count as the sync's own.
-            self._views.forget(namespace)
+        if found is None or self._is_own_view(namespace, found):
+            self._discard_view(namespace, exists=found is not None)
 
     def own_views(self, found: Mapping[Namespace, Document]) -> dict[Namespace, Document]:
         saved = self._views.load()

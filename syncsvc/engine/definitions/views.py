@@ -35,7 +35,7 @@ def reconcile_views(context: RunContext, stop: StopToken) -> None:
     own = catalog.own_views({name: each.options for name, each in found.items()})
     for namespace, options in own.items():
         if namespace not in wanted or not same_document(wanted[namespace].options, options):
-            catalog.drop(namespace)
+            catalog.drop_view(namespace)
     catalog.create_views(wanted.values())
 
 

@@ -258,7 +258,7 @@ class DefinitionEvents:
         for database in sorted(self._names.databases(dropped)):
             for name in self._catalog.views(database):
                 if self._names.to_source(name).database == dropped:
-                    self._catalog.drop(name)
+                    self._catalog.drop_view(name)
             self._catalog.drop_empty_database(database)
 
     def _rename(self, event: DefinitionEvent) -> None:

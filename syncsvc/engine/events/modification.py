@@ -52,6 +52,10 @@ def _modified_index(index: Document, change: Document) -> Document:
     if changed.get("unique"):
         # The server removes prepareUnique when the index becomes unique.
         changed.pop("prepareUnique", None)
+    if changed.pop("forceNonUnique", False):
+        # Not an option of the index: it only makes a unique index an ordinary one.
+        changed.pop("unique", None)
+        changed.pop("prepareUnique", None)
     return {
         name: value
         for name, value in changed.items()

@@ -122,8 +122,12 @@ class SharedOldSource:
     def apply(self, event: DefinitionEvent) -> None:
         """Raise OperationError UnsupportedChange if the event names a collection or view that the filter selects.
 
-        A drop of a collection that is not synced is ignored.
+        A drop of a collection that is not synced is ignored, and so is dropDatabase.
         """
+        if event.operation == "dropDatabase":
+            # The collections of the database have drop events of their own, which come first. Views have none: the
+            # commit reconciles them.
+            return
         if event.operation == "drop" and self._context.registry.at(event.namespace) is None:
             # The drop undoes the creation of the collection during the sync. A new collection may get the same name.
             self._not_synced.discard(event.namespace)

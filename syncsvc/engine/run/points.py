@@ -17,6 +17,8 @@ class Point(Enum):
     TEMPORARY_SAVED = "temporary collection saved"
     TIME_SERIES_CREATED = "time series created"
     COLLECTION_CREATED = "collection created"
+    VIEWS_SAVED = "views saved"
+    VIEW_DROPPED = "view dropped"
     LISTED = "listed"
     BATCH_WRITTEN = "batch written"
     COPY_SAVED = "copy saved"

@@ -136,6 +136,14 @@ def modify_to_unique(db: AnyDatabase) -> None:
     db.c.insert_one({"_id": "after", "n": "after"})
 
 
+@behaviour(fill=few_documents)
+def modify_to_unique_and_back(db: AnyDatabase) -> None:
+    db.c.create_index("n")
+    for change in ("prepareUnique", "unique", "forceNonUnique"):
+        _modify_index(db, "n_1", **{change: True})
+    db.c.insert_many([{"_id": n, "n": "equal"} for n in ("one", "two")])
+
+
 @behaviour(fill=indexed)
 def modify_to_prepared(db: AnyDatabase) -> None:
     db.c.create_index("m")

@@ -7,7 +7,14 @@ from bson import Timestamp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from verifier.cluster.times import Position, position_at, seconds_between, token_time
+from verifier.cluster.times import (
+    Position,
+    passed_time,
+    position_after,
+    position_at,
+    seconds_between,
+    token_time,
+)
 
 # The first two are tokens of a real server: of an event, and of the position after it.
 TOKENS = {
@@ -22,6 +29,14 @@ unsigned = st.integers(0, 2**32 - 1)
 @pytest.mark.parametrize("data", TOKENS)
 def test_the_cluster_time_of_a_token_is_read(data: str) -> None:
     assert token_time({"_data": data}) == TOKENS[data]
+
+
+def test_events_before_a_position_are_not_after_its_passed_time() -> None:
+    event, mark, least, _ = ({"_data": each} for each in TOKENS)
+    assert passed_time(position_at(event)) == Timestamp(0x6555F2C1, 2)
+    assert passed_time(position_at(mark)) == Timestamp(0x655600FF, 9)
+    assert passed_time(position_at(least)) == Timestamp(0, 0)
+    assert passed_time(position_after(Timestamp(5, 6))) == Timestamp(5, 6)
 
 
 @given(unsigned, unsigned)

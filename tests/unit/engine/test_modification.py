@@ -48,6 +48,8 @@ def test_options(before: dict[str, Any], change: dict[str, Any], after: dict[str
         ({}, {"prepareUnique": True}, {"prepareUnique": True}),
         ({"prepareUnique": True}, {"prepareUnique": False}, {}),
         ({"prepareUnique": True}, {"unique": True}, {"unique": True}),
+        ({"unique": True, "hidden": True}, {"forceNonUnique": True}, {"hidden": True}),
+        ({"prepareUnique": True}, {"forceNonUnique": True}, {}),
     ],
 )
 def test_indexes(before: dict[str, Any], change: dict[str, Any], after: dict[str, Any]) -> None:

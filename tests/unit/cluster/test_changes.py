@@ -1,0 +1,49 @@
+"""Tests the cluster time of the pages of a ChangeReader: no event that the reader has returned may be after it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import bson
+import pytest
+from bson import Int64, Timestamp
+from pymongo import MongoClient
+
+from verifier.cluster.changes import ChangeReader, ChangeStream
+from verifier.cluster.facts import ClusterFacts, Topology
+from verifier.cluster.rawcursor import RawCursor
+from verifier.cluster.times import Position
+from verifier.runtime.tasks import StopToken
+
+FACTS = ClusterFacts(Topology.REPLICA_SET, "h:1", (6, 0, 5), "id", False, None, None)
+# The reader begins at the time 10. Each page has a time, the time of its position, whether that is an event or a
+# high-water mark, and the expected time. The times are increments of one second.
+PAGES = [
+    pytest.param([(12, 11, False, 12), (13, 13, True, 13)], id="usual"),
+    pytest.param([(12, 12, True, 12), (11, 12, True, 12), (14, 13, True, 14)], id="failover"),
+    pytest.param([(9, 10, True, 10)], id="failover after a restart"),
+    pytest.param([(11, 12, True, 12), (11, 15, False, 14)], id="event of another shard"),
+    pytest.param([(10, 11, False, 10), (11, 12, False, 11)], id="position in the future"),
+    pytest.param(
+        [(None, 11, False, 10), (None, 12, True, 12), (None, 14, False, 13)], id="no time"
+    ),
+]
+
+
+def reply(time: int | None, position: int, event: bool) -> bytes:
+    token = {"_data": f"82{1:08X}{position:08X}2B02{'2C0100' if event else '29'}296E04"}
+    batch = {"id": Int64(7), "ns": "admin.$cmd.aggregate", "postBatchResumeToken": token}
+    known = {} if time is None else {"operationTime": Timestamp(1, time)}
+    return bson.encode({"cursor": {**batch, "nextBatch": []}, "ok": 1.0, **known})
+
+
+@pytest.mark.parametrize("pages", PAGES)
+def test_the_time_is_never_before_an_event(pages: list[tuple[int | None, int, bool, int]]) -> None:
+    with MongoClient[dict[str, Any]]("mongodb://host", connect=False) as client:
+        cursor = RawCursor(client, "admin", {"aggregate": 1})
+        stream = ChangeStream(client, FACTS)
+        reader = ChangeReader(stream, Position({}, Timestamp(1, 10)), StopToken())
+        for time, position, event, expected in pages:
+            page = reader._stream_page(cursor._page(reply(time, position, event), b"nextBatch"))
+            assert page.source_time == Timestamp(1, expected)
+            assert page.position.time == Timestamp(1, position)
