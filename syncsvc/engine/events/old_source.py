@@ -146,8 +146,9 @@ class SharedOldSource:
         version = self._context.source_facts.dotted_version
         raise OperationError(
             UNSUPPORTED_CHANGE,
-            f"{operation} was run on {namespace} on the source. Several instances that share a sync cannot apply this "
-            f"operation, because a source of version {version} does not report the details of the operation.",
+            f"{operation} was run on {namespace} on the source. Several instances that share a sync cannot apply DDL "
+            f"operations of a source of version {version}, because its change stream does not report all of them. A "
+            "sync of a single instance can.",
         )
 
 
