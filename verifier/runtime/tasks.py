@@ -312,7 +312,8 @@ class Channel(Generic[T]):
 def together(first: Callable[[], T], second: Callable[[], T]) -> tuple[T, T]:
     """Make two calls at the same time, the second one in a new thread, and return both results.
 
-    The thread inherits the context variables of the caller. If calls fail, wait until both have ended, and raise the error of the first call or else of the second one.
+    The thread inherits the context variables of the caller. If calls fail, wait until both have ended, and raise the
+    error of the first call or else of the second one.
     """
     results: list[T] = []
     errors: list[BaseException] = []
