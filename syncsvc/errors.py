@@ -229,7 +229,7 @@ INVALID_DOCUMENT_FILTER = ErrorKind(
 DOCUMENT_FILTER_NOT_APPLICABLE = ErrorKind(
     "DocumentFilterNotApplicable",
     409,
-    "documentFilter names a view, or a collection whose documents cannot be selected one by one.",
+    "documentFilter names a view, a time-series collection or a capped collection. Their documents cannot be filtered.",
     "Leave the named element out of documentFilter, or exclude the collection by a namespace filter. If the sync has "
     "already begun, drop the collection or view on the source and send POST /api/v1/resume; or reset the sync "
     "(POST /api/v1/reset) and start it with other filters.",

@@ -105,7 +105,7 @@ def start(tool: Tool, file: Path | None) -> None:
 @click.command(cls=Command)
 @pass_tool
 def pause(tool: Tool) -> None:
-    """Pause the sync. Keep the daemon running while the sync is paused."""
+    """Pause the sync. Do not stop the daemon while the sync is paused."""
     answer = tool.api.post("pause")
     step = f"keep the daemon running; to continue the sync: {tool.name} resume"
     tool.show(answer, "The sync is paused.", tool.next(step))
@@ -188,7 +188,8 @@ def reverse(tool: Tool) -> None:
     "--confirm",
     "name",
     metavar="NAME",
-    help="The name of the destination, such as cluster1. Without this option, the command asks for the name.",
+    help="Confirm the reset with the name of the destination, such as cluster1. Without this option, the command asks "
+    "for the name.",
 )
 @pass_tool
 def reset(tool: Tool, dry_run: bool, name: str | None) -> None:

@@ -164,7 +164,7 @@ class PrincipalCopy:
             if reply.get("writeErrors"):
                 codes = sorted({each["code"] for each in reply["writeErrors"]})
                 raise RuntimeError(
-                    f"the server refused to save users or roles, with these error codes: {codes}"
+                    f"the destination refused to save copied users or roles (error codes: {codes})"
                 )
 
     def _merge(self) -> Timestamp:

@@ -536,7 +536,8 @@ class Runner:
         except (OperationError, PyMongoError) as error:
             _log.error(
                 "Could not save the failure, or could not lift the write blocks and restart the balancers of the "
-                "clusters. These steps are retried at the next start of the process, and by POST /api/v1/resume.",
+                "clusters. These steps are retried at the next start of the process, and by POST /api/v1/resume. Until "
+                "then, user writes may stay blocked, and balancers may stay stopped.",
                 extra={"error": str(error)},
             )
 

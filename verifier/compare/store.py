@@ -485,7 +485,9 @@ class CheckStore:
         reply = self._run({"insert": name, "documents": rows, "ordered": False})
         errors = reply.get("writeErrors", [])
         if any(each["code"] != failures.DUPLICATE_KEY for each in errors):
-            raise RuntimeError(f"a server refuses to save the state of the check: {errors[:3]}")
+            raise RuntimeError(
+                f"the cluster that stores the state of the check refused to save it: {errors[:3]}"
+            )
 
     def _ask(self, call: Callable[[], T]) -> T:
         if self._patience is None:

@@ -127,7 +127,8 @@ class Protection:
                 )
             except OperationError as error:
                 _log.error(
-                    "Could not reload a file with tokens, a certificate or a secret; its former content stays valid.",
+                    "Could not reload a file with tokens, a certificate or a secret; the process keeps using the "
+                    "former content. Correct the file, then send SIGHUP again.",
                     extra={"file": each.name, "error": f"{error.kind.name}: {error}"},
                 )
 

@@ -86,7 +86,10 @@ def read_options(values: Mapping[str, Any]) -> WebhookOptions | None:
     url, secret_file = values["webhook"], values["webhookSecretFile"]
     if not url:
         if secret_file:
-            raise ValueError("webhookSecretFile needs webhook, the URL to which notices are posted")
+            raise ValueError(
+                "webhookSecretFile is set, but webhook is not: set webhook to the URL that receives the notices, or "
+                "remove webhookSecretFile"
+            )
         return None
     reason = _why_not_usable(url)
     if reason is not None:

@@ -51,7 +51,7 @@ def withhold(
             record = context.registry.change(record, definition=definition, withheld=True)
             _log.warning(
                 "The indexes of a collection are withheld from the destination, because one of them refuses a "
-                "document. The indexes are built after the commit is requested.",
+                "document. You need not do anything: the indexes are built after the commit is requested.",
                 extra={"namespace": str(record.namespace), "reason": reason},
             )
             _warn(context)

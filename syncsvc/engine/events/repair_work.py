@@ -109,7 +109,8 @@ class RepairWork:
         _log.warning(
             "Documents were not repaired, because their collections were renamed or dropped, or because users replaced "
             "the collections on the destination. The verification reports the documents that still differ, under the "
-            "present names of their collections: then repair or commit again.",
+            "present names of their collections. Wait until the verification has reported them, then repair or commit "
+            "again.",
             extra={"namespaces": some_of(namespaces)},
         )
 

@@ -20,7 +20,7 @@ from verifier.runtime.observer import Observer
 from verifier.runtime.tasks import SLOW_POLL, StopToken, wait_until
 from verifier.runtime.waits import waiting
 
-_MOVING = "The balancer stops after its current chunk migration; sh.status() shows its state."
+_MOVING = "Check the balancer with sh.status()."
 # The mode that `balancerStatus` reports for an enabled balancer.
 _ON = "full"
 
@@ -54,7 +54,8 @@ class Balancer:
             # The command is retried until the balancer has finished its present round.
             self.writer.administer({"balancerStop": 1})
         with waiting(
-            f"The sync waits until the balancer of {self.cluster} moves no more documents", _MOVING
+            f"The sync waits until the balancer of {self.cluster} has finished its current chunk migrations",
+            _MOVING,
         ):
             wait_until(lambda: not self._status()["inBalancerRound"], stop, SLOW_POLL)
 

@@ -267,7 +267,7 @@ def test_a_wrong_url_is_refused_without_showing_it(url: str, reason: str) -> Non
 
 
 def test_a_secret_needs_a_url(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="^webhookSecretFile needs webhook"):
+    with pytest.raises(ValueError, match="^webhookSecretFile is set, but webhook is not"):
         read_options({"webhook": None, "webhookSecretFile": "x"})
     assert read_options({"webhook": None, "webhookSecretFile": None}) is None
 
