@@ -127,7 +127,10 @@ class Limiter:
         self._apply()
 
     def forget_home(self) -> None:
-        """Keep the limits in memory after a reset, which has dropped the saved limits."""
+        """Mark the current limits as unsaved, because a reset has dropped the saved ones.
+
+        The next sync saves them again. No-op if no limit is set.
+        """
         with self._changing:
             if self._limits != Limits():
                 self._unsaved = self._limits.shown()

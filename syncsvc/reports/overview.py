@@ -140,9 +140,10 @@ def _total_documents(sync: Sync) -> int | None:
 
 
 def _copy_seconds(sync: Sync, observed: Observed) -> tuple[int, int] | None:
-    """Return a low and a high estimate of the remaining seconds of the copy; None if its size or rate is unknown.
+    """Return a low and a high estimate of the remaining seconds of the copy.
 
-    The estimates use the rates of the last minute and of the last 15 minutes, with a margin of 10 %.
+    The estimates use the rates of the last minute and of the last 15 minutes, with a margin of 10 %. Return None if the
+    size is unknown, or if no rate is known or above `_LEAST_RATE` (a stalled copy).
     """
     total = total_bytes(sync.snapshot)
     rates = [

@@ -157,7 +157,7 @@ class Moment:
     """An entry of the timeline, at the time `at` in UNIX seconds. `text` describes the event.
 
     `instance` is the ID of the instance whose run record contains the entry. `what` is the kind of the event: the value
-    of a journal `Kind`, "process", "phase" or "reversed".
+    of a journal `Kind`, "process", "phase" or "reversed". Only commands have a sender.
     """
 
     at: float

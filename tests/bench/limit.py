@@ -58,7 +58,7 @@ def read_stream(source: str, start: Timestamp) -> None:
 
 
 def hash_both(source: str, destination: str) -> None:
-    """Hash all documents on both servers at the same time; raise RuntimeError if the hashes differ."""
+    """Hash the benchmark's database on both servers at the same time; raise RuntimeError if the hashes differ."""
 
     def hashed(uri: str) -> str:
         client: Client = MongoClient(uri)

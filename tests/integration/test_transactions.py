@@ -20,8 +20,8 @@ pytestmark = pytest.mark.three_members
 def _open_transaction(client: writes.AnyClient, first: int) -> Iterator[ClientSession]:
     """Open a transaction that has updated, deleted and inserted five documents each.
 
-    `first` is the lowest `_id` of the updated documents. Yields the session, with which the caller
-    commits or aborts the transaction.
+    `first` is the lowest `_id` of the updated documents; the `_id`s of the deleted documents begin at `first + 5`.
+    Yields the session, with which the caller commits or aborts the transaction.
     """
     with client.start_session() as session:
         session.start_transaction()

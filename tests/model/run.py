@@ -173,9 +173,10 @@ class Run:
             victim.kill_at(kill.point, kill.subject, kill.number)
 
     def _wait(self, holds: Condition, what: str) -> None:
-        """Wait until `holds` is true for every daemon and its progress; meanwhile, restart killed daemons.
+        """Wait until `holds` is true for every daemon and its progress.
 
-        `what` describes the condition in the error after a timeout.
+        Meanwhile, run due kills, restart killed daemons, and start the sync on idle ones. `what` describes the
+        condition in the error after a timeout. Raises AssertionError if the sync has failed.
         """
 
         def all_hold() -> bool:

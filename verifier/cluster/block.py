@@ -68,7 +68,7 @@ class Block:
         return type(self)(self.raw[len(self.first()) :], self.count - 1)
 
     def _starts(self) -> list[int]:
-        """Return the offset of each document. Raises MalformedBson."""
+        """Return the offset of each document. Raises MalformedBson if a document's length is less than 5 bytes."""
         raw, end = self.raw, len(self.raw)
         starts: list[int] = []
         at = 0

@@ -135,7 +135,8 @@ def tagged(answer: dict[str, Any]) -> Response:
 def streamed_lines(lines: Iterator[str]) -> Response:
     """Return an answer that streams the lines, each of which is one JSON object.
 
-    An error before the first line becomes an ordinary error answer. A later error becomes the last line.
+    An exception before the first line is raised, so the app answers with an ordinary error. A later exception becomes
+    the last line.
     """
     first = next(lines, None)
     every = lines if first is None else chain([first], lines)

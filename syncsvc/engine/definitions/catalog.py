@@ -329,7 +329,7 @@ class Catalog:
             self._run(definition.namespace, command, *_USERS_WERE_FASTER)
 
     def convert(self, definition: CollectionSpec) -> None:
-        """Make the indexes unique that `prepare` has prepared, and build the deferred indexes (see `standin`).
+        """Turn the indexes prepared by `prepare` into unique indexes, and build the deferred indexes (see `standin`).
 
         Users may already write: if they have dropped, changed or replaced an index or collection, their change is kept.
         """

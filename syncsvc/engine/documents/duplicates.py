@@ -18,7 +18,8 @@ from verifier.runtime.tasks import StopToken
 class Duplicates:
     """The checks that raise OperationError DuplicateIds for documents of one collection that have the same `_id`.
 
-    Both methods take the collection's current name on the source, and also raise the driver's errors.
+    Such documents are on different shards. Values of `_id` are the same if the collection's collation treats them as
+    equal. Both methods take the collection's current name on the source, and also raise the driver's errors.
     """
 
     def __init__(self, context: RunContext, record: CollectionRecord, stop: StopToken) -> None:

@@ -192,8 +192,10 @@ class DefinitionEvents:
     def _define_view(self, event: DefinitionEvent) -> None:
         """Create or replace a view on the destination after a create or modify event, which holds the whole definition.
 
-        A no-op if the filter excludes the view, or a collection has its name. For the view of a time-series collection,
-        the collection itself is copied.
+        A no-op if the filter excludes the view, or a collection has its name. If the view cannot have its name on the
+        destination, and the source no longer has this definition, drop the destination's view instead. For the view of
+        a time-series collection, copy the collection. Raises OperationError if the source still has the view or
+        collection, but it cannot be synced.
         """
         if event.description["viewOn"] == event.namespace.buckets.collection:
             self._define_time_series(event)

@@ -94,9 +94,10 @@ class Recreated:
         self._renames.drop(record)
 
     def forget(self, name: Namespace, uuid: bytes) -> None:
-        """Drop the collection that was named `name` on the source until the collection `uuid` replaced it.
+        """Drop the destination's copy of a collection that `uuid` has replaced under the source name `name`.
 
-        No-op if no synced collection had this name, or if the source still has that collection.
+        No-op if the source is not sharded, if no other synced collection has this name, or if the source still has the
+        replaced collection.
         """
         for record in self._holders(name, uuid):
             if self._is_gone(record):

@@ -1,4 +1,7 @@
-"""Tests how a process confirms, by saving, that no other process has taken over its run. Threads share the saves."""
+"""Tests how a process confirms, by saving, that no other process has taken over its run.
+
+Concurrent threads share one save, and a confirmation stays valid for a while.
+"""
 
 from __future__ import annotations
 
