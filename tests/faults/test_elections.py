@@ -9,12 +9,13 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pymongo import MongoClient
 
 from syncsvc.engine.run.points import Point
 from syncsvc.metadata import METADATA_DATABASE
@@ -23,12 +24,14 @@ from syncsvc.sandbox.workload import Workload
 from tests.faults.cells import Stage
 from tests.faults.flight import Disturbance, Journey, fill
 from tests.support.daemon import Daemon
-from tests.support.leaks import assert_no_leaks, holdings
+from tests.support.leaks import assert_no_cursors_since, assert_no_leaks, holdings
 from tests.support.members import ThreeMembers
 from tests.support.metrics import scrape
 from tests.support.pair import Pair, Side
 from tests.support.selection import full
 from tests.support.waiting import wait_for
+from verifier.cluster.connect import connect
+from verifier.cluster.rawcursor import RawCursor
 
 _pause = threading.Event()
 Sets = tuple[ThreeMembers, ThreeMembers]
@@ -79,7 +82,12 @@ def _roll_back(members: ThreeMembers) -> None:
         concern = {"w": 1}
         database.command({"insert": "plain", "documents": documents, "writeConcern": concern})
 
+    former = members.primary()
     members.roll_back(write)
+    # The daemon could not close its cursors on this member, which did not answer during the rollback. Close them here,
+    # as the server would do after ten minutes.
+    with MongoClient(former.address, directConnection=True) as direct:
+        direct.admin.command({"killAllSessions": []})
 
 
 # The disturbances of a replica set.
@@ -167,6 +175,23 @@ def _disturbance(name: str, members: ThreeMembers, daemon: Daemon) -> Disturbanc
     if name in OF_DAEMON:
         return Disturbance(name, partial(OF_DAEMON[name], daemon))
     return Disturbance(name, partial(OF_SERVERS[name], members))
+
+
+def test_a_cursor_on_a_former_primary_is_closed(sets: Sets) -> None:
+    members = sets[0]
+    former = members.primary()
+    with closing(connect(members.uri, "cursors")) as client:
+        before = client.primary
+        client.drop_database("d")
+        client.d.plain.insert_many({"_id": n} for n in range(100))
+        with RawCursor(client, "d", {"find": "plain"}, batch_size=10) as cursor:
+            assert next(cursor.pages()).size
+            members.step_down()
+            wait_for(
+                lambda: client.primary not in (None, before), "the client knows the new primary"
+            )
+    with MongoClient(former.address, directConnection=True) as direct:
+        assert_no_cursors_since(frozenset(), direct)
 
 
 @pytest.mark.full

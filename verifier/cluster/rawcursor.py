@@ -16,11 +16,12 @@ import pymongo
 from bson.timestamp import Timestamp
 from pymongo.client_session import ClientSession
 from pymongo.errors import OperationFailure, PyMongoError
+from pymongo.read_preferences import ReadPreference
 
 from verifier.cluster import rawbson
 from verifier.cluster.block import Block
 from verifier.cluster.connect import Client
-from verifier.cluster.pinning import Pin
+from verifier.cluster.pinning import Pin, ServerMode
 from verifier.runtime.retry import Classifier, retry
 from verifier.runtime.tasks import StopToken
 
@@ -145,7 +146,11 @@ class RawCursor:
         for _ in range(_MOST_KILLS):
             try:
                 with pymongo.timeout(_KILL_SECONDS):
-                    self._run({"killCursors": self._collection, "cursors": [self._cursor_id]})
+                    # Any server will do: after a step-down, the pinned one is no longer the primary.
+                    self._run(
+                        {"killCursors": self._collection, "cursors": [self._cursor_id]},
+                        ReadPreference.NEAREST,
+                    )
                 return
             except PyMongoError as error:
                 # With MaxTimeMSExpired, which counts as a timeout, a server has answered, so it can be asked again.
@@ -186,11 +191,11 @@ class RawCursor:
             command["maxTimeMS"] = self._await_ms()
         return command
 
-    def _run(self, command: dict[str, Any]) -> bytes:
+    def _run(self, command: dict[str, Any], read_preference: ServerMode | None = None) -> bytes:
         with self._pin.held():
             reply = self._database.command(
                 command,
-                read_preference=self._pin.read_preference,
+                read_preference=read_preference or self._pin.read_preference,
                 codec_options=rawbson.RAW_OPTIONS,
                 session=self._session,
             )
