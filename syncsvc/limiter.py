@@ -81,7 +81,9 @@ class Limiter:
         # The newest measurements by cluster, and the ceiling of the present work. Replaced, never changed.
         self._loads: Mapping[str, tuple[Load, ...]] = {}
         self._ceilings: Mapping[Limit, Ceiling] = {}
-        self._flows = {work: Flow(rate) for work, rate in _HARMLESS.items()}
+        self._flows = _no_flows()
+        # The run and direction in which the flows were measured: others may be faster or slower.
+        self._measured_in: object = None
         # The newest times (monotonic clock) with the amounts that were admitted until then.
         self._admitted: deque[tuple[float, Mapping[Limit, int]]] = deque(maxlen=_MEASURED + 1)
         self._overload = ""
@@ -175,6 +177,9 @@ class Limiter:
         sync, auto = self._take(), self._limits.auto
         self._admitted.append((monotonic(), self._pace.amounts))
         work = _WORK.get(sync.record.phase) if sync.record and is_active(sync) else None
+        measured_in = sync.record and (sync.record.fence, sync.record.reversals)
+        if measured_in != self._measured_in:
+            self._measured_in, self._flows = measured_in, _no_flows()
         if work is not None:
             # Also without `auto`, which needs to know the full rate.
             self._flows[work] = self._flows[work].at(self._rate(work))
@@ -245,3 +250,7 @@ class Limiter:
 
 def _is_applying(record: RunRecord) -> bool:
     return record.state is State.RUNNING and record.phase is Phase.APPLYING
+
+
+def _no_flows() -> dict[Limit, Flow]:
+    return {work: Flow(rate) for work, rate in _HARMLESS.items()}

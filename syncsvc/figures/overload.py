@@ -122,13 +122,13 @@ class Ceiling:
 def adjusted(ceiling: Ceiling, found: Pressure, flow: Flow, now: float) -> Ceiling:
     """Return the ceiling for the next second: a lower one if the pressure `found` is HIGH, a higher one if it is LOW.
 
-    The ceiling is not lowered within three seconds after a decrease. Nor is it lowered while the work is not faster
-    than the lowest limit: then others cause the load, and the limit would still apply when there is more work. A
-    ceiling that rises far enough above the full rate is removed: its `rate` becomes None. `now` is the present time of
-    the monotonic clock, in seconds.
+    The ceiling is not lowered within three seconds after a decrease, or while no work is done. Work that is not faster
+    than the lowest limit gets no ceiling: then others cause the load, and the ceiling would still apply when there is
+    more work. A ceiling that rises far enough above the full rate is removed: its `rate` becomes None. `now` is the
+    present time of the monotonic clock, in seconds.
     """
-    may_decrease = flow.rate > flow.least and now - ceiling.decreased_at >= _EFFECT_AFTER
-    if found is Pressure.HIGH and may_decrease:
+    is_fast = flow.rate > flow.least or ceiling.rate is not None and flow.rate > 0
+    if found is Pressure.HIGH and is_fast and now - ceiling.decreased_at >= _EFFECT_AFTER:
         # If a cluster stalls for a moment, the flow is small: do not reduce the rate to less than half because of that.
         rate = (
             flow.rate

@@ -45,10 +45,11 @@ class Starts:
         `prepare`.
         """
         home = record.options.destination
-        store = RunStore.begin(process.metadata(home), process.saver(home), record)
+        store = RunStore(process.metadata(home).name, process.saver(home), record)
         self._failed = store
         with ExitStack() as undo:
             undo.callback(self.withdraw_failed)
+            store.insert()
             _refuse_conflicts(process, store)
             _join_attempt(process, store)
             prepared = prepare(store)

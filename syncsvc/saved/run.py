@@ -511,22 +511,21 @@ class RunStore:
         self._notes: list[Entry] = []
         self.record = record
 
-    @classmethod
-    def begin(cls, metadata: Metadata, writer: ClusterWriter, record: RunRecord) -> RunStore:
-        """Insert a new run record, and return its store.
+    def insert(self) -> None:
+        """Save the record of a new run for the first time.
 
-        Raises OperationError MetadataLeftOver if another process began a sync first, and the driver's errors.
+        Raises OperationError MetadataLeftOver if another process began a sync first, and the driver's errors. After
+        these, the record may be saved: see `withdraw`.
         """
-        store = cls(metadata.name, writer, record)
         # If two processes find no run at the same moment, one of them must fail, even if their IDs differ.
-        writer.run(metadata.name, {"createIndexes": RUNS, "indexes": [_ONLY_INDEX]})
-        reply = writer.run(metadata.name, {"insert": RUNS, "documents": [_run_document(record)]})
-        if reply.get("writeErrors") and not store._is_ours():
+        self._writer.run(self._database, {"createIndexes": RUNS, "indexes": [_ONLY_INDEX]})
+        documents = [_run_document(self.record)]
+        reply = self._writer.run(self._database, {"insert": RUNS, "documents": documents})
+        if reply.get("writeErrors") and not self._is_ours():
             raise OperationError(
                 errors.METADATA_LEFT_OVER,
                 "Another process has begun a sync to the same destination at the same moment.",
             )
-        return store
 
     @classmethod
     def take_over(cls, metadata: Metadata, writer: ClusterWriter, record: RunRecord) -> RunStore:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import pymongo
 import pytest
 
 from syncsvc import __version__
@@ -21,6 +22,7 @@ from verifier.cluster.cluster import Cluster, open_cluster
 from verifier.cluster.inventory import list_collections
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.ranges import split
+from verifier.cluster.rawcursor import RawCursor
 from verifier.cluster.reading import read
 from verifier.cluster.specification import CollectionSpec, Kind
 from verifier.cluster.writer import ClusterWriter
@@ -157,3 +159,11 @@ def test_a_sync_survives_lost_cursors_everywhere(pair: Pair, tmp_path: Path) -> 
         pair.assert_equal()
     finally:
         daemon.close()
+
+
+def test_a_cursor_is_read_to_its_end_within_the_time_limit_of_a_command(pair: Pair) -> None:
+    """Read several pages in a block of `pymongo.timeout`, as commands of the API do. Servers refuse it for getMore."""
+    client = pair.source.client
+    client.d.c.insert_many({"_id": n} for n in range(ROWS))
+    with pymongo.timeout(60), RawCursor(client, "d", {"find": "c"}, batch_size=500) as cursor:
+        assert sum(len(page.documents()) for page in cursor.pages()) == ROWS

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from pymongo import MongoClient, WriteConcern
+from pymongo.database import Database
 
 from syncsvc.errors import METADATA_LEFT_OVER, SUPERSEDED
 from syncsvc.metadata import METADATA_DATABASE
@@ -20,6 +21,7 @@ from syncsvc.sandbox import ReplicaSet
 from syncsvc.sandbox.mongod import Mongod
 from syncsvc.saved.run import (
     Failure,
+    RunRecord,
     RunStore,
     load_run,
     load_runs,
@@ -37,20 +39,22 @@ from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import StopToken
 
 
+def begun(metadata: Database[dict[str, Any]], writer: ClusterWriter, record: RunRecord) -> RunStore:
+    store = RunStore(metadata.name, writer, record)
+    store.insert()
+    return store
+
+
 @pytest.mark.parametrize("instance", ["the same", "another"])
 def test_one_of_two_concurrent_starts_is_refused(pair: Pair, instance: str) -> None:
     """Begin two syncs that both found no metadata: the second must be refused, and must not change the first."""
     client = pair.destination.client
     writer = ClusterWriter(client, False, StopToken())
-    first = RunStore.begin(
-        client[METADATA_DATABASE], writer, run_record(instance="the same", owner="first")
-    )
+    first = begun(client[METADATA_DATABASE], writer, run_record(instance="the same", owner="first"))
     collections = client[METADATA_DATABASE].collections
     collections.insert_one({"_id": "listed"})
     with pytest.raises(OperationError) as raised:
-        RunStore.begin(
-            client[METADATA_DATABASE], writer, run_record(instance=instance, owner="second")
-        )
+        begun(client[METADATA_DATABASE], writer, run_record(instance=instance, owner="second"))
     assert raised.value.kind is METADATA_LEFT_OVER
     assert saved_instances(client[METADATA_DATABASE]) == ("the same",)
     assert collections.find_one({"_id": "listed"})
@@ -106,7 +110,7 @@ def test_a_takeover_keeps_changes_saved_after_the_record_was_read(pair: Pair) ->
     """
     client = pair.destination.client
     writer = ClusterWriter(client, False, StopToken())
-    owner = RunStore.begin(client[METADATA_DATABASE], writer, run_record(owner="first"))
+    owner = begun(client[METADATA_DATABASE], writer, run_record(owner="first"))
     stale = owner.record
     owner.update(found_blocked={"cluster0": False})
     taken = RunStore.take_over(client[METADATA_DATABASE], writer, stale)
@@ -128,7 +132,7 @@ def test_a_failure_that_is_only_shown_is_never_saved(pair: Pair) -> None:
     A restart would not continue a sync whose saved state is FAILED.
     """
     client = pair.destination.client
-    store = RunStore.begin(
+    store = begun(
         client[METADATA_DATABASE], ClusterWriter(client, False, StopToken()), run_record()
     )
     failure = Failure("ClusterUnreachable", "It does not answer.")
@@ -155,7 +159,7 @@ def members() -> Iterator[ReplicaSet]:
 
 def test_a_run_is_read_only_once_the_majority_has_it(members: ReplicaSet) -> None:
     with members.client(readConcernLevel="majority") as client, ThreadPoolExecutor() as executor:
-        record = RunStore.begin(
+        record = begun(
             client[METADATA_DATABASE], ClusterWriter(client, False, StopToken()), run_record()
         ).record
         with _without_followers(members):

@@ -173,7 +173,10 @@ class RawCursor:
         if self._opened and not self._cursor_id:
             return None
         if self._opened:
-            return self._page(self._run(self._get_more()), b"nextBatch")
+            # In a block of `pymongo.timeout`, the driver would add a time limit, which servers refuse for getMore. They
+            # apply the limit of the first command to all pages.
+            with pymongo.timeout(None):
+                return self._page(self._run(self._get_more()), b"nextBatch")
         asked: dict[str, Any] = {"batchSize": size}
         if "find" not in self._command:
             asked = {"cursor": asked}

@@ -104,7 +104,7 @@ class Catalog:
         command = {"create": namespace.collection, **standin.stand_in(definition).options}
         if definition.kind is Kind.TIME_SERIES or self._sharding is not None:
             # Their creation takes several steps, and some of them could succeed although a view has the name.
-            self.drop_view(namespace)
+            self._free_of_view(namespace)
         created = self._run(namespace, command, failures.NAMESPACE_EXISTS)
         if created is None and self._kind_at(namespace) is Kind.VIEW:
             self.drop_view(namespace)
@@ -212,6 +212,14 @@ class Catalog:
     def drop_view(self, namespace: Namespace) -> None:
         """Drop the view that has this name, if there is one, and forget the saved definitions of the view."""
         self._discard_view(namespace, exists=self._kind_at(namespace) is Kind.VIEW)
+
+    def _free_of_view(self, namespace: Namespace) -> None:
+        """Drop the view that has the name of a new collection, if there is one.
+
+        Without a view, this takes a single read: there may be thousands of collections to create.
+        """
+        if self._kind_at(namespace) is Kind.VIEW:
+            self.drop_view(namespace)
 
     def _discard_view(self, namespace: Namespace, exists: bool) -> None:
         if exists:

@@ -115,7 +115,7 @@ class SharedCatalog(Catalog):
         namespace = definition.namespace
         record = self._registry.at(namespace)
         assert record is not None
-        self.drop_view(namespace)
+        self._free_of_view(namespace)
         if self._has(record, namespace):
             return False
         self._refuse_foreign(namespace)

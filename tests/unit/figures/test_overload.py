@@ -104,8 +104,13 @@ def test_the_effect_of_a_decrease_is_awaited() -> None:
 def test_slow_work_is_not_limited(full: float, slow: float) -> None:
     flow = Flow(100.0).at(full).at(slow)
     assert adjusted(Ceiling(), Pressure.HIGH, flow, 10.0) == Ceiling()
-    limited = Ceiling(700.0, 0.0)
-    assert adjusted(limited, Pressure.HIGH, flow, 10.0) == limited
+
+
+@pytest.mark.parametrize("rate, ceiling", [(0.0, 700.0), (2.0, 245.0)])
+def test_a_limit_falls_further_if_the_work_stalls_under_load(rate: float, ceiling: float) -> None:
+    flow = Flow(100.0).at(1000.0).at(rate)
+    found = adjusted(Ceiling(700.0, 0.0), Pressure.HIGH, flow, 10.0)
+    assert found.rate == pytest.approx(ceiling)
 
 
 def test_work_that_grows_under_load_falls_by_30_percent() -> None:
