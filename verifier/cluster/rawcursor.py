@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from itertools import cycle, islice
 from struct import Struct
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -143,13 +144,14 @@ class RawCursor:
 
     def _kill(self) -> None:
         """Free the cursor on its server. Errors of the driver are ignored: servers free unused cursors anyway."""
-        for _ in range(_MOST_KILLS):
+        # In turns: the first waits for a primary that does not answer for a moment, and the second also finds a server
+        # that is no longer the primary.
+        preferences = cycle((self._pin.read_preference, ReadPreference.NEAREST))
+        for preference in islice(preferences, _MOST_KILLS):
             try:
                 with pymongo.timeout(_KILL_SECONDS):
-                    # Any server will do: after a step-down, the pinned one is no longer the primary.
                     self._run(
-                        {"killCursors": self._collection, "cursors": [self._cursor_id]},
-                        ReadPreference.NEAREST,
+                        {"killCursors": self._collection, "cursors": [self._cursor_id]}, preference
                     )
                 return
             except PyMongoError as error:
