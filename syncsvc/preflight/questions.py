@@ -22,10 +22,9 @@ from syncsvc.source.oplog import read_oplog
 from syncsvc.source.read_preference import read_preference
 from syncsvc.source.selected_size import selected_size
 from verifier.cluster import failures
-from verifier.cluster.cluster import Cluster, filter_evaluator
+from verifier.cluster.cluster import Cluster, filter_evaluator, refreshed
 from verifier.cluster.connect import Client
 from verifier.cluster.document_filters import DocumentFilters, bad_queries, judging
-from verifier.cluster.facts import gather
 from verifier.cluster.features import DOCUMENTS
 from verifier.cluster.filters import Selection, bad_patterns
 from verifier.cluster.inventory import (
@@ -59,7 +58,8 @@ def ask(
     `database` is the name of the metadata database. Raises OperationError, the driver's errors, and `Cancelled` when
     stopped.
     """
-    source, destination = _refreshed(source), _refreshed(destination)
+    # The facts may have changed since the process started.
+    source, destination = refreshed(source), refreshed(destination)
     evaluator = filter_evaluator(source, destination)
     able = evaluator.facts.offers(DOCUMENTS)
     bad = tuple(bad_patterns(evaluator.client, options.namespaces, stop)) if able else ()
@@ -141,11 +141,6 @@ def _runs(metadata: MetadataDatabase, stop: StopToken) -> tuple[RunRecord, ...]:
         return _if_allowed(lambda: tuple(load_runs(metadata)), stop) or ()
     except OperationError:
         return ()
-
-
-def _refreshed(cluster: Cluster) -> Cluster:
-    """Return the cluster with its facts queried again, because they may have changed since the process started."""
-    return replace(cluster, facts=gather(cluster.client))
 
 
 def _if_allowed(question: Callable[[], T], stop: StopToken) -> T | None:
