@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +83,32 @@ def test_the_container_has_no_privileges(kind: str) -> None:
         "capabilities": {"drop": ["ALL"]},
     }
     assert container["image"] == f"syncsvc:{__version__}"
+
+
+@of_each_kind
+def test_services_set_no_options(kind: str) -> None:
+    # Kubernetes would set SYNCSVC_PORT to a URL, because a service has the name syncsvc.
+    assert manifests.pod(kind)["enableServiceLinks"] is False
+
+
+def test_a_pod_of_several_accepts_requests_by_its_name(tmp_path: Path) -> None:
+    ids = manifests.FOLDER / "shared" / "ids"
+    shell, flag, script, *rest = manifests.container("shared")["command"]
+    script = script.replace("exec syncsvc", "printf '%s\\n'").replace(
+        "/etc/syncsvc-start/ids", str(ids)
+    )
+    printed = subprocess.run(
+        [shell, flag, script, *rest, "--allowedHosts=syncsvc"],
+        env={**os.environ, "POD_INDEX": "1"},
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    clusters = ("--cluster0=mongodb://a", "--cluster1=mongodb://b")
+    settings = syncsvc.settings.read_settings([*printed.split(), *clusters])
+    assert settings.instance == "syncsvc-1"
+    assert f"{socket.gethostname()}.syncsvc" in settings.allowed_hosts
+    assert "syncsvc" in settings.allowed_hosts
 
 
 @of_each_kind
