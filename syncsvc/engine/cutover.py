@@ -161,13 +161,12 @@ class Cutover:
         Such a write was not verified. Even if it is older than the saved position of this instance, another instance
         may not have applied it. Deletes in collections whose documents can expire do not count. Also raise
         SourceWritten if the oplog no longer reaches back to the commit time, so that this check is not possible: the
-        commit can still be repeated, because the event spool may hold the lost events. Do nothing if the sync blocks
-        user writes on the source.
+        commit can still be repeated, because the event spool may hold the lost events. A write block on the source does
+        not make this check unnecessary: it does not apply to users with the role `root` or `restore`, and operators
+        can lift it.
         """
         context = self.context
         record = context.run.record
-        if record.options.blocks_source:
-            return
         assert record.commit_time is not None
         source = Cluster(record.source, context.source_client, context.source_facts)
         expiring = {each.source_name for each in context.registry if each.definition.expires}

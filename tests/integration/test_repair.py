@@ -523,6 +523,25 @@ def test_writes_during_the_cut_over_are_applied(pair: Pair, daemon: Daemon) -> N
     pair.assert_equal()
 
 
+@across(REPLICA_SETS, SHARDED)
+@pytest.mark.parametrize("step", ["drained", "definitions prepared"])
+def test_writes_that_pass_the_block_of_the_source_are_applied(
+    pair: Pair, daemon: Daemon, step: str
+) -> None:
+    """Write to the blocked source as a user with the privilege to bypass the block, after all changes are applied."""
+    writes.fill(pair.source.client)
+    daemon.start(enableUserWriteBlocking="sourceAndDestination", verification={"enabled": False})
+    daemon.wait_until_committable()
+    with daemon.held_at(Point.STEP_DONE, step):
+        daemon.ask_for_commit()
+        daemon.wait_until_reached(Point.STEP_DONE, step)
+        insert = {"insert": "c", "documents": [{"_id": "late"}], "mayBypassWriteBlocking": True}
+        assert pair.source.client.d.command(insert)["n"] == 1
+    daemon.wait_for_state("COMMITTED")
+    assert pair.destination.client.d.c.find_one({"_id": "late"})
+    pair.assert_equal()
+
+
 def test_changes_of_excluded_collections_do_not_extend_the_commit(
     pair: Pair, daemon: Daemon
 ) -> None:
