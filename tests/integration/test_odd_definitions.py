@@ -37,6 +37,8 @@ ODD = {
 }  # fmt: skip
 # Values that servers accept only in aggregation expressions.
 _LITERAL_ONLY = {"undefined"}
+# A fail point that lets a server accept unknown options of indexes.
+UNCHECKED = "skipIndexCreateFieldNameValidation"
 
 
 def expression(name: str) -> RawBSONDocument:
@@ -148,3 +150,18 @@ def test_a_name_that_is_not_utf_8_is_refused(pair: Pair, daemon: Daemon, when: W
         answer = daemon.wait_for_state("FAILED")
     assert answer["error"] == "UnsupportedCollection"
     assert "d.c: a name or text in its definition is not valid UTF-8" in answer["errorDescription"]
+
+
+def test_an_index_with_an_option_of_old_servers_is_synced(pair: Pair, daemon: Daemon) -> None:
+    """Create an index as servers before 3.4 have accepted it: listings leave out its unknown option."""
+    client = pair.source.client
+    client.d.c.insert_one({"_id": 1})
+    client.admin.command("configureFailPoint", UNCHECKED, mode="alwaysOn")
+    try:
+        index = {"key": {"a": 1}, "name": "a", "unique": True, "safe": None}
+        client.d.command({"createIndexes": "c", "indexes": [index]})
+    finally:
+        client.admin.command("configureFailPoint", UNCHECKED, mode="off")
+    daemon.start()
+    daemon.commit()
+    pair.assert_equal()

@@ -38,6 +38,17 @@ SPLITTABLE: Document = {"unsplittable": {"$ne": True}}
 # The fields of `$collStats` that `measure` needs.
 _STATISTICS = ("count", "indexSizes", "size", "storageSize", "timeseries.bucketCount")
 
+# The options of indexes that `listIndexes` returns, and those of them whose values it may replace. Source: the server's
+# `index_key_validate.cpp`. An option that is missing here costs time, but causes no error.
+_FLAGS = frozenset({"background", "clustered", "dropDups", "prepareUnique", "sparse", "unique"})
+_INDEX_OPTIONS = _FLAGS.union(
+    ("key", "name", "v", "hidden", "collation", "expireAfterSeconds", "partialFilterExpression"),
+    ("default_language", "language_override", "textIndexVersion", "weights", "storageEngine"),
+    ("2dsphereIndexVersion", "coarsestIndexedLevel", "finestIndexedLevel", "bits", "min", "max"),
+    ("bucketSize", "columnstoreProjection", "originalSpec", "wildcardProjection"),
+)
+_LONGEST_TTL = 2**31 - 1
+
 
 def _id_index(options: Document, indexes: list[Document]) -> Document:
     """Return the options of a collection with the field `idIndex` of the command `create`, which is the index on `_id`.
@@ -118,17 +129,36 @@ class IndexCatalog:
     def of(self, uuid: bytes) -> list[Document] | None:
         """Return the finished indexes of the collection with this UUID; None if they must be listed instead.
 
-        They must be listed if the catalog lacks the collection, or if the TTL of an index (`expireAfterSeconds`) is
-        NaN. The clustered index of a clustered collection is left out.
+        They must be listed if the catalog lacks the collection, or if an index has options that `listIndexes` may
+        repair. The clustered index of a clustered collection is left out.
         """
         entry = self._entries.get(uuid)
         if entry is None:
             return None
         listed = rawbson.decode_definition(entry)["indexes"]
-        indexes = [each["spec"] for each in listed if each["ready"]]
-        # `listIndexes` replaces the NaN that old servers have accepted.
-        seconds = [each.get("expireAfterSeconds", 0) for each in indexes]
-        return indexes if all(each == each for each in seconds) else None
+        indexes = [_without_name(each["spec"]) for each in listed if each["ready"]]
+        return indexes if all(map(_is_sound, indexes)) else None
+
+
+def _without_name(index: Document) -> Document:
+    """Return an index of the catalog without the name of its collection, which servers before 4.4 have saved there."""
+    return {option: value for option, value in index.items() if option != "ns"}
+
+
+def _is_sound(index: Document) -> bool:
+    """Return whether `listIndexes` returns an index as the catalog has it.
+
+    Old servers have accepted unknown options, flags that are no numbers, and every TTL: `listIndexes` removes or
+    replaces these, because `createIndexes` would refuse them.
+    """
+    flags = [index[each] for each in _FLAGS & index.keys()]
+    seconds = index.get("expireAfterSeconds", 0)
+    return (
+        index.keys() <= _INDEX_OPTIONS
+        and all(isinstance(each, int | float) for each in flags)
+        and isinstance(seconds, int | float)
+        and 0 <= seconds <= _LONGEST_TTL
+    )
 
 
 def _specification(

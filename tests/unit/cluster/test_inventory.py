@@ -1,4 +1,4 @@
-"""The options of a collection contain its index on `_id` as `idIndex`, unless that index is missing or clustered."""
+"""Indexes as options of a collection, and those of the catalog that must be listed instead."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from verifier.cluster.inventory import _id_index
+from verifier.cluster.inventory import _id_index, _is_sound
 
 ID_INDEX = {"v": 2, "key": {"_id": 1}, "name": "_id_"}
 OTHER = {"v": 2, "key": {"a": 1}, "name": "a_1"}
@@ -24,3 +24,24 @@ OTHER = {"v": 2, "key": {"a": 1}, "name": "a_1"}
 )
 def test_the_id_index_is_an_option(indexes: list[dict[str, Any]], added: dict[str, Any]) -> None:
     assert _id_index({"capped": True}, indexes) == {"capped": True, **added}
+
+
+@pytest.mark.parametrize(
+    "options, sound",
+    [
+        ({}, True),
+        ({"sparse": 1, "unique": True, "expireAfterSeconds": 3600.5}, True),
+        ({"expireAfterSeconds": 2**31 - 1, "partialFilterExpression": {"a": 1}}, True),
+        ({"safe": None}, False),
+        ({"sparse": "yes"}, False),
+        ({"background": None}, False),
+        ({"expireAfterSeconds": float("nan")}, False),
+        ({"expireAfterSeconds": -1}, False),
+        ({"expireAfterSeconds": 2**31}, False),
+        ({"expireAfterSeconds": "60"}, False),
+    ],
+)
+def test_an_index_that_a_listing_would_repair_is_not_sound(
+    options: dict[str, Any], sound: bool
+) -> None:
+    assert _is_sound({**OTHER, **options}) is sound
