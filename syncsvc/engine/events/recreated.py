@@ -6,8 +6,8 @@ the name of the original. The events of their documents are hidden: routers do n
 documents that move between shards. So such a collection is ignored until it has its final name, and is then copied from
 the source. (A collection that users drop and create again may be copied in this way, too. The result is the same.)
 
-`reshardCollection` replaces a collection in this way, too. Servers before 6.0.14 send no event for it at all; then the
-module `rekeying` notices it.
+`reshardCollection` replaces a collection in this way, too. Servers before 6.0.14 send no event for this command at all:
+the module `rekeying` detects the replaced collection.
 """
 
 from __future__ import annotations
