@@ -98,9 +98,8 @@ class CommitEnd:
         time = append_note(source, self._stop)
         run.update(commit_time=time)
         self._context.observe(Point.COMMIT_POSTPONED, "")
-        append_note(
-            source, self._stop
-        )  # without this, the change stream of an idle source would never pass `time`
+        # Without a second no-op, the change stream of an idle source would never pass `time`.
+        append_note(source, self._stop)
 
         def is_past(record: RunRecord) -> bool:
             return record.position is not None and record.position.time > time

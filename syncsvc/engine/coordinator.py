@@ -267,8 +267,8 @@ class Coordinator(Phases):
             self._context.run.update(caught_up=caught_up)
 
     def _block_source(self) -> None:
-        # Blocked before the commit time is taken: every acknowledged user write is then older than it, and will be
-        # applied.
+        # Block the source before taking the commit time: every acknowledged user write is then older than the commit
+        # time, and will be applied.
         if self._context.run.record.options.blocks_source:
             self._context.source_block.set()
             self._done("source blocked")

@@ -143,7 +143,7 @@ def weaken_definitions(context: RunContext, stop: StopToken) -> None:
         record = context.registry.at(definition.namespace)
         if record is None or definition.kind is Kind.VIEW:
             continue
-        # Uses the present definition, not the saved one: an index that users have changed needs other commands.
+        # Use the present definition, not the saved one: an index that users have changed needs other commands.
         catalog.weaken(definition)
         catalog.reconcile_indexes(record.definition)
         context.observe(Point.COLLECTION_WEAKENED, str(definition.namespace))

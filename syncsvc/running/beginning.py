@@ -79,7 +79,7 @@ def _refuse_conflicts(process: ProcessContext, store: RunStore) -> None:
 
 
 def _join_attempt(process: ProcessContext, store: RunStore) -> None:
-    """Save in the record of this instance how often the other instances were resumed (`RunRecord.attempt`).
+    """Save in this instance's record how often the other instances were resumed after a failure (`RunRecord.attempt`).
 
     Otherwise, a later failure of this instance would look like a failure before the last resume. Raises OperationError
     MetadataLeftOver if the other instances are being reset.

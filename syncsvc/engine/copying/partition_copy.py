@@ -169,7 +169,7 @@ class PartitionCopy:
         self._save_if_due()
 
     def _save_if_due(self) -> None:
-        # Repeated, because the last page may be written while its progress cannot be saved yet.
+        # Repeat this: while one thread saves, other threads may record newer progress, which they leave to this thread.
         while (progress := self._begin_save()) is not None:
             self._context.partitions.save(progress)
             with self._lock:

@@ -106,7 +106,7 @@ class OutcomeWriter:
     def _write_in_order(
         self, record: CollectionRecord, outcomes: list[Outcome], newest: Timestamp
     ) -> int:
-        """Write outcomes in order, including documents that are read again; return the number of the latter."""
+        """Write outcomes in order, and return how many documents were read again from the source."""
         number = 0
         for refetch, group in groupby(outcomes, attrgetter("refetch")):
             if refetch:

@@ -6,7 +6,7 @@ builds and change event application. Spooling ends when all rows are read to be 
 present: change event application then continues with the live stream.
 
 Rows are deleted once a position after them is saved. So the saved position is always within a row, or at the end of the
-rows; in the latter case, the oplog holds the next event.
+rows. If it is at the end, the oplog holds the next event.
 """
 
 from __future__ import annotations
