@@ -387,8 +387,8 @@ class FencedWriter(ClusterWriter):
                     errors.SUPERSEDED,
                     "A cluster refused a write of this process, because another process has taken the sync over.",
                 ) from error
-            # The refused command has ended, but earlier commands on the slot, which it was to settle, may still run.
-            # A router may have sent the command to several shards, and have returned the reply of only one.
+            # The refused command has ended. If it was to settle earlier commands on the slot, these may still run. A
+            # router may have sent the command to several shards, and have returned the reply of only one.
             slot.settled = was_settled and not self._sharded
             raise
         slot.settled = True

@@ -90,7 +90,8 @@ class Copier:
             try:
                 self._read(copy, pages, stop)
             except CollectionGone:
-                # Users have dropped the collection. The DDL event comes later, and removes the copied documents.
+                # The collection was dropped; or it was renamed, and the source is older than 6.0. The DDL event comes
+                # later, and removes the copied documents.
                 pass
             copy.all_read()
 

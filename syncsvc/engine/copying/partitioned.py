@@ -28,7 +28,7 @@ from verifier.runtime.tasks import StopToken
 # The number of ranges per reader into which a collection is divided. With more than one, all readers end at about the
 # same time.
 _RANGES_A_READER = 2
-# To occupy all readers, ranges are not made smaller than this size in bytes, because each range takes some commands.
+# The size in bytes below which ranges are not made smaller just to occupy all readers. Each range takes some commands.
 _LEAST_RANGE = 8 << 20
 
 

@@ -406,7 +406,8 @@ class Catalog:
         # Query by the name only: with a further condition, the server goes through all collections of the database.
         listed = self._list(namespace.database, {"name": target})
         found = next((each for each in listed if each["type"] == Kind.COLLECTION.value), None)
-        # Servers do not accept the UUID of the buckets of a time-series collection, whose names begin with "system.".
+        # Servers do not accept the UUID of the buckets of a time-series collection. The name of the buckets begins with
+        # "system.".
         if found is None or target.startswith("system."):
             return {}
         return {"collectionUUID": found["info"]["uuid"]}

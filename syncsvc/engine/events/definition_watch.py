@@ -36,8 +36,8 @@ from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import SLOW_POLL, StopToken, wait_until
 from verifier.runtime.waits import waiting
 
-# A comparison sends one command per collection. The pause after it is at least this many times as long as the
-# comparison, which bounds the load on a source with thousands of collections.
+# A comparison sends one command per collection. If a comparison takes long, the pause after it is about this many times
+# as long, which bounds the load on a source with thousands of collections.
 _PAUSE_FACTOR = 9.0
 # How many changes a message names.
 _MOST_NAMED = 10
@@ -213,7 +213,8 @@ class DefinitionWatch:
             stop.sleep(min(SLOW_POLL, left))
 
     def _changed(self, stop: StopToken) -> Changed:
-        # Read the records before listing the collections: a record that is saved meanwhile is newer than the listing.
+        # Read the records before listing the collections: otherwise, a record that is saved in between would be
+        # compared with an older listing.
         records = list(self._context.registry)
         listed = read(
             lambda: list(list_collections(self._context.source_client, self._context.selection)),

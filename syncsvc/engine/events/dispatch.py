@@ -30,9 +30,9 @@ _EVENT_OVERHEAD = 300
 def group_of(record: CollectionRecord, event: DataEvent) -> Hashable:
     """Return the group of an event: a value that is equal for all document keys that the server treats as equal.
 
-    Events of one group must stay in order, and may be combined, except in the group IN_ORDER. All documents of a capped
-    collection are in this group, because the order of inserts must be kept. In a collection with a collation, all
-    documents whose `_id` the collation may treat as equal to another `_id` are in this group.
+    Events of one group must stay in order. They may be combined, except those of the group IN_ORDER. All documents of a
+    capped collection are in the group IN_ORDER, because the order of inserts must be kept. In a collection with a
+    collation, so are the documents whose `_id` the collation may treat as equal to another `_id`.
     """
     definition = record.definition
     if definition.capped:

@@ -94,10 +94,10 @@ class Recreated:
         self._renames.drop(record)
 
     def forget(self, name: Namespace, uuid: bytes) -> None:
-        """Drop the destination's copy of a collection that `uuid` has replaced under the source name `name`.
+        """Drop the destination's copy of the collection that `uuid` has replaced on the source under the same name.
 
-        No-op if the source is not sharded, if no other synced collection has this name, or if the source still has the
-        replaced collection.
+        `name` is this name on the source, and `uuid` is the UUID of the new collection. No-op if the source is not
+        sharded, if no other synced collection has this name, or if the source still has the replaced collection.
         """
         for record in self._holders(name, uuid):
             if self._is_gone(record):

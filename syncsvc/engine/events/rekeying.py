@@ -131,8 +131,8 @@ class ShardKeyWatch:
         while True:
             suspects = self._suspects(stop)
             if suspects:
-                # Users may have dropped and created a suspect again. The events of these operations come before this
-                # no-op, so wait until they are applied.
+                # Users may have dropped one of these collections and created it again. The events of that come before
+                # this no-op, so wait until they are applied.
                 self._wait_until_past(append_note(self._context.source_client, stop), stop)
             found = [
                 each

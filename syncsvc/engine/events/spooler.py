@@ -2,8 +2,8 @@
 
 The spool consists of rows, each of which holds successive events. Spooling begins at the saved position, or at the end
 of the rows that an earlier process has saved. Spooling keeps pace with the source, independently of the copy, index
-builds and change event application. Spooling ends when all rows are read to be applied and the spooler has reached the
-present: change event application then continues with the live stream.
+builds and change event application. Spooling ends when change event application has read all rows and the spooler has
+reached the present. Change event application then continues with the live stream.
 
 Rows are deleted once a position after them is saved. So the saved position is always within a row, or at the end of the
 rows. If it is at the end, the oplog holds the next event.
