@@ -3,7 +3,7 @@
 Only the engine writes the collections of users on the destination.
 
 Packages: `run` holds what all phases share: the context, the other instances, the writers. `definitions` manages the
-collections, indexes and shard keys of the destination, and `documents` writes their documents. `copying` copies
+collections, indexes and shard keys of the destination, and `documents` writes documents there. `copying` copies
 collections, and `events` applies change events.
 
 Modules: `phases` runs the phases of one instance. `coordinator` implements them for the instance that also does all

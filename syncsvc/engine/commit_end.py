@@ -1,7 +1,8 @@
 """Postpones the commit time, up to which a commit applies changes, if users still write or a repair was needed.
 
-A repair reads documents again, which may contain writes after the old commit time. If the commit did not also apply all
-other writes up to the repair, the destination would hold only a part of them, and no check would detect that.
+A repair reads documents of the source again, and these may contain writes after the old commit time. If the commit did
+not also apply all other writes up to the repair, the destination would hold only a part of the writes after the old
+commit time, and no check would detect that.
 """
 
 from __future__ import annotations
@@ -48,13 +49,14 @@ class CommitEnd:
         if a withheld index cannot be built.
         """
         if written := self._written():
-            # Applied before differences are repaired: a document whose events are still on the way may differ.
+            # Apply these writes before repairing differences: a document may differ only because its change events are
+            # not applied yet.
             self._warn(written)
         elif not (differs and self._repairer.repair_in_commit()):
             self._context.progress.end_warning(WarningKind.SOURCE_WRITTEN)
             return None
         time = self._postpone()
-        # A document that an index refused while it was written has withheld the indexes, in any instance.
+        # Any instance may have withheld indexes while it applied these changes, because an index refused a document.
         self._context.registry.reload(self._stop)
         restore_indexes(self._context, self._stop)
         return time
@@ -94,7 +96,8 @@ class CommitEnd:
         time = append_note(source, self._stop)
         run.update(commit_time=time)
         self._context.observe(Point.COMMIT_POSTPONED, "")
-        append_note(source, self._stop)  # the stream of an idle source would never pass that time
+        # Without a second no-op, the change stream of an idle source would never pass `time`.
+        append_note(source, self._stop)
 
         def is_past(record: RunRecord) -> bool:
             return record.position is not None and record.position.time > time

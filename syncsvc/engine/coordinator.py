@@ -38,7 +38,7 @@ from verifier.runtime.tasks import POLL, StopToken, TaskGroup
 
 _log = logging.getLogger(__name__)
 
-# The phases in which the destination is blocked and the balancers are stopped from the beginning.
+# The phases in which the engine blocks the destination and stops the balancers as soon as it starts.
 _HOLDING = (Phase.COPYING, Phase.INDEXING, Phase.WITHDRAWING, Phase.APPLYING)
 # How long the last known lag is shown if no newer one arrives, in seconds.
 _LAG_HOLDS = 15.0
@@ -75,7 +75,7 @@ class Coordinator(Phases):
         replace_views(context, stop)
         weaken_definitions(context, stop)
         context.observe(Point.REVERSED, "")
-        # In one update: the state REVERSING belongs to the phase REVERSING, and to no other.
+        # Change both in one update: the state REVERSING belongs to the phase REVERSING, and to no other.
         context.run.update(
             state=next_state(context.run.record.state, Trigger.REVERSED), phase=Phase.APPLYING
         )
@@ -85,7 +85,8 @@ class Coordinator(Phases):
         context = self._context
         if context.run.record.options.blocks_destination:
             context.destination_block.set()
-        # The record may have been saved long after its checks, and a failure of the listing lifts the block.
+        # Check again for foreign collections: the run record may have been saved long after the first check, and a
+        # failure of the listing lifts the write block.
         views = context.views.load()
         temporary = temporary_prefix(context.run.record)
         refuse_foreign(context.destination_client, context.registry, views, stop, temporary)
@@ -126,9 +127,9 @@ class Coordinator(Phases):
     def _copy(self, stop: StopToken) -> Phase:
         context = self._context
         if self._continues_copy:
-            # An earlier version has saved no plan for the collections of a replica set.
+            # An earlier version of syncsvc saved no partitions for the collections of a replica set.
             plan_copy(context, stop)
-            # An earlier process may have copied more than was last added up.
+            # An earlier process may have copied more than the saved totals contain.
             settle(context)
             self._show_copied()
         copy_all(context, stop)
@@ -170,7 +171,7 @@ class Coordinator(Phases):
             self._block_source()
             self._shard_keys.wait_until_copied(group.stop)
             self._definitions.wait_until_applied(application.wait_until_past, group.stop)
-            verification.finish_repair()  # it reads the source, so the commit time must be later
+            verification.finish_repair()  # a repair reads the source, so the commit time must be later
             commit_time = self._commit_time(group.stop)
             application.wait_until_past(commit_time)
             self._context.instances.wait_for_all(is_past(commit_time), group.stop)
@@ -187,12 +188,14 @@ class Coordinator(Phases):
             application.save_position()
             verification.finish(commit_time)
             if self._context.run.record.commit_time != commit_time:
-                # It was postponed, because users have written meanwhile. They may have changed definitions, too.
+                # The commit was postponed, because users have written meanwhile. They may also have changed
+                # definitions.
                 self._definitions.check(group.stop)
             self._done("verified")
             application.save_position()
             self._oplog.let_go()
-            # Events that the lanes drop or apply only in part are newer than the commit.
+            # The stop interrupts the lanes, which are the threads that apply events. The events that they do not apply,
+            # or apply only in part, are newer than the commit time.
             group.stop.stop("commit")
         return Phase.CUTTING_OVER
 
@@ -264,8 +267,8 @@ class Coordinator(Phases):
             self._context.run.update(caught_up=caught_up)
 
     def _block_source(self) -> None:
-        # Blocked before the commit time is taken: every acknowledged user write is then older than it, and will be
-        # applied.
+        # Block the source before taking the commit time: every acknowledged user write is then older than the commit
+        # time, and will be applied.
         if self._context.run.record.options.blocks_source:
             self._context.source_block.set()
             self._done("source blocked")

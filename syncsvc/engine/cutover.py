@@ -42,7 +42,7 @@ from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import StopToken, for_each
 
 Step = tuple[str, Callable[[], None]]
-# A method of Catalog that changes the collection with this definition.
+# A method of Catalog that changes the collection with the given definition.
 Change = Callable[[Catalog, CollectionSpec], None]
 
 # The name is saved, so it must never change.
@@ -147,7 +147,7 @@ class Cutover:
         self.context.run.update(reverse_start=prepare_reversal(self.context, self.stop))
 
     def _check_source(self) -> None:
-        # An earlier version, which recorded no check, may have unblocked the destination.
+        # An earlier version of syncsvc, which recorded no check, may have unblocked the destination.
         if UNBLOCKED not in self.context.run.record.steps:
             self._refuse_written()
 

@@ -25,8 +25,8 @@ class Follower(Phases):
     def _read(self, stop: StopToken) -> None:
         run = self._context.run
         if run.record.phase is Phase.APPLYING and self._is_cut_over(stop):
-            # Everything was applied before a restart. Neither the oplog nor the event spool is needed any more, so they
-            # are not read: a sync must not fail because they are damaged or lost.
+            # All events were applied before a restart. Neither the oplog nor the event spool is needed any more, so
+            # they are not read: a sync must not fail because they are damaged or lost.
             run.update(phase=Phase.CUTTING_OVER)
         super()._read(stop)
 
@@ -48,8 +48,8 @@ class Follower(Phases):
 
     def _withdraw(self, stop: StopToken) -> Phase:
         self._wait(_is_applying, stop)
-        # The record that showed a withdrawal may have been an outdated one, read from a newly elected primary. This
-        # instance must not write then, because users may.
+        # The record that showed a withdrawal may have been outdated, because a newly elected primary returned it. Then
+        # this instance must not write, because users may already write.
         return Phase.CUTTING_OVER if self._is_cut_over(stop) else Phase.APPLYING
 
     def _reverse(self, stop: StopToken) -> Phase:
@@ -58,7 +58,7 @@ class Follower(Phases):
         leader = self._wait(_is_applying, stop)
         context.registry.reload(stop)
         context.observe(Point.REVERSED, "")
-        # In one update: the state REVERSING belongs to the phase REVERSING, and to no other.
+        # Change both in one update: the state REVERSING belongs to the phase REVERSING, and to no other.
         context.run.update(
             state=next_state(context.run.record.state, Trigger.REVERSED),
             phase=Phase.APPLYING,
@@ -92,8 +92,9 @@ class Follower(Phases):
     def _join(self, leader: RunRecord) -> None:
         """Take part in the coordinator's newest repair, once the coordinator has applied its own share."""
         run = self._context.run
-        # Only when the coordinator has applied its share: it creates the missing collections. The thread that reads the
-        # events cannot wait for that, because the coordinator may wait for it at a DDL event.
+        # The coordinator must apply its share first, because it creates the missing collections. Wait for that in this
+        # thread: the thread that reads the events must not wait, because at a DDL event, the coordinator may wait for
+        # it.
         if leader.repaired > run.record.repair:
             run.update(repair=leader.repaired)
 

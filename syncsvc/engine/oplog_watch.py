@@ -1,7 +1,7 @@
 """Watches the source's oplog while a sync reads the source.
 
-Estimates how long the oplog still holds the entries that the sync needs. If that may be too short, it makes the spooler
-save the change events, or warns. It fails the sync once all members have dropped entries that the sync needs.
+Estimates how long the oplog still holds the entries that the sync needs. If that time may be too short, this module
+makes the spooler save the change events, or warns. The sync fails once all members have dropped entries that it needs.
 """
 
 from __future__ import annotations
@@ -170,7 +170,8 @@ class OplogWatch:
         """
         if self._spooler.is_active:
             return None
-        # Asked after the oplog was read: an older answer could name a time that is no longer needed.
+        # `held_after` must be called after the oplog was read: an older answer could be a time whose entries are no
+        # longer needed.
         if self._held_after is None:
             return self._saved()
         spooled, held = self._spooled(), self._held_after()

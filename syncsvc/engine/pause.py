@@ -1,6 +1,6 @@
-"""Spools the change events of a paused sync once the oplog of the source may become too short for the pause.
+"""Saves the change events of a paused sync in the event spool once the oplog may become too short for the pause.
 
-Before that, the paused engine writes nothing except no-op notes in the source's oplog.
+Before that, the paused engine writes nothing except no-ops in the source's oplog.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def spool_while_paused(
 ) -> None:
     """Watch the oplog of the source; once the oplog may become too short, spool the change events, until stopped.
 
-    `stopped` is the context of the paused engine; it is used for reading, and for no-op notes in the source's oplog.
+    `stopped` is the context of the paused engine; it is used for reading, and for no-ops in the source's oplog.
     `prepare` returns the context of a new engine, whose writes the destination accepts. This function sets `needed`
     once events must be spooled; if `needed` is already set, spooling begins at once. Returns immediately if the sync
     needs no more events, or if its start option `eventSpool` is `never`. Raises OperationError, the driver's errors,

@@ -42,8 +42,8 @@ from verifier.runtime.tasks import StopToken
 
 _log = logging.getLogger(__name__)
 
-# The names of the temporary collections begin with these prefixes. The collections are in the database of the users: on
-# a sharded cluster, this is on the config servers, too.
+# The names of the temporary collections begin with these prefixes. The collections are in the same database as the
+# users, so on a sharded cluster, they are on the config servers, too.
 TEMPORARY = {Kind.USER: "syncsvc_temp_users_", Kind.ROLE: "syncsvc_temp_roles_"}
 _DROP = {Kind.USER: "dropUser", Kind.ROLE: "dropRole"}
 # UserNotFound and RoleNotFound.
@@ -60,7 +60,8 @@ class PrincipalCopy:
         self._client = context.destination_client
         self._created = context.principals
         self._stop = stop
-        # Other syncs with the same destination have other names, because they must not drop these collections.
+        # The names contain the fence of the run, so that other syncs with the same destination use other names and do
+        # not drop these collections.
         fence = context.run.record.fence.hex
         self._temporary = {kind: f"{prefix}{fence}" for kind, prefix in TEMPORARY.items()}
 
@@ -96,14 +97,15 @@ class PrincipalCopy:
     def drop_temporary(self) -> None:
         """Drop the temporary collections of this sync, if they exist.
 
-        Only the copy itself may call this while it runs: the server adds users and roles from these collections.
+        While a copy runs, only the copy itself may call this: the server adds users and roles from these collections.
         """
         for name in self._temporary.values():
             self._run_unless(failures.DROPPED, DATABASE, {"drop": name})
 
     def _listings(self) -> tuple[Listing, Listing]:
         """Return the current users and roles of the source and of the destination."""
-        # The source is read after this note, so a former primary that missed the newest changes cannot answer.
+        # The source is read at the time of this no-op or later, so a former primary that missed the newest changes
+        # cannot answer.
         now = append_note(self._context.source_client, self._stop)
         source = read(lambda: listing(self._context.source_client, now), self._stop)
         return source, read(lambda: listing(self._client), self._stop)
@@ -138,7 +140,7 @@ class PrincipalCopy:
         kept = {each.identity: each for each in created if each.identity not in dropped}
         self._created.forget(kept.values())
         if missing := [each for each in wanted if each.identity not in kept]:
-            # Saved first, so that a reset finds them even if this process is killed.
+            # Save the principals before creating them, so that a reset finds them even if this process is killed.
             self._created.add(missing)
             self._context.observe(Point.PRINCIPALS_SAVED, "")
             self._confirm(wanted, self._add(missing))
@@ -172,9 +174,9 @@ class PrincipalCopy:
             "_mergeAuthzCollections": 1,
             "tempUsersCollection": f"{DATABASE}.{self._temporary[Kind.USER]}",
             "tempRolesCollection": f"{DATABASE}.{self._temporary[Kind.ROLE]}",
-            # Of all databases.
+            # An empty name means all databases.
             "db": "",
-            # Whether to drop all other users and roles.
+            # False: do not drop other users and roles.
             "drop": False,
         }
         _, time = self._writer.run_timed(DATABASE, command)

@@ -42,7 +42,7 @@ class Repairer:
     def __init__(self, context: RunContext, stop: StopToken) -> None:
         self._context = context
         self._stop = stop
-        # The generation of the check in which a repair on demand has created a collection.
+        # The generation (pass) of the verification in which a repair on demand has created a collection.
         self._created_in: int | None = None
 
     def repair_in_commit(self) -> bool:
@@ -88,7 +88,8 @@ class Repairer:
         """
         self.finish_round()
         run, check = self._context.run, self._context.checks.record
-        # Read before the differences are listed: a later request may be about differences that the list lacks.
+        # Count the requests before listing the differences: a later request may be about differences that the list
+        # lacks.
         requests = run.record.repair_requests
         if not run.record.repair_requested:
             return

@@ -46,7 +46,8 @@ class Reset:
         errors, and `Cancelled` when stopped.
         """
         run = self._context.run
-        # The fence refuses every earlier write of this instance. The coordinator waits for this phase.
+        # After this update, the fence refuses every earlier write of this instance. The coordinator waits for this
+        # phase.
         run.update(phase=Phase.RESETTING)
         self._context.observe(Point.SYNC_STOPPED, "")
         if run.record.coordinates:
@@ -71,7 +72,7 @@ class Reset:
     def _clear(self) -> None:
         context = self._context
         source_balancer, destination_balancer = context.balancers
-        # First, because applications may be waiting to write to the source.
+        # Release the source first, because applications may be waiting to write to it.
         context.source_block.put_back()
         source_balancer.put_back()
         context.observe(Point.SOURCE_RELEASED, "")
@@ -87,9 +88,9 @@ class Reset:
 
     def _drop_created(self) -> None:
         context, views = self._context, self._context.views.load()
-        # Repeated, because users may rename a collection before it is dropped.
+        # List the collections repeatedly, because users may rename a collection before it is dropped.
         while found := created(context, views, self._stop):
-            # Views first: they read collections.
+            # Drop the views first, because they read collections.
             for each in sorted(found, key=lambda each: each.kind is not Kind.VIEW):
                 self._stop.check()
                 self._drop(each)

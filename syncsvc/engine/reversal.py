@@ -3,8 +3,8 @@
 The commit prepares the reversal while users write to neither cluster and both hold the same data. So nothing is copied:
 the new destination has the same collections as the new source, under the same names (apart from the renames of
 `namespaceRemap`, which now apply in the other direction), and every later change arrives as a change event, including
-the changes made by the rest of the commit. Only the definitions of the new destination are not stand-ins yet: they are
-weakened in place, so that no index is built again.
+the changes made by the later steps of the commit. Only the definitions of the new destination are not stand-ins yet:
+they are weakened in place, so that no index is built again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ from verifier.cluster.times import Position
 from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import StopToken
 
-# The list of repairs belongs to the other direction. The numbers of the rounds continue.
+# The fields about repairs that a reversal resets, because they belong to the other direction. The numbers of the rounds
+# of repairs continue.
 _NO_REPAIRS = {
     "commit_repairs": 0,
     "repair_requests": 0,
@@ -75,7 +76,7 @@ def mirrored(
             definition = replace(
                 prepared(record.definition), namespace=record.source_name, uuid=uuid
             )
-            # A repair must recognize a collection that users create again on the new destination.
+            # By `destination_uuid`, a repair recognizes a collection that users create again on the new destination.
             yield replace(
                 record,
                 definition=definition,
@@ -142,7 +143,7 @@ def weaken_definitions(context: RunContext, stop: StopToken) -> None:
         record = context.registry.at(definition.namespace)
         if record is None or definition.kind is Kind.VIEW:
             continue
-        # Uses the present definition, not the saved one: an index that users have changed needs other commands.
+        # Use the present definition, not the saved one: an index that users have changed needs other commands.
         catalog.weaken(definition)
         catalog.reconcile_indexes(record.definition)
         context.observe(Point.COLLECTION_WEAKENED, str(definition.namespace))

@@ -125,7 +125,7 @@ class Verification:
         with waiting("The commit waits for the verdict of the verification", _VERIFYING):
             while self._verdict is None:
                 self.begin()
-                # Read once: the thread of a check that is given up forgets it.
+                # Read the attribute once: another thread sets it to None if the check is given up.
                 check = self._check
                 if check is not None and not self._context.checks.record.writes_off:
                     check.no_more_writes(written_until)
@@ -188,8 +188,8 @@ class Verification:
             "The verification started again, because the oplog of the destination was too short. "
             f"Enlarge this oplog on each member (replSetResizeOplog). {error.description}",
         )
-        # The abandoned check stays saved until the next one replaces it: `finish`, in another thread, may still tell it
-        # that writes are off.
+        # The abandoned check stays saved until the next one replaces it: `finish`, in another thread, may still notify
+        # it that user writes have ended.
         self._check = None
 
     def _new_check(self) -> Check:

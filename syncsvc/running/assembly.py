@@ -60,11 +60,11 @@ class Assembly:
     def next_context(self, stop: StopToken) -> RunContext:
         """Save the next epoch, and return the context of a new engine, which the token `stop` can stop.
 
-        Before it returns, both clusters refuse late writes of earlier engines. If the run of the coordinator has no
-        saved start position, also delete the saved state of an earlier run. Raises OperationError and the driver's
-        errors.
+        When this method returns, both clusters refuse late writes of earlier engines. If this instance is the
+        coordinator and has no saved start position, also delete the saved state of an earlier run. Raises
+        OperationError and the driver's errors.
         """
-        # Saved before it is used, so that no other engine of the run has this epoch.
+        # Save the epoch before using it, so that no other engine of the run has this epoch.
         self._store.update(epoch=self._store.record.epoch + 1)
         return self._context(stop)
 

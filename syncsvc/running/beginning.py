@@ -27,7 +27,7 @@ T = TypeVar("T")
 class Starts:
     """Begins new runs. If a start fails after its record was saved, the record is deleted.
 
-    If the cluster does not answer, the next start deletes it. Only one thread may use this object at a time.
+    If the cluster does not answer, the next start deletes the record. Only one thread may use this object at a time.
     """
 
     def __init__(self) -> None:
@@ -79,10 +79,10 @@ def _refuse_conflicts(process: ProcessContext, store: RunStore) -> None:
 
 
 def _join_attempt(process: ProcessContext, store: RunStore) -> None:
-    """Save the attempt of the other instances in the record of this one.
+    """Save in this instance's record how often the other instances were resumed after a failure (`RunRecord.attempt`).
 
-    They may have been resumed: a failure of this instance must not look like one of an earlier attempt. Raises
-    OperationError MetadataLeftOver if they are being reset.
+    Otherwise, a later failure of this instance would look like a failure before the last resume. Raises OperationError
+    MetadataLeftOver if the other instances are being reset.
     """
     peers = _peers(process, store).others(process.stop)
     # The coordinator no longer waits for instances that it did not find when it was reset.

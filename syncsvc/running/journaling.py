@@ -32,7 +32,7 @@ class JournalKeeper:
         self._counted = counts_of(progress.snapshot)
 
     def keep(self) -> None:
-        """Save in the journal: the warnings of this process, and the increase of its counts since the last call.
+        """Save the warnings of this process, and the increase of its counts since the last call, in the journal.
 
         Raises OperationError and the driver's errors.
         """
@@ -40,7 +40,7 @@ class JournalKeeper:
             self._keep()
 
     def _keep(self) -> None:
-        # In this order: a warning that begins in between is seen again by the next call.
+        # Read `begun` before the snapshot: a warning that begins in between is then also saved by the next call.
         begun, snapshot = self._progress.begun, self._progress.snapshot
         waits = {each.what: each.text for each in snapshot.waits}
         warnings = {kind.value: text for kind, text in snapshot.warnings.items()}

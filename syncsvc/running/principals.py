@@ -1,6 +1,6 @@
 """Compares the users and roles of both clusters, to find those that a commit would copy or a reset would drop.
 
-Also decides whether a copy on request is possible. `syncsvc.engine.principals` copies.
+Also decides whether a copy on request is possible. The module `syncsvc.engine.principals` copies users and roles.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ class Principals:
                 f"A copy of users and roles must be sent to the coordinator {record.coordinator}.",
             )
         if record.start is None:
-            # Until then, a restart deletes the names of all users and roles that the sync has created.
+            # Until the start position is saved, a restart deletes the saved names of all users and roles that the sync
+            # has created.
             raise OperationError(
                 errors.INVALID_STATE,
                 "The sync is still being initialized. Send the command again, at the latest when the field info of the "

@@ -387,9 +387,9 @@ class Runner:
         self._engine = context = self._assembly.next_context(self._stop)
         self._registry = context.registry
         if self.record.coordinates and self.record.options.users_and_roles is not None:
-            # A process that was killed while it copied users may have left their credentials there.
+            # A process that was killed while it copied users may have left their credentials on the destination.
             PrincipalCopy(context, self._stop).drop_temporary()
-        # Otherwise a commit could be accepted before the engine has looked at the saved check.
+        # Without this, a commit could be accepted before the engine has read the saved check.
         self._process.progress.set(caught_up=False)
         kind = Coordinator if self.record.coordinates else Follower
         self._phases: Phases = kind(context, self._stop)
@@ -502,7 +502,7 @@ class Runner:
         with self._changing:
             state = self.record.state
             if state in (State.PAUSED, State.RESETTING) and state is not during:
-                # Ignored: it is retried after a pause, because failed work never counts as done.
+                # Ignore the error: after a pause, the failed work is retried, because it never counts as done.
                 _log.warning(
                     "A call failed while the sync was being paused or reset. You need not do anything: "
                     "after a pause, a resume repeats the failed work.",
@@ -513,7 +513,8 @@ class Runner:
             # A reset may have dropped data already, so it can only be continued.
             saved = is_saved(kind) and during is not State.RESETTING
             self._failed_in = None if saved else state
-            # An exception to saving first: the save may take long or fail, for the same reason as the run.
+            # Unlike other state changes, a failure is shown before it is saved: the save may take long or fail, for the
+            # same reason as the run.
             self._store.show(**failed)
             if not saved:
                 self._store.note(failure_entry(failure, time()))
@@ -547,7 +548,7 @@ class Runner:
         `failed` are the fields of the run record that describe the failure. Raises OperationError and the driver's
         errors.
         """
-        # In this order: a run that continues must never find its source unblocked.
+        # Save the failure before releasing the clusters: a run that continues must never find its source unblocked.
         self._store.update_unless(refuse_resetting, **failed)
         self._process.observe(Point.FAILURE_SAVED, "")
         for name in to_put_back(self.record):

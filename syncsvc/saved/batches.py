@@ -75,7 +75,8 @@ def delete_ids(writer: ClusterWriter, database: str, name: str, ids: Iterable[An
 
     Raises RuntimeError if the server refuses a deletion, and the driver's errors.
     """
-    # A delete statement for several documents carries no `txnNumber`.
+    # Each statement deletes one document, because a delete statement for several documents accepts no `txnNumber`, by
+    # which servers refuse late writes.
     for batch in batches({"q": {"_id": each}, "limit": 1} for each in ids):
         reply = writer.run(database, {"delete": name, "deletes": batch})
         if reply.get("writeErrors"):

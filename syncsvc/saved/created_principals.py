@@ -16,7 +16,7 @@ from verifier.runtime.tasks import StopToken
 
 
 class CreatedPrincipals:
-    """The saved names and fingerprints of the principals that the sync creates, without their credentials.
+    """The saved names and fingerprints of the principals (users and roles) that the sync creates, without credentials.
 
     Each principal is saved here before it is created. `reversals` is the number of reversals so far: each direction has
     saved principals of its own. Every method raises the driver's errors.

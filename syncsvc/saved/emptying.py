@@ -1,4 +1,7 @@
-"""Deletes many documents of the metadata, one per statement: a multi-document delete accepts no `txnNumber`."""
+"""Deletes documents of the metadata, each with its own statement.
+
+Only such statements accept a `txnNumber`, by which servers refuse late writes (see `syncsvc.saved.fence`).
+"""
 
 from __future__ import annotations
 

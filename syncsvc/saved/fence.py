@@ -43,19 +43,19 @@ _log = logging.getLogger(__name__)
 
 # The collection in which slots are settled, in the metadata database.
 FENCES = "fences"
-# As many threads can write at the same time; others wait. Never lower this: the slots of a process of an earlier
-# version must be settled, too.
+# The number of slots: this many threads can write at the same time, and other threads wait. Never lower it, because the
+# slots of a process of an earlier version must be settled, too.
 _SLOTS = 64
 # How many slots are settled at the same time.
 _SETTLING = 16
-# On a sharded cluster, a slot is settled by this many updates for each shard. The hashes of the `_id`s determine their
-# shards: a shard is missed with a probability of e**-16.
+# On a sharded cluster, a slot is settled by updating this many documents (marks) for each shard. The hash of its `_id`
+# determines the shard of a mark, so a shard is missed with a probability of e**-16.
 _MARKS_A_SHARD = 16
 _COUNTER_BITS = 32
 # How long a killed command may take to end, in seconds.
 _PATIENCE = 10.0
 
-# The commands that accept a number.
+# The commands that accept a `txnNumber`.
 _NUMBERED = frozenset({"insert", "update", "delete"})
 # An index build continues when its process is killed, and the next process joins it, so it must not be ended.
 _CONTINUED = "createIndexes"
@@ -183,7 +183,7 @@ class FencedWriter(ClusterWriter):
         self._fence = fence
         self._metadata = metadata
         self._sharded = sharded
-        # How many updates settle a slot; 0 until the collection of the marks is sharded.
+        # How many documents (marks) are updated to settle a slot; 0 until the collection `FENCES` is sharded.
         self._marks = 0 if sharded else 1
         # By database and collection: how many more batches to write without a transaction.
         self._without: dict[tuple[str, str], int] = {}
@@ -196,10 +196,10 @@ class FencedWriter(ClusterWriter):
         """
         left = self._fence.unsettled
         if left:
-            # Alone, because the first one may have to shard the collection of the marks.
+            # Settle the first slot alone, because this may have to shard the collection `FENCES`.
             self._settle_next(0, self._stop)
         try:
-            # With a token of its own: an engine that is being stopped makes one attempt for each slot.
+            # Use a stop token of its own: an engine that is being stopped still makes one attempt for each slot.
             for_each("settle", range(1, left), self._settle_next, _SETTLING, StopToken())
         except BaseExceptionGroup as group:
             # The callers expect a single error, and the slots usually fail for the same reason.
@@ -312,9 +312,10 @@ class FencedWriter(ClusterWriter):
             return None
 
     def _settle_in_time(self, slot: Slot) -> None:
-        """Settle a slot after a failed write, unless the time of the caller is used up: its next write settles it then.
+        """Settle a slot after a failed write, unless the time of the caller is used up.
 
-        Error texts continue to name the failed write. Raises the driver's errors that are not temporary.
+        In that case, the next write on the slot settles it. Error texts continue to name the failed write. Raises the
+        driver's errors that are not temporary.
         """
         try:
             with kept():
@@ -386,8 +387,8 @@ class FencedWriter(ClusterWriter):
                     errors.SUPERSEDED,
                     "A cluster refused a write of this process, because another process has taken the sync over.",
                 ) from error
-            # The command itself has ended, but not the earlier ones that a mark was to settle. A router may have sent
-            # the command to several shards, and have the reply of only one.
+            # The refused command has ended. If it was to settle earlier commands on the slot, these may still run. A
+            # router may have sent the command to several shards, and have returned the reply of only one.
             slot.settled = was_settled and not self._sharded
             raise
         slot.settled = True

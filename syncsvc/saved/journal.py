@@ -213,7 +213,7 @@ class Journal:
         return replace(self, entries=tuple(kept), omitted=self.omitted + excess)
 
     def with_process(self, process: Process) -> Journal:
-        # The first one is kept: it began the sync.
+        # Always keep the first process, because it began the sync.
         first, others = self.processes[:1], (*self.processes[1:], process)
         kept = (*first, *others[-(MOST_PROCESSES - 1) :]) if first else (process,)
         return replace(self, processes=kept)

@@ -24,8 +24,8 @@ from syncsvc.options import CLUSTERS
 from verifier.cluster.writer import PRIMARY_ONLY, ClusterWriter
 
 LEASES = "leases"
-# The cluster that holds the leases. No sync has begun when a lease is first taken, so it cannot depend on the sync:
-# with `--standby`, this cluster is the destination of every sync.
+# The cluster that holds the leases. It cannot depend on the sync, because no sync has begun when a lease is first
+# taken. With `--standby`, this cluster is the destination of every sync.
 HOME = CLUSTERS[1]
 
 # How long one call may take, in seconds: so long that it can open a new connection over a link with a high latency, and
@@ -148,5 +148,5 @@ class LeaseKeeper:
 def _lease(found: Mapping[str, Any] | None) -> Lease | None:
     if found is None:
         return None
-    # A daemon of a later version may save more.
+    # Ignore unknown fields: a daemon of a later version may save more fields.
     return Lease(**{name: found[name] for name in (*_FIELDS, "expired") if name in found})

@@ -72,7 +72,8 @@ class LimitsStore:
         statement = {"q": query, "u": saved, "upsert": before is None}
         reply = self._writer.run(self._metadata.name, {"update": LIMITS, "updates": [statement]})
         for error in reply.get("writeErrors", ()):
-            # Another process has saved the first limits at the same moment; or this one has, and its reply was lost.
+            # Another process has saved the first limits at the same moment; or this process has saved them, and the
+            # reply was lost.
             if error["code"] != DUPLICATE_KEY:
                 raise OperationFailure(error.get("errmsg", ""), error["code"], error)
         return bool(reply["n"] == 1)

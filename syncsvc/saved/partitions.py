@@ -31,7 +31,7 @@ from verifier.cluster.reading import read
 from verifier.cluster.writer import ClusterWriter
 from verifier.runtime.tasks import StopToken
 
-# For claims, which look for the largest unclaimed partition, and for the check whether any is left.
+# The index for claims, which look for the largest unclaimed partition, and for the check whether any partition is left.
 _INDEX = {"key": {"status": 1, "instance": 1, "total": -1, "_id": 1}, "name": "claims"}
 # How many partitions one call claims at most, and their total size in bytes if other instances need a share of them.
 # Claiming many saves round trips.
@@ -183,8 +183,9 @@ class Partitions:
         self._stop = stop
         self._lock = threading.Lock()  # one claim at a time; guards the claims
         self._none_free = False
-        # All reads include what was saved before this process took over, and its own plans and claims: right after an
-        # election, an older state would show no free partitions, and the copy would end without them.
+        # All reads see the partitions at this cluster time or later: after all saves from before this process took
+        # over, and after its own saves. Right after an election, an older state could show no free partitions, and the
+        # copy would end without them.
         self._since = read(lambda: newest_time(self._run, self._name), stop)
         unfinished = {"instance": instance, "status": {"$ne": CopyStatus.DONE.value}}
         self._claimed = deque(map(_partition, self._find(unfinished)))
@@ -211,7 +212,7 @@ class Partitions:
         """
         if self._find({"_id": _identity(uuid, 0)}):
             return
-        # Remove the rest of an interrupted plan: mixing the ranges of two plans would leave gaps.
+        # Remove the partitions that an interrupted call has saved: mixing the ranges of two calls would leave gaps.
         self.forget(uuid)
         self._create_index()
         size = total // len(ranges)
@@ -255,7 +256,7 @@ class Partitions:
         document = _document(partition)
         # A finished partition stays finished, even if a superseded process saves it later.
         unfinished = {"_id": document["_id"], "status": {"$ne": CopyStatus.DONE.value}}
-        # Not a replacement, which would remove the namespace.
+        # Do not replace the saved document, because that would remove the namespace.
         statement = {"q": unfinished, "u": {"$set": document}}
         self._run({"update": self._name, "updates": [statement]})
 
@@ -275,7 +276,7 @@ class Partitions:
         database = self._metadata.name
 
         def rows() -> list[bytes]:
-            # Newer than `_since`, because other instances save their progress, too.
+            # This time must be newer than `_since`, because other instances save their progress, too.
             time = newest_time(self._run, self._name)
             pipeline = [{"$group": group}]
             return aggregate_after(time, self._metadata.client, database, self._name, pipeline)
@@ -289,7 +290,7 @@ class Partitions:
         if self._claimed or self._none_free:
             return
         self._claimed.extend(self._newly_claimed())
-        # Only a new plan adds free partitions.
+        # Only `plan` and `plan_whole` add free partitions.
         self._none_free = not self._claimed
 
     def _newly_claimed(self) -> list[Partition]:
@@ -332,7 +333,7 @@ class Partitions:
         self._run({"createIndexes": self._name, "indexes": [_INDEX]})
 
     def _insert(self, partitions: Sequence[Partition]) -> None:
-        # Upserts that never change an existing row, because a command may be retried after a lost reply.
+        # The upserts never change an existing row, because a command may be retried after a lost reply.
         statements = (
             {"q": {"_id": each["_id"]}, "u": {"$setOnInsert": each}, "upsert": True}
             for each in map(_document, partitions)
@@ -340,7 +341,7 @@ class Partitions:
         time = save_rows(self._writer, self._metadata.name, self._name, statements)
         with self._lock:
             self._since = max(self._since, time or self._since)
-            # A claim that began before the insert may have found none.
+            # A claim that began before the insert may have found no free partition.
             self._none_free = False
 
     def _run(self, command: dict[str, Any]) -> dict[str, Any]:

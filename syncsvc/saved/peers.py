@@ -1,4 +1,4 @@
-"""Reads the run records of the other instances. Finds commands not sent to all instances, and different options.
+"""Reads the other instances' run records, and finds missing commands and different start options in them.
 
 Several instances (processes) can run one sync. From a sharded cluster, there is one instance for each shard. From a
 replica set, the start option `instances` names the instances. Each instance has its own run record, which it alone

@@ -24,8 +24,8 @@ from verifier.cluster.specification import CollectionSpec, Document, Kind
 from verifier.cluster.writer import ClusterWriter
 from verifier.runtime.tasks import StopToken
 
-# Fields that are saved without the rest of the record, which another instance may have changed: one instance saves copy
-# progress while another one withholds indexes.
+# Fields that are saved without the other fields of the record, because another instance may have changed those: for
+# example, one instance saves the progress of the copy while another one withholds indexes.
 _OF_THE_COPY = {
     *("status", "total", "totalDocuments", "copied", "documents", "resume", "withheld"),
     "destinationUuid",
@@ -42,9 +42,9 @@ class CopyStatus(Enum):
 class CollectionRecord:
     """One collection of the source, and the progress of its copy."""
 
-    # The definition that the collection will have on the destination after the commit, under the name that it has there
-    # now. That is the name to which `RunRecord.names` maps the source's name, except while another collection still
-    # has it on the destination.
+    # The definition that the collection will have on the destination after the commit. Its namespace is the name that
+    # the collection has on the destination now: the name to which `RunRecord.names` maps the source's name, or a
+    # temporary name while another collection has that name on the destination.
     definition: CollectionSpec
     status: CopyStatus
     # The name on the source at the point up to which change events are applied.
@@ -59,7 +59,7 @@ class CollectionRecord:
     documents: int = 0
     # Only set if an earlier version has begun to copy the collection; now, `partitions` saves the resume points.
     resume_point: ResumePoint | None = None
-    # Whether the destination still lacks the indexes.
+    # Whether the indexes are withheld from the destination (see `present`).
     withheld: bool = False
     # The UUID on the destination: of the collection that the sync has created there (for a time-series collection, of
     # its buckets); in a reversed sync, of the collection that the former sync has read. None until the collection is

@@ -56,18 +56,19 @@ VIEWS = "views"
 PRINCIPALS = "principals"
 # The metadata collection with the list of repairs.
 REPAIRS = "repairs"
-# Allows one run at most: every coordinator saves the same value in this field, and a follower its instance ID.
+# The index that allows at most one run: every coordinator saves the same value in this field, and a follower saves its
+# instance ID.
 _ONLY_INDEX = {"key": {"only": 1}, "name": "only", "unique": True}
 # The metadata collections of the two directions, by the number of reversals modulo 2.
 _COLLECTIONS = ("collections", "collectionsReversed")
 _PARTITIONS = ("partitions", "partitionsReversed")
 
-# The most phases that a record lists. A sync without commits that are withdrawn and reversals has six.
+# The most phases that a record lists. A sync has six if no commit is withdrawn and the sync is not reversed.
 MOST_PHASES = 50
 
 # For how long a confirmation that this process owns its run is valid, in seconds.
 CONFIRM_INTERVAL = 1.0
-# A thread of its own saves the record this often, in seconds, so that writes do not wait for it.
+# A separate thread saves the record this often, in seconds, so that writes rarely wait for a save.
 HEARTBEAT_INTERVAL = CONFIRM_INTERVAL / 2
 
 
@@ -116,7 +117,7 @@ class RunRecord:
     position: Position | None = None
     # The cluster time of the source at the end of the copy; None until then.
     copy_end: Timestamp | None = None
-    # All changes up to this cluster time of the source are applied before the commit; None until a commit takes it.
+    # All changes up to this cluster time of the source are applied before the commit; None until a commit has set it.
     commit_time: Timestamp | None = None
     # The finished steps of the cut-over, in order.
     steps: tuple[str, ...] = ()
@@ -125,7 +126,7 @@ class RunRecord:
     failure: Failure | None = None
     # How often the sync was reversed.
     reversals: int = 0
-    # Where the destination's change events begin if the sync is reversed again; None until it is known.
+    # Where the change events of the next reversal begin, in the destination's change stream; None until it is known.
     reverse_start: Position | None = None
     # The clusters whose users this sync blocks, and whether they were already blocked before.
     found_blocked: Mapping[str, bool] = field(default_factory=dict)
@@ -140,7 +141,8 @@ class RunRecord:
     caught_up: bool = False
     # Increases with each save.
     beat: int = 0
-    # The numbers of the writes begin with it; raised each time an engine is created: see `syncsvc.saved.fence`.
+    # The numbers of an engine's writes begin with the epoch, which increases each time an engine is created: see
+    # `syncsvc.saved.fence`.
     epoch: int = 0
     # Increases each time the sync is resumed after a saved failure. An instance with a lower number than another one
     # has not been resumed yet.
@@ -514,8 +516,8 @@ class RunStore:
     def insert(self) -> None:
         """Save the record of a new run for the first time.
 
-        Raises OperationError MetadataLeftOver if another process began a sync first, and the driver's errors. After
-        these, the record may be saved: see `withdraw`.
+        Raises OperationError MetadataLeftOver if another process began a sync first, and the driver's errors. After the
+        driver's errors, the record may be saved: see `withdraw`.
         """
         # If two processes find no run at the same moment, one of them must fail, even if their IDs differ.
         self._writer.run(self._database, {"createIndexes": RUNS, "indexes": [_ONLY_INDEX]})
@@ -540,7 +542,7 @@ class RunStore:
             newest = load_run(metadata, record.instance)
             if newest is None or newest.owner != record.owner or newest.beat == record.beat:
                 raise
-            # Its owner is still running, and has saved it since it was read.
+            # The owner of the run is still running, and has saved the record since it was read.
             return cls.take_over(metadata, writer, newest)
         return store
 
@@ -621,7 +623,8 @@ class RunStore:
                 yield
             except PyMongoError as error:
                 if is_patient:
-                    # Otherwise all threads that wait for the lock would retry for as long, one after another.
+                    # Threads that wait for the lock raise this error, too. Otherwise, each of them would retry for as
+                    # long, one after another.
                     kind = failures.named_kind(error) or INTERNAL_ERROR
                     self._gave_up = _GaveUp(monotonic(), kind, f"{failures.text_of(error)}.")
                 raise
@@ -678,11 +681,11 @@ class RunStore:
             phases=with_begin(old, new.phase, now),
             journal=with_changes(old, new, now),
         )
-        # Not the time of the reply: another process may take the run over in between.
+        # Use the time of the request, not of the reply: another process may take the run over in between.
         requested_at = monotonic()
-        # Matches the record that this save replaces, or this save itself, retried after a lost reply. A record that was
-        # read before its owner saved it once more matches neither: a take-over based on it would undo the owner's later
-        # changes.
+        # The query matches the record that this save replaces, and also the record that this save writes, because the
+        # save may be retried after a lost reply. If the owner has saved the record since it was read, the query matches
+        # nothing: a takeover based on the older record would undo the owner's later changes.
         saved = [{"owner": each.owner, "beat": each.beat} for each in (old, new)]
         query = {"_id": old.instance, "$or": saved}
         statement = {"q": query, "u": _run_document(new)}

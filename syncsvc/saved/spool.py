@@ -229,7 +229,7 @@ class Spool:
         contents: list[tuple[int, dict[str, Any]]] = [
             (part, {"data": Binary(data)}) for part, data in enumerate(parts, start=1)
         ]
-        # Upserts, because a command may be repeated after a lost reply.
+        # Use upserts, because a command may be repeated after a lost reply.
         save_rows(
             self._writer,
             self._metadata.name,

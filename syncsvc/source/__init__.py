@@ -1,1 +1,1 @@
-"""Readers of a source's documents, which can resume after a crash, and of its oplog. They never write."""
+"""Readers of a source's documents, oplog and load. The readers of documents can resume after a crash. None writes."""

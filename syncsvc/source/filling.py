@@ -26,7 +26,7 @@ def is_being_filled(client: Client, found: CollectionSpec) -> bool:
     with client.start_session() as session:
         session.start_transaction()
         try:
-            # Raw, because an `_id` may be a string that is not valid UTF-8.
+            # Do not decode the document, because its `_id` may be a string that is not valid UTF-8.
             there = client[database].get_collection(collection, RAW_OPTIONS)
             there.find_one({}, {"_id": 1}, session=session)
         except OperationFailure as error:

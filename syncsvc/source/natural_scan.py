@@ -117,7 +117,7 @@ class NaturalScan:
     If `uuid` is None (servers before 6.0 accept no UUID), the scan reads the collection by its name. The scan reads
     with read concern majority at the source's cluster time `not_before` or later, so that it sees no data older than
     the start of the change stream. Each cursor is read on one member that suits `read_preference`. Only documents that
-    match `query` are returned; all if it is None.
+    match `query` are returned; all documents if `query` is None.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class NaturalScan:
     def _point(self, page: Page) -> ResumePoint | None:
         if page.resume is None or self._origin is None:
             return None
-        # Not checked after the first page: most collections have no other.
+        # Do not check the checkpoint after the first page, because most collections have no other page.
         self._settled = self._settled or (self._resume_point is not None and self._is_settled())
         return ResumePoint(page.resume, self._origin.name(self._settled))
 
@@ -182,7 +182,8 @@ class NaturalScan:
         return checkpoint is not None and checkpoint >= self._not_before
 
     def _open(self) -> RawCursor:
-        # One member for the whole scan: an election in between would give record IDs the wrong origin.
+        # Read the origin and all pages from one member: after an election in between, record IDs would have the wrong
+        # origin.
         self._pin = Pin(read_preference=self._read_preference)
         self._origin = scan_origin(self._client, self._pin)
         self._settled = False

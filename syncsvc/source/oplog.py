@@ -27,12 +27,12 @@ class Oplog:
 def read_oplog(client: Client) -> Oplog | None:
     """Return the oplog of the primary; None for a mongos, through which the oplogs of the shards cannot be read.
 
-    Needs find and collStats on local.oplog.rs. Raises the driver's errors, and NotPrimaryError if a newly elected
-    primary does not know the cluster time yet.
+    Needs the privileges find and collStats on local.oplog.rs. Raises the driver's errors, and NotPrimaryError if a
+    newly elected primary does not know the cluster time yet.
     """
     if client.is_mongos:
         return None
-    # Not serverStatus: its earliest time can belong to an entry that no longer exists.
+    # Do not use serverStatus: its earliest time can belong to an entry that no longer exists.
     find = {"find": "oplog.rs", "projection": {"ts": 1}, "limit": 1, "singleBatch": True}
     reply = client.local.command(find)
     statistics = client.local.command("collStats", "oplog.rs")

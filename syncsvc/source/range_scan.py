@@ -40,7 +40,7 @@ class RangeScan:
     collection by its name. The scan reads with read concern majority at the source's cluster time `not_before` or
     later, so that it sees no data older than the start of the change stream. `check` is called with the keys of each
     page (see `CheckKeys`), and may raise an error. Each cursor is read on one member that suits `read_preference`. Only
-    documents that match `query` are returned; all if it is None.
+    documents that match `query` are returned; all documents if `query` is None.
     """
 
     def __init__(
@@ -72,8 +72,8 @@ class RangeScan:
         self._query = query
         self._previous = resume_point
         self._reopened = False
-        # A scan with only a lower bound ends before MaxKey, because no bound lies after it. A second read gets that
-        # document.
+        # A scan with only a lower bound leaves out the document whose `_id` is MaxKey, because no upper bound lies
+        # after MaxKey. A second read returns that document.
         self._leaves_out_last = False
         self._only_last = False
 
@@ -127,7 +127,7 @@ class RangeScan:
         self._resume_point = next(fit, self._resume_point)
 
     def _open(self, namespace: Namespace) -> RawCursor:
-        # No bound lies after MaxKey, so the scan cannot continue behind it: that document is read again.
+        # No bound lies after MaxKey, so a scan cannot continue after it: the document with this `_id` is read again.
         self._only_last = self._only_last or self._resume_point == LAST
         self._reopened = self._resume_point is not None
         self._previous = self._resume_point

@@ -16,7 +16,8 @@ from verifier.runtime.tasks import StopToken
 # In a collection up to this size in bytes, the selected documents are counted; in a larger one, a sample is drawn.
 _MOST_COUNTED = 64 << 20
 _SAMPLE = 1_000
-# The server draws a larger part of a collection not by random lookups, but by sorting all documents in memory.
+# The largest sample, as a fraction of the collection. The server draws a larger sample not by random lookups, but by
+# sorting all documents in memory.
 _LARGEST_PART = 0.04
 
 

@@ -1,4 +1,7 @@
-"""Copies the documents of all collections: readers scan, writers insert, with a queue of limited size in between.
+"""Copies the documents of all collections.
+
+Reader threads scan the source, and pass pages (the documents of one reply) through a queue of limited size to writer
+threads, which insert them on the destination.
 
 Documents are never decoded, and pages are rarely split: a page is usually sent on as raw bytes in one insert command. A
 document that is copied again after a restart already exists on the destination, and usually stays unchanged. The change
@@ -54,7 +57,7 @@ class _Pages:
     def __init__(self, tuning: Tuning, stop: StopToken) -> None:
         self.reading = Budget(tuning.reading_bytes, stop)
         self.unwritten = Budget(tuning.pages_bytes, stop)
-        # No limit of its own: `unwritten` limits it.
+        # This queue needs no limit of its own, because the budget `unwritten` limits it.
         self.batches: Channel[Batch] = Channel(1 << 40, stop)
 
 
@@ -87,7 +90,8 @@ class Copier:
             try:
                 self._read(copy, pages, stop)
             except CollectionGone:
-                # The change event of its drop comes later, and removes the documents that were copied.
+                # The collection was dropped; or it was renamed, and the source is older than 6.0. The DDL event comes
+                # later, and removes the copied documents.
                 pass
             copy.all_read()
 
@@ -205,10 +209,10 @@ def copy_claimed(context: RunContext, stop: StopToken) -> None:
     """Copy the partitions that this instance can claim, and return when all instances have copied their partitions."""
     with TaskGroup("begin", stop) as group:
         group.spawn("claim", context.partitions.claim_ahead)
-        # Take a time now: it is newer than every write before the start of the change stream, which no copy may miss.
+        # The copy must not miss any write before the start of the change stream. This time is newer than all of them.
         not_before = append_note(context.source_client, group.stop)
     Copier(context, stop).run(not_before)
-    # Also without other instances: a copy must never end while a partition is left.
+    # Wait even if there are no other instances: a copy must never end while a partition is left.
     wait_until(context.partitions.all_done, stop, SLOW_POLL)
 
 

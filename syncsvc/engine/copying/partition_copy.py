@@ -77,7 +77,7 @@ class PartitionCopy:
 
     def _pages(self) -> Pages:
         natural = self._partition.is_whole and not self._context.source_facts.is_sharded
-        # On a sharded source, a scan in natural order cannot be resumed, so only capped collections are read in it.
+        # On a sharded source, a scan in natural order cannot be resumed, so it is used for capped collections only.
         return self._in_natural_order() if natural or self._capped else self._by_id()
 
     @property
@@ -110,7 +110,8 @@ class PartitionCopy:
             self._not_before,
             resume_point if isinstance(resume_point, bytes) else None,
             self._stop,
-            # A replica set has none. A collection of a sharded cluster may have been sharded since it was listed.
+            # A replica set has no documents with the same `_id`. On a sharded cluster, every collection is checked,
+            # because it may have been sharded since it was listed.
             self._duplicates.refuse_neighbours if self._context.source_facts.is_sharded else None,
             self._context.tuning.page_bytes,
             self._first_page,
@@ -125,7 +126,7 @@ class PartitionCopy:
             return ReadPreference.PRIMARY
         run = self._context.run.record
         if run.reversals % 2:
-            # The option is about the members of the former source.
+            # The option names members of the former source, which is the destination now.
             return ReadPreference.PRIMARY
         options = run.options
         return read_preference(
@@ -149,9 +150,12 @@ class PartitionCopy:
         return self._frontier.enter(resume_point, 1)
 
     def written(self, entry: Entry[Resume | None], documents: int, size: int) -> None:
-        """Record that a page of `size` bytes is written to the destination; save the progress if a save is due."""
+        """Record that a page is written to the destination; save the progress if a save is due.
+
+        The page has `documents` documents, with a total of `size` bytes.
+        """
         with self._lock:
-            # Under the lock: a thread that sees the frontier drained must also see all counts.
+            # Finish the entry under the lock: a thread that sees the frontier drained must also see all counts.
             self._frontier.finish(entry)
             self._copied += size
             self._documents += documents
@@ -165,7 +169,7 @@ class PartitionCopy:
         self._save_if_due()
 
     def _save_if_due(self) -> None:
-        # Repeated, because the last page may be written while its progress cannot be saved yet.
+        # Repeat this: while one thread saves, other threads may record newer progress, which they leave to this thread.
         while (progress := self._begin_save()) is not None:
             self._context.partitions.save(progress)
             with self._lock:

@@ -1,7 +1,7 @@
 """Divides collections into partitions, claims these for this instance, and sums up the progress of all instances.
 
-Several readers can read one divided collection. After a failover or the loss of a resume point, a reader repeats at
-most one range of it, not the whole collection. If several instances run the sync, they share all partitions.
+Several readers can read one divided collection. After a failover or the loss of a resume point, a reader reads at most
+one range again, not the whole collection. If several instances run the sync, they share all partitions.
 """
 
 from __future__ import annotations
@@ -25,16 +25,18 @@ from verifier.cluster.reading import read
 from verifier.cluster.renamed import CollectionGone
 from verifier.runtime.tasks import StopToken
 
-# A collection is divided into that many ranges for each reader, so that all readers end at about the same time; but not
-# into smaller ones than this, in bytes, because each range takes some commands.
+# The number of ranges per reader into which a collection is divided. With more than one, all readers end at about the
+# same time.
 _RANGES_A_READER = 2
+# The size in bytes below which ranges are not made smaller just to occupy all readers. Each range takes some commands.
 _LEAST_RANGE = 8 << 20
 
 
 def plan_copy(context: RunContext, stop: StopToken) -> None:
-    """Divide each collection that is not copied yet into partitions, and save them; existing plans are kept.
+    """Divide each collection that is not copied yet into partitions, and save the partitions.
 
-    Each collection is divided into ranges of `_id` or becomes one partition: see `_is_divided`.
+    A collection is divided into ranges of `_id` or becomes one partition: see `_is_divided`. Collections whose
+    partitions are already saved are left unchanged.
     """
     planned = context.partitions.planned()
     left = [
@@ -132,7 +134,7 @@ def settle(context: RunContext) -> None:
         if record.status is CopyStatus.DONE or record.uuid not in copied:
             continue
         new = _progress(copied[record.uuid])
-        # Thousands of collections may wait for their turn, and nothing about them changes.
+        # Save only what has changed: thousands of collections may still wait to be copied.
         if any(getattr(record, name) != value for name, value in new.items()):
             changes.append((record, new))
     context.registry.change_all(changes)

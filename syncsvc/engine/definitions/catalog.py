@@ -31,12 +31,12 @@ _GONE = failures.NAMESPACE_NOT_FOUND
 # will change, it forms a cycle, is nested too deeply, or has another collation.
 _PASSING_VIEW_CODES = (failures.NAMESPACE_EXISTS, 5, 165, 167)
 
-# Commands that also name the collection by its UUID: one that arrives late, for example after its own retry, must not
-# change another collection that has the name by then.
+# Commands that also name the collection by its UUID, so that a command that arrives late, for example after its own
+# retry, cannot change another collection that has the name by then.
 BY_UUID = frozenset({"collMod", "createIndexes", "drop", "dropIndexes", "renameCollection"})
 
-# Codes of conversions that mean that users made a change first: the collection or index is gone; a view has the name;
-# the index was not prepared, so it is another one; or an equivalent index exists.
+# Error codes that mean that users changed the definition before the sync did: the collection or index is gone; a view
+# has the name; the index is another one, because it was not prepared; or an equivalent index exists.
 _USERS_WERE_FASTER = (
     failures.NAMESPACE_NOT_FOUND,
     failures.INDEX_NOT_FOUND,
@@ -103,7 +103,8 @@ class Catalog:
         namespace = definition.namespace
         command = {"create": namespace.collection, **standin.stand_in(definition).options}
         if definition.kind is Kind.TIME_SERIES or self._sharding is not None:
-            # Their creation takes several steps, and some of them could succeed although a view has the name.
+            # The creation of such a collection takes several steps, and some of them could succeed although a view has
+            # the name.
             self._free_of_view(namespace)
         created = self._run(namespace, command, failures.NAMESPACE_EXISTS)
         if created is None and self._kind_at(namespace) is Kind.VIEW:
@@ -225,10 +226,10 @@ class Catalog:
         if exists:
             self._run(namespace, {"drop": namespace.collection}, failures.NAMESPACE_NOT_FOUND)
             self._observe(Point.VIEW_DROPPED, str(namespace))
-        # Only after the drop: until then, a reset must recognize the view. Even if no view exists: an earlier process
-        # may have been killed after the drop, or the destination may have refused the view. If the definitions stayed,
-        # a user's view with the same definition would count as the sync's own, and the row of a view that is often
-        # changed would become too large.
+        # Forget the definitions only after the drop: until then, a reset must recognize the view. Forget them even if
+        # no view exists: an earlier process may have been killed after the drop, or the destination may have refused
+        # the view. If the definitions stayed, a user's view with the same definition would count as the sync's own, and
+        # the saved document of a view that is often changed would become too large.
         self._views.forget(namespace)
 
     def views(self, database: str) -> set[Namespace]:
@@ -402,10 +403,11 @@ class Catalog:
         if self._uuids is not None:
             uuid = self._uuids.get(Namespace(namespace.database, target))
             return {} if uuid is None else {"collectionUUID": Binary(uuid, 4)}
-        # Servers do not accept the UUID of the buckets of a time-series collection.
         # Query by the name only: with a further condition, the server goes through all collections of the database.
         listed = self._list(namespace.database, {"name": target})
         found = next((each for each in listed if each["type"] == Kind.COLLECTION.value), None)
+        # Servers do not accept the UUID of the buckets of a time-series collection. The name of the buckets begins with
+        # "system.".
         if found is None or target.startswith("system."):
             return {}
         return {"collectionUUID": found["info"]["uuid"]}

@@ -40,8 +40,8 @@ def confirmed_together(context: RunContext, change: Callable[[], None], stop: St
         change()
         # Raises Superseded if another process has taken the run over during the changes.
         context.run.update()
-        # The update of the record is no substitute: in a reversed sync, the record is on the source. This update waits
-        # for the majority although it changes nothing.
+        # This write waits for the majority although it changes nothing. The update of the run record cannot replace it,
+        # because in a reversed sync, the run record is on the source.
         read(lambda: newest_time(run, FENCES), stop)
         if election() == before:
             return

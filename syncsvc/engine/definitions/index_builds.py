@@ -118,6 +118,6 @@ def build_all(context: RunContext, stop: StopToken) -> None:
         context.progress.collections.indexed(record.uuid)
         context.observe(Point.INDEXES_BUILT, str(record.namespace))
 
-    # Large collections first, so that no large one is left for the end.
+    # Build the indexes of large collections first, so that no large collection is left for the end.
     records = sorted(context.registry, key=lambda record: record.copied, reverse=True)
     for_each("index", records, build, context.load.readers, stop)

@@ -1,9 +1,9 @@
 """Shards the destination's collections as they are created, and distributes databases. Every operation is idempotent.
 
 When an empty collection is sharded, each range of its shard key is created on the shard that a zone assigns it to, so
-that nothing has to be moved. For just that moment, this module defines zones of its own, one for each shard. It
-leaves the distribution to the server if the option `presplit` is none, if users have defined zones, or if the ranges
-are computed from a sample and the shard key begins with a hashed field.
+that nothing has to be moved. For just that moment, this module defines zones of its own, one for each shard. The
+distribution is left to the server if the option `presplit` is none, if users have defined zones, or if the ranges are
+computed from a sample and the shard key begins with a hashed field.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ from verifier.cluster.reading import read
 from verifier.cluster.specification import CollectionSpec, Document
 from verifier.runtime.tasks import StopToken
 
-# Several for each shard, so that neighbouring keys, which often arrive together, are spread over the shards.
+# The number of ranges per shard. With several, neighbouring keys, which often arrive together, are spread over the
+# shards.
 _RANGES_A_SHARD = 4
 _SAMPLE_SIZE = 2000
 _SIMPLE = {"locale": "simple"}

@@ -100,7 +100,8 @@ class SharedCatalog(Catalog):
         if namespace == to:
             return
         if namespace.database != to.database:
-            # Servers report such a command by other events. Here, it would create another collection.
+            # If users rename a collection to another database on the source, the change stream reports other events. On
+            # the destination, such a rename would create a new collection, with another UUID.
             raise OperationError(
                 DEFINITION_NOT_APPLICABLE,
                 f"{namespace} cannot be renamed to {to}, which is in another database: a sync that was started with "
@@ -144,14 +145,14 @@ class SharedCatalog(Catalog):
         if name not in BY_UUID or "collectionUUID" in command:
             return {}
         if self._uuids is not None and (known := super()._by_uuid(namespace, command)):
-            # The registry does not have the names that users have given to collections of the sync.
+            # The registry does not have the names that users have given to collections of the sync, but `uuids` does.
             return known
         if name == "renameCollection":
             database, _, target = target.partition(".")
             namespace = Namespace(database, target)
         record = self._registry.at(Namespace(namespace.database, target).owner)
         if record is None:
-            # A view, or a collection with a temporary name.
+            # The command is for a view, or for a collection with a temporary name.
             return {}
         if record.destination_uuid is None:
             raise foreign(record.definition.namespace)
@@ -200,7 +201,7 @@ class SharedCatalog(Catalog):
         time_series = record.definition.kind is Kind.TIME_SERIES
         found = self._row(namespace.buckets if time_series else namespace)
         if found is None and time_series:
-            # Servers of 9.0 can store a time-series collection under its own name.
+            # MongoDB 9.0 can store a time-series collection under its own name.
             found = self._row(namespace)
         uuid = None if found is None else found["info"].get("uuid")
         return uuid is not None and bytes(uuid) == record.destination_uuid

@@ -47,7 +47,7 @@ class SourceListing:
             lambda: list(list_collections(self._source_client, self._selection)),
             self._stop,
         )
-        # Checked again: the source may have changed since the start request was checked.
+        # Check the definitions again: the source may have changed since the start request was checked.
         raise_all(definition_violations(self._context.target, self._facts, listed))
         self._refuse_taken(listed)
         collections = [each for each in listed if each.kind is not Kind.VIEW]

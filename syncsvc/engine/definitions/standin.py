@@ -1,9 +1,9 @@
 """Builds relaxed definitions (stand-ins) of collections for the time of a sync, and commands to restore the originals.
 
-During copy and replay, the destination passes through states that the source never had. So in a stand-in, unique
-indexes are not unique, TTL never expires documents, hidden indexes are visible, and capped collections are very large.
-The original definition is restored from the saved record of the collection, which always holds it. When a source
-becomes the destination, its collections have their original definitions: they are weakened to stand-ins in place.
+During the copy and change event application, the destination passes through states that the source never had. So in a
+stand-in, unique indexes are not unique, TTL never expires documents, hidden indexes are visible, and capped collections
+are very large. The original definition is restored from the saved record of the collection, which always holds it. When
+a reversal makes the source the destination, the definitions of its collections are weakened to stand-ins in place.
 
 This module sends no commands: it only builds them.
 """
@@ -90,10 +90,10 @@ def _stand_in_index(index: Document) -> Document:
 
 
 def deferred_names(definition: CollectionSpec) -> frozenset[str]:
-    """Return the names of the deferred indexes: those that, without `unique`, equal another index of the collection.
+    """Return the names of the deferred indexes, which can be built only at the commit.
 
-    They must wait for the commit. Of two such indexes, the unique one must be built first: the server then accepts the
-    other one, but refuses them in the reverse order.
+    If two indexes of the collection are equal apart from `unique`, the server accepts both only if the first one is
+    already unique when the second one is built. So the second one is deferred until the first one is unique.
     """
     seen: list[list[Any]] = []
     deferred = set()
@@ -113,10 +113,10 @@ def deferred_names(definition: CollectionSpec) -> frozenset[str]:
 
 
 def creatable(index: Document, collated: bool) -> Document:
-    """Return an index in the form that `createIndexes` accepts. `collated`: whether its collection has a collation.
+    """Return an index in the form that `createIndexes` accepts.
 
-    `listIndexes` shows no collation for an index with simple collation; without one, the index would inherit the
-    collation of its collection.
+    `collated` is True if the collection of the index has a collation. `listIndexes` shows no collation for an index
+    with simple collation. If `createIndexes` got none, the index would inherit the collation of the collection.
     """
     if collated and "collation" not in index:
         return {**index, "collation": {"locale": "simple"}}
@@ -168,7 +168,7 @@ def weakenings(definition: CollectionSpec) -> Iterator[Command]:
     Deferred indexes (see `deferred_names`) are dropped.
     """
     name = definition.namespace.collection
-    # Drop deferred indexes before their unique equals become plain: no server accepts both.
+    # Drop each deferred index before its unique counterpart stops being unique: no server accepts both then.
     for deferred in sorted(deferred_names(definition)):
         yield {"dropIndexes": name, "index": deferred}
     if definition.capped:

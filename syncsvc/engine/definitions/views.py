@@ -25,7 +25,8 @@ def reconcile_views(context: RunContext, stop: StopToken) -> None:
     OperationError DefinitionNotApplicable and DestinationNamespaceExists.
     """
     on_source = _views(context.source_client, context.selection, stop).values()
-    # The event of a view that cannot have its name on the destination fails the sync, unless the view is gone by then.
+    # Leave out a view that cannot have its name on the destination: its change event fails the sync, unless the view no
+    # longer exists when the event is applied.
     expected = [
         destined(each, context.target) for each in on_source if is_renamable(each, context.target)
     ]

@@ -1,6 +1,6 @@
-"""Reads documents again from the source, and writes them to the destination, if their events cannot be replayed.
+"""Reads documents again from the source, and writes them to the destination, if their change events cannot be applied.
 
-This is always safe, because later events of the document are replayed over the state that was read.
+This is always safe, because later events of the document are applied to the state that was read.
 """
 
 from __future__ import annotations
@@ -80,7 +80,8 @@ class _Source:
         """Read the documents with these keys, and yield outcomes that give the destination the same documents.
 
         If the source has the document, and the document filter selects it, the outcome for its key writes the document;
-        otherwise, the outcome deletes it. Write the lists in their order. Each list holds at most a few megabytes.
+        otherwise, the outcome deletes it. The lists must be written in their order. Each list holds at most a few
+        megabytes.
         """
         for portion in portions(keys):
             yield from self._read(record, portion, not_before)

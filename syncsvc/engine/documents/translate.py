@@ -1,15 +1,15 @@
-"""Translates change events to write statements, as raw bytes. Pure functions.
+"""Translates change events to write statements, as raw bytes.
 
 Events of one document in the same batch are folded into one outcome, so that every document needs one statement of one
 command. Values are copied as bytes, never decoded.
 
-If both servers support it, an update is replayed with the diff from the oplog (`$_internalApplyOplogUpdate`, with
+If both servers support diffs, an update is applied with the diff from the oplog (`$_internalApplyOplogUpdate`, with
 `showRawUpdateDescription` of the stream). This is exact for every field name, nested truncation and order of fields. A
 diff that only sets existing fields becomes a `$set` instead: this costs a third less, and the fields keep their places
 in the document, too. If the destination lacks such a field, because it holds a later state of the document, the `$set`
 adds the field, and a later event removes it again.
 
-If the servers do not support it, the document is read again from the source: the public description of an update is
+If a server does not support diffs, the document is read again from the source: the public description of an update is
 ambiguous (`a.b` is a field or a path), and does not say whether a field keeps its place or moves to the end.
 """
 
@@ -158,7 +158,7 @@ class _Shape(NamedTuple):
     # The ranges of bytes that are not values, and these bytes.
     gaps: list[tuple[int, int]]
     fixed: list[bytes]
-    # Of each field: its path; its type, path and length as they are encoded; and the range of its value.
+    # For each field: its path; its type, path and length as they are encoded; and the range of its value.
     fields: list[tuple[bytes, bytes, int, int]]
 
     def fits(self, entry: bytes) -> bool:
@@ -358,7 +358,7 @@ def zero_timestamp_documents(block: Block) -> set[int]:
     end = 0
     for suspect in chain([first], suspects):
         if suspect < end:
-            # In the same document as before, which was already parsed.
+            # This position is in the document that was parsed last.
             continue
         while suspect >= end:
             number, end = next(numbered)
@@ -370,8 +370,9 @@ def zero_timestamp_documents(block: Block) -> set[int]:
 def _zero_timestamps(block: bytes) -> Iterator[int]:
     """Yield the position of each zero byte that ends a name and may be followed by the value Timestamp(0, 0).
 
-    Such a place consists of type byte, name, that zero byte, and eight zero bytes. Searches for the type byte, because
-    type bytes are rarer than zeros. If several type bytes precede the same zero byte, its position is yielded once.
+    Such a field consists of a type byte, a name, that zero byte, and eight zero bytes. Searches for the type byte,
+    because type bytes are rarer than zeros. If several type bytes precede the same zero byte, its position is yielded
+    once.
     """
     at = block.find(_TIMESTAMP)
     while at >= 0 and (name_end := block.find(b"\0", at + 1)) >= 0:

@@ -26,23 +26,23 @@ from verifier.cluster.lookup import ONLY_IDS, fetch
 from verifier.cluster.namespace import Namespace
 from verifier.runtime.tasks import Budget, StopToken
 
-# An insert costs the destination a quarter of an upsert, but twice as much if the document already exists, as happens
-# while events are replayed over a copy that includes them, or after a restart. After a batch with at least this share
-# of clashes, this many documents are upserted before inserts are tried again. A command for only a few documents saves
-# nothing.
+# An insert costs the destination a quarter of an upsert, but twice as much if the document already exists (a clash), as
+# happens after a restart, or while events are applied to a copy that already includes their effects. After a batch with
+# more than this share of clashes, `_UPSERTS_AFTER_CLASHES` documents are upserted before inserts are tried again.
 _MANY_CLASHES = 0.1
 _UPSERTS_AFTER_CLASHES = 5_000
+# Fewer documents than this are upserted, too: an insert command for only a few documents saves nothing.
 _FEW = 4
 
 
 def runs(
     outcomes: Sequence[Outcome], collated: bool
 ) -> Iterator[tuple[list[Outcome], list[Outcome]]]:
-    """Split outcomes into pairs of writes and deletes, which have the same effect if they are run in order.
+    """Split outcomes into pairs, each of a list of writes and a list of deletes.
 
-    Of each pair, run the writes first, then the deletes. A delete may wait for the writes after it if none of them
-    concerns the same document. With a collation (`collated`), equal keys cannot be recognised, so every write after a
-    delete begins a new pair.
+    If the pairs are run in order, and the writes of each pair before its deletes, their effect is that of `outcomes`. A
+    delete may wait for the writes after it if none of them concerns the same document. With a collation (`collated`),
+    equal keys cannot be recognised, so every write after a delete begins a new pair.
     """
     written: list[Outcome] = []
     deleted: list[Outcome] = []
@@ -106,13 +106,13 @@ class OutcomeWriter:
     def _write_in_order(
         self, record: CollectionRecord, outcomes: list[Outcome], newest: Timestamp
     ) -> int:
-        """Write outcomes in order, including documents that are read again; return the number of the latter."""
+        """Write outcomes in order, and return how many documents were read again from the source."""
         number = 0
         for refetch, group in groupby(outcomes, attrgetter("refetch")):
             if refetch:
                 again = [each.key for each in group]
                 # A query returns several documents in an order of its own, so a capped collection needs one query for
-                # each.
+                # each document.
                 for keys in [[key] for key in again] if record.definition.capped else [again]:
                     self._rereading.write(record, keys, newest)
                 number += len(again)
@@ -136,7 +136,8 @@ class OutcomeWriter:
             if found < done:
                 missing.extend(self._missing(record, outcomes[:done]))
             if errors:
-                # An ordered command ends at its first error. Its document is read again, then the rest is run.
+                # An ordered command ends at its first error. The document of the failed statement is read again, and
+                # then the statements after it are run.
                 self._rereading.write(record, [outcomes[done].key], newest)
                 number += 1
             outcomes = outcomes[done + 1 :]

@@ -23,7 +23,7 @@ from verifier.runtime.tasks import Cancelled, StopToken, TaskGroup, wait_until
 from verifier.runtime.waits import waiting
 
 _DRAINING = "lagTimeSeconds in GET /api/v1/progress shows the lag. If the lag does not fall, see the other warnings."
-# How long a note to the oplog of an idle source may take to arrive in the change stream, in seconds.
+# How long a no-op that is appended to an idle source's oplog may take to arrive in the change stream, in seconds.
 _NOTE_TRAVELS = 1.0
 
 
@@ -31,8 +31,8 @@ class Application:
     """Applies the change events after the saved position, in threads of `group` that the constructor starts.
 
     Events in the event spool are read first, and then those of the live stream; `spooler` fills the spool. All events
-    that are read are also passed to `feed`. `resharded` returns the UUIDs of collections to copy again, and `listing`
-    the newest listing of a source before 6.0, or None.
+    that are read are also passed to `feed`. `resharded` returns the UUIDs of collections to copy again. `listing`
+    returns the collections whose definitions have changed on a source before MongoDB 6.0; None if there are none.
     """
 
     def __init__(
@@ -131,13 +131,13 @@ class Application:
     def _keep_moving(self) -> None:
         """Append a no-op to the source's oplog periodically, to keep position and lag current while the source is idle.
 
-        The time of the no-op also shows the lag while the reading thread waits for full lanes and reads nothing. The
+        The time of the no-op also shows the lag while the reading thread reads nothing, because the lanes are full. The
         first no-op moves the stream past the end of the copy.
         """
         while True:
             now = append_note(self._context.source_client, self._stop)
-            # By then, a stream that is being read has reached the note. Without the pause, an idle source would seem to
-            # be ahead.
+            # After this pause, a stream that is being read has reached the no-op. Without the pause, the destination
+            # would seem to lag behind an idle source.
             self._stop.sleep(_NOTE_TRAVELS)
             self._context.progress.set_lag(seconds_between(self._frontier.passed.time, now))
             self._stop.sleep(self._context.tuning.note_interval)

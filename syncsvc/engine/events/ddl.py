@@ -1,5 +1,6 @@
-"""Applies the DDL events of the source to the destination. Each event runs alone, after all lanes are drained.
+"""Applies the DDL events of the source to the destination, one by one.
 
+A DDL event is applied after the lanes, the threads that apply all other events, have applied everything before it.
 Collections are identified by UUID. The collections are listed after the start of the stream, so a listed definition may
 already include changes whose events come later; applying such an event again leads to the same definition. A create or
 rename event can add a collection to the registry. Any other event with a UUID that the registry does not know belongs
@@ -107,7 +108,8 @@ class DefinitionEvents:
             self._define_view(event)
             return
         if event.namespace != event.namespace.owner:
-            # Buckets alone are not a collection yet, and never become one if the rest of the command fails.
+            # The buckets alone are not a time-series collection yet, and never become one if the rest of the create
+            # command fails.
             return
         record = self._registry.get(event.collection)
         if record is None:
@@ -120,7 +122,8 @@ class DefinitionEvents:
                 return
             wanted = destined(self._with_id_index(definition), self._target)
             record = new_record(self._registry, wanted, event.namespace, CopyStatus.DONE)
-            # Saved before it is created: a restart in between then creates it, and never leaves an unknown collection.
+            # Save the record before creating the collection: if the process is killed in between, the next process
+            # creates the collection, and there is never a collection without a record.
             self._registry.save(record)
         if self._renames.create_or_forget(record, self._catalog.create_bare):
             save_created(self._context, [record], self._stop)
@@ -163,14 +166,15 @@ class DefinitionEvents:
         name = self._names.to_destination(view.namespace)
         try:
             check(view, self._target)
-            # A view of an older definition may exist: this event is newer, or later events will replace it again.
+            # A view with another definition may exist. Either this event is newer, or later events replace the view.
             self._catalog.drop_view(name)
             self._catalog.create_views([destined(view, self._target)])
         except OperationError:
             found = find_named_on_source(self._context, view.namespace, self._stop)
             if found is not None and found.kind is Kind.VIEW:
                 raise
-            # Saved before it was refused: a view that a user creates there later would count as the sync's own.
+            # `create_views` has saved the definition before the destination refused the view. If it stayed saved, a
+            # view that a user creates with this name later would count as the sync's own.
             self._context.views.forget(name)
 
     def _with_id_index(self, definition: CollectionSpec) -> CollectionSpec:
@@ -206,7 +210,7 @@ class DefinitionEvents:
         if self._registry.at(name) is None:
             view = CollectionSpec(event.namespace, Kind.VIEW, None, event.description)
             if not self._is_renamable(view):
-                # Later events drop or change it.
+                # Later events drop or change the view.
                 self._drop_view(event.namespace)
                 return
             self._create_view(view)
@@ -235,7 +239,7 @@ class DefinitionEvents:
         if event.collection is not None:
             self._forget_replaced(event)
             self._drop_collection(event.collection)
-            # Even if the collection was dropped before a restart: the restart may have come before this step.
+            # Release the name even if an earlier process dropped the collection: it may have ended before this step.
             self._renames.release(self._names.to_destination(event.namespace))
             self._recreated.take_over(event.namespace.owner)
         else:

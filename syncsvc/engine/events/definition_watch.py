@@ -1,4 +1,4 @@
-"""Detects changes of definitions on a source before 6.0, whose change events do not report them.
+"""Detects changes of definitions on a source before MongoDB 6.0, whose change events do not report them.
 
 Compares the present definitions of collections and indexes with the saved ones, and passes those that differ on to the
 thread that applies events: `Unreported` applies them. Views are not compared, because the commit copies their
@@ -36,8 +36,8 @@ from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import SLOW_POLL, StopToken, wait_until
 from verifier.runtime.waits import waiting
 
-# A comparison sends one command per collection. If it takes long, the pause after it is this many times as long, which
-# bounds the load on a source with thousands of collections.
+# A comparison sends one command per collection. If a comparison takes long, the pause after it is about this many times
+# as long, which bounds the load on a source with thousands of collections.
 _PAUSE_FACTOR = 9.0
 # How many changes a message names.
 _MOST_NAMED = 10
@@ -182,7 +182,7 @@ class DefinitionWatch:
             return changed
 
     def _publish(self, changed: Changed) -> None:
-        # In this order, so that canCommit is never true while the warning is shown.
+        # Publish in this order, so that canCommit is never true while the warning is shown.
         self._unchanged = self._unchanged and not changed
         if changed.refused:
             warning = self._warning(changed.refused)
@@ -192,7 +192,7 @@ class DefinitionWatch:
         self._unchanged = not changed
 
     def _dated(self, collections: dict[Namespace, bytes], stop: StopToken) -> Listing:
-        # The time is taken after the collections were listed. The second note makes the stream pass that time.
+        # The time is taken after the collections were listed. The second no-op makes the stream pass that time.
         time = append_note(self._context.source_client, stop)
         append_note(self._context.source_client, stop)
         return Listing(time, collections)
@@ -213,7 +213,8 @@ class DefinitionWatch:
             stop.sleep(min(SLOW_POLL, left))
 
     def _changed(self, stop: StopToken) -> Changed:
-        # Before the listing: a record that is saved meanwhile must not count as complete with an older listing.
+        # Read the records before listing the collections: otherwise, a record that is saved in between would be
+        # compared with an older listing.
         records = list(self._context.registry)
         listed = read(
             lambda: list(list_collections(self._context.source_client, self._context.selection)),

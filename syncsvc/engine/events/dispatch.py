@@ -30,9 +30,9 @@ _EVENT_OVERHEAD = 300
 def group_of(record: CollectionRecord, event: DataEvent) -> Hashable:
     """Return the group of an event: a value that is equal for all document keys that the server treats as equal.
 
-    Events of one group must stay in order, and may be combined. The group IN_ORDER is shared by all documents of a
-    capped collection, because the order of inserts must be kept, and by all documents of a collection whose keys a
-    collation may treat as equal.
+    Events of one group must stay in order. They may be combined, except those of the group IN_ORDER. All documents of a
+    capped collection are in the group IN_ORDER, because the order of inserts must be kept. In a collection with a
+    collation, so are the documents whose `_id` the collation may treat as equal to another `_id`.
     """
     definition = record.definition
     if definition.capped:
@@ -56,7 +56,7 @@ class Dispatcher:
     """Sorts data events into portions for the lanes. Only one thread may use it: the one that runs `Tail.run`.
 
     A portion that exceeds `portion_bytes` is passed to its lane at once, so lanes begin before the page is completely
-    read, and portions stay small. Each portion first waits until `pace` admits its events. Events outside the `share`
+    sorted, and portions stay small. Each portion first waits until `pace` admits its events. Events outside the `share`
     of this process are skipped: other instances apply them. Documents of collections that `filters` name are always
     read again from the source.
     """
@@ -83,7 +83,8 @@ class Dispatcher:
         self._entry: Entry[Position] | None = None
         self._events: list[list[Item]] = [[] for _ in lanes]
         self._sizes = [0 for _ in lanes]
-        # How many events to pass on at once, as of the last portion or page: asking for each event would take long.
+        # How many events to pass on at once. Asked for only after a portion and at the end of a page, because asking
+        # for every event would take long.
         self._portion_events = pace.event_portion()
 
     def add(self, record: CollectionRecord, event: DataEvent, source_time: Timestamp) -> None:
@@ -112,7 +113,7 @@ class Dispatcher:
         for lane, events in enumerate(self._events):
             if events:
                 self._hand_on(lane, source_time)
-        # Also while the source is idle, so that a new limit applies to the first events after it.
+        # Ask even while the source is idle, so that a new limit already applies to the next events.
         self._portion_events = self._pace.event_portion()
         self._entered = position or self._entered
         self._frontier.settle(self._open_entry(), self._entered)
@@ -120,7 +121,7 @@ class Dispatcher:
 
     def _hand_on(self, lane: int, source_time: Timestamp) -> None:
         self._pace.admit_events(len(self._events[lane]), self._stop)
-        # A limit may have been set during the page.
+        # A new limit may have been set while the page was sorted.
         self._portion_events = self._pace.event_portion()
         entry = self._open_entry()
         self._frontier.extend(entry)

@@ -19,7 +19,7 @@ from verifier.cluster.times import Position, position_at
 from verifier.runtime.tasks import POLL, StopToken
 from verifier.runtime.waits import waiting
 
-# How long the time of the source is used while spooled events are read, in seconds.
+# How long a cluster time that was read from the source counts as current while spooled events are read, in seconds.
 _TIME_HOLDS = 1.0
 _SPOOLING = (
     "Change events are applied once they are saved in the event spool. If eventSpool in GET /api/v1/progress does not "
@@ -56,7 +56,7 @@ class EventSource:
     def _spooled(self) -> Iterator[StreamPage]:
         """Yield the events in the spool, until spooling has ended and all spooled events are read."""
         while True:
-            # Asked in this order: if the spooler has ended, no row follows.
+            # Check the spooler before reading a row: once the spooler has ended, it adds no row.
             ended = not self._spooler.is_active
             row = self._spool.after(self._position)
             if row is not None:
@@ -74,7 +74,7 @@ class EventSource:
             "No change events are applied until more are saved in the event spool", _SPOOLING
         ):
             while self._spooler.is_active and self._spool.after(self._position) is None:
-                # Repeated, because a spooler that is just starting forgets earlier requests.
+                # Repeat the request, because a spooler that is just starting forgets earlier requests.
                 self._spooler.end_soon()
                 self._stop.sleep(POLL)
 
@@ -99,10 +99,10 @@ class EventSource:
         return list(events[old:])
 
     def _time(self, row: Row) -> Timestamp:
-        """Return the current time of the source, read at most a second ago; the end of the spool's row if it is later.
+        """Return the current cluster time of the source, or the time at the end of `row` if that is later.
 
-        A row holds successive events. The lag is measured against this time, not against the time at which the events
-        were spooled.
+        A row of the spool holds successive events. The current time was read at most a second ago. The lag is measured
+        against the returned time, not against the time at which the events were spooled.
         """
         if self._read_at is None or monotonic() - self._read_at > _TIME_HOLDS:
             self._now = append_note(self._context.source_client, self._stop)

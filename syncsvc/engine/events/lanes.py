@@ -1,7 +1,7 @@
 """Applies data events in parallel threads, the lanes. All events of one document go through one lane, in order.
 
-A lane folds the events that wait for it into one outcome for each document. Over a slow network, it writes to several
-collections at the same time.
+A lane folds the events that wait for it into one outcome (the combined effect) for each document. Over a slow network,
+it writes to several collections at the same time.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Lane:
         self._frontier = frontier
         self._room = room
         self._stop = stop
-        # No limit of its own: `room` limits the waiting portions.
+        # This queue needs no limit of its own, because the budget `room.events` limits the waiting portions.
         self._portions: Channel[Portion] = Channel(1 << 40, stop)
 
     def put(self, portion: Portion) -> None:

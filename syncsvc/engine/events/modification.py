@@ -1,7 +1,7 @@
 """Computes the effects of a collMod on the source: the new saved definition, and the changes due before the commit.
 
-Pure functions. A `change` has the fields of the `modify` event (`operationDescription`). These equal the fields of the
-command collMod, except that an index is always given by name.
+A `change` has the fields of the `modify` event (`operationDescription`). These equal the fields of the command collMod,
+except that an index is always given by name. The functions here have no side effects.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def modified(definition: CollectionSpec, change: Document) -> CollectionSpec:
     """Return the definition that a collection has after the collMod `change`, which was run on the source."""
     options = {**definition.options, **immediate(change)}
     if "timeseries" in change:
-        # Without the bucket span of the previous granularity, which the server refuses with another granularity.
+        # Leave out the bucket span of the previous granularity: the server refuses it with another granularity.
         before = definition.options["timeseries"]
         kept = {name: value for name, value in before.items() if name != "bucketMaxSpanSeconds"}
         options["timeseries"] = {**kept, **change["timeseries"]}
@@ -53,7 +53,7 @@ def _modified_index(index: Document, change: Document) -> Document:
         # The server removes prepareUnique when the index becomes unique.
         changed.pop("prepareUnique", None)
     if changed.pop("forceNonUnique", False):
-        # Not an option of the index: it only makes a unique index an ordinary one.
+        # `forceNonUnique` is not an option of the index: it only makes a unique index an ordinary one.
         changed.pop("unique", None)
         changed.pop("prepareUnique", None)
     return {

@@ -1,9 +1,9 @@
 """Handles the events of sources before 6.0, which contain names instead of UUIDs and do not report every DDL operation.
 
-Only drops, renames and dropDatabase have events. After such an event, its names no longer mean the same collections, so
-the collections with these names are dropped on the destination. All other changes have no event. `DefinitionWatch`
-detects them, and `Unreported` applies them; it also copies a collection that has got a new name. Until then, the events
-of that name are ignored.
+Of the DDL operations, only drops, renames and dropDatabase have events. After such an event, its names no longer mean
+the same collections, so the collections with these names are dropped on the destination. `DefinitionWatch` detects the
+changes that have no event, and `Unreported` applies them; `Unreported` also copies a collection that has got a new
+name. Until that copy, the events with the new name are ignored.
 
 The collections are listed after the start of the stream, so a name in an event may mean an earlier collection than the
 listed one. Then the listed collection is dropped on the destination, too, and copied again.
@@ -53,7 +53,7 @@ class OldSource:
 
     def record_of(self, namespace: Namespace) -> CollectionRecord | None:
         record = self._context.registry.at(namespace)
-        # Otherwise, a killed process has begun to copy it, and it was dropped on the source since.
+        # If the copy is not complete, a killed process has begun it, and the source has dropped the collection since.
         return record if record is not None and record.is_copied else None
 
     def apply(self, event: DefinitionEvent) -> None:
@@ -103,7 +103,7 @@ class SharedOldSource:
     def __init__(self, context: RunContext, stop: StopToken) -> None:
         self._context = context
         self._stop = stop
-        # Excluded by the filter, or dropped again on the source.
+        # Names of collections that the filter excludes, or that the source has dropped again.
         self._not_synced: set[Namespace] = set()
 
     def record_of(self, namespace: Namespace) -> CollectionRecord | None:

@@ -6,8 +6,8 @@ the name of the original. The events of their documents are hidden: routers do n
 documents that move between shards. So such a collection is ignored until it has its final name, and is then copied from
 the source. (A collection that users drop and create again may be copied in this way, too. The result is the same.)
 
-`reshardCollection` replaces a collection in this way, too. Servers before 6.0.14 send no event for it at all; then the
-module `rekeying` notices it.
+`reshardCollection` replaces a collection in this way, too. Servers before 6.0.14 send no event for this command at all:
+the module `rekeying` detects the replaced collection.
 """
 
 from __future__ import annotations
@@ -94,10 +94,10 @@ class Recreated:
         self._renames.drop(record)
 
     def forget(self, name: Namespace, uuid: bytes) -> None:
-        """Drop the destination's copy of a collection that `uuid` has replaced under the source name `name`.
+        """Drop the destination's copy of the collection that `uuid` has replaced on the source under the same name.
 
-        No-op if the source is not sharded, if no other synced collection has this name, or if the source still has the
-        replaced collection.
+        `name` is this name on the source, and `uuid` is the UUID of the new collection. No-op if the source is not
+        sharded, if no other synced collection has this name, or if the source still has the replaced collection.
         """
         for record in self._holders(name, uuid):
             if self._is_gone(record):

@@ -2,8 +2,8 @@
 
 Sharding a collection causes an event. Refining or replacing its key does not, on servers before 6.0.14, but is visible
 in their metadata. A refined key begins with the previous key, so queries with the previous key still find each
-document: it is enough to refine when a commit is requested. A collection whose key is replaced becomes another
-collection, with another UUID: `Recreated` copies it.
+document: it is enough to refine the key on the destination when a commit is requested. A collection whose key is
+replaced becomes another collection, with another UUID: `Recreated` copies it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class ShardKeys:
         A no-op if the collection's present key is this key with further fields. Raises OperationError if the
         destination cannot shard the collection.
         """
-        # The listed definition may be ahead, with a key that is already refined.
+        # The listed definition may be newer than the event, with a key that is already refined.
         if is_refined(record.source_key, shard_key):
             return
         keyed = self._with_key(record, shard_key)
@@ -77,7 +77,8 @@ class ShardKeys:
         if refined.definition.sharded:
             self._catalog.reconcile_indexes(refined.present)
             self._catalog.refine(refined.definition)
-        # Saved afterwards: if it were saved first, a restart would find the key refined, and skip the work.
+        # Save the key afterwards: if it were saved first, a restarted process would find the key refined, and skip the
+        # work.
         self._save(record, refined)
 
     def reconcile(self) -> None:
@@ -130,8 +131,8 @@ class ShardKeyWatch:
         while True:
             suspects = self._suspects(stop)
             if suspects:
-                # A collection that was dropped and created again before this moment has events before it. Wait until
-                # they are applied.
+                # Users may have dropped one of these collections and created it again. The events of that come before
+                # this no-op, so wait until they are applied.
                 self._wait_until_past(append_note(self._context.source_client, stop), stop)
             found = [
                 each

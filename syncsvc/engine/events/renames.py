@@ -66,7 +66,8 @@ class Renames:
             elif is_temporary(record) or self._options.renamed_out is RenamedOut.DROP:
                 self._drop_renamed_out(record, name)
             elif find_on_source(self._context, before.database, uuid, self._stop) is not None:
-                # Even if it was renamed back: its events under the other name are not in the stream.
+                # Raise the error even if the collection was renamed back: its events under the excluded name are not in
+                # the stream.
                 raise renamed_out(before, name)
 
     def _follow_in_filter(self, record: CollectionRecord, name: Namespace) -> None:
@@ -80,8 +81,9 @@ class Renames:
         if self.is_refused(replace(record.on_source, namespace=name)):
             self.drop(record)
         elif self._leaves_database(before, name) or not self._selects_alike(before, name):
-            # A rename on the destination would create a collection in another database, which no record knows until it
-            # is filled. The new name may be the first one that counts: $out fills a collection and renames it.
+            # A rename to another database of the destination would create a collection that no record knows until it is
+            # filled. With another document filter, other documents are needed: for example, $out fills a collection
+            # under a temporary name, to which no document filter applies, and then renames it.
             self.drop(record)
             self.adopt(record.uuid, name)
         else:
@@ -156,7 +158,8 @@ class Renames:
 
     def drop(self, record: CollectionRecord) -> None:
         self._catalog.drop(record.definition.namespace)
-        # Removed after the drop: a restart in between drops the collection again, and never forgets it.
+        # Remove the record after the drop: if the process is killed in between, the next one drops the collection
+        # again.
         self._registry.remove(record)
         self.release(record.definition.namespace)
 
@@ -177,13 +180,14 @@ class Renames:
         """
         wanted = self._names.to_destination(name)
         kept_as = destination_name(self._registry, wanted, record.uuid)
-        # Renamed before it is saved: the position is before this event, so a restart in between repeats it.
+        # Rename the collection before saving its record: the saved position is before this event, so if the process is
+        # killed in between, the next one repeats the rename.
         self._catalog.rename(record.definition.namespace, kept_as)
         options = {key: value for key, value in record.definition.options.items() if key != "temp"}
         definition = replace(record.definition, namespace=kept_as, options=options)
         uuid = record.destination_uuid
         if kept_as.database != record.definition.namespace.database:
-            # For such a rename, servers create a new collection.
+            # For a rename to another database, servers create a new collection.
             uuid = created_uuid(self._context, kept_as, self._stop)
         self._registry.save(
             replace(record, definition=definition, source_name=name, destination_uuid=uuid)
@@ -207,7 +211,7 @@ class Renames:
             return
         found = find_on_source(self._context, name.database, uuid, self._stop)
         if found is None or self.is_refused(replace(found, namespace=name)):
-            # If it has been dropped since, all of its later events lead up to that.
+            # The source has dropped or renamed the collection since: the event of that comes later.
             return
         record = self._registry.get(uuid)
         if record is None:
@@ -215,7 +219,7 @@ class Renames:
             found = replace(found, namespace=name)
             check(found, target)
             wanted = destined(found, target)
-            # Left over from a time when it was synced before.
+            # Partitions may be left from a time when the collection was synced before.
             self._context.partitions.forget(uuid)
             record = new_record(
                 self._registry, wanted, name, CopyStatus.WAITING, source_key=found.shard_key
@@ -226,7 +230,7 @@ class Renames:
         save_created(self._context, [record], self._stop)
         plan_copy(self._context, self._stop)
         copy_all(self._context, self._stop)
-        # A later rename follows only a collection whose copy is recorded as done.
+        # `follow` renames only collections whose copy is recorded as done.
         settle(self._context)
 
 
@@ -244,6 +248,6 @@ def is_temporary(record: CollectionRecord) -> bool:
 
 
 def _is_moved(name: Namespace) -> bool:
-    """Return whether this is the temporary name of a collection that the server moves to another database."""
+    """Return whether `name` is the temporary name of a collection that the server moves to another database."""
     collection = name.collection
     return collection.startswith("tmp") and collection.endswith(".renameCollection")

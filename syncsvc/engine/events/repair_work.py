@@ -69,7 +69,8 @@ class RepairWork:
         if record.repaired >= record.repair:
             return
         self._frontier.wait_drained(self._stop)
-        # Checked again: users may have created a collection since the list was saved, perhaps before a restart.
+        # Check again which collections users have replaced: there may be more of them since the list of repairs was
+        # saved, perhaps before a restart.
         client, registry = self._context.destination_client, self._context.registry
         if not record.coordinates:
             # The coordinator may have created collections.

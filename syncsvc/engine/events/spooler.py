@@ -1,12 +1,12 @@
 """Saves change events of the source in the event spool while its oplog may be too short for them.
 
 The spool consists of rows, each of which holds successive events. Spooling begins at the saved position, or at the end
-of the rows that an earlier process has saved. It keeps pace with the source, independently of the copy, index builds
-and the application of events. It ends when the application has read all rows and the spooler has reached the present:
-the application then continues with the live stream.
+of the rows that an earlier process has saved. Spooling keeps pace with the source, independently of the copy, index
+builds and change event application. Spooling ends when change event application has read all rows and the spooler has
+reached the present. Change event application then continues with the live stream.
 
 Rows are deleted once a position after them is saved. So the saved position is always within a row, or at the end of the
-rows; in the latter case, the oplog holds the next event.
+rows. If it is at the end, the oplog holds the next event.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class Spooler:
         """
         run = self._context.run
         while not run.record.phase.applied:
-            # In this order: rows are deleted once a position after them is saved.
+            # Read the end of the spool before the position: rows are deleted once a position after them is saved.
             end, position = self._spool.end, run.record.position
             if self.is_active and position is not None:
                 self._run_from(max(end or position, position, key=text_of), stop)

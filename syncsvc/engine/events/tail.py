@@ -57,7 +57,7 @@ class Tail:
     `frontier` records the position up to which the lanes have applied all events. `feed` is notified of the changed
     documents and of DDL events. `save_position` saves the applied position before each DDL event. `resharded` returns
     the UUIDs of collections to copy again, which the source has resharded without an event. `listing` returns the
-    newest listing of a source before 6.0, or None.
+    collections whose definitions have changed on a source before 6.0; None if there are none.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class Tail:
         """Read pages for `run` until stopped. Raises the error with which the sync fails."""
         stopwatch = self._context.progress.stopwatch
         for page, seconds in timed(self._reader.pages()):
-            if page.events:  # otherwise it waited for events
+            if page.events:  # otherwise, the read only waited for events
                 stopwatch.note(Operation.EVENTS_READ, seconds)
             self._held_after = page.position.time
             self._pages.put(page, 1)
@@ -209,8 +209,9 @@ class Tail:
             record = self._context.registry.get(uuid)
             if record is not None:
                 self._frontier.wait_drained(self._stop)
-                # Saved before, because a restart may find the collection copied; and afterwards, because it is compared
-                # at once.
+                # Report the collection to the feed before the copy, and save the report, because after a restart the
+                # copy may be complete. Report the collection again after the copy, because the verification compares a
+                # reported collection at once.
                 self._feed.replaced([record.source_name])
                 self._feed.flush()
                 self._definitions.copy_again(record)
@@ -227,7 +228,7 @@ class Tail:
         if listing is None or listing is self._applied:
             return
         self._awaited = listing
-        # The destination must not get what is newer than the commit. The commit fails if there is anything.
+        # The destination must not get changes that are newer than the commit time. If there are any, the commit fails.
         if read_until <= listing.time or self._context.run.record.commit_time is not None:
             return
         self._frontier.wait_drained(self._stop)

@@ -8,7 +8,7 @@ this module makes the destination's collection equal to it, between two events:
 
 A name in an event must mean the listed collection. Therefore, all events before the listing must be applied first:
 drops and renames have events, so from there on, the name means that collection until a later event drops or renames it.
-The events that follow are applied over the copy, just as after the copy at the start of the sync.
+The events that follow are applied to the copy, just as after the copy at the start of the sync.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Unreported:
         self._renames = renames
         self._feed = feed
         self._stop = stop
-        # A newer source has events that repeat such a copy.
+        # On a source from 6.0 on, an interrupted copy is repeated when its event is applied again.
         old = not context.source_facts.reports_ddl
         self._unfinished = [each for each in context.registry if old and not each.is_copied]
 
@@ -84,7 +84,7 @@ class Unreported:
         if has_name_on_source(self._context, record.uuid, name, self._stop):
             self._copy(name, record.uuid)
         else:
-            # Later events say that it was dropped or renamed.
+            # The event of the drop or rename comes later.
             self._renames.drop(record)
 
     def apply(self, name: Namespace, uuid: bytes) -> None:
@@ -112,7 +112,8 @@ class Unreported:
 
     def _copy(self, name: Namespace, uuid: bytes) -> None:
         """Copy a collection of the source that is not synced yet, or continue to copy it."""
-        # Saved before, because a restart may find the collection copied; and afterwards, because it is compared at
+        # Report the collections to the feed before the copy, and save the report, because after a restart the copy may
+        # be complete. Report them again after the copy, because the verification compares a reported collection at
         # once.
         others = list(self._others(name, uuid))
         names = [name, *(each.source_name for each in others)]

@@ -37,7 +37,8 @@ class Instances:
         self._peers = peers
         self._progress = progress
         self._tuning = tuning
-        # By instance: its newest beat, and the monotonic time when this process first saw it.
+        # For each instance: its newest heartbeat (`RunRecord.beat`), and the monotonic time when this process first saw
+        # that heartbeat.
         self._beats: dict[str, tuple[int, float]] = {}
 
     def all_hold(self, holds: Callable[[RunRecord], bool], stop: StopToken) -> bool:
