@@ -1,4 +1,4 @@
-"""Queries both clusters and this machine for the facts that the start rules need. Reads only, decides nothing."""
+"""Queries both clusters and this machine for the facts that the start rules need. Changes nothing."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Compares the users and custom roles of two clusters, and decides which are copied. Pure functions.
+"""Compares the users and custom roles of two clusters, and decides which are copied.
 
 Documents of `admin.system.users` and `admin.system.roles` are copied as they are. They are equal if they differ only in
-the ID that each cluster gives its users (`userId`), in the order of roles and privileges, or in empty restrictions.
+the ID that each cluster gives its users (`userId`), in the order of roles and privileges, or in empty restrictions. The
+functions here have no side effects.
 """
 
 from __future__ import annotations
@@ -194,9 +195,9 @@ class Comparison:
 
     copied: tuple[Principal, ...] = ()
     findings: tuple[Finding, ...] = ()
-    # The versions of the documents of source and destination.
+    # The authSchema versions of the source and of the destination.
     auth_schemas: tuple[int, int] = (AUTH_SCHEMA, AUTH_SCHEMA)
-    # The databases in the option in which the source has no principals.
+    # The databases of the option `databases` in which the source has no principals.
     empty: tuple[str, ...] = ()
 
     def having(self, *outcomes: Outcome) -> list[Finding]:
