@@ -78,8 +78,8 @@ class Limiter:
         self._limits = Limits()
         # The changes that are not saved yet.
         self._unsaved: dict[str, Any] = {}
-        # The newest measurements by cluster, and the ceiling of the present work. Neither mapping is ever changed: a new
-        # one replaces it.
+        # The newest measurements by cluster, and the ceiling of the present work. Neither mapping is ever changed: a
+        # new one replaces it.
         self._loads: Mapping[str, tuple[Load, ...]] = {}
         self._ceilings: Mapping[Limit, Ceiling] = {}
         self._flows = _no_flows()

@@ -36,8 +36,8 @@ def is_replaced(progress: Document) -> bool:
 def obstacles(progress: Document, max_lag: float | None = None) -> list[str]:
     """Return the reasons why a commit is not possible now; an empty list if it is possible.
 
-    `max_lag` (in seconds, or None) counts only if the daemon would accept a commit: then, a lag that is unknown or
-    exceeds `max_lag` is a reason.
+    If the daemon would accept a commit, a lag that is unknown or exceeds `max_lag` (in seconds; None: no limit) is a
+    reason, too.
     """
     if not progress["canCommit"]:
         return [*_why_not(progress)] or [

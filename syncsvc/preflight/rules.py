@@ -28,9 +28,8 @@ from verifier.runtime.schemas import INVALID_REQUEST
 # A source before 6.0 does not report every DDL event: `syncsvc.engine.events.old_source`.
 OLDEST_SOURCE, OLDEST_DESTINATION = (5, 0), (6, 0)
 
-# The collections by which a metadata database of mongosync is recognized. It can have the same name as a metadata
-# database of this service. That database has some of these collections, too, for dashboards, but also the collection
-# RUNS.
+# The collections by which a metadata database of mongosync is recognized. A metadata database of this service can have
+# the same name, and has some of these collections, too, for dashboards. But it also has the collection RUNS.
 _MONGOSYNC_COLLECTIONS = {"globalState", "indexCorrection", "resumeData", "uuidMap"}
 _MONGOSYNC_DATABASES = (
     "__mdb_internal_mongosync",

@@ -76,7 +76,7 @@ class Identity:
 
 @dataclass(frozen=True)
 class Principal:
-    """A user or custom role. `raw` is its document on the server, which holds the credentials of a user."""
+    """A user or custom role. `raw` is the document that defines it; the document of a user holds credentials."""
 
     kind: Kind
     # Not shown by repr(), so that no log contains credentials.
@@ -303,7 +303,7 @@ def _roles_held(
 ) -> dict[Identity, Identity]:
     """Return all roles that the principals have, directly or inherited, each with one principal that has it.
 
-    Leave out the roles of principals that keep the definition of the destination, and so its roles.
+    Leave out the roles of each principal for which the destination keeps another definition, with other roles.
     """
     held: dict[Identity, Identity] = {}
     waiting = list(principals)
