@@ -7,7 +7,7 @@ Overview for newcomers:
   and `engine.cutover` do most of their work. If several instances share a run, all but one use `engine.follower`.
 - `preflight` decides whether a sync may begin. `indexing` and `shard_rules` compute the indexes and shard keys of the
   destination.
-- `resuming` decides for each kind of error whether a failed sync can be resumed, and from which record.
+- `resuming` decides for each kind of error whether a failed sync can be resumed, and how its saved state changes.
 - `principals` compares the users and roles of both clusters, which `engine.principals` copies.
 - `created` finds the collections and views that a sync has created on the destination, for example for a reset.
 - `saved` holds the saved state, so that a killed process can continue. `source` reads the source's documents and oplog.

@@ -37,10 +37,7 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True)
 class Contents:
-    """The collections and views of the destination: those that the sync has created, and all others.
-
-    `principals` has the names of only those users and roles that the sync has created.
-    """
+    """The collections and views of the destination: those that the sync has created, and all others."""
 
     created: tuple[Found, ...]
     others: tuple[Found, ...]
@@ -110,7 +107,7 @@ def _creations(
     stop: StopToken,
     temporary: str | None,
 ) -> Callable[[Found], bool]:
-    """Return a predicate that tells whether the sync has created a given collection or view of the destination.
+    """Return a function that returns whether the sync has created the given collection or view of the destination.
 
     A view counts as created by the sync if `views` has the same definition under its name.
 
@@ -119,7 +116,7 @@ def _creations(
     collection counts as created by the sync if it is empty. A registry of an older version has no UUIDs: there, a
     collection also counts if the sync has copied documents into it.
 
-    If the destination may hold other data, an empty collection proves nothing. There, the sync creates each collection
+    If the destination may hold other data, an empty collection proves nothing. Then, the sync creates each collection
     under a name that begins with `temporary`, saves the UUID, and then renames the collection.
     """
     uuids = {each.destination_uuid for each in records if each.destination_uuid}
@@ -173,9 +170,9 @@ def under_present_names(
 ) -> Iterator[CollectionRecord]:
     """Yield `records` with the present names of their collections on the destination, which users may have renamed.
 
-    `uuids` maps the present names on the destination to UUIDs. If no collection has the UUID of a record, the record
-    keeps its name if a collection of users has that name now: `$out` replaces a collection, and keeps its indexes.
-    Other records are left out, because their collections were dropped.
+    `uuids` maps the present names on the destination to UUIDs. A record whose UUID no collection has keeps its name if
+    users have created another collection of this name: `$out` replaces a collection, and keeps its indexes. All other
+    records are left out, because their collections were dropped.
     """
     records = list(records)
     names = {uuid: name for name, uuid in uuids.items()}

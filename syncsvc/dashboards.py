@@ -1,6 +1,6 @@
-"""Keeps the saved documents that dashboards for mongosync read up to date, in a thread of its own.
+"""Updates the saved documents that dashboards for mongosync read, in a thread of its own.
 
-A write may take long, and no other thread waits for it. A failed write never harms the sync: it is retried. If writes
+No other thread waits for a write, which may take long. A failed write is retried, and does not harm the sync. If writes
 keep failing, the progress shows one warning.
 """
 
@@ -25,7 +25,7 @@ from verifier.runtime.tasks import StopToken
 
 # How often the thread checks whether the documents are due, in seconds.
 _POLL = 1.0
-# This many attempts must fail before a warning: an election or an outage has a warning of its own.
+# This many attempts must fail before the warning is shown. An election or an outage has a warning of its own.
 _MOST_FAILURES = 3
 _STALE = (
     "The documents for dashboards of mongosync (resumeData and globalState in the metadata database) cannot be "
@@ -58,7 +58,7 @@ class Dashboards:
         self._writer = writer
         self._interval = interval
         self._sync: Sync | None = None
-        # What the last attempt wrote, and when (monotonic clock).
+        # The `_summary` of the record at the last attempt, and the time of that attempt (monotonic clock).
         self._written: object = None
         self._written_at = 0.0
         self._failures = 0

@@ -24,7 +24,7 @@ _NEXT = {
         State.RUNNING: Trigger.COMMIT,
     },
 }
-# The commands after which the next command would follow at once, and undo what the operator wanted.
+# For each declared state, the commands that this process would undo at once with its next command.
 _UNDONE = {
     DesiredState.RUNNING: frozenset({Trigger.PAUSE, Trigger.RESET}),
     DesiredState.PAUSED: frozenset(

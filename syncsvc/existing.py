@@ -1,6 +1,6 @@
 """Finds names that a sync needs, but that other collections or views on the destination have.
 
-Also creates the errors that report them. All functions are pure.
+Also creates the errors that report these names. The functions here have no side effects.
 """
 
 from __future__ import annotations

@@ -119,6 +119,6 @@ class Gate:
         try:
             yield
         except Cancelled:
-            # A term that ends stops the calls of its commands.
+            # The end of a term (see `syncsvc.standby`) cancels the calls of its commands.
             refuse_on_standby(self.standing)
             raise

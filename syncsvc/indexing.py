@@ -1,6 +1,6 @@
 """Computes the definition that a collection must have on the destination: its indexes and its shard key.
 
-Also yields the reasons why a collection cannot be synced. Pure functions.
+Also yields the reasons why a collection cannot be synced. The functions here have no side effects.
 """
 
 from __future__ import annotations

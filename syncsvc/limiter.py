@@ -78,11 +78,12 @@ class Limiter:
         self._limits = Limits()
         # The changes that are not saved yet.
         self._unsaved: dict[str, Any] = {}
-        # The newest measurements by cluster, and the ceiling of the present work. Replaced, never changed.
+        # The newest measurements by cluster, and the ceiling of the present work. Neither mapping is ever changed: a
+        # new one replaces it.
         self._loads: Mapping[str, tuple[Load, ...]] = {}
         self._ceilings: Mapping[Limit, Ceiling] = {}
         self._flows = _no_flows()
-        # The run and direction in which the flows were measured: others may be faster or slower.
+        # The run and direction in which the flows were measured. Another run or direction may be faster or slower.
         self._measured_in: object = None
         # The newest times (monotonic clock) with the amounts that were admitted until then.
         self._admitted: deque[tuple[float, Mapping[Limit, int]]] = deque(maxlen=_MEASURED + 1)
@@ -123,7 +124,7 @@ class Limiter:
         the driver's errors.
         """
         with one_save(self._changing, "The limits"):
-            # They stay unsaved until the sync has begun, because its start may still be refused.
+            # The changes stay in `_unsaved` until the sync has begun, because its start may still be refused.
             found = store.change(self._unsaved) if self._unsaved else store.load()
             self._limits = found or self._limits
         self._apply()
@@ -181,7 +182,7 @@ class Limiter:
         if measured_in != self._measured_in:
             self._measured_in, self._flows = measured_in, _no_flows()
         if work is not None:
-            # Also without `auto`, which needs to know the full rate.
+            # Measured even while `auto` is off, because `auto` needs the full rate as soon as it is switched on.
             self._flows[work] = self._flows[work].at(self._rate(work))
         if not auto.enabled or work is None:
             self._loads, self._ceilings = {}, {}

@@ -1,4 +1,4 @@
-"""The options of one sync, as given by `POST /api/v1/start`. No I/O."""
+"""The options of one sync, as given by `POST /api/v1/start`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class WriteBlocking(Enum):
 class BuildIndexes(Enum):
     """The indexes of the source that the sync builds on the destination, and the time at which it builds them.
 
-    Always built: the indexes on `_id`, and on a sharded destination an index that supports each shard key.
+    The indexes on `_id`, and on a sharded destination an index that supports each shard key, are always built.
     """
 
     BEFORE_DATA_COPY = "beforeDataCopy"
@@ -151,7 +151,8 @@ class StartOptions:
     # None if no users and roles are copied.
     users_and_roles: UsersAndRoles | None = None
     copy_read_preference: CopyReadPreference = CopyReadPreference.PRIMARY
-    # Tag sets in the order in which they are tried; a member matches a set if it has all its tags. Empty: any member.
+    # Tag sets, in the order in which they are tried. A member matches a set if the member has all tags of the set.
+    # If there is no set, any member matches.
     copy_read_preference_tags: tuple[dict[str, str], ...] = ()
     # As in the request: which namespaces of the source get another name on the destination.
     namespace_remap: tuple[dict[str, Any], ...] = ()

@@ -24,7 +24,7 @@ CALLER = "desiredState"
 _SENDER = Sender(CALLER)
 # How often the state of the sync is compared with the goal, in seconds.
 _INTERVAL = 1.0
-# In these states, the goal has been reached or passed, also by a sync with other options.
+# In these states, no command is sent anyway, so the options of the saved sync are not compared with those of the goal.
 _ENDED = (State.INITIALIZING, State.COMMITTED, State.RESETTING)
 
 _log = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ class Reconciler:
         }
 
     def run(self, stop: StopToken) -> None:
-        """Send the commands that lead to the declared state, until stopped."""
+        """Send the commands that lead to the declared state. Raises `Cancelled` when stopped."""
         try:
             while True:
                 self._step()

@@ -1,4 +1,4 @@
-"""Decides how a difference that the verification has found is repaired. Pure functions."""
+"""Decides how a difference that the verification has found is repaired. The functions here have no side effects."""
 
 from __future__ import annotations
 

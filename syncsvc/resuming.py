@@ -1,6 +1,7 @@
 """Decides for each kind of error whether a failed sync can be resumed, and how the resume changes the run record.
 
-After a resume, the sync continues from the changed record through the same code as after a restart. Pure functions.
+After a resume, the sync continues from the changed record through the same code as after a restart. The functions here
+have no side effects.
 """
 
 from __future__ import annotations
@@ -159,8 +160,8 @@ _KINDS: Mapping[Resumption, tuple[ErrorKind, ...]] = {
     ),
 }
 RESUMPTIONS = {kind: each for each, kinds in _KINDS.items() for kind in kinds}
-# The step of the cut-over that unblocks the destination, and the step before it. Their names are saved, so they must
-# never change.
+# The step of the cut-over before the destination is unblocked, and the step that unblocks the destination. The names of
+# the steps are saved, so they must never change.
 CHECKED, UNBLOCKED = "source checked", "destination unblocked"
 _BY_NAME = {kind.name: kind for kind in RESUMPTIONS}
 
@@ -267,7 +268,7 @@ def _was_open(record: RunRecord) -> bool:
     Return False if the sync does not block the destination: users then begin to write there only once `can_write` is
     true.
     """
-    # An earlier version did not record the check.
+    # Earlier versions did not save the step CHECKED.
     is_open = CHECKED in record.steps or UNBLOCKED in record.steps
     return record.phase is Phase.CUTTING_OVER and record.options.blocks_destination and is_open
 

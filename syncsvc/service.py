@@ -119,7 +119,7 @@ class Service:
         self._watchers = (self.queries.record, self._dashboards.watch, *watchers)
         self._state = State.INITIALIZING  # while there is no run
         self._runner: Runner | None = None
-        # True if this process found a saved run: the start that began it may be sent again.
+        # Whether this process continues a saved run. Then, clients may repeat the start request that began the run.
         self._recovered = False
         self._starts = Starts()
 
@@ -243,7 +243,7 @@ class Service:
                 phases=(PhaseBegin(Phase.INITIALIZING, now),),
                 journal=_begun((source, destination), _command("start", sender), now),
             )
-            # Saved first: if the process is killed and restarted, the sync must not continue without limits.
+            # The limits are saved before the run: after a crash, a restarted process must not continue without limits.
             self._limiter.begin_at(self._limits_at(options.destination))
             self._launch(self._starts.begin(self._process, record, self._runner_of))
 
@@ -269,7 +269,7 @@ class Service:
 
     def resume(self, sender: Sender) -> None:
         """Continue a sync that is paused or failed. Raises OperationError."""
-        # Without a bound on the whole: it waits for the run to stop, and prepares an engine.
+        # The whole command has no time limit, because it waits for the run to stop, and prepares an engine.
         with self.gate.command(Trigger.RESUME), impatient(PATIENCE):
             self._runner_for(Trigger.RESUME).resume(_command("resume", sender))
 
@@ -278,7 +278,7 @@ class Service:
 
         If the sync failed because its verification failed, its state becomes RUNNING again. Raises OperationError.
         """
-        # Without a bound on the whole: it may wait for the run to stop, and prepare an engine.
+        # The whole command has no time limit, because it may wait for the run to stop, and prepare an engine.
         with self.gate.command(Trigger.REPAIR), impatient(PATIENCE):
             self._runner_for(Trigger.REPAIR).repair(_command("repair", sender))
 
@@ -308,7 +308,7 @@ class Service:
 
         Raises OperationError. The sync continues, even if the copy has failed.
         """
-        # Without a bound on the whole, because there may be many users.
+        # The whole command has no time limit, because there may be many users.
         with self.gate.command(Trigger.COPY_PRINCIPALS), impatient(PATIENCE):
             runner = self._runner_for(Trigger.COPY_PRINCIPALS)
             runner.copy_principals(_command("copy users and roles", sender))
@@ -443,7 +443,7 @@ class Service:
         return None if standing is None else self._limits_at(HOME)
 
     def _limits_at(self, name: str) -> LimitsStore:
-        # A standby can change the limits, too.
+        # This writer also works while this process is a standby, because a standby can change the limits, too.
         return LimitsStore(self._process.metadata(name), self._unstopped_writer(name))
 
     def _unstopped_writer(self, name: str) -> ClusterWriter:

@@ -183,7 +183,7 @@ class Settings:
     # The body of the start that `desired_state` needs.
     start: Mapping[str, Any] = field(default_factory=lambda: DEFAULT_JOB)
     webhook: WebhookOptions | None = None
-    # The options by name, with their values as given, for the log; only the origin of the webhook.
+    # The given values of the options by name, for the log. The URL of the webhook is reduced to its origin.
     options: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     @property

@@ -1,7 +1,7 @@
 """Sharding rules of the destination: the collections to shard, their keys, supporting indexes, and range bounds.
 
-A shard key in this module has the form of `CollectionSpec.shard_key`: its `key` and whether it is `unique`. Pure
-functions.
+A shard key in this module has the form of `CollectionSpec.shard_key`: its `key` and whether it is `unique`. The
+functions here have no side effects.
 """
 
 from __future__ import annotations
@@ -231,8 +231,8 @@ def sampled_fields(shard_key: Document) -> list[str]:
 def ranges(shard_key: Document, sample: Sequence[bytes], count: int) -> list[Range]:
     """Divide all values of a shard key into up to `count` ranges with about the same number of documents each.
 
-    `sample` has BSON documents with the values of the `sampled_fields`, in the order of the fields. They must be
-    in the sort order of the server.
+    `sample` has BSON documents with the values of the `sampled_fields`, in the order of the fields. The documents
+    must be in the sort order of the server.
     """
     lowest: Document = dict.fromkeys(shard_key["key"], MinKey())
     bounds = [lowest]

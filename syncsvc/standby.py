@@ -133,7 +133,7 @@ class Standby:
                 try:
                     self._keep(keeper, term.stop)
                 finally:
-                    # Until all threads of the term have ended.
+                    # This wait is shown until all threads of the term have ended.
                     ending.enter_context(waits.waiting(_ENDING, _END_REMEDY))
                 self._service.gate.show_standing(Standing())
                 term.stop.stop("the term has ended")
@@ -169,7 +169,7 @@ class Standby:
             term.stop.stop("not continued")
 
     def _present_clusters(self) -> dict[str, Cluster]:
-        """Return both clusters by name, with topology and version read again, as this process may have waited long."""
+        """Return both clusters by name, with topology and version read again, because they may have changed."""
         return {name: refreshed(each) for name, each in self._clusters.items()}
 
     def _keep(self, keeper: LeaseKeeper, stop: StopToken) -> None:

@@ -1,4 +1,4 @@
-"""The states of a sync and the transitions between them, in one complete table. No I/O."""
+"""The states of a sync and the transitions between them, in one complete table."""
 
 from __future__ import annotations
 
@@ -38,19 +38,20 @@ class Trigger(Enum):
     CLEARED = "cleared"
 
 
-# A process that finds a saved sync leaves INITIALIZING for the state of that sync, which is not a transition of the
-# sync.
+# A process that finds a saved sync changes from INITIALIZING to the state of that sync. The table does not contain this
+# change, because the state of the sync itself stays the same.
 _NEXT: dict[tuple[State, Trigger], State] = {
     (State.INITIALIZING, Trigger.READY): State.IDLE,
     (State.IDLE, Trigger.START): State.RUNNING,
     (State.RUNNING, Trigger.PAUSE): State.PAUSED,
     (State.PAUSED, Trigger.RESUME): State.RUNNING,
-    # Only if change events that the sync needs are lost.
+    # A paused sync fails only if change events that it needs are lost.
     (State.PAUSED, Trigger.FAIL): State.FAILED,
-    # Or to COMMITTING, REVERSING or RESETTING, and refused if the failure is final: see `syncsvc.resuming`.
+    # A failed sync can also continue as COMMITTING, REVERSING or RESETTING. If the failure is final, the resume is
+    # refused: see `syncsvc.resuming`.
     (State.FAILED, Trigger.RESUME): State.RUNNING,
     (State.RUNNING, Trigger.REPAIR): State.RUNNING,
-    # Only after a failed verification.
+    # A failed sync can be repaired only if its verification failed.
     (State.FAILED, Trigger.REPAIR): State.RUNNING,
     (State.RUNNING, Trigger.COPY_PRINCIPALS): State.RUNNING,
     (State.RUNNING, Trigger.COMMIT): State.COMMITTING,

@@ -18,8 +18,8 @@ _PAGE_COPIES = 2
 # How many copies of the events of a row exist while the event spool saves it, as measured with 20 MB that cannot be
 # compressed.
 _SPOOL_COPIES = 5
-# The memory of the process without documents, in bytes, as measured: the driver, and the figures of a verification; and
-# at most 1 MB for the history in the charts.
+# The memory of the process without documents, in bytes, as measured. It includes the driver, the figures of a
+# verification, and at most 1 MB for the history in the charts.
 _PROCESS = 84_000_000
 
 
@@ -34,7 +34,7 @@ class ThreadFactors(NamedTuple):
     comparison: int
 
 
-# By the least round-trip time in seconds.
+# The keys are the shortest round-trip times, in seconds, for which the factors apply. The longest one comes first.
 THREAD_FACTORS = {
     0.05: ThreadFactors(4, 8),
     0.01: ThreadFactors(2, 4),
@@ -93,7 +93,7 @@ class Tuning:
         10.0,
         "How long a paused sync that cannot save events in the event spool waits before the first retry.",
     )
-    # The option --eventSpoolMB.
+    # The size limit of the event spool, in bytes; set by the option --eventSpoolMB.
     spool_limit: int = EVENT_SPOOL_BYTES
     stream_wait_ms: int = number(200, "ms", "Longest wait of a getMore on an idle change stream.")
     position_interval: float = seconds(

@@ -7,9 +7,9 @@ It imports only `syncsvc.job` from the services, so it can show only data that e
   `options` defines the options that several commands have.
 - `client` sends the requests. `job` reads the body of a request from a file.
 - `advice` says why a commit is not possible, and what to do next. `pace` computes rates from successive answers.
-- `facts` selects what an operator watches of a sync or a check. `views` renders facts and other answers as tables.
+- `facts` selects the facts about a sync or a check to show. `views` renders facts and other answers as tables.
   `limits` builds the request of `syncctl limit` and renders its answer. `text` formats sizes, durations and names.
-- `watching` polls a daemon and shows its progress until a condition holds; `following` prepares that for a sync.
+- `watching` polls a daemon and shows its progress until a condition holds; `following` does this for a sync.
 - `doctor` examines a daemon and its clusters. `archive` collects the files of `syncctl diagnose`, and `redaction`
   removes the secrets from them.
 """

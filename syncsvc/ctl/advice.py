@@ -1,4 +1,4 @@
-"""Says why a commit is not possible, and what the operator should do next. Pure functions of a sync's progress."""
+"""Says why a commit is not possible, and what the operator should do next. The functions here have no side effects."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from syncsvc.ctl.client import Document
 from syncsvc.ctl.text import count, duration, percent, share, size
 
-# A commit is accepted up to this lag, of the destination and of the verification (docs/reference/api.rst).
+# The largest lag of the destination, and of the verification, at which a commit is accepted (docs/reference/api.rst).
 MAX_LAG_SECONDS = 30
 APPLYING = "change event application"
 COMPARED = "stream hashing"
@@ -28,7 +28,7 @@ def destination_name(progress: Document) -> str | None:
 def is_replaced(progress: Document) -> bool:
     """Return whether a standby is taking over from this daemon.
 
-    For a moment, such a daemon shows a failed sync; then it becomes a standby, and shows the sync as it is.
+    For a moment, such a daemon shows a failed sync; then it becomes a standby, and shows the real state of the sync.
     """
     return "role" in progress and progress.get("error") == "Superseded"
 
@@ -36,8 +36,8 @@ def is_replaced(progress: Document) -> bool:
 def obstacles(progress: Document, max_lag: float | None = None) -> list[str]:
     """Return the reasons why a commit is not possible now; an empty list if it is possible.
 
-    `max_lag` (in seconds, or None) counts only if the daemon would accept a commit: then, a lag that is unknown or
-    exceeds `max_lag` is a reason.
+    If the daemon would accept a commit, a lag that is unknown or exceeds `max_lag` (in seconds; None: no limit) is a
+    reason, too.
     """
     if not progress["canCommit"]:
         return [*_why_not(progress)] or [

@@ -15,7 +15,7 @@ from syncsvc.ctl.client import Client, ClientError, Document
 from syncsvc.ctl.exits import Exit
 from syncsvc.ctl.redaction import redacted
 
-# Of a longer log, only the end is included.
+# At most this many bytes from the end of a log are included.
 _LOG_BYTES = 50_000_000
 
 # The name of each file, and the request whose answer it holds.
@@ -30,7 +30,7 @@ _ANSWERS = (
 
 
 def collected(api: Client, job: Document, logs: Sequence[Path]) -> Iterator[tuple[str, str]]:
-    """Yield the name and the redacted text of each file of the archive; the text of a failed request is its error.
+    """Yield the name and the redacted text of each file of the archive; if a request fails, the text is its error.
 
     The files are answers of the daemon, and the end of each log file of `logs`. `job` is the body of the preflight
     request. Raises ClientError if a log cannot be read, or if the daemon does not answer and `logs` is empty.
@@ -67,9 +67,9 @@ def write(files: Iterator[tuple[str, str]], target: Path) -> list[str]:
     """Write files, each given by name and text, to the archive `target`, and return their names.
 
     Only the owner can read the archive. Raises ClientError if `target` exists or cannot be created, and the errors of
-    the iterator `files`. In both cases, no archive is written.
+    the iterator `files`; then, nothing is written.
     """
-    # The first request is sent before the file is made, so that no empty archive is left if the daemon is down.
+    # All texts are collected before the file is made, so that no incomplete archive is left if the daemon is down.
     held = [*files]
     top = target.name.removesuffix(".tar.gz")
     with new_file(target) as raw, tarfile.open(fileobj=raw, mode="w:gz") as archive:

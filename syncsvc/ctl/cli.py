@@ -55,7 +55,7 @@ def completion(shell: str) -> None:
     click.echo(found(syncctl, {}, "syncctl", "_SYNCCTL_COMPLETE").source())
 
 
-# The order is that of their use, and of the help.
+# The help lists the commands in this order, which is the order in which an operator uses them.
 for command in (
     examine,
     preflight,
@@ -83,7 +83,7 @@ for command in (
 def main() -> None:
     """Run `syncctl` with the arguments of this process."""
     for stream in (sys.stdout, sys.stderr):
-        # A name that the terminal cannot show is shown escaped.
+        # Characters that the terminal cannot show are escaped.
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     syncctl.main(prog_name="syncctl")

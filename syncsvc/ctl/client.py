@@ -19,7 +19,8 @@ from syncsvc.ctl.exits import Exit
 
 Document = Mapping[str, Any]
 
-# Seconds until a connection is established, and until the answer to a query or a command arrives. Preflights are slow.
+# The longest waits in seconds: for a connection, for the answer to a query, and for the answer to a command. The last
+# one is long, because a preflight is slow.
 _CONNECT, _QUERY, _COMMAND = 5.0, 30.0, 300.0
 
 

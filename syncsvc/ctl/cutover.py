@@ -105,7 +105,7 @@ def _judge_commit(tool: Tool, answer: Answer, progress: Document, max_lag: float
     tool.end(Exit.NOT_YET if progress["state"] == "RUNNING" else Exit.FAILED)
 
 
-# Otherwise a commit will not become possible by waiting.
+# The states in which waiting can make a commit possible.
 _LEADS_TO_A_COMMIT = ("INITIALIZING", "RUNNING", "REVERSING")
 
 

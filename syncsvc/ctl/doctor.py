@@ -14,7 +14,7 @@ from syncsvc.ctl.exits import Exit
 from syncsvc.ctl.text import duration
 
 OK, WARNING, PROBLEM, SKIPPED = "ok", "warning", "problem", "skipped"
-# The header Date has whole seconds, and an answer takes a while.
+# A smaller difference of the clocks is ignored, because the header Date has whole seconds, and an answer takes time.
 _CLOCK_SECONDS = 5.0
 _SLOW_PING_MS = 100
 

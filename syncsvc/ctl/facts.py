@@ -1,4 +1,7 @@
-"""Selects the facts about a sync or a check that `syncctl` shows, each on one line. Pure functions."""
+"""Selects the facts about a sync or a check that `syncctl` shows, each on one line.
+
+The functions here have no side effects.
+"""
 
 from __future__ import annotations
 
@@ -174,7 +177,7 @@ def check_facts(progress: Document, pace: Pace) -> list[Fact]:
         style = "bold green" if progress["verdict"] == "passed" else "bold red"
         facts.append(Fact("verdict", progress["verdict"].upper(), style=style))
     if progress["error"]:
-        # It contains the reasons of the verdict.
+        # The error contains the reasons of the verdict.
         facts.append(Fact("error", progress["error"], style="red"))
     else:
         facts += [Fact("reason", each) for each in progress["verdictReasons"]]
@@ -187,7 +190,7 @@ def check_facts(progress: Document, pace: Pace) -> list[Fact]:
 def _comparison(progress: Document, pace: Pace) -> Fact:
     """Return the fact that shows how far the first comparison of all documents is."""
     if complete := progress["gen0Stats"]:
-        # The total is an estimate, and unknown if there are only views.
+        # The total is not shown: it is an estimate, and unknown if there are only views.
         return Fact("compared", f"{count(complete['docsCompared'])} documents", 1.0)
     compared, total = (progress["generationStats"][name] for name in ("docsCompared", "totalDocs"))
     if total is None:

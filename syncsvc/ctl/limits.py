@@ -1,4 +1,4 @@
-"""Builds the request of `syncctl limit`, and renders the answer. Pure functions."""
+"""Builds the request of `syncctl limit`, and renders the answer. The functions here have no side effects."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from syncsvc.ctl.client import Document
 from syncsvc.ctl.text import bytes_from, count, size
 from syncsvc.ctl.views import Row, grid
 
-# The option of the command, the field of the API, and how the value is read and shown.
+# For each option of the command: the field of the API, and the functions that read and show its value.
 _FIELDS: dict[str, tuple[str, Callable[[str], int], Callable[[float], str]]] = {
     "copy_bytes": ("copyBytesPerSecond", bytes_from, lambda value: f"{size(value)}/s"),
     "copy_documents": ("copyDocumentsPerSecond", int, lambda value: f"{count(value)}/s"),

@@ -40,7 +40,7 @@ _CONDITIONS: dict[str, Callable[[Document], bool]] = {
     "committed": lambda progress: progress["state"] == "COMMITTED",
     "idle": lambda progress: progress["state"] == "IDLE",
 }
-# The states in which a condition that does not hold will not become true by itself.
+# For each condition, the states in which it will not become true by itself.
 _IN_VAIN = {
     "canCommit": ("FAILED", "IDLE", "COMMITTED"),
     "canWrite": ("FAILED", "IDLE"),

@@ -52,9 +52,9 @@ def _documents(progress: Document) -> int:
 
 
 def _judge(tool: Tool, progress: Document) -> None:
-    """End the command with the exit status of the verdict: FAILED, or NOT_YET if there is no verdict yet.
+    """Return if the check has passed; otherwise, end the command with the exit status FAILED or NOT_YET.
 
-    Only return if the check has passed.
+    NOT_YET means that there is no verdict yet.
     """
     if progress["verdict"] in ("failed", "incomplete"):
         tool.end(Exit.FAILED)

@@ -1,7 +1,7 @@
-"""Removes secrets from texts that an operator passes on. Pure functions.
+"""Removes secrets from texts that an operator passes on.
 
 The patterns are generous: it is better to lose a harmless word than to pass on a secret. Repetitions before a keyword
-are bounded, so that the time grows only with the length of the text.
+are bounded, so that the time grows only with the length of the text. The functions here have no side effects.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ _KEY = re.compile(
     r"()-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|\Z)",
     re.S,
 )
-# Up to white space or a quotation mark, as passwords may hold @ and /. A JSON string escapes quotation marks.
+# An authority ends before white space or a quotation mark, not before @ or /, which passwords may hold. In a JSON
+# string, quotation marks are escaped.
 _AUTHORITY = re.compile(r"(://)((?:\\.|[^\s\"\\])+)")
 _PARAMETER = re.compile(
     r"([?&;](?:[\w-]{0,40}(?:password|secret|token)[\w-]{0,40}|authMechanismProperties)=)[^&\s\"]*",
@@ -26,34 +27,35 @@ _NAME = (
     r"|(?:access|api|auth|bearer|id|refresh|security|session)[_-]?token|(?<![a-z_])token)[\w-]{0,40}"
 )
 _QUOTE = r"\\?[\"']?"
-# The rest of a value in quotation marks, which are escaped in JSON inside of JSON.
+# A value after its opening quotation mark. In JSON inside of JSON, quotation marks are escaped.
 _QUOTED = r"(?<=\\\")(?:\\[^\"\n]|[^\"\\\n])+|(?<=\")(?:\\.|[^\"\\\n])+|(?<=')(?:''|[^'\n])+"
-# A value without them ends with white space or a brace, and with a comma or an apostrophe at the end of a word.
+# A value without quotation marks. It ends before white space, before a closing brace, and before a comma or an
+# apostrophe at the end of a word.
 _WORD = r"(?:\\[^\"]|[',](?=\w)|[^\"',\\\s}])+"
 
-# Schemes of authentication whose credentials are one word, and one that has many.
+# The authentication schemes whose credentials are one word, and the scheme whose credentials are many words.
 _SCHEME = re.compile(r"(\b(?:Bearer|Basic|Negotiate)\s{1,9})[\w.~+/=-]+", re.I)
 _DIGEST = re.compile(r"(\bDigest\s{1,9})(?=\w+=)[^\n]+", re.I)
 _HEADER = re.compile(
     rf"(\bauthorization{_QUOTE}\s{{0,9}}[:=]\s{{0,9}}{_QUOTE})(?:{_QUOTED}|[^\n]+)", re.I
 )
-# In YAML and in a header, a value ends with its line, or with the string in which the line is.
+# In YAML and in a header, a value ends at the end of its line, or of the string that contains the line.
 _LINE = re.compile(rf"({_NAME}:[ ]{{1,9}})(?![\"'])(?:\\[^\"n]|[^\"\\\n}}])+", re.I)
 _FIELD = re.compile(rf"({_NAME}{_QUOTE}\s{{0,9}}[:=]\s{{0,9}}{_QUOTE})(?:{_QUOTED}|{_WORD})", re.I)
 _OPTION = re.compile(
     rf"(--[\w-]{{0,40}}(?!\w{{0,40}}file\b){_NAME}\s{{1,9}}{_QUOTE})(?:{_QUOTED}|{_WORD})", re.I
 )
-# A line of a token file. A token has at least 16 characters. In JSON, the letter n can be the end of a line break.
+# A line of a token file. A token has at least 16 characters. In JSON, a line break is a backslash and the letter n.
 _TOKEN = re.compile(r"((?:\b|(?<=\\n))(?:reader|operator)\s{1,99})[\w.~+/-]{16,}=*", re.I)
 
-# An environment variable. Not in lower case, because a resume_token is no secret.
+# An environment variable. Only names in capital letters count, because a resume_token is no secret.
 _VARIABLE = re.compile(r"(\b[A-Z][A-Z0-9_]{0,40}_TOKEN=[\"']?)[^\s\"']+")
 # The path of a webhook's URL.
 _WEBHOOK = re.compile(
     rf"(webhook{_QUOTE}[:=\s]\s{{0,9}}{_QUOTE}https?://[^/\s\"'\\]{{1,255}}/)[^\s\"'\\]+", re.I
 )
 
-# The first group of each is kept.
+# The text of the first group of each pattern is kept.
 _PATTERNS = (
     *(_KEY, _PARAMETER, _SCHEME, _DIGEST, _HEADER, _LINE, _FIELD, _OPTION, _TOKEN),
     *(_VARIABLE, _WEBHOOK),

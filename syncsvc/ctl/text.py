@@ -1,4 +1,7 @@
-"""Formats sizes and durations for people, and escapes names that come from a cluster. Pure functions."""
+"""Formats sizes and durations for people, and escapes names that come from a cluster.
+
+The functions here have no side effects.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,8 @@ _FACTORS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 UNKNOWN = "unknown"
 
 
-# Control and formatting characters, surrogates, characters without a meaning, and separators of lines and paragraphs.
+# Control and formatting characters, surrogates, private-use and unassigned characters, and separators of lines and
+# paragraphs.
 _UNSAFE = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 
 
@@ -32,7 +36,7 @@ class _Escapes(dict[int, str]):
 _ESCAPES = _Escapes(
     lambda character: character.encode("unicode_escape", "backslashreplace").decode()
 )
-# In JSON, line breaks and tabs are between values only: strings hold them escaped.
+# In JSON, unescaped line breaks and tabs can only be between values, because strings hold them escaped.
 _JSON_ESCAPES = _Escapes(
     lambda character: {"\n": "\n", "\r": " ", "\t": " "}.get(character, json.dumps(character)[1:-1])
 )

@@ -36,7 +36,7 @@ class Tool:
     token_file: Path | None = None
     ca_file: Path | None = None
     json: bool = False
-    # The options of the connection as given, repeated in the commands of next steps.
+    # The connection options of this call, which the commands suggested as next steps repeat.
     given: list[str] = field(default_factory=list)
 
     @cached_property
@@ -201,7 +201,7 @@ def _json_option() -> click.Parameter:
     )
 
 
-# What the code raises when an answer lacks a field, or has a value of another type, or one without a meaning.
+# The exceptions that reading an answer raises if a field is missing, or has an invalid value or type.
 _ODD_ANSWER = (
     ArithmeticError,
     AttributeError,

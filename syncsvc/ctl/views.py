@@ -37,7 +37,7 @@ def grid(rows: Iterable[Row]) -> Table:
 
 
 def table(heads: Mapping[str, bool], rows: Iterable[Sequence[object]]) -> Table:
-    """Return a table with these rows. `heads` maps column titles to True for columns of numbers."""
+    """Return a table with these rows. `heads` maps column titles to whether the column holds numbers."""
     shown = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
     for title, is_number in heads.items():
         justify: JustifyMethod = "right" if is_number else "left"

@@ -83,7 +83,7 @@ class Collections:
         self._set(uuid, indexing=True, indexed=False)
 
     def indexed(self, uuid: bytes) -> None:
-        """Record that the indexes of a collection are built, or left out because one of them refuses a document."""
+        """Record that the indexes of a collection are built, or withheld because one of them refuses a document."""
         self._set(uuid, indexing=False, indexed=True)
 
     def _set(self, uuid: bytes, **fields: bool) -> None:

@@ -1,4 +1,4 @@
-"""Durations of the calls to the clusters: their number, total and maximum since the last reading."""
+"""Durations of the calls to the clusters: their number, total and maximum since the last call of `take`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Judges the headroom: the time until the source's oplog drops changes that the sync needs. Pure functions.
+"""Judges the headroom: the time until the source's oplog drops changes that the sync needs.
 
-The warnings, the web page and the rate limit of change events use the same thresholds.
+The warnings, the web page and the rate limit of change events use the same thresholds. The functions here have no side
+effects.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from syncsvc.figures.progress import SpoolFigures
 from syncsvc.figures.spooling import FILLING, ROOMY, assumed_left
 from syncsvc.figures.trends import SHORTEST_FORECAST, in_words
 
-# Below the first one, the headroom is short; a short one is safe again from the second one on, so that a warning does
-# not come and go. From the third one on, it is ample. In seconds.
+# The thresholds of the headroom, in seconds. A headroom below SHORT is short, and counts as short until it reaches
+# SAFE_AGAIN, so that a warning does not come and go. A headroom of at least AMPLE is ample.
 SHORT = SHORTEST_FORECAST
 SAFE_AGAIN = SHORT * 4 / 3
 AMPLE = 2 * SHORT
@@ -19,7 +20,7 @@ AMPLE = 2 * SHORT
 def is_short(left: float, was_short: bool = False) -> bool:
     """Return whether a headroom of `left` seconds is short.
 
-    `was_short` is the previous result. If it is True, the limit is higher, so that the result does not flap.
+    `was_short` is the previous result. If it is True, the threshold is higher, so that the result does not flap.
     """
     return left < (SAFE_AGAIN if was_short else SHORT)
 

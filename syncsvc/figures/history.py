@@ -34,7 +34,7 @@ _RATES = (
     "throttledEventThreads",
     "throttledThreads",
 )
-# The highest values in that time.
+# The highest values since the previous point.
 _PEAKS = ("lagSeconds", "sourceLatencyMs", "destinationLatencyMs")
 COLUMNS = ("time", *_RATES, *_PEAKS)
 
@@ -79,7 +79,7 @@ class _Series:
         self._rows: deque[Row] = deque(maxlen=None if thinned else most)
         self._waiting: list[Row] = []
         self._since = 0.0
-        # How many points were ever added. A thinned series counts those that are left from 0.
+        # The number of points added so far. When the series is thinned, it becomes the number of the remaining points.
         self._added = 0
 
     def add(self, row: Row, at: float) -> None:
@@ -90,7 +90,7 @@ class _Series:
         if not self._waiting:
             self._since = self._since or at
         self._waiting.append(row)
-        # Half a sample early, because the interval of the samples varies.
+        # A point ends a tenth of the step early, because the interval of the samples varies.
         if at - self._since < self.step * 0.9 and self._added:
             return
         self._rows.append(merged(self._waiting))
@@ -106,8 +106,9 @@ class _Series:
         self.step *= 2
 
     def points(self, identity: str, since: str | None) -> Points:
-        """Return the points after the cursor `since`; all points if it is None, or not a cursor of this series.
+        """Return the points after the cursor `since`.
 
+        Return all points if `since` is None, too old, or not a cursor of this series.
         `identity` is the random ID with which the cursors of this process begin.
         """
         prefix = f"{identity}.{self.step:g}."
@@ -168,15 +169,16 @@ class History:
     def points(self, name: str, since: str | None = None) -> Points:
         """Return the points of the series `name` ("15m", "6h" or "all") after the cursor `since`.
 
-        Return all points if `since` is None, or not a cursor of this series.
+        Return all points if `since` is None, too old, or not a cursor of this series.
         """
         with self._lock:
             return self._series[name].points(self._identity, since)
 
     def averages(self) -> tuple[Row, Row]:
-        """Return the figures of the last minute, and those of the last 15 minutes: average rates, highest other values.
+        """Return the figures of the last minute, and those of the last 15 minutes.
 
-        Each result is a row in the order of COLUMNS; both are empty before the first point is recorded.
+        Each result is a row in the order of COLUMNS, with average rates and the maxima of the other values. Both are
+        empty before the first point is recorded.
         """
         rows = self.points(self.RANGES[0]).rows
         if not rows:
@@ -188,7 +190,7 @@ class History:
 def rates(before: Sample, after: Sample) -> tuple[Value, ...]:
     """Return the rates between two samples, per second, in the order of their `counts`; None for an unknown rate.
 
-    If a total has shrunk, its rate is unknown, because it was set to 0 in between.
+    If a total has shrunk, it was set to 0 between the samples, so its rate is unknown.
     """
     elapsed = after.at - before.at
     return tuple(

@@ -2,7 +2,7 @@
 
 A full oplog drops its oldest entries in large pieces, so the time of its oldest entry cannot be extrapolated. This
 module counts bytes instead: how much can be written before the needed entry is dropped, and how fast the source writes.
-Pure functions.
+The functions here have no side effects.
 """
 
 from __future__ import annotations

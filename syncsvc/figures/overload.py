@@ -20,7 +20,8 @@ from syncsvc.source.cluster_load import Load
 _COUNTED = 3
 # From this share of a threshold on, the rate is not raised.
 _NEAR = 0.8
-# A decrease multiplies the rate by this factor. The next one follows after this many seconds, when its effect shows.
+# A decrease multiplies the rate by this factor. The next decrease follows at least this many seconds later, when the
+# effect of the first one shows.
 _DECREASE = 0.7
 _EFFECT_AFTER = 3.0
 # An increase adds this share of the full rate per second.
@@ -99,12 +100,12 @@ class Flow:
     full: float = 0.0
 
     def at(self, rate: float) -> Flow:
-        """Return the flow after the new rate was measured."""
+        """Return the flow, updated with a newly measured rate."""
         return replace(self, rate=rate, full=max(self.full, rate))
 
     @property
     def least(self) -> float:
-        """Return the lowest limit of the rate."""
+        """Return the lowest value to which the rate may be limited."""
         return max(self.harmless, _LEAST * self.full)
 
 

@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 # The largest lag of the destination, or of its verification, at which a commit makes sense, in seconds.
 MOST_LAG = 30
-# The most states that a snapshot has. They are read once a second.
+# The maximum number of states in a snapshot. Readers miss no state, because they read the states once a second.
 _MOST_STATES = 50
 
 
@@ -71,8 +71,8 @@ class OtherInstance:
     """Another instance of the sync, as its saved record shows it.
 
     `applied_until` is the cluster time of the source up to which the instance has applied all events, in UNIX seconds;
-    None if it has not begun. `heard_at` is when this process last saw a new heartbeat of the instance, or saw it in a
-    state in which it sends none, in seconds of the monotonic clock.
+    None if it has not begun. `heard_at` is when this process last saw a new heartbeat of the instance, or saw the
+    instance in a state in which it sends no heartbeats, in seconds of the monotonic clock.
     """
 
     name: str

@@ -1,6 +1,6 @@
 """Decides whether change events must be spooled because the source's oplog may become too short.
 
-Pure functions.
+The functions here have no side effects.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from syncsvc.figures.trends import SHORTEST_FORECAST, in_words
 # If it is unknown for how long the events are needed, they are spooled when the oplog will keep them for less time than
 # this, in seconds.
 _RESERVE = 2 * SHORTEST_FORECAST
-# Both estimates are rough, and the spooling itself takes time: the oplog must outlast the need by this factor.
+# The oplog must keep the events longer than the sync needs them by this factor: both times are rough estimates, and the
+# spooling itself takes time.
 _MARGIN = 1.5
 # For how long an oplog that cannot be read is assumed to keep its entries, in seconds. It usually keeps them for more
 # than a day, but that is not known.

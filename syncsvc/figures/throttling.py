@@ -1,4 +1,4 @@
-"""The figures of the speed limits: which limits are in force, and which limit slows the sync down. Pure functions."""
+"""The figures of the speed limits: which limits are in force, and which limit slows the sync down."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Waits:
         """Return the limit that slows the sync down; None if no limit does. Call this once a second.
 
         `waited` is the total time for which each limit has delayed threads, in seconds. `reasons` are the limits in
-        force, each with the reason for it. `at` is the present time of the monotonic clock, and `now` the same in UTC.
+        force, each with the reason for it. `at` is the present time of the monotonic clock, `now` in UTC.
         """
         for limit, seconds in waited.items():
             if seconds > self._before.get(limit, 0.0):

@@ -1,6 +1,6 @@
 """Forecasts when the lag will be 0, from the lags of the last two minutes, and writes durations in words.
 
-Pure functions.
+The functions here have no side effects.
 """
 
 from __future__ import annotations

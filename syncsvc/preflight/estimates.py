@@ -1,6 +1,6 @@
 """Estimates of the memory, disk space and oplog time that a sync needs, compared with the available amounts.
 
-Pure functions.
+The functions here have no side effects.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class Estimates:
     # The memory of this process, in bytes. The needed memory is also None without verification.
     memory_needed: int | None = None
     memory_available: int | None = None
-    # How long the copy takes.
+    # The estimated duration of the copy, in seconds.
     copy_seconds: int | None = None
-    # How long the source's oplog keeps an entry, at the average write rate of its present contents.
+    # How many seconds the source's oplog keeps an entry, at the average write rate of its present contents.
     oplog_window_seconds: int | None = None
 
 

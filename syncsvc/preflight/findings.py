@@ -1,4 +1,4 @@
-"""The facts gathered from both clusters and this machine before a start. Frozen data: no decisions, no queries."""
+"""The facts gathered from both clusters and this machine before a start. This module holds data only."""
 
 from __future__ import annotations
 

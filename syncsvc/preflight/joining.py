@@ -1,6 +1,6 @@
 """Checks whether several instances may run a sync together, and whether this one may join a sync.
 
-The functions are pure: they contact no cluster.
+The functions here contact no cluster.
 """
 
 from __future__ import annotations

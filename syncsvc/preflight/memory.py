@@ -8,7 +8,7 @@ from pathlib import Path
 # The folder that contains `proc` and `sys`.
 ROOT = Path("/")
 
-# Page cache, which a control group counts as used memory, but gives back under memory pressure.
+# The sizes of the page cache, which a control group counts as used memory, but gives back under memory pressure.
 _RECLAIMABLE = ("active_file", "inactive_file")
 
 

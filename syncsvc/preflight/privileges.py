@@ -1,7 +1,7 @@
 """The privileges that a sync needs on each cluster, and the built-in roles that grant them; mainly tables.
 
 The privileges that only sharded clusters need follow MongoDB's documentation; they were not tested on a mongos with
-access control. Pure functions.
+access control. The functions here have no side effects.
 """
 
 from __future__ import annotations

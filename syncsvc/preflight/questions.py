@@ -1,4 +1,4 @@
-"""Queries both clusters and this machine for the facts that the start rules need. Reads only, decides nothing."""
+"""Queries both clusters and this machine for the facts that the start rules need. Changes nothing."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def ask(
 def _is_readable(options: StartOptions, client: Client, stop: StopToken) -> bool:
     """Return whether the source has a member that the copy may read.
 
-    If there is none, this takes as long as the server selection timeout.
+    If there is none, this call takes as long as the server selection timeout.
     """
     try:
         preference = read_preference(
@@ -192,7 +192,7 @@ def _size(client: Client, definition: CollectionSpec) -> Size:
 def _occupied(client: Client) -> Iterator[str]:
     """Yield the user databases that hold a collection or view.
 
-    A database with only an empty `system.views` does not count: a server keeps that after the last view was dropped.
+    A database with only an empty `system.views` does not count: servers keep it after the last view was dropped.
     """
     for name in sorted(filter(is_user_database, client.list_database_names())):
         if {row["name"] for row in list_raw(client, name)} - {"system.views"}:

@@ -1,7 +1,7 @@
 """The rules of `POST /api/v1/start`: option combinations and cluster requirements.
 
-Pure functions that yield violations. A violation only says what was found. The kind of its error, in `errors`, adds the
-meaning and the remedy.
+The functions have no side effects, and yield violations. A violation only says what was found. The kind of its error,
+in `errors`, adds the meaning and the remedy.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from verifier.runtime.schemas import INVALID_REQUEST
 # A source before 6.0 does not report every DDL event: `syncsvc.engine.events.old_source`.
 OLDEST_SOURCE, OLDEST_DESTINATION = (5, 0), (6, 0)
 
-# Collections of mongosync, whose database can have the same name as ours. Ours has some of them, too, for dashboards,
-# but then it also has the collection RUNS.
+# The collections by which a metadata database of mongosync is recognized. A metadata database of this service can have
+# the same name, and has some of these collections, too, for dashboards. But it also has the collection RUNS.
 _MONGOSYNC_COLLECTIONS = {"globalState", "indexCorrection", "resumeData", "uuidMap"}
 _MONGOSYNC_DATABASES = (
     "__mdb_internal_mongosync",

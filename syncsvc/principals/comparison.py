@@ -1,7 +1,8 @@
-"""Compares the users and custom roles of two clusters, and decides which are copied. Pure functions.
+"""Compares the users and custom roles of two clusters, and decides which are copied.
 
 Documents of `admin.system.users` and `admin.system.roles` are copied as they are. They are equal if they differ only in
-the ID that each cluster gives its users (`userId`), in the order of roles and privileges, or in empty restrictions.
+the ID that each cluster gives its users (`userId`), in the order of roles and privileges, or in empty restrictions. The
+functions here have no side effects.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class Identity:
 
 @dataclass(frozen=True)
 class Principal:
-    """A user or custom role. `raw` is its document on the server, which holds the credentials of a user."""
+    """A user or custom role. `raw` is the document that defines it; the document of a user holds credentials."""
 
     kind: Kind
     # Not shown by repr(), so that no log contains credentials.
@@ -194,9 +195,9 @@ class Comparison:
 
     copied: tuple[Principal, ...] = ()
     findings: tuple[Finding, ...] = ()
-    # The versions of the documents of source and destination.
+    # The authSchema versions of the source and of the destination.
     auth_schemas: tuple[int, int] = (AUTH_SCHEMA, AUTH_SCHEMA)
-    # The databases in the option in which the source has no principals.
+    # The databases of the option `databases` in which the source has no principals.
     empty: tuple[str, ...] = ()
 
     def having(self, *outcomes: Outcome) -> list[Finding]:
@@ -302,7 +303,7 @@ def _roles_held(
 ) -> dict[Identity, Identity]:
     """Return all roles that the principals have, directly or inherited, each with one principal that has it.
 
-    Leave out the roles of principals that keep the definition of the destination, and so its roles.
+    Leave out the roles of each principal for which the destination keeps another definition, with other roles.
     """
     held: dict[Identity, Identity] = {}
     waiting = list(principals)

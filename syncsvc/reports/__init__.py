@@ -1,1 +1,4 @@
-"""The reports on a sync in the formats that users read. Pure functions of the saved run record and the figures."""
+"""The reports on a sync in the formats that users read.
+
+The functions in this package have no side effects. Their input is the saved run record and the figures of this process.
+"""

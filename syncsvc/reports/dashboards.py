@@ -1,4 +1,4 @@
-"""Makes the documents that dashboards for mongosync read in the metadata database. Pure functions of the run record.
+"""Makes the documents that dashboards for mongosync read in the metadata database.
 
 This service writes these documents and never reads them. The names and values of their fields are those of mongosync.
 Dashboards also read the collection `partitions`, which `syncsvc.saved.partitions` writes.

@@ -1,4 +1,4 @@
-"""Writes durations in words, as precisely as a person needs them. Pure functions."""
+"""Writes durations in words, as precisely as a person needs them."""
 
 from __future__ import annotations
 

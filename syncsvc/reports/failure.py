@@ -1,4 +1,4 @@
-"""The description of a failure: why the sync failed, and on which clusters it blocks user writes. Pure functions."""
+"""The description of a failure: why the sync failed, and on which clusters it blocks user writes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def failure_description(record: RunRecord) -> str | None:
 def _blocked(record: RunRecord) -> str | None:
     """Return a sentence that names the clusters on which user writes are blocked; None without write blocking.
 
-    The answer can change after the failure, because a failed sync may still be unblocking clusters.
+    The result can change after the failure, because a failed sync may still be unblocking clusters.
     """
     if not record.options.blocks_destination:
         return None

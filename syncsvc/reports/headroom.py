@@ -9,7 +9,8 @@ from enum import Enum
 from syncsvc.figures.headroom import AMPLE, SHORT, is_short
 from syncsvc.reports.durations import about
 
-# The oplog must outlast a known need by these factors: above the first one, all is well; below the second one, not.
+# The factors by which the oplog must keep the changes longer than they are needed. The level is RED below the second
+# factor, and cannot be GREEN below the first one.
 _COMFORTABLE, _SCARCE = 2.0, 1.2
 _UNSURE = "It is unknown how long the source's oplog keeps the changes that the sync needs."
 

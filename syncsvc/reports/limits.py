@@ -1,4 +1,4 @@
-"""The answer of `GET /api/v1/limits`, and the field `throttledBy`. Pure functions."""
+"""The answer of `GET /api/v1/limits`, and the field `throttledBy`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log lines that report the progress of a sync every half minute. Pure functions.
+"""The log lines that report the progress of a sync every half minute.
 
 Log tools for mongosync read the same messages and fields. A "partition" in these messages is a whole collection, even
 if it is copied in ranges. Unlike mongosync, this service logs no lines about sampling, which is part of its

@@ -1,4 +1,4 @@
-"""The metrics of a sync in `GET /metrics`: a table of pure functions of the saved run record and the figures.
+"""The metrics of a sync in `GET /metrics`: a table of functions without side effects, which read a `Sync`.
 
 The metrics do not use the names of mongosync's metrics, which have other meanings (a lag in milliseconds, a number for
 the phase).

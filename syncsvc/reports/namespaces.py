@@ -1,4 +1,4 @@
-"""The answer of `GET /api/v1/namespaces`: the progress of each collection. Pure functions of a `Sync`."""
+"""The answer of `GET /api/v1/namespaces`: the progress of each collection."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def namespaces_table(sync: Sync, request: TableRequest) -> dict[str, Any]:
     A row has the same fields as a collection in the answer to `GET /api/v1/namespaces`.
     """
     search, check = request.search.casefold(), sync.snapshot.check
-    # By name first, because the sort is stable: rows with the same value keep their places.
+    # Sorted by name first: the later sort is stable, so rows with equal values stay in the order of their names.
     chosen = sorted(
         (
             (str(each.source_name), each)
@@ -180,7 +180,7 @@ def _rate(value: float | None) -> float | None:
 
 
 def _verification(check: CheckProgress | None, record: CollectionRecord) -> dict[str, Any] | None:
-    """Return the progress of verification for a collection; None before it begins, or if the check does not know it."""
+    """Return the progress of the verification of a collection; None if no check knows the collection."""
     compared = None if check is None else namespace_compared(check, record)
     if check is None or compared is None:
         return None

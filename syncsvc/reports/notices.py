@@ -1,4 +1,4 @@
-"""Finds the notices for a webhook: the changes of a sync since the last notice. Pure functions."""
+"""Finds the notices for a webhook: the changes of a sync since the last notice."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def news(told: Told, sync: Sync, now: float) -> tuple[Told, list[Notice]]:
     notices = list(_of_states(told.state, shown, sync))
     warnings = _warnings(sync)
     notices += _of_warnings(told.warnings, warnings, sync, now)
-    # The text of a warning that ends is the one with which it began.
+    # The notice of the end of a warning repeats the text with which the warning began.
     kept = {key: told.warnings.get(key, each) for key, each in warnings.items()}
     return Told(newest, shown[-1].state if shown else told.state, kept), notices
 

@@ -1,4 +1,4 @@
-"""Extracts the figures that the history of a sync records for the charts. Pure functions."""
+"""Extracts the figures that the history of a sync records for the charts."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _waited(snapshot: ProgressSnapshot, limits: tuple[Limit, ...]) -> float:
 
 
 def _latency(snapshot: ProgressSnapshot, cluster: str) -> Value:
-    """Return how long the cluster took to answer the last ping, in milliseconds; None if it did not answer."""
+    """Return how long the cluster took to answer the last ping, in milliseconds; None if there is no answer."""
     ping = snapshot.pings.get(cluster)
     return None if ping is None or ping.seconds is None else round(1000 * ping.seconds, 2)
 

@@ -1,4 +1,4 @@
-"""Describes in words what a sync does, why a commit is not possible, and what to do next. Pure functions.
+"""Describes in words what a sync does, why a commit is not possible, and what to do next.
 
 The page and other clients show these texts as they are, so that they need no rules of their own.
 """

@@ -1,4 +1,4 @@
-"""The answer of `GET /api/v1/overview`: everything that an operator watches, in one document. Pure functions."""
+"""The answer of `GET /api/v1/overview`: everything that an operator watches, in one document."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from verifier.runtime.version import DOCUMENTATION
 
 _TROUBLESHOOT = f"{DOCUMENTATION}/howto/troubleshoot.html"
 _OPLOG = "the-oplog-is-too-short"
-# The section about each kind of warning; the page as a whole for the other kinds.
+# For each kind of warning, the section of the troubleshooting page about it. Other kinds link to the whole page.
 _SECTIONS = {
     WarningKind.OPLOG_SHORT: _OPLOG,
     WarningKind.OPLOG_UNKNOWN: _OPLOG,
@@ -143,7 +143,7 @@ def _copy_seconds(sync: Sync, observed: Observed) -> tuple[int, int] | None:
     """Return a low and a high estimate of the remaining seconds of the copy.
 
     The estimates use the rates of the last minute and of the last 15 minutes, with a margin of 10 %. Return None if the
-    size is unknown, or if no rate is known or above `_LEAST_RATE` (a stalled copy).
+    size is unknown, or if both rates are unknown or almost 0.
     """
     total = total_bytes(sync.snapshot)
     rates = [
@@ -197,7 +197,7 @@ def _headroom(sync: Sync, observed: Observed) -> Headroom:
 def _needed(sync: Sync, record: RunRecord, observed: Observed) -> float | None:
     """Return for how many seconds the oplog must still keep the oldest change that the sync needs; None if unknown.
 
-    If the sync has caught up, the result is the lag.
+    While change events are applied, the result is the lag or the time until the lag is 0, whichever is longer.
     """
     if record.phase is Phase.COPYING:
         left = _copy_seconds(sync, observed)

@@ -1,4 +1,4 @@
-"""Describes the history of a sync from its saved records: the duration of each phase, and each commit. Pure functions.
+"""Describes the history of a sync from its saved records: the duration of each phase, and each commit.
 
 Times are in UNIX seconds, by the clocks of the processes that saved them.
 """
@@ -52,7 +52,7 @@ class Commit:
     """A requested commit. `direction` is the number of reversals of the sync before the request.
 
     `writable` is the time from which users could write to the destination. `committed` is the time at which the commit
-    was complete. Both are None until then. `withdrawn` is how often the cut-over was undone: because users wrote or may
+    was complete. Each is None until then. `withdrawn` is how often the cut-over was undone: because users wrote or may
     have written to the source, or because the sync was resumed after a failure in the cut-over. `sender` is None if the
     sender is not known.
     """
@@ -105,7 +105,7 @@ def _merged(spans: Iterable[Span]) -> Iterator[Span]:
 
 
 def phase_spans(record: RunRecord, now: float) -> list[PhaseSpan]:
-    """Return the phases of the sync, the oldest first; empty if an older version, which saves no phases, ran it."""
+    """Return the phases of the sync, the oldest first; empty if a version that saves no phases ran the sync."""
     idle = idle_spans(record.journal, now)
     spans = []
     for number, begin in enumerate(record.phases, 1):

@@ -1,4 +1,4 @@
-"""The answer of `POST /api/v1/preflight`. A pure function."""
+"""The answer of `POST /api/v1/preflight`."""
 
 from __future__ import annotations
 

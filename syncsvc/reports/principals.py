@@ -1,4 +1,4 @@
-"""The users and roles of a sync, as the API shows them. Pure functions."""
+"""The users and roles of a sync, as the API shows them."""
 
 from __future__ import annotations
 

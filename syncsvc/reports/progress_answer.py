@@ -1,4 +1,4 @@
-"""The answer of `GET /api/v1/progress`. Pure functions of a `Sync`."""
+"""The answer of `GET /api/v1/progress`."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Stage(Enum):
     STEADY = "steady state"
 
 
-# Before the first start. Dashboards for mongosync calculate with these values.
+# The value of `collectionCopy` before the first start. Dashboards for mongosync calculate with these numbers.
 _NOTHING_COPIED = {"estimatedTotalBytes": 0, "estimatedCopiedBytes": 0}
 _UNKNOWN = (
     *("info", "ceaStage", "lag", "lagTimeSeconds", "totalEventsApplied"),

@@ -1,4 +1,4 @@
-"""The answer of `POST /api/v1/repair` with `dryRun`. A pure function."""
+"""The answer of `POST /api/v1/repair` with `dryRun`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The answer of `GET /api/v1/report`: what was synced, when, by whom, and what was verified. Pure functions.
+"""The answer of `GET /api/v1/report`: what was synced, when, by whom, and what was verified.
 
 The report is for people who did not run the sync, such as managers and auditors. So it also says what is not known.
 """

@@ -1,4 +1,4 @@
-"""Builds the answer to a dry run of `POST /api/v1/reset`. Pure functions."""
+"""Builds the answer to a dry run of `POST /api/v1/reset`."""
 
 from __future__ import annotations
 

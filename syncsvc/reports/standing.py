@@ -1,4 +1,4 @@
-"""Reports the role and the lease of a daemon with `--standby`, and the readiness of any daemon. Pure functions."""
+"""Reports the role and the lease of a daemon with `--standby`, and the readiness of any daemon."""
 
 from __future__ import annotations
 

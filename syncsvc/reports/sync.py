@@ -1,4 +1,4 @@
-"""Defines the input of the reports: everything that a process knows about its sync at one moment. Pure functions."""
+"""Defines the input of the reports: everything that a process knows about its sync at one moment."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Sync:
         return self.figures.get(collection.uuid, _UNTOUCHED)
 
 
-# Called every second with a snapshot of the sync, always by the same thread. It must not wait.
+# A function that is called every second with a snapshot of the sync, always by the same thread. It must not block.
 Watcher = Callable[[Sync], None]
 
 

@@ -1,4 +1,4 @@
-"""Computes the figures of the verification that the progress and its pages show. Pure functions."""
+"""Computes the figures of the verification that the progress and its pages show."""
 
 from __future__ import annotations
 

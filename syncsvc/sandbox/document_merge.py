@@ -17,7 +17,7 @@ from bson.json_util import RELAXED_JSON_OPTIONS, dumps
 from bson.raw_bson import RawBSONDocument
 from pymongo.collection import Collection
 
-# No stored value may make decoding fail, such as dates out of range or strings cut within a character.
+# Decoding must not fail for any stored value, such as a date out of range or a string cut within a character.
 LENIENT: CodecOptions[dict[str, Any]] = CodecOptions(
     datetime_conversion=DatetimeConversion.DATETIME_AUTO, unicode_decode_error_handler="replace"
 )

@@ -22,7 +22,7 @@ _PORTS = range(28100, 32700)
 _PORT_ATTEMPTS = 5
 _EXIT_ADDRESS_IN_USE = 48
 _LISTENING = b'"id":23016'
-# Logged by a server that found its port free, and then taken by another process. It aborts.
+# Logged by a server whose port was taken by another process after the server found it free. Such a server aborts.
 _CANNOT_LISTEN = b'"id":31339'
 _START_DEADLINE = 120.0
 _POLL_INTERVAL = 0.01

@@ -12,7 +12,7 @@ def main() -> int:
     except SandboxError as error:
         print(error, file=sys.stderr)
         return 1
-    # Imported late, because it imports this package.
+    # Imported only after the check for missing packages.
     from syncsvc.sandbox.demo import story
 
     return story.main()

@@ -155,7 +155,7 @@ class DaemonProcess:
             stderr=subprocess.STDOUT,
             text=True,
             env=os.environ | {"SYNCCTL_URL": self._address},
-            # Ctrl-C in the terminal must reach this process only, which then ends the other one.
+            # Ctrl-C in the terminal must reach this process only, which then ends syncctl.
             start_new_session=True,
         )
         self._say(indent(done.stdout.rstrip(), "  "))
