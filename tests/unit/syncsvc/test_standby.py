@@ -31,7 +31,7 @@ class _Service:
 
     def __init__(self, stop: StopToken) -> None:
         self._stop = stop
-        # One object plays all parts of a service.
+        # This object is also the `gate` and the `queries` of the fake service.
         self.gate = self.queries = self
         self.waits: list[str] = []
 
