@@ -36,9 +36,9 @@ TEMPORARY = {kind.name for kind, each in RESUMPTIONS.items() if each is Resumpti
 _MOST_RECOVERIES = 30
 _MOST_ROUNDS = 40
 _STRIKES_FOR = 20.0
-# The seconds between two questions to all members whether their faults have occurred.
+# The interval, in seconds, at which all members are asked whether their faults have occurred.
 _POLL_INTERVAL = 0.1
-# The seconds between two rounds of writes: every stage has some, but the servers are not busy only with these writes.
+# The seconds between two rounds of writes: few enough for writes in every stage, enough not to overload the servers.
 _WRITE_INTERVAL = 0.25
 _pause = threading.Event()
 

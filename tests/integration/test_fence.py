@@ -199,7 +199,7 @@ def test_an_earlier_engine_is_refused_and_superseded(pair: Pair, client: Client)
 
 
 def test_slots_that_fail_at_the_same_time_raise_one_error(pair: Pair, client: Client) -> None:
-    """Take the run over while the engine settles its slots: a single error must be raised.
+    """Take the run over while the engine settles its slots (sessions): a single error must be raised.
 
     The first slot is settled; several others are refused at the same time.
     """

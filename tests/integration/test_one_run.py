@@ -89,7 +89,7 @@ def test_a_start_that_fails_after_its_record_was_saved_can_be_repeated(
 def test_a_start_whose_engine_cannot_be_created_can_be_repeated(
     pair: Pair, tmp_path: Path, commands: list[str]
 ) -> None:
-    """Let the measurement of the round-trip time fail, and also the deletion of the saved record, as `commands` says.
+    """Let the measurement of the round-trip time fail; in one case, also the deletion of the saved run record.
 
     The start must fail, and a second start must succeed.
     """

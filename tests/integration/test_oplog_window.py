@@ -39,7 +39,10 @@ def pair(small: ReplicaSet, replica_sets: Pair) -> Iterator[Pair]:
 
 @pytest.fixture
 def daemon(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
-    """Run a daemon that has one writer and one lane (event writer thread), and checks the oplog ten times a second."""
+    """Run a daemon that has one writer and one lane, and checks the oplog ten times a second.
+
+    A lane is a thread that applies change events.
+    """
     process = pair.daemon(tmp_path, "--loadLevel", "1")
     process.watch_closely()
     with process.running():

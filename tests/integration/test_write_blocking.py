@@ -190,7 +190,7 @@ def test_a_temporary_failure_keeps_the_write_blocks(pair: Pair, daemon: Daemon) 
 def _one_shard_refuses(side: Side) -> Iterator[None]:
     """Make the second shard refuse to change its write block until the end of the `with` block.
 
-    A change of the cluster's write block meanwhile stays incomplete.
+    Until then, a change of the cluster's write block stays incomplete.
     """
     refused = {"failCommands": ["_shardsvrSetUserWriteBlockMode"], "errorCode": 6}
     with side.shards[1].client() as client:

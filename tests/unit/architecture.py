@@ -212,7 +212,7 @@ BROAD_EXCEPTS_ALLOWED = {
 }
 LONGEST_FUNCTION = 50
 # The standard fields of a log record. logging rejects extra fields with these names only when the line is logged, which
-# may happen in no test.
+# may never happen in a test.
 LOG_FIELDS_TAKEN = {*vars(logging.makeLogRecord({})), "message", "asctime"} | {
     *("time", "level", "thread", "trace", "serverID", "mongosyncID", "pid")
 }

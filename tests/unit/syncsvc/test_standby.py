@@ -20,7 +20,9 @@ from verifier.runtime.tasks import Cancelled, StopToken
 
 
 class _Service:
-    """A fake service without clusters. `forget`, which is called after a term, stops the token of the test.
+    """A fake service without clusters. `forget` stops the token of the test.
+
+    The daemon calls `forget` after each term, which is a period in which the daemon is active.
 
     `wait_for_commands` only stores the descriptions of the present long waits in `waits`.
     """
