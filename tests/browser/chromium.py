@@ -16,7 +16,7 @@ from tests.support.waiting import PATIENCE
 
 _AXE = Path(__file__).with_name("axe.min.js")
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
-# Chromium reports each answer with an error status on the console, also those that the page handles.
+# Chromium reports each answer with an error status on the console, even if the page handles the answer.
 _EXPECTED = "Failed to load resource: the server responded with a status of"
 _FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--force-color-profile=srgb")
 LAPTOP, PHONE = (1280, 900), (390, 844)
@@ -92,7 +92,7 @@ class Visit:
         return self.page.locator(f'#actions [data-command="{command}"]')
 
     def press(self, command: str) -> None:
-        """Wait until the button of a command is enabled, and press it, which opens the dialog of the command."""
+        """Wait until the button of a command is enabled, and press it; this opens the dialog of the command."""
         self.page.locator(f'#actions [data-command="{command}"]:enabled').click()
 
     def confirm(self, action: str) -> None:
@@ -102,7 +102,7 @@ class Visit:
 
     def assert_accessible(self) -> None:
         """Fail if axe, a checker for accessibility, finds a serious or critical violation."""
-        # Evaluated by the debugger, which the Content-Security-Policy of the page does not concern.
+        # The debugger evaluates axe: the Content-Security-Policy of the page does not apply to the debugger.
         self.page.evaluate(_AXE.read_text())
         found = self.page.evaluate("axe.run(document, {resultTypes: ['violations']})")
         serious = [

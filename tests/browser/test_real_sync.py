@@ -47,7 +47,7 @@ def test_an_operator_migrates_with_the_page(
     read_the_report(visit)
     reverse(visit)
     assert_commands_are_listed(visit)
-    # The page has sent what an operator would send.
+    # The direction shows that the commands of the page have reversed the sync.
     assert daemon.progress()["directionMapping"]["Destination"].startswith("cluster0")
     pair.assert_equal()
 
@@ -87,7 +87,7 @@ def assert_everything_is_shown(visit: Visit) -> None:
         chart = page.locator(".chart").filter(
             has=page.get_by_role("heading", name=label, exact=True)
         )
-        if label != "Copy":  # the copy was over before the first point, perhaps
+        if label != "Copy":  # the copy may have ended before the first point
             chart.locator("path.line").first.wait_for(state="attached")
     assert len(rows(visit)) == 2 and HOSTILE in rows(visit)[1]
     assert "copied" in row(visit, "d.c") and "2,000" in row(visit, "d.c")

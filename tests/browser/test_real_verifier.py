@@ -16,7 +16,7 @@ from tests.support.pair import Pair
 from tests.support.verifier import Verifier
 
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
-# JavaScript would round it.
+# JavaScript numbers cannot represent this number exactly.
 LARGE = 2**60 + 1
 
 

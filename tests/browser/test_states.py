@@ -297,7 +297,7 @@ def test_limits_are_shown_and_changed(stage: Staged, visits: Visits) -> None:
         dialog.get_by_role("button", name="Save").click()
         visit.wait_for_text("dialog .problem", "must be an object")
     others.fill(shown)
-    # Another operator changes another limit meanwhile, which stays.
+    # Meanwhile, another operator changes another limit. Saving must not reset that limit.
     service.change_limits({"eventsPerSecond": 500}, Sender())
     visit.confirm("Save")
     visit.wait_for_text("#limits", "35 MB/s")

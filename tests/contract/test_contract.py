@@ -223,7 +223,7 @@ START: dict[str, Row] = {
     "filter.collectionsRegex.pattern": refused("collectionsRegex.pattern"),
     "filter.collectionsRegex.options": all_of(
         refused("collectionsRegex.options"),
-        # The pattern is in upper case.
+        # The pattern is in upper case, so it matches only with the option `i`.
         lambda seen: ("regex.kept 1" in seen.filtered_names, True),
     ),
     "filter.only_what_is_named": lambda seen: (
@@ -383,7 +383,7 @@ START_BEHAVIOR: dict[str, Row] = {
         (seen.usual.started.body, seen.usual.copying.progress["state"]),
         ({"success": True}, "RUNNING"),
     ),
-    # No start of these tests sends the header.
+    # No start of these tests sends the header Content-Type.
     "start_behavior.3": lambda seen: (seen.usual.started.status, 200),
     "start_behavior.4": not_begun("never and reversible", "reversible"),
     "start_behavior.5": all_of(
@@ -392,7 +392,7 @@ START_BEHAVIOR: dict[str, Row] = {
     ),
     "start_behavior.6": all_of(
         not_begun("little memory", "memory"),
-        # A verification that cannot succeed: that of a TTL collection without its index.
+        # The verification of a TTL collection cannot succeed without the TTL index.
         lambda seen: (seen.ttl["error"], "TTLNotVerifiable"),
     ),
     "start_behavior.7": lambda seen: (
@@ -427,7 +427,7 @@ PROCESSES: dict[str, Row] = {
     "verifier_flag.srcURI": lambda seen: (seen.check.ended["srcChangeStats"]["eventCounts"] != {}, True),
     "verifier_flag.destURI": lambda seen: (seen.check.ended["dstChangeStats"]["eventCounts"] != {}, True),
     "verifier_flag.metaURI": lambda seen: (seen.check.state_kept_on_source, True),
-    # All other rows use answers below this prefix, too.
+    # The answers of all other rows come from paths with this prefix, too.
     "versioning.prefix": lambda seen: (seen.idle["state"], "IDLE"),
     "versioning.sharding": accepted("sharding"),
     "versioning.includeNamespaces": accepted("includeNamespaces"),

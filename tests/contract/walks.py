@@ -247,7 +247,7 @@ def filtered_walk(pair: Pair, daemon: Daemon) -> tuple[Document, set[str]]:
     daemon.wait_until_committable()
     source["newcomer"]["c"].insert_one({"_id": 1})
     source["all"]["c"].insert_one({"_id": 2})
-    # Allowed, because this sync does not block user writes.
+    # The destination accepts this write, because the sync does not block user writes.
     pair.destination.client["some"]["kept"].insert_one({"_id": "behind the back"})
     daemon.ask_for_commit()
     return daemon.wait_for_state("FAILED"), _names(pair.destination.client)

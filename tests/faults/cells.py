@@ -101,7 +101,7 @@ _UNFORESEEN = (
 _LOST_CURSOR = (43, 175)
 _REFUSED_LOGIN = (13, 18)
 
-# By class: the pairwise selection combines every class with every command, and includes every fault.
+# The faults by class. The pairwise selection combines every class with every command, and includes every fault.
 FAULTS: dict[str, tuple[Fault, ...]] = {
     "transient": tuple(map(error, _TRANSIENT)),
     "unforeseen": tuple(map(error, _UNFORESEEN)),
@@ -172,9 +172,9 @@ def pairwise(cells: Iterable[Cell], seed: int = 0) -> list[Cell]:
     covered: set[Any] = set()
     ordered = [(each, _pairs(each)) for each in cells]
     Random(seed).shuffle(ordered)
-    # If possible, a stage that lasts until all of its faults have struck.
+    # Prefer EVENTS, because this stage lasts until all of its faults have occurred.
     ordered.sort(key=lambda each: each[0].stage is not Stage.EVENTS)
-    # Cells with the most new pairs first: each cell has ten pairs.
+    # Select the cells with the most new pairs first. Each cell has ten pairs.
     for wanted in range(10, 0, -1):
         for each, pairs in ordered:
             if len(pairs - covered) >= wanted:
@@ -218,8 +218,8 @@ def pack(
 
     `room` maps a stage to the maximum number of cells for each cluster in one flight; the default is 1. `commands` is
     the table from which the cells were made. If possible, the cells of one stage and cluster have different commands,
-    in the order of the table. The reason: some stages send a command only once, so a second fault of it would not
-    occur.
+    in the order of the table. The reason: some stages send a command only once, so a second fault of the command would
+    not occur.
     """
     waiting: dict[tuple[Stage, On], _Queues] = defaultdict(dict)
     for each in cells:

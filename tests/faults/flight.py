@@ -29,16 +29,16 @@ from tests.support.writes import AnyClient
 # The fixture `record_property` of pytest: saves a value by name for `--record`.
 Record = Callable[[str, object], None]
 _OPTIONS = {"enableUserWriteBlocking": "sourceAndDestination", "buildIndexes": "afterDataCopy"}
-# A stage with its faults takes a small part of this time; anything longer is a hang. In seconds.
+# The time limit of a stage, in seconds. A stage with its faults takes a small part of this time, unless it hangs.
 DEADLINE = 120.0
-# Failures after which a restart continues the sync. A fault of the matrix must never lead to any other.
+# Failures after which a resume or a restart continues the sync. Faults of the matrix must cause no other failures.
 TEMPORARY = {kind.name for kind, each in RESUMPTIONS.items() if each is Resumption.CONTINUED}
 _MOST_RECOVERIES = 30
 _MOST_ROUNDS = 40
 _STRIKES_FOR = 20.0
-# How often each member is asked whether its fault has struck, in seconds: all members answer each time.
+# The interval, in seconds, at which all members are asked whether their faults have occurred.
 _POLL_INTERVAL = 0.1
-# Often enough to write in every stage, and seldom enough that the servers are not busy only with these writes.
+# The seconds between two rounds of writes: few enough for writes in every stage, enough not to overload the servers.
 _WRITE_INTERVAL = 0.25
 _pause = threading.Event()
 
@@ -71,8 +71,8 @@ class Disturbance:
 class Sabotage:
     """An action that arms the faults of its cells one after another until the stage ends.
 
-    All cells have the same stage and cluster. The constructor arms the first fault. The end of the stage does not cut
-    a fault of 20 seconds short.
+    All cells have the same stage and cluster. The constructor arms the first fault. A fault of 20 seconds lasts for its
+    full time, even if the stage ends earlier.
     """
 
     def __init__(
@@ -267,7 +267,7 @@ class Journey:
         def look() -> bool:
             progress = self.daemon.progress_if_it_answers()
             if progress is None:
-                # Killed by an action, which restarts it.
+                # An action has killed the daemon, and will restart it.
                 return False
             if progress["state"] == "FAILED":
                 self._recover(progress)

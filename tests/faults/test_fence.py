@@ -2,7 +2,8 @@
 
 A fail point delays one command for some seconds. The server runs the command even if its client has disconnected.
 
-`make test` runs one of these tests. The others repeat it with other writes, and `test_late_writes` with a takeover.
+`make test` runs one of these tests. The others repeat that test with other writes; `test_late_writes` repeats it with a
+takeover.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from tests.support.pair import Pair, Side
 from tests.support.selection import full
 from tests.support.waiting import wait_for
 
-# The server cannot end a delay early. Each test begins with the shortest, and is repeated with the next one if a busy
-# machine needs longer than that to restart the process and to apply newer writes.
+# The server cannot end a delay early. Each test begins with the shortest delay. It is repeated with the next one if a
+# busy machine needs longer than the delay to restart the process and to apply newer writes.
 _DELAYS_MS = (3_000, 12_000, 48_000)
 _UNVERIFIED = {"verification": {"enabled": False}}
-# More than a few, so that they are sent in one transaction, or in one insert.
+# Enough documents that the daemon writes all of them in one transaction, or in one insert.
 _MANY = range(40)
 
 

@@ -25,7 +25,7 @@ AMONG_EVENTS = [
     (Point.DEFINITION_APPLIED, 1),
     (Point.POSITION_SAVED, 2),
 ]
-# In the order in which a sync passes them.
+# The points in the order in which a sync passes them, each with the number of the pass at which the daemon is killed.
 KILLS = [
     (Point.STARTED, 1),
     (Point.COLLECTION_CREATED, 1),
@@ -120,7 +120,7 @@ def test_a_killed_daemon_continues(pair: Pair, daemon: Daemon, kill: tuple[Point
     with daemon.held_at(Point.POSITION_SAVED) if point is Point.POSITION_SAVED else nullcontext():
         daemon.post_unanswered("start", body)
         if kill in AMONG_EVENTS:
-            # The daemon is not killed until events arrive, or while it is held.
+            # These kills need events. At the end of the block, a held daemon continues, and is killed.
             daemon.wait_until_applying()
             _meanwhile(pair.source.client)
     daemon.wait_until_killed()
@@ -226,7 +226,7 @@ def test_random_kills_under_load(pair: Pair, daemon: Daemon) -> None:
         daemon.start()
         for number in (4, 9):
             daemon.wait_until_killed()
-            # Give the order before the process runs: it could pass the point before a later order.
+            # Request the kill before the process runs: otherwise, the process could pass the point before the request.
             daemon.kill_at(Point.EVENTS_APPLIED, number=number)
             daemon.run()
         daemon.wait_until_killed()

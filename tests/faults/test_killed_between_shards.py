@@ -57,7 +57,7 @@ def _redefine(client: AnyClient) -> None:
     client.hr.staff.create_index("changed")
     client.hr.crew.rename("gang")
     client.hr.gang.insert_one({"_id": "after the rename", "n": 2001})
-    # On the destination, both lead to another database, so the collections are copied again.
+    # On the destination, both renames lead to another database, so the collections are copied again.
     client.shop.orders.rename("old orders")
     client.shop["old orders"].insert_one({"_id": "after the rename", "n": 2002})
     client.shop.plain.rename("orders")

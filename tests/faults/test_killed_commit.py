@@ -32,7 +32,8 @@ REST = tuple(
         "expiration restored",
     )
 )
-# The kills before the commit and while blocking, and whether source and destination are blocked at the end.
+# For each mode: the kills before the commit and while blocking, and whether source and destination are blocked at the
+# end.
 MODES = {
     "sourceAndDestination": ((BEGUN,), BLOCKING, (True, False)),
     "destinationOnly": ((BEGUN,), (), (False, False)),

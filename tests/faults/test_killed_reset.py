@@ -12,7 +12,7 @@ from tests.support.daemon import Daemon
 from tests.support.pair import REPLICA_SETS, SHARDED, TO_SHARDED, Pair, across
 from tests.support.selection import full
 
-# In the order in which a reset passes them.
+# The points in the order in which a reset passes them.
 KILLS = [
     (Point.SYNC_STOPPED, "", 1),
     (Point.SOURCE_RELEASED, "", 1),
@@ -35,7 +35,7 @@ def test_a_reset_continues_after_a_kill_at_every_point(pair: Pair, daemon: Daemo
     writes.time_series(pair.source.client)
     daemon.start(enableUserWriteBlocking="sourceAndDestination")
     daemon.wait_until_committable()
-    # In the middle of a commit, when users can write to neither cluster.
+    # Reset in the middle of a commit, when users can write to neither cluster.
     daemon.kill_at(Point.STEP_DONE, "commit time saved")
     daemon.commit_until_killed()
     with daemon.held_at(Point.STEP_DONE, "drained"):

@@ -18,13 +18,13 @@ from tests.support.pair import REPLICA_SETS, TO_SHARDED, Pair, across
 from tests.support.principals import cleared, documents, fill, log_in, temporary_left
 
 COPY = {"usersAndRoles": {"copy": True}}
-# In the order in which a copy passes them.
+# The points in the order in which a copy passes them.
 KILLS = [
     (Point.PRINCIPALS_SAVED, "", 1),
     (Point.PRINCIPALS_STAGED, "", 1),
     (Point.PRINCIPALS_ADDED, "", 1),
 ]
-# In a later attempt, which drops the seven users and roles that are a changed role or have it.
+# The points of a later attempt, which drops a changed role, and the users and roles that have this role: seven in all.
 LATER_KILLS = [
     (Point.PRINCIPAL_DROPPED, "", 1),
     (Point.PRINCIPAL_DROPPED, "", 4),

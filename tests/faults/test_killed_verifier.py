@@ -46,8 +46,8 @@ def _fill(client: Client) -> None:
 @pytest.fixture
 def verifier(pair: Pair, tmp_path: Path) -> Iterator[Verifier]:
     options = ("--verifyAll", "--partitionSizeMB", "1", "--graceSeconds", "1")
-    # Each kill leaves at most one done task per worker beyond the ordered number: with two workers, enough of the nine
-    # tasks of generation 0 are left for the last kill at a task.
+    # Until a kill takes effect, each worker can complete one more task. With two workers, enough of the nine tasks of
+    # generation 0 (the first comparison of all documents) are left for the last kill at a task.
     workers = ("--numWorkers", "2")
     process = Verifier(pair.source.uri, pair.destination.uri, tmp_path, *options, *workers)
     with process.running():

@@ -106,7 +106,7 @@ def _wait_until_delivered(network: Network, held: Rule) -> None:
     wait_for(lambda: not left & network.connections, "held requests were answered")
 
 
-# By name: the first change of the source, the command of the daemon that is held, and the change after it.
+# By name: the first change of the source, the command of the daemon that is held, and the next change of the source.
 Definition = tuple[Callable[[Any], Any], str, Callable[[Any], Any]]
 DEFINITIONS: dict[str, Definition] = {
     "drop": (

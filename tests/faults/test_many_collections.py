@@ -33,13 +33,13 @@ def test_kills_in_the_middle_of_many_collections(pair: Pair, daemon: Daemon) -> 
     daemon.kill_at(Point.COLLECTION_CREATED, "d.c20")
     daemon.post_unanswered("start", daemon.start_body())
     daemon.wait_until_killed()
-    # Killed before the ranges of the last collections are saved.
+    # Kill the daemon before the ranges of the last collections are saved.
     daemon.kill_at(points.Point.TASK_DONE, "d.c20")
     daemon.run()
     daemon.wait_until_killed()
     daemon.run()
     daemon.wait_until_committable()
-    # A new process, in which only the definitions after the last write are left to be compared.
+    # Start a new process, in which only the definitions after the last write are left to be compared.
     daemon.kill()
     daemon.kill_at(points.Point.DEFINITION_COMPARED, "d.c20")
     daemon.run()

@@ -27,7 +27,8 @@ _HEARTBEAT = "&heartbeatFrequencyMS=500"
 # This seed needs the fewest flights.
 PAIRWISE = pack(pairwise(all_cells((Times.ONCE, Times.THREE_TIMES)), seed=2))
 FULL = pack(all_cells((Times.ONCE, Times.THREE_TIMES)))
-# Every fault, and every class of faults in every stage: 20 seconds for every command and fault would take days.
+# These flights have every fault, and every class of faults in every stage. 20 seconds for each combination of a
+# command and a fault would take days.
 LONG = pack(pairwise(all_cells((Times.FOR_20_SECONDS,))))
 
 

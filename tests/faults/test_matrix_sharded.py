@@ -28,7 +28,7 @@ from tests.support.failpoints import FailPoints
 from tests.support.pair import FROM_SHARDED, SHARDED, TO_SHARDED, Pair, across
 from tests.support.selection import full
 
-# After three false election errors, shards wait for each other for many seconds.
+# After three false election errors, shards wait for each other for many seconds, so each fault occurs only once.
 PAIRWISE = pack(pairwise(all_cells((Times.ONCE,), SHARD_COMMANDS)), SHARD_ROOM, SHARD_COMMANDS)
 FULL = pack(all_cells((Times.ONCE, Times.THREE_TIMES), SHARD_COMMANDS), SHARD_ROOM, SHARD_COMMANDS)
 _FILTERS = {"namespace": "d.hashed", "failInternalCommands": True}

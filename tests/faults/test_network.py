@@ -66,7 +66,7 @@ def _fly(proxied: Proxied, folder: Path, disturb: Callable[[Stage], list[Disturb
     pair.empty()
     fill(pair)
     daemon = pair.daemon(folder)
-    # Otherwise, it waits a minute for a reply that is lost.
+    # Otherwise, the daemon waits a minute for a reply that is lost.
     daemon.give_up_soon()
     with daemon.running():
         journey = Journey(pair, daemon, disturb)

@@ -88,7 +88,7 @@ def define(client: Client) -> None:
 def test_a_sync_is_resumed_in_every_phase(pair: Pair, daemon: Daemon) -> None:
     source, destination = pair.source.client, pair.destination.client
     define(source)
-    # The listing: the destination is unblocked meanwhile.
+    # Let the listing fail. Until the resume, the destination is unblocked.
     data = {"failCommands": ["create"], "errorCode": 2, "appName": APPLICATION}
     with failing(destination, data):
         daemon.start(**REVERSIBLE)
@@ -99,7 +99,7 @@ def test_a_sync_is_resumed_in_every_phase(pair: Pair, daemon: Daemon) -> None:
     assert "mine.c" in failed["errorDescription"]
     wait_for(lambda: blocked(pair) == NOBODY, "nobody is blocked")
     destination.drop_database("mine")
-    # The first listing has created some collections, and a user writes to one of them.
+    # Let the listing fail after it has created some collections. A user writes to one of them.
     data = {"failCommands": ["create"], "errorCode": 2, "appName": APPLICATION}
     with failing(destination, data, {"skip": 2}):
         daemon.resume()
@@ -111,7 +111,7 @@ def test_a_sync_is_resumed_in_every_phase(pair: Pair, daemon: Daemon) -> None:
     assert f"d.{created.name}" in failed["errorDescription"]
     wait_for(lambda: blocked(pair) == NOBODY, "nobody is blocked")
     created.delete_one({"_id": "of a user"})
-    # The copy: a unique index of a user is in the way.
+    # Let the copy fail because of a unique index of a user.
     with daemon.held_at(Point.LISTED):
         daemon.resume()
         daemon.wait_until_reached(Point.LISTED)
@@ -125,7 +125,7 @@ def test_a_sync_is_resumed_in_every_phase(pair: Pair, daemon: Daemon) -> None:
     by_hand(pair.destination, DROP)
     kill_while_resumed(pair, daemon, Point.PARTITION_COPIED)
     daemon.wait_until_committable()
-    # Change event application.
+    # Let change event application fail.
     source.d.plain.delete_one({"_id": 1})
     wait_for(lambda: destination.d.plain.count_documents({}) == 1, "it is deleted")
     by_hand(pair.destination, UNIQUE)
@@ -192,26 +192,26 @@ def commit_until_it_succeeds(pair: Pair, daemon: Daemon) -> None:
         daemon.ask_for_commit()
         fail(daemon, "VerificationFailed", "change event application")
         wait_for(lambda: blocked(pair) == DESTINATION, "the source is released")
-        # Users are back, so nothing commits by itself.
+        # Users can write to the source again, so the resumed sync must not commit by itself.
         source.d.c.insert_one({})
         daemon.resume()
         resumed = daemon.wait_until_committable()
         assert (resumed["state"], blocked(pair)) == ("RUNNING", DESTINATION)
     by_hand(pair.destination, {"delete": "c", "deletes": [{"q": {"_id": "extra"}, "limit": 1}]})
-    # The cut-over, before users may write to the destination.
+    # Let the cut-over fail before users may write to the destination.
     with collmod_refused(destination, {"skip": 4}):
         daemon.ask_for_commit()
         failed = fail(daemon, "DefinitionNotApplicable", "waiting for commit to complete")
         assert failed["canWrite"] is False
     wait_for(lambda: blocked(pair) == DESTINATION, "the source is released")
-    # More than the capped collection keeps, and what a unique index could refuse.
+    # Insert more documents than the capped collection keeps, and values that a unique index could refuse.
     source.d.capped.insert_many({"_id": f"new {number}"} for number in range(200))
     for number in range(50):
         source.d.c.insert_one({"_id": f"unique {number}", "u": -1000})
         source.d.c.update_one({"_id": f"unique {number}"}, {"$set": {"u": -1001 - number}})
     kill_while_resumed(pair, daemon, Point.COLLECTION_WEAKENED)
     assert daemon.wait_until_committable()["state"] == "RUNNING"
-    # The rest of it, when users may write already.
+    # Let the cut-over fail after users may write to the destination.
     with ExitStack() as refusing:
         with daemon.held_at(Point.STEP_DONE, "destination writable"):
             daemon.ask_for_commit()
@@ -222,7 +222,7 @@ def commit_until_it_succeeds(pair: Pair, daemon: Daemon) -> None:
         fails_again(daemon, "DefinitionNotApplicable")
     destination.d.c.insert_one({"_id": "of a user of the destination"})
     daemon.resume()
-    # The commit is completed without another request.
+    # The resumed sync completes the commit without another request.
     daemon.wait_for_state("COMMITTED")
     assert blocked(pair) == (True, False)
     destination.d.c.delete_one({"_id": "of a user of the destination"})
@@ -268,7 +268,7 @@ def test_a_sync_between_shards_is_resumed(pair: Pair, daemon: Daemon) -> None:
     kill_while_resumed(pair, daemon, Point.BALANCER_SAVED)
     daemon.wait_until_committable()
     assert (balancers(pair), blocked(pair)) == (stopped, DESTINATION)
-    # The cut-over lacks an index, which is built again.
+    # Drop an index that the cut-over needs. After the resume, the index must be built again.
     with daemon.held_at(Point.STEP_DONE, "verified"):
         daemon.ask_for_commit()
         daemon.wait_until_reached(Point.STEP_DONE, "verified")
@@ -296,7 +296,7 @@ def test_all_instances_are_resumed(pair: Pair, tmp_path: Path) -> None:
         fleet.wait_until_committable()
         follower.kill()
         by_hand(pair.destination, UNIQUE)
-        # So many that each instance has some of them.
+        # Insert so many documents that each instance applies some of them.
         source.d.plain.insert_many({"_id": f"again {n}", "u": 7} for n in range(40))
         coordinator.wait_for_state("FAILED")
         status, name, description = refused(coordinator)
@@ -311,7 +311,7 @@ def test_all_instances_are_resumed(pair: Pair, tmp_path: Path) -> None:
         coordinator.resume()
         fleet.wait_until_committable()
         fleet.wait_without_warnings()
-        # A verdict, and a failed cut-over.
+        # Let the verification of a commit fail, and then a cut-over.
         by_hand(pair.destination, {"insert": "c", "documents": [{"_id": "extra"}]})
         fleet.ask_for_commit()
         fleet.wait_for_state("FAILED")

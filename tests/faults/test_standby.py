@@ -138,7 +138,7 @@ def test_a_takeover_in_every_phase(
         body = duo.active.start_body(**OPTIONS)
         chain = _Chain(duo, source)
         chain.kill(start, "start", body)
-        # Requested once: the successors complete it without being asked.
+        # The commit is requested once: the successors complete the commit without another request.
         chain.kill(commit, "commit", {}).wait_for_state("COMMITTED")
         pair.assert_equal()
         destination.d.c.insert_one({"_id": "written after the commit"})
@@ -152,7 +152,7 @@ def test_a_takeover_in_every_phase(
 
 @pytest.mark.full
 def test_takeovers_with_new_names_and_selected_documents(pair: Pair, tmp_path: Path) -> None:
-    """Kill the active daemon during the copy, and its successor after a DDL event."""
+    """Kill the active daemon during the copy, and its successor after a DDL event: the other daemon must take over."""
     combined.fill(pair.source.client)
     with running_duo(pair, tmp_path) as duo:
         duo.active.kill_at(Point.BATCH_WRITTEN)
@@ -244,7 +244,7 @@ def test_a_suspended_daemon_writes_nothing_when_it_wakes_up(
 @pytest.mark.full
 @pytest.mark.slow
 def test_a_host_that_is_cut_off(proxied: Proxied, remote: Pair, tmp_path: Path) -> None:
-    # After an outage, the standby waits for 30 seconds, so that the active one is first even on a busy machine.
+    # After an outage, the standby waits for 30 seconds, so that the active daemon is first even on a busy machine.
     with running_duo(remote, tmp_path, leases=(6, 30)) as duo:
         former = duo.active
         former.start()

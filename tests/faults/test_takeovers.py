@@ -83,7 +83,7 @@ def _cut_off(proxied: Proxied, daemon: Daemon) -> Iterator[None]:
         yield
 
 
-# At the end of its block, each of them lets the lost daemon continue, or starts it again.
+# At the end of its block, each fault lets the lost daemon continue, or starts it again.
 FAULTS: dict[str, Callable[[Proxied, Daemon], AbstractContextManager[None]]] = {
     "SIGKILL": _killed,
     "SIGSTOP": _suspended,
@@ -172,7 +172,7 @@ def test_the_active_daemon_is_lost_in_every_phase(
             flight.lose(source)
         duo.active.ask_for_commit()
         flight.lose()
-        # The successor completes the commit without being asked.
+        # The successor completes the commit without another request.
         duo.active.wait_for_state("COMMITTED")
         pair.assert_equal()
         flight.change(destination)

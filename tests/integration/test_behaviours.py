@@ -149,7 +149,7 @@ def _plain_collections(client: Client, behaviours: list[Behaviour]) -> list[str]
 
 def _sync(pair: Pair, daemon: Daemon, round_: Round, behaviours: list[Behaviour]) -> Outcome:
     source = pair.source.client
-    # A document to copy, even if all databases of the behaviours are empty at first.
+    # Insert a document to copy, because the databases of all behaviours may be empty at first.
     source.anchor.c.insert_one({"_id": 1})
     _do([partial(_shard, pair, each) for each in behaviours])
     _do([partial(each.fill, source[each.name]) for each in behaviours])
@@ -169,7 +169,7 @@ def _sync(pair: Pair, daemon: Daemon, round_: Round, behaviours: list[Behaviour]
 @pytest.fixture(scope="module")
 def outcome(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     folder = tmp_path_factory.mktemp(str(request.param))
-    # New clusters, because dropping hundreds of databases takes much longer than starting a server.
+    # Start new clusters, because dropping hundreds of databases takes much longer than starting a server.
     with started_pair(request.param.topology) as pair:
         with pair.daemon(folder).running() as daemon:
             return _sync(pair, daemon, request.param, _chosen(request))
@@ -246,7 +246,7 @@ _NOT_FILTERED = {
     *("convert_to_capped", "convert_to_capped_and_rename"),
     *("convert_to_capped_and_lose_documents", "drop_and_create_with_other_options"),
 }
-# Foreign data keeps a database whose name would differ only in case from a new one.
+# Foreign data keeps the dropped database on the destination, where a new name must not differ only in case.
 _NOT_BESIDE_OTHERS = {"drop_database_and_create_in_other_case"}
 
 

@@ -164,7 +164,7 @@ def test_a_claim_sees_the_plans_and_claims_before_it(pair: Pair) -> None:
         partitions.plan(ONE, RANGES)
         for _ in range(2):
             partitions.claim()
-            # The read of the free partitions, and the update that claims them.
+            # The last read must wait for the last update before it: updates[-1] is the claim after this read.
             assert times.waited_for[-1] >= times.updates[-2]
 
 

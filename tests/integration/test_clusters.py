@@ -1,6 +1,7 @@
 """Syncs clusters as they occur in production: with access control, with failing members, and in both directions.
 
-`make test` leaves out what `test_access_control` and `tests/faults/test_elections.py` repeat, and forged resume points.
+`make test` leaves out the tests of forged resume points, and the tests whose cases `test_access_control` and
+`tests/faults/test_elections.py` cover, too.
 """
 
 from __future__ import annotations

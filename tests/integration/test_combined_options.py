@@ -22,7 +22,7 @@ from tests.support.spools import wait_until_spooled
 from tests.support.waiting import wait_for
 from tests.support.writes import AnyClient
 
-# Fixtures of the other module.
+# The fixtures that this module imports from `test_several_syncs`.
 __all__ = ("second", "third_cluster")
 
 NAMES = {"shop.orders": "store.sales", "hr": "people"}
@@ -62,12 +62,12 @@ def change(client: AnyClient) -> None:
     shop.orders.create_index("open")
     hr.command({"collMod": "seen", "viewOn": "staff", "pipeline": [{"$match": {"n": 2}}]})
     hr.drop_collection("dropped view")
-    # Out of the document filter and the renamed name, and into both.
+    # Rename a collection away from a name with a document filter and a new name, and another collection to that name.
     shop.orders.rename("old orders")
     shop["old orders"].insert_one({"_id": "after the rename", "n": 2001, "open": False})
     shop.incoming.rename("orders")
     shop.orders.insert_one({"_id": "is not selected", "n": 2002, "open": False})
-    # Out of the namespace filter; the last one returns, with its new documents.
+    # Rename collections out of the namespace filter. The last one is renamed into the filter again, with new documents.
     hr.leaving.rename("away 1")
     hr["away 1"].insert_one({"_id": "not synced"})
     hr.leaving.insert_one({"_id": "another collection"})
@@ -118,7 +118,7 @@ def _owner(name: str) -> str:
 def test_names_filters_and_existing_data(pair: Pair, daemon: Daemon, when: When) -> None:
     source, destination = pair.source.client, pair.destination.client
     fill(source)
-    # Beside the renamed collections, and under the name that a renamed one no longer needs.
+    # Foreign collections lie beside a renamed collection, and have old names of renamed collections.
     foreign = create_foreign(destination, "people") | {"store.theirs", "shop.orders", "hr.staff"}
     for each in (destination.store.theirs, destination.shop.orders, destination.hr.staff):
         each.insert_one({"_id": "theirs"})
@@ -156,7 +156,7 @@ def test_a_kill_between_a_drop_and_a_copy_with_another_filter(pair: Pair, daemon
     before = content(destination, foreign)
     daemon.start(**OPTIONS)
     daemon.wait_until_committable()
-    # The first time was at the start of the sync.
+    # The sync has passed this point for the first time at its start.
     daemon.kill_at(Point.TEMPORARY_SAVED, "store.sales", number=2)
     source.shop.incoming.rename("orders", dropTarget=True)
     daemon.wait_until_killed()

@@ -220,7 +220,7 @@ def test_a_long_range_of_missing_documents_needs_little_memory(
     pair: Pair, kind: str, missing_on: str
 ) -> None:
     fill(pair, LETTERS, **KINDS[kind])
-    # Documents that exceeded the memory limit would be reported even if they are equal.
+    # If the memory limit were exceeded, equal documents would be reported, too.
     compared = comparison(pair, tuning=replace(SMALL_PAGES, unmatched_bytes=5000))
     side = pair.source if missing_on == "source" else pair.destination
     missing = [each["_id"] for each in LETTERS if "2" in str(each["_id"])]

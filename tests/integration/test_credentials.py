@@ -111,7 +111,7 @@ def test_a_sync_waits_for_the_new_password_and_uses_it(
     wait_for(lambda: "use new credentials" in daemon.log, "the new credentials")
     daemon.commit()
     guarded.pair.assert_equal()
-    # A thread can still sleep until its next attempt.
+    # The warning may end later, because a thread can still sleep until its next attempt.
     daemon.wait_without_warning("Authentication failed")
     _assert_no_secret(daemon)
 
@@ -206,7 +206,10 @@ def test_new_certificates_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.full
 @pytest.mark.parametrize("phase", ["copy", "change events"])
 def test_a_sync_uses_new_certificates(phase: str, pair: Pair, tmp_path: Path) -> None:
-    """Replace the certificate authority and all certificates of the source while a sync copies, or applies events."""
+    """Replace the certificate authority and all certificates of the source while a sync copies, or applies events.
+
+    The sync must continue with the new certificates.
+    """
     certificate = tmp_path / "client.pem"
     authority = trustme.CA()
     files = write_certificates(authority, tmp_path)

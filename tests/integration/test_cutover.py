@@ -23,7 +23,7 @@ TTL = 10**8
 def _fill(database: Any, *names: str) -> None:
     """Create collections with the same indexes: a unique one, a deferred one with the same key, and a TTL index.
 
-    The value that `u` has in a collection is the name of the collection.
+    Each collection has one document. The value of its field `u` is the name of the collection.
     """
     for name in names:
         database[name].create_index("u", name="u", unique=True, sparse=True)
@@ -82,7 +82,10 @@ def test_users_rename_collections_before_the_end_of_the_commit(
 def test_users_rename_a_collection_while_the_commit_changes_it(
     pair: Pair, daemon: Daemon, step: str
 ) -> None:
-    """Rename a collection after a command of the commit was sent under its old name, and before the command runs."""
+    """Rename a collection after a command of the commit was sent under the old name, and before the command runs.
+
+    The commit must repeat its work under the new name.
+    """
     _fill(pair.source.client.d, "c")
     client = pair.destination.client
     held = {

@@ -65,7 +65,7 @@ def test_a_sync_is_shown_to_dashboards_and_told_to_the_webhook(
             daemon.start(**REVERSIBLE)
             daemon.wait_until_reached(Point.COLLECTION_COPIED)
             assert set(copied_phases(pair.destination)) == {"d.one", "d.two"}
-            # Nothing of this is ever read.
+            # The daemon never reads these fields, so wrong values must have no effect.
             overwrite(
                 pair.destination,
                 "partitions",
@@ -92,7 +92,7 @@ def test_a_sync_is_shown_to_dashboards_and_told_to_the_webhook(
         assert direction["source"] == daemon.progress()["directionMapping"]["Source"]
         receiver.wait_for_state("RUNNING")
         killed = ["IDLE", "RUNNING", "PAUSED", "RUNNING"]
-        # A restarted process tells the state that it finds.
+        # A restarted process first sends a notice of the saved state.
         restarted = ["RUNNING", "COMMITTING", "COMMITTED", "REVERSING", "RUNNING"]
         assert receiver.states() == [*killed, *restarted]
         notices = receiver.notices
@@ -125,7 +125,7 @@ def _shows_what_dashboards_read(pair: Pair, daemon: Daemon) -> None:
     }
     before = resume_data(pair.destination)["crudChangeStreamResumeInfo"]["lastEventTs"]
     assert isinstance(before, Timestamp)
-    # Written again a few times a minute, although nothing else changes.
+    # The document is written again a few times a minute, even if nothing else changes.
     wait_for(
         lambda: resume_data(pair.destination)["crudChangeStreamResumeInfo"]["lastEventTs"] > before,
         "a newer position",
@@ -143,7 +143,7 @@ def _ignores_what_others_write(pair: Pair, daemon: Daemon) -> None:
         overwrite(pair.destination, name, **wrong, owner="another")
     overwrite(pair.destination, "partitions", partitionPhase="in progress", copiedByteCount=5)
     daemon.resume()
-    # A new engine writes them again.
+    # The engine that the resume creates writes the documents again.
     shown_state(pair, "RUNNING")
 
 
@@ -254,7 +254,7 @@ def test_a_receiver_that_fails_delays_nothing(pair: Pair, tmp_path: Path) -> Non
             assert daemon.terminate() == 0
             assert monotonic() - began < 10
             receiver.released.set()
-        # One line when it began, and one when it ended.
+        # The log has one line for the begin of the wait, and one for its end.
         assert daemon.log.count('"wait": "No notices reach the webhook') == 2
     finally:
         daemon.close()
@@ -275,7 +275,7 @@ def test_the_verifier_tells_its_verdict(pair: Pair, tmp_path: Path, receiver: Re
         assert last["program"] == "syncsvc-verifier" and last["reasons"]
         receiver.assert_signed()
         assert scrape(verifier)["verifier_webhook_waiting"] == {(): 0}
-        # Its verdict may not have been delivered before the kill.
+        # A restarted verifier sends the verdict again, because the notice may not have been delivered before the kill.
         verifier.kill()
         verifier.run()
         wait_for(lambda: receiver.notices[-1]["id"] != last["id"], "the verdict again")

@@ -83,7 +83,7 @@ def fill(client: AnyClient, documents: int = 600, unique: bool = True) -> None:
     shop.orders.create_index("region")
     shop.orders.create_index([("n", 1)], unique=unique)
     shop.orders.insert_many(map(order, range(documents)))
-    # The ends of the order of _id.
+    # Insert the lowest and the highest possible `_id`.
     shop.orders.insert_one({"_id": MinKey(), "region": "us", "date": NEW, "n": -5000001})
     shop.orders.insert_one({"_id": MaxKey(), "region": "eu", "date": NEW, "n": -5000002})
     shop.create_collection("clustered", clusteredIndex={"key": {"_id": 1}, "unique": True})
@@ -118,7 +118,7 @@ def _change_together(session: ClientSession) -> None:
 def change(client: AnyClient) -> None:
     """Write to the source so that documents begin, cease and continue to match the filters, in each possible way."""
     orders = client.shop.orders
-    # 1 and 7 match; 3 and 9 do not, only because of the year, or the region.
+    # At first, documents match QUERY if `n` is an odd multiple of 3: their region is eu, and their date is NEW.
     orders.update_one({"_id": 3}, {"$set": {"region": "us"}})
     orders.update_one({"_id": 2}, {"$set": {"region": "eu", "date": NEW}})
     orders.update_one({"_id": 9}, {"$set": {"n": -9}})
@@ -134,11 +134,11 @@ def change(client: AnyClient) -> None:
     orders.update_many({"n": {"$gte": 100, "$lt": 160}}, {"$set": {"region": "eu"}})
     orders.update_many({"n": {"$gte": 200, "$lt": 260}}, {"$set": {"region": "us"}})
     orders.update_many({"n": {"$gte": 300, "$lt": 340}}, [{"$set": {"date": NEW, "pad": "q"}}])
-    # In and out again, and out and in again.
+    # Change each document so that its region matches and ceases to match, or the other way round.
     for n, regions in ((331, ("eu", "us")), (333, ("us", "eu"))):
         for each in regions:
             orders.update_one({"_id": n}, {"$set": {"region": each}})
-    # A value is passed on between a document that matches and one that does not, in a unique index.
+    # In a unique index, pass a value from a document that matches to one that does not.
     orders.update_one({"_id": 39}, {"$set": {"n": -39}})
     orders.update_one({"_id": 40}, {"$set": {"n": 39}})
     orders.bulk_write(
@@ -152,7 +152,7 @@ def change(client: AnyClient) -> None:
     )
     if not is_mongos(client):  # the stand-in for mongos has no transactions
         with client.start_session() as session:
-            # Repeated if a concurrent write conflicts with it.
+            # The driver repeats the transaction if a concurrent write conflicts with it.
             session.with_transaction(_change_together)
     names = client.shop.names
     names.update_one({"_id": 0}, {"$set": {"name": "Bob"}})
@@ -172,10 +172,10 @@ def change(client: AnyClient) -> None:
 def redefine(client: AnyClient) -> None:
     """Drop, create, rename and replace collections; some renames go to or from a name that has a filter."""
     shop = client.shop
-    # Recreated under the same name.
+    # Drop a collection, and create it again under the same name.
     shop.people.drop()
     shop.people.insert_many({"_id": n, "tags": ["t"] * (n % 4), "least": "1"} for n in range(30))
-    # From a name with a filter to one without, and back under another name with another filter.
+    # Rename a collection from a name with a filter to one without, and then to a name with another filter.
     shop.orders.rename("archive")
     shop.archive.insert_one({"_id": "in the archive", "region": "us", "n": -7001})
     shop.complete.rename("orders")
@@ -583,7 +583,7 @@ def test_the_verifier_compares_selected_documents(pair: Pair, tmp_path: Path) ->
         destination.shop.orders.delete_one({"_id": 3})
         destination.shop.orders.update_one({"_id": 9}, {"$set": {"pad": "x"}})
         verifier.check(documentFilter=elements())
-        # Changed during the check.
+        # Change a document during the check.
         source.shop.orders.update_one({"_id": 15}, {"$set": {"region": "us"}})
         verifier.kill()
         verifier.run()
@@ -661,7 +661,7 @@ def test_a_scan_continues_at_each_of_its_resume_points(
     pair: Pair, query: dict[str, Any], in_ranges: bool
 ) -> None:
     collection = pair.source.client.d.c
-    # In an order of `_id` that is not the natural one.
+    # Insert the documents in another order than that of `_id`.
     collection.insert_many({"_id": 7919 * n % 5000, "n": n, "pad": "p" * 100} for n in range(5000))
     order = "_id" if in_ranges else "$natural"
     wanted = [each["_id"] for each in collection.find(query).sort(order, 1)]
@@ -714,6 +714,6 @@ def test_the_selected_size_is_estimated(
     for name, least in (("half", 2500), ("all", 0), ("none", 5000)):
         query = RawBSONDocument(bson.encode({"_id": {"$gte": least}}))
         found = selected_size.selected_size(client, SCANNED, query, whole, stop)
-        # Of 200 documents, the sample has nearly always 60 to 140 that match.
+        # Nearly always, 60 to 140 of the 200 sampled documents match.
         assert abs(found.documents - expected[name]) <= (0 if counted or name != "half" else 1000)
         assert found.bytes == pytest.approx(whole.bytes * found.documents / 5000, rel=0.01)

@@ -78,7 +78,7 @@ def test_a_difference_is_reported_and_prevents_the_commit(pair: Pair, daemon: Da
     pair.source.client.d.c.create_index("n")
     first = ("content", None, 1)
     with daemon.held_at(Point.LISTED, "", 2):
-        # This write happens before generation 0, the others happen during later generations.
+        # This write happens before generation 0 (the first comparison of all documents), the others during rechecks.
         daemon.start()
         daemon.wait_until_reached(Point.LISTED, "", 2)
         behind_our_back(pair, set_number(1, -1))
@@ -231,7 +231,7 @@ def kill_and_write(pair: Pair, daemon: Daemon, behind: bool) -> None:
             behind_our_back(pair, set_number(key, -1))
 
     with daemon.held_at(Point.LISTED, "", 2):
-        # The second pass of this point is that of the check.
+        # The daemon passes this point twice: the second pass is that of the check.
         daemon.start()
         daemon.wait_until_reached(Point.LISTED, "", 2)
         daemon.kill_at(*KILLS[0])

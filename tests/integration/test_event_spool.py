@@ -30,7 +30,7 @@ from tests.support.spools import SPOOL, roll_over_spooled, wait_until_spooled
 from tests.support.waiting import wait_for
 
 REVERSIBLE = {"reversible": True, "enableUserWriteBlocking": "sourceAndDestination"}
-# How often the oplog rolls over in each phase.
+# The number of times that the oplog drops its entries in each phase.
 TIMES = 5
 
 
@@ -127,7 +127,7 @@ def roll_over_while_read(source: writes.AnyClient, destination: writes.AnyClient
         time = spools.now(source)
 
         def is_applied(time: Timestamp = time) -> bool:
-            # An idle stream does not move by itself.
+            # Write a no-op, because the position of an idle change stream does not move by itself.
             source.admin.command({"appendOplogNote": 1, "data": {}})
             run = destination[METADATA_DATABASE].runs.find_one()
             return run is not None and run["position"]["time"] > time
@@ -153,9 +153,9 @@ def test_a_commit_outlives_the_oplog(pair: Pair, daemon: Daemon) -> None:
     assert "repeats the commit" in daemon.log
 
 
-# A collection that does not change. While it is held here, its copy is not complete.
+# A collection that does not change. While its copy is held, the copy of the sync is not complete.
 KEPT = "d.kept"
-# In an order in which a sync passes them.
+# The points in an order in which a sync passes them, each with the number of the pass at which the daemon is killed.
 IN_THE_COPY = [(Point.BATCH_WRITTEN, 1), (Point.SPOOLING_BEGAN, 1), (Point.EVENTS_SPOOLED, 1)]
 KILLS = [
     *IN_THE_COPY,
@@ -220,7 +220,7 @@ def test_a_reader_that_falls_behind_continues_in_the_spool(pair: Pair, daemon: D
     with daemon.held_at(Point.EVENTS_APPLIED):
         source.d.c.update_one({"_id": 1}, {"$set": {"held": True}})
         daemon.wait_until_reached(Point.EVENTS_APPLIED)
-        # It waits until all events before it are applied, and the reader waits with it.
+        # The event of this command waits until all earlier events are applied, and the reader waits for this event.
         source.d.create_collection("later")
         for _ in range(3):
             note(source)
@@ -427,7 +427,10 @@ def test_a_full_spool_goes_on_when_events_are_applied(pair: Pair, tmp_path: Path
 
 @pytest.mark.full
 def test_a_reversed_sync_outlives_the_oplog(pair: Pair, daemon: Daemon) -> None:
-    """Reverse a sync to a cluster with a small oplog, and make this oplog drop events of the reversed sync."""
+    """Reverse a sync whose destination has a small oplog, and make this oplog drop events of the reversed sync.
+
+    The reversed sync must apply these events from its event spool.
+    """
     new, old = pair.source.client, pair.destination.client
     writes.fill(old)
     daemon.start(source="cluster1", destination="cluster0", **REVERSIBLE)

@@ -177,7 +177,7 @@ class Replay:
         self._lane = Lane(context, self._frontier, Room(Tuning(), self._stop), self._stop)
 
     def run(self, random: Random) -> int:
-        """Apply all events since the creation of this object, in batches of random size; return the event count."""
+        """Apply all events since the creation of this object, in batches of random size; return their number."""
         end = self._source.admin.command({"appendOplogNote": 1, "data": {}})["operationTime"]
         events = self._events(end)
         count = 0
@@ -218,7 +218,7 @@ def test_replayed_documents_have_the_sources_bytes(pair: Pair, seed: int) -> Non
     pair.destination.client.d.create_collection("c")
     source.insert_many([writes.document(n) for n in range(_DOCUMENTS)])
     replay = Replay(pair)
-    # The events insert the remaining documents.
+    # The last 20 documents do not exist yet; the writes may insert them.
     copied_at = {n: random.randrange(_WRITES) for n in range(_DOCUMENTS + 20)}
     for turn in range(_WRITES):
         write(source, [writes.write(n) for n in copied_at])

@@ -94,7 +94,7 @@ def test_a_sync_leaves_foreign_data_alone(pair: Pair, daemon: Daemon) -> None:
 
 
 def test_a_time_series_that_was_created_again_is_not_the_same(pair: Pair) -> None:
-    """Only the buckets of a time series have a UUID, so `content` must include them."""
+    """`content`, which the tests compare, must include the buckets of a time series: only the buckets have a UUID."""
     there = pair.destination.client.d
     found = []
     for _ in range(2):
@@ -205,7 +205,7 @@ def test_an_event_that_meets_foreign_data_fails_the_sync(
     event(pair)
     assert "The sync needs the name d.wanted on the destination" in failure(daemon)
     assert content(pair.destination.client, ["d.wanted"]) == before
-    # Still in the way: a resume fails again, and changes nothing.
+    # The foreign collection still has the name: a resume fails again, and changes nothing.
     daemon.resume()
     failure(daemon)
     assert content(pair.destination.client, ["d.wanted"]) == before
@@ -252,7 +252,7 @@ def test_a_sync_killed_just_after_it_has_created_a_time_series_needs_help(
 ) -> None:
     """Kill the daemon between creating a time series and saving this fact: the time series must count as foreign.
 
-    So the sync must fail. The remedy of the error must work: drop the empty collection, and resume.
+    The sync must fail. The remedy of the error must work: drop the empty collection, and resume.
     """
     source, destination = pair.source.client, pair.destination.client
     writes.fill(source, 20)
@@ -367,14 +367,14 @@ def test_a_reset_drops_collections_with_temporary_names(
     pair: Pair, daemon: Daemon, point: Point
 ) -> None:
     writes.fill(pair.source.client, 20)
-    # Empty: it must not count as one that the sync has created and not saved yet.
+    # An empty foreign collection must not count as one that the sync has created, but not saved yet.
     pair.destination.client.d.create_collection("theirs")
     daemon.kill()
     daemon.kill_at(point)
     daemon.run()
     daemon.start(**EXISTING)
     daemon.wait_until_killed()
-    # Created by others between the start and the creation of the sync's own collection.
+    # Others create collections between the start and the creation of the sync's own collections of the same names.
     pair.destination.client.d.create_collection("c")
     pair.destination.client.d.create_collection("other")
     daemon.run()
@@ -498,9 +498,12 @@ def create_foreign_sharded(destination: Client) -> set[str]:
 def test_a_sync_killed_while_it_shards_beside_foreign_data_continues(
     pair: Pair, daemon: Daemon, point: Point
 ) -> None:
-    """Kill the daemon twice while it creates a sharded collection: before the copy, and while it applies events."""
+    """Kill the daemon twice while it creates a sharded collection: before the copy, and while it applies events.
+
+    The sync must continue, and the foreign data must not change.
+    """
     source, destination = pair.source.client, pair.destination.client
-    # Only ranges of values need zones.
+    # Use a ranged shard key, because the sync needs zones only for ranges of values.
     pair.shard("d.c", {"n": 1})
     writes.fill(source)
     if pair.changes_to_shards:
@@ -510,7 +513,7 @@ def test_a_sync_killed_while_it_shards_beside_foreign_data_continues(
     daemon.kill_at(point, "d.c")
     daemon.post_unanswered("start", daemon.start_body(**EXISTING))
     daemon.wait_until_killed()
-    # The restarted daemon divides the rest differently.
+    # Delete documents, so that the restarted daemon divides the remaining ones into other ranges.
     source.d.c.delete_many({"n": {"$lt": 150}})
     daemon.run()
     daemon.post_unanswered("start", daemon.start_body(**EXISTING))

@@ -199,7 +199,10 @@ def test_an_earlier_engine_is_refused_and_superseded(pair: Pair, client: Client)
 
 
 def test_slots_that_fail_at_the_same_time_raise_one_error(pair: Pair, client: Client) -> None:
-    """Take the run over while the engine settles its slots: the first one succeeds, and the others are refused."""
+    """Take the run over while the engine settles its slots (sessions): a single error must be raised.
+
+    The first slot is settled; several others are refused at the same time.
+    """
     calls = count()
     several = threading.Event()
 

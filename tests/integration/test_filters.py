@@ -70,7 +70,7 @@ def change(pair: Pair) -> None:
     client.hr.late.drop()
     # These commands use temporary collections of the server, whose names match the filter.
     client.hr.app.aggregate([{"$out": "secret"}])
-    # A sync to a sharded cluster refuses this; on a sharded source, it depends on the databases' primary shards.
+    # Syncs to sharded clusters refuse renames across databases, and sharded sources refuse some of these renames.
     if not pair.is_sharded:
         rename_across_databases(client)
     client.drop_database("other")
@@ -152,7 +152,7 @@ def test_a_rename_out_of_the_filter_fails_the_sync_by_name(pair: Pair, daemon: D
     assert "shop.orders was renamed to shop.done" in progress["errorDescription"]
     assert pair.destination.client.shop.orders.count_documents({}) == 20
     fails_again(daemon, "RenamedOutOfFilter")
-    # The stream has no events of the name that the filter excludes, so it does not help to rename it back.
+    # The stream has no events of the name that the filter excludes, so renaming the collection back must not help.
     pair.source.client.shop.done.insert_one({"_id": "meanwhile"})
     pair.source.client.shop.done.rename("orders")
     fails_again(daemon, "RenamedOutOfFilter")

@@ -1,6 +1,6 @@
 """Runs one sync between sharded clusters with several instances, one for each shard of the source.
 
-`make test` leaves out kills in rare states, and what the model test repeats.
+`make test` leaves out kills in rare states, and cases that the model test covers.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def test_instances_share_the_copy(pair: Pair, fleet: Fleet) -> None:
     copies = [each.progress()["collectionCopy"] for each in fleet.daemons]
     total = copies[0]["estimatedTotalBytes"]
     assert sum(each["estimatedCopiedBytes"] for each in copies) == total
-    # Not a third, for example: on a busy machine, one instance can be slower than the other.
+    # Require no minimum share, such as a third: on a busy machine, one instance can be much slower than the other.
     assert min(each["estimatedCopiedBytes"] for each in copies) > 0
     fleet.commit()
     pair.assert_equal()
@@ -380,7 +380,7 @@ def test_every_instance_repairs_its_share(pair: Pair, fleet: Fleet) -> None:
     fleet.follower.kill_at(Point.REPAIR_APPLIED, "1")
     fleet.ask_for_commit()
     fleet.follower.wait_until_killed()
-    # Its documents are not written again yet.
+    # The follower has not written its documents again yet.
     assert fleet.coordinator.progress()["repairs"]["inProgress"] is True
     fleet.follower.run()
     fleet.wait_for_state("COMMITTED")
@@ -411,7 +411,7 @@ def test_all_instances_go_on_after_a_failed_commit(pair: Pair, fleet: Fleet) -> 
         follower.kill()
     assert coordinator.wait_for_state("FAILED")["error"] == "VerificationFailed"
     assert_refused(coordinator.post("repair"), 409, "InvalidState", (fleet.names[1],))
-    # Its saved state is COMMITTING.
+    # The saved state of the follower is COMMITTING.
     follower.run()
     for each in fleet.wait_for_state("FAILED"):
         assert each["error"] == "VerificationFailed"
@@ -453,7 +453,7 @@ def test_an_outdated_record_withdraws_no_cut_over(pair: Pair, fleet: Fleet) -> N
     with coordinator.held_at(*prepared):
         fleet.ask_for_commit()
         coordinator.wait_until_reached(*prepared)
-        # The coordinator saves its own record again within a second.
+        # Change the record repeatedly, because the coordinator saves its own version again within a second.
         outdated = {"$set": {"phase": "withdrawing the commit"}}
 
         def is_seen() -> bool:

@@ -51,7 +51,7 @@ def test_an_expired_lease_is_kept_until_another_process_takes_it(pair: Pair) -> 
     renewed = first.renew({})
     assert renewed is not None and renewed.since == taken.since
     assert second.holds(second.claim())
-    # The former holder can neither renew nor release it any more.
+    # The former holder can neither renew nor release the lease.
     assert first.renew({}) is None
     first.release()
     found = first.read()

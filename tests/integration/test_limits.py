@@ -89,7 +89,7 @@ def test_limits_in_every_state(pair: Pair, daemon: Daemon) -> None:
     assert shown["mongosync_limit"] == {("copyDocumentsPerSecond",): 20.0, ("threads",): 1.0}
     assert shown["mongosync_throttled"][("copyDocumentsPerSecond",)] == 1
     wait_for(lambda: copied(pair) > 40, "documents")
-    # What one second allows may come at once.
+    # The amount that the limit allows for one second may be copied at once.
     assert copied(pair) <= 20 * (monotonic() - began + 1) + 2
     daemon.kill()
     daemon.run()
@@ -143,7 +143,7 @@ def test_instances_share_the_limits(pair: Pair, fleet: Fleet) -> None:
     pair.shard("d.one")
     pair.source.client.d.one.insert_many({"_id": n} for n in range(100))
     first, second = fleet.daemons
-    # Each one learns what the other one was given before the start.
+    # Each instance gets one limit before the start. After the start, the instances must share both limits.
     first.limits(copyBytesPerSecond=1_000_001)
     second.limits(eventsPerSecond=500)
     fleet.start()
@@ -272,7 +272,7 @@ def _watch_latency(pair: Pair, daemon: Daemon, network: Network) -> dict[str, An
         daemon.limits(auto={"maxDestinationLatencyMS": threshold})
         throttled = wait_until_throttled(daemon, "copyBytesPerSecond")
         assert throttled["reason"].startswith("auto: the latency of the destination is ")
-        _latencies(daemon, 10)  # what was sent before has to pass the link
+        _latencies(daemon, 10)  # the data that was sent before has to pass the link
         limited = _latencies(daemon, 30)
         measured = {"limit": threshold, "without": without, "limited": limited}
         print(measured)

@@ -137,7 +137,7 @@ def test_a_read_is_repeated_as_a_whole(
 @pytest.mark.full
 @across_topologies
 def test_a_sync_survives_lost_cursors_everywhere(pair: Pair, tmp_path: Path) -> None:
-    """Make about one getMore in five fail with a lost cursor, in all phases of a sync and after a restart."""
+    """Make about one getMore in five fail with a lost cursor in all phases of a sync: the clusters must be equal."""
     client = pair.source.client
     pair.shard("d.big")
     writes.fill(client)
@@ -162,7 +162,10 @@ def test_a_sync_survives_lost_cursors_everywhere(pair: Pair, tmp_path: Path) -> 
 
 
 def test_a_cursor_is_read_to_its_end_within_the_time_limit_of_a_command(pair: Pair) -> None:
-    """Read several pages in a block of `pymongo.timeout`, as commands of the API do. Servers refuse it for getMore."""
+    """Read several pages in a block of `pymongo.timeout`, as commands of the API do: the read must succeed.
+
+    In such a block, the driver would add a time limit to each command, which servers refuse for getMore.
+    """
     client = pair.source.client
     client.d.c.insert_many({"_id": n} for n in range(ROWS))
     with pymongo.timeout(60), RawCursor(client, "d", {"find": "c"}, batch_size=500) as cursor:

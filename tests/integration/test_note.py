@@ -32,7 +32,10 @@ def test_the_change_stream_of_idle_shards_passes_a_noop() -> None:
 
 
 def test_the_time_of_a_page_is_not_in_the_future(replica_sets: Pair) -> None:
-    """Read at the time of the first page of a change stream on an idle cluster, from each kind of position."""
+    """Read at the time of the first page of a change stream on an idle cluster: the read must succeed.
+
+    The stream begins at each kind of position in turn.
+    """
     client = replica_sets.source.client
     cluster = open_cluster("source", replica_sets.source.uri, "test")
     with cluster.client:

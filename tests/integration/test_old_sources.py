@@ -332,7 +332,7 @@ def test_several_instances_refuse_ddl_by_name(pair: Pair, fleet: Fleet, unreport
 def test_several_instances_survive_the_drop_of_a_database_that_is_not_synced(
     pair: Pair, fleet: Fleet
 ) -> None:
-    """Create and drop a database during a sync, then drop a synced one: only its collection fails the sync."""
+    """Create and drop a database during a sync, then drop a synced one: only the second drop must fail the sync."""
     source = pair.source.client
     fill(source)
     fleet.start()

@@ -64,7 +64,10 @@ def test_one_of_two_concurrent_starts_is_refused(pair: Pair, instance: str) -> N
 def test_a_start_that_fails_after_its_record_was_saved_can_be_repeated(
     pair: Pair, tmp_path: Path
 ) -> None:
-    """Fail the first command after the record was saved: listDatabases, which finds the other syncs."""
+    """Let a start fail at its first command after it has saved the run record: a second start must succeed.
+
+    This command is listDatabases, which finds the other syncs.
+    """
     client = pair.destination.client
 
     def calls() -> int:
@@ -86,7 +89,10 @@ def test_a_start_that_fails_after_its_record_was_saved_can_be_repeated(
 def test_a_start_whose_engine_cannot_be_created_can_be_repeated(
     pair: Pair, tmp_path: Path, commands: list[str]
 ) -> None:
-    """Fail the measurement of the round-trip time, and also the deletion of the saved record."""
+    """Let the measurement of the round-trip time fail; in one case, also the deletion of the saved run record.
+
+    The start must fail, and a second start must succeed.
+    """
     client = pair.destination.client
     with pair.daemon(tmp_path).running() as daemon:
         with failing(client, refused(*commands)):
@@ -99,7 +105,7 @@ def test_a_start_whose_engine_cannot_be_created_can_be_repeated(
 
 
 def refused(*commands: str) -> dict[str, Any]:
-    """Return the data of a fail point that refuses these commands of a daemon for good."""
+    """Return the data of a fail point that refuses these commands of a daemon with an error that is not retried."""
     return {"failCommands": [*commands], "errorCode": 9, "appName": APPLICATION}
 
 

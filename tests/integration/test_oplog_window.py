@@ -39,7 +39,10 @@ def pair(small: ReplicaSet, replica_sets: Pair) -> Iterator[Pair]:
 
 @pytest.fixture
 def daemon(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
-    """Run a daemon that has one writer and one lane, and checks the oplog ten times a second."""
+    """Run a daemon that has one writer and one lane, and checks the oplog ten times a second.
+
+    A lane is a thread that applies change events.
+    """
     process = pair.daemon(tmp_path, "--loadLevel", "1")
     process.watch_closely()
     with process.running():
@@ -161,7 +164,7 @@ def test_entries_lost_while_events_wait_fail_the_sync(pair: Pair, daemon: Daemon
         pair.source.client.d.c.update_one({"_id": 1}, {"$set": {"held": True}})
         daemon.wait_until_reached(Point.EVENTS_APPLIED)
         before = wait_for(lambda: events_read(pair.source.client), "the cursor is idle")
-        # Its event waits until all earlier events are applied, and blocks the reader meanwhile.
+        # The event of this command waits until all earlier events are applied, and blocks the reader meanwhile.
         pair.source.client.d.create_collection("later")
         wait_for(lambda: events_read(pair.source.client) > before, "the reader has the event")
         wait_for(lambda: is_lost(pair.source.client, daemon), "a warning")
@@ -220,7 +223,7 @@ def test_the_resume_point_of_an_idle_source_stays_in_the_oplog(pair: Pair, daemo
     daemon.wait_until_committable()
     before = saved_time(pair)
     wait_for(lambda: saved_time(pair).time >= before.time + 5, "the saved position moves on")
-    # Not at every moment: a page may be older than the cluster time in its reply.
+    # Wait, because a page may be older than the cluster time in its reply, so there can be a lag at some moments.
     wait_for(lambda: daemon.progress()["lagTimeSeconds"] in (0, 1), "there is no lag")
     daemon.commit()
     pair.assert_equal()

@@ -93,7 +93,7 @@ class Operator:
     def _syncctl(self) -> dict[str, str]:
         """Return a map from calls of syncctl in the documentation to calls for the test.
 
-        These use the test's daemons, and need no confirmation.
+        The calls for the test use the test's services, and need no confirmation.
         """
         addresses = {
             "--url": f"http://127.0.0.1:{self.daemon.port}",

@@ -120,7 +120,7 @@ def test_every_document_is_copied_once(pair: Pair, finely: Daemon) -> None:
         for each in metadata.collections.find()
     }
     cut = {name for name, number in numbers.items() if number > 3}
-    # The option has no effect on a sharded source.
+    # `copyInNaturalOrder` has no effect on a sharded source.
     named = {"named"} if pair.source.shards else set()
     assert cut == {"mixed", "collated", "clustered", "plain", "series", *named}
     assert (numbers["capped"], numbers["empty"], numbers["large"]) == (1, 1, 3)
@@ -128,8 +128,8 @@ def test_every_document_is_copied_once(pair: Pair, finely: Daemon) -> None:
     assert_copied_once(pair)
 
 
-# Points, each with a subject and a pass. The first ones leave most partitions to the next process. The last one is the
-# empty collection, whose partition is claimed last.
+# Each kill is a point, its subject, and the number of the pass at which the daemon is killed. The first kills leave
+# most partitions to the next process. The last kill is at the empty collection, whose partition is claimed last.
 KILLS_IN_TURN = [
     (Point.LISTED, "", 1),
     (Point.BATCH_WRITTEN, "", 1),
@@ -302,7 +302,7 @@ def _sync_a_large_collection(pair: Pair, finely: Daemon) -> None:
 def test_a_copy_of_an_earlier_version_continues_in_natural_order(
     pair: Pair, orderly: Daemon
 ) -> None:
-    """Continue a copy that an earlier version of the product began, in natural order from the saved resume point.
+    """A copy that an earlier version of the product began must continue in natural order from the saved resume point.
 
     That version copied a replica set without partitions, and saved the resume point in the registry.
     """

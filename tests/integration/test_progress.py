@@ -179,7 +179,7 @@ def applying(pair: Pair, daemon: Daemon) -> None:
     assert set(shown["lag"].values()) == {shown["lagTimeSeconds"]}
     assert shown["verification"]["source"].keys() == shown["verification"]["destination"].keys()
     wait_until_logged(daemon, "Average Source CRUD events rate")
-    # Wait before the commit, after which this may never be logged.
+    # Wait before the commit: after the commit, these durations may never be logged.
     wait_for(
         lambda: any(
             each["CEADestinationWrite"]["numOperations"] for each in logged(daemon, DURATIONS_TOLD)

@@ -193,7 +193,7 @@ def test_a_scan_continues_after_a_lost_cursor(client: Client, cluster: ShardedCl
 def test_a_scan_ends_if_the_cursor_is_lost_after_the_last_possible_key(
     cluster: ShardedCluster,
 ) -> None:
-    # Without a router, which reads ahead.
+    # Connect to a shard, because a router reads ahead.
     with connect(cluster.shards[0].uri, "test") as client:
         client.drop_database(NAME.database)
         # The first page is full, so its cursor stays open.

@@ -29,7 +29,8 @@ from tests.support.verifier import Verifier
 from tests.support.waiting import wait_for
 from tests.support.writes import AnyClient
 
-# Into another database, within a database, two whole databases, and a collection apart from its database.
+# The renamed namespaces: into another database, within a database, a whole database, a collection of that database that
+# goes elsewhere, and another whole database.
 NAMES = {
     "shop.orders": "store.sales",
     "shop.items": "shop.things",
@@ -120,11 +121,11 @@ def change_definitions(client: AnyClient) -> None:
 
 def change_names(client: AnyClient) -> None:
     shop, hr = client.shop, client.hr
-    # Away from a renamed name to one that is not renamed, and back by another collection.
+    # Rename a collection away from a name in NAMES, and another collection to this name.
     shop.items.rename("old items")
     shop.extra.rename("items")
     shop.items.insert_one({"_id": "in its place", "n": 5001})
-    # On the destination, these lead to another database.
+    # On the destination, these renames lead to another database.
     shop.orders.rename("old orders")
     shop["old orders"].insert_one({"_id": "after the rename", "n": 5002})
     shop.moved.rename("orders")
@@ -132,7 +133,7 @@ def change_names(client: AnyClient) -> None:
     hr.apart.rename("together")
     hr.staff.rename("crew")
     hr.crew.insert_one({"_id": "after", "n": 5003})
-    # Through temporary collections of the server.
+    # `$out` replaces collections through temporary collections of the server.
     shop.plain.aggregate([{"$match": {"n": {"$lt": 10}}}, {"$out": "orders"}])
     shop.orders.insert_one({"_id": "after $out", "n": 5004})
     shop.plain.aggregate([{"$match": {"n": {"$lt": 20}}}, {"$out": "items"}])
@@ -284,7 +285,7 @@ def test_differences_are_found_under_both_names_and_repaired(pair: Pair, daemon:
     there.people.staff.drop_index("n_1")
     there["people"].drop_collection("system.buckets.series")
     there.shop.things.insert_one({"_id": "extra"})
-    # Under the names that nothing has on the destination.
+    # Create collections under names that no synced collection has on the destination.
     there.shop.create_collection("orders")
     there.hr.create_collection("staff")
     failed = daemon.commit_or_fail()
@@ -306,7 +307,7 @@ def test_differences_are_found_under_both_names_and_repaired(pair: Pair, daemon:
     there.shop.drop_collection("orders")
     assert daemon.post("repair", {}).ok
     daemon.wait_for_state("RUNNING")
-    # A second round writes the documents of the collection that the first one has created.
+    # The first repair round creates a collection again, and the second round writes its documents.
     wait_for(lambda: not mismatches(daemon), "all differences are repaired")
     daemon.commit()
     assert_renamed(pair, NAMES, VIEWS)
@@ -389,7 +390,7 @@ def test_a_reset_drops_what_the_sync_created(pair: Pair, daemon: Daemon) -> None
     daemon.wait_for_state("IDLE")
     left = {name for name in contents(pair.destination.client) if ".system." not in name}
     assert left == {"shop.orders"}
-    # The source is free to be synced with other names.
+    # After the reset, the source can be synced with other names.
     pair.destination.client.drop_database("shop")
     daemon.start(namespaceRemap=remap({"hr": "humans"}))
     daemon.commit()
@@ -691,7 +692,7 @@ def test_the_verifier_accepts_the_same_list(pair: Pair, verifier: Verifier) -> N
         "shop.orders (store.sales on the destination)" in each
         for each in progress["verdictReasons"]
     )
-    # The names are part of the check, so a new process shows its result.
+    # The renamed namespaces are saved with the check, so a new process shows the result of the check.
     verifier.kill()
     verifier.run()
     assert wait_for(lambda: verifier.progress()["verdict"], "the saved verdict") == "failed"

@@ -1,6 +1,6 @@
 """Reverses a committed sync that renames collections and databases: the changes return under the old names.
 
-`make test` leaves out what `test_rename` and `test_reverse` do in the same way in one direction.
+`make test` leaves out the cases that `test_rename` covers in one direction, and `test_reverse` without renames.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ VIEWS_BACK = {
 
 
 def assert_both_ways(pair: Pair) -> None:
-    """Fail unless both clusters have the same data under their names, and views that refer to the names there."""
+    """Fail unless both clusters have the same data, each under its own names, also in the definitions of views."""
     assert_renamed(pair, NAMES, VIEWS)
     back = {there: here for here, there in NAMES.items()}
     assert_renamed(
@@ -87,21 +87,21 @@ def change_definitions(client: AnyClient) -> None:
 
 def change_names(client: AnyClient) -> None:
     shop, people = client.shop, client.people
-    # Away from a renamed name to one that is not renamed, and back by another collection.
+    # Rename a collection away from a renamed name, and another collection to this name.
     shop.things.rename("old things")
     shop.extra.rename("things")
     shop.things.insert_one({"_id": "in its place", "n": 5001})
-    # On the old source, these lead to another database.
+    # On the old source, these renames lead to another database.
     client.store.sales.rename("old sales")
     client.store["old sales"].insert_one({"_id": "after the rename", "n": 5002})
     client.store.moving.insert_many({"_id": n, "n": n} for n in range(50))
     client.store.moving.rename("sales")
     client.store.sales.update_one({"_id": 1}, {"$set": {"moved": True}})
-    # On the old source, this stays in its database.
+    # On the old source, this rename stays in one database.
     client.admin.command({"renameCollection": "people_apart.alone", "to": "people.together"})
     people.staff.rename("crew")
     people.crew.insert_one({"_id": "after", "n": 5003})
-    # Through temporary collections of the server.
+    # `$out` replaces collections through temporary collections of the server.
     shop.plain.aggregate(
         [{"$match": {"n": {"$lt": 10}}}, {"$out": {"db": "store", "coll": "sales"}}]
     )

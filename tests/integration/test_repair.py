@@ -41,7 +41,7 @@ DEFINITIONS = {
     ("extraOnDst", "spec", "validationAction"),  # the source has the default
     ("missingOnDst", "exist", ""),
 }
-# The documents of the collections that are dropped, the buckets of the time series among them.
+# The number of documents in the dropped collections, including the buckets of the time series.
 DROPPED = 10 + 5 + 3
 DOCUMENTS = {
     *(("content", None, n) for n in range(20)),
@@ -57,10 +57,10 @@ def fill(pair: Pair) -> None:
     for keys in INDEXES:
         client.d.c.create_index(keys)
     client.d.create_collection("seen", viewOn="c", pipeline=[{"$match": {"n": 1}}])
-    # With all options: collMod sets the ones that create leaves out.
+    # Specify all options, because collMod sets those that create leaves out.
     options = {"validationLevel": "strict", "validationAction": "error"}
     client.d.create_collection("checked", validator={"n": {"$gte": 0}}, **options)
-    # Their numbers of documents are not compared, because they can expire.
+    # The number of documents in this collection is not compared, because the documents can expire.
     client.d.expiring.create_index("at", expireAfterSeconds=10**9)
     client.d.expiring.insert_many({"_id": n, "at": datetime.now(UTC)} for n in range(5))
     writes.time_series(client)
@@ -99,13 +99,13 @@ def test_the_commit_repairs_what_differs(pair: Pair, daemon: Daemon) -> None:
         with daemon.held_at(Point.STEP_DONE, "drained"):
             daemon.ask_for_commit()
             daemon.wait_until_reached(Point.STEP_DONE, "drained")
-            # Before anything is switched, applications may still write to both clusters.
+            # The cut-over has changed nothing yet, so applications may still write to both clusters.
             behind_our_back(pair, {"insert": "c", "documents": [{"_id": "after the commit"}]})
             intact = {"_id": {"$gte": 100, "$lt": 300}}
             pair.source.client.d.c.update_many(intact, {"$set": {"late": True}})
         daemon.wait_until_reached(Point.REPAIR_DONE, "1")
         assert daemon.progress()["repairs"]["inProgress"] is False
-        # The check has read the destination's changes up to its end, and must continue to read them.
+        # The check has read the destination's changes up to the end of the check, and must continue to read changes.
         behind_our_back(pair, set_number(200, -1))
         behind_our_back(pair, {"insert": "c", "documents": [{"_id": "during the repair"}]})
         pair.source.client.d.c.update_one({"_id": 201}, {"$set": {"later": True}})
@@ -217,7 +217,7 @@ def test_a_running_sync_is_repaired_on_demand(pair: Pair, daemon: Daemon) -> Non
         daemon.wait_until_reached(Point.REPAIR_BEGUN, "1")
         behind_our_back(pair, {"insert": "c", "documents": [{"_id": "later"}]})
         wait_for(lambda: ("extraOnDst", None, "later") in listed(daemon), "it is found")
-        # The round that has begun does not include it.
+        # The repair round that has begun does not include this document.
         assert daemon.post("repair").json() == {"success": True}
         assert daemon.progress()["repairs"]["inProgress"] is True
     wait_for(lambda: listed(daemon) == set(), "the running check finds nothing any more")
@@ -232,7 +232,7 @@ def test_a_running_sync_is_repaired_on_demand(pair: Pair, daemon: Daemon) -> Non
     assert (shown["documents"], shown["definitions"]) == counts(daemon)
     assert daemon.commit_or_fail()["error"] == "VerificationFailed"
     repair(daemon)
-    # The sync did not create it, so it may hold what somebody needs.
+    # The sync did not create this collection, so it may hold data that somebody needs.
     assert "foreign" in pair.destination.client.d.list_collection_names()
     behind_our_back(pair, {"drop": "foreign"})
     daemon.commit()
@@ -317,7 +317,7 @@ def test_many_documents_are_listed_and_repaired(pair: Pair, daemon: Daemon) -> N
     plan = daemon.post("repair", {"dryRun": True})
     assert plan.json()["documents"] == number
     assert len(plan.json()["repairs"]) == 1000 and len(plan.content) < 1 << 19
-    # The number of documents differs, too, which is no repair by itself.
+    # The different number of documents is a mismatch, too, but needs no repair of its own.
     repair(daemon)
     first = mismatches(daemon, repaired=True, limit=1500)
     rest = mismatches(daemon, repaired=True, after=first[-1]["place"])
@@ -455,7 +455,7 @@ def test_a_commit_does_not_wait_for_documents_that_expire(pair: Pair, daemon: Da
         wait_until_some_expire(source)
     daemon.wait_for_state("COMMITTED")
     commit_times.append(commit_time(destination))
-    # Neither postponed nor withdrawn.
+    # The commit was neither postponed nor withdrawn.
     assert commit_times[0] is not None and commit_times[0] == commit_times[1]
     for client in (source, destination):
         client.d.expiring.drop()
@@ -592,7 +592,8 @@ def test_a_killed_repair_goes_on(pair: Pair, daemon: Daemon) -> None:
         daemon.kill_at(point)
         daemon.run()
         daemon.wait_until_killed()
-    # The next process must not end the check at the commit time of a process that has repaired since.
+    # An earlier process has repaired documents after it saved its commit time. The next process must not end the check
+    # at that time.
     with daemon.held_at(Point.STEP_DONE, "commit saved"):
         daemon.kill_at(Point.REPAIR_DONE)
         daemon.run()
@@ -602,7 +603,7 @@ def test_a_killed_repair_goes_on(pair: Pair, daemon: Daemon) -> None:
         assert (check["source"]["end"], check["destination"]["end"]) == (None, None)
         behind_our_back(pair, set_number(201, -1))
     daemon.wait_until_killed()
-    # The second time that writes are off is after a write to the source.
+    # The check passes WRITES_OFF for the second time after the write to the source.
     for point, number in ((Point.COMMIT_POSTPONED, 1), (CheckPoint.WRITES_OFF, 2)):
         daemon.kill_at(point, "", number)
         with daemon.held_at(Point.STEP_DONE, "drained"):
@@ -618,7 +619,7 @@ def test_a_killed_repair_goes_on(pair: Pair, daemon: Daemon) -> None:
 
 
 def add_outdated(pair: Pair) -> None:
-    """Add a difference that no longer exists to the saved list of a round that has not begun."""
+    """Add a difference that no longer exists to the saved differences of a repair round that has not begun."""
     list_of_repairs = pair.destination.client[METADATA_DATABASE].repairs
     row = list_of_repairs.find_one(
         {"_id.n": "d.c", "type": "extraOnDst", "_id.h": {"$exists": True}}

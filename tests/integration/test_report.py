@@ -40,7 +40,7 @@ def test_a_report_after_everything_that_can_happen(pair: Pair, audited: Daemon) 
     audited.wait_until_committable()
     client.d[HOSTILE].update_many({}, {"$inc": {"n": 1}})
     fail_and_resume(pair, audited)
-    # The process that is killed in the cut-over has counted the changes before.
+    # Wait until the changes are counted: later, this process is killed in the cut-over.
     wait_for(lambda: audited.report()["events"]["applied"] >= DOCUMENTS, "all changes are counted")
     assert_counted_once(pair, audited)
     commit_with_two_processes(audited)

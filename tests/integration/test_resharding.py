@@ -153,7 +153,7 @@ def test_a_resharding_during_the_commit_fails_it_until_the_sync_is_resumed(
     with daemon.held_at(Point.STEP_DONE, "commit time saved"):
         daemon.ask_for_commit()
         daemon.wait_until_reached(Point.STEP_DONE, "commit time saved")
-        # The watch waits for events after this point, so it cannot be first.
+        # The ShardKeyWatch waits for events after this point, so the check of the commit notices the resharding first.
         reshard(client)
         client.d.ranged.insert_one({"_id": "late", "m": 3})
     failed = daemon.wait_for_state("FAILED")
@@ -229,7 +229,7 @@ def test_a_collection_of_a_reported_resharding_is_compared_again(
         report_resharding(client, "d.ranged", old)
         daemon.wait_until_reached(Point.COLLECTION_REPLACED)
         (copy,) = {*destination.d.list_collection_names()} - copies
-        # It keeps the number of documents, which is compared anyway.
+        # Do not change the number of documents, which is always compared.
         destination.d[copy].update_one({"_id": 7}, {"$set": {"k": "changed"}})
     found = daemon.commit_or_fail()
     assert (found["state"], found.get("error")) == ("FAILED", "VerificationFailed")

@@ -183,7 +183,8 @@ def test_a_sync_is_reversed_twice(pair: Pair, daemon: Daemon) -> None:
 def test_users_write_before_the_end_of_the_commit(pair: Pair, daemon: Daemon) -> None:
     """Write to the destination and change its definitions as soon as canWrite is true, before the commit ends.
 
-    Some changes come before the indexes become unique, and some afterwards.
+    Some changes come before the indexes become unique, and some afterwards. The commit must respect all of them, and a
+    reversed sync must apply them.
     """
     _fill(pair)
     d = pair.source.client.d

@@ -55,7 +55,10 @@ def test_a_server_of_6_0_5_lacks_only_the_splitting_of_events(pair: Pair) -> Non
 
 
 def test_a_passing_failure_does_not_look_like_a_missing_privilege(pair: Pair) -> None:
-    """Fail the command that reads the identity of a cluster, which a user without privileges may not read."""
+    """Let the command that reads the identity of a cluster fail with a temporary error: this error must be raised.
+
+    Only an error about a missing privilege may be ignored.
+    """
     client = pair.source.client
     fault = {"failCommands": ["replSetGetConfig"], "errorCode": 202}
     with failing(client, fault), pytest.raises(OperationFailure) as raised:
@@ -64,7 +67,7 @@ def test_a_passing_failure_does_not_look_like_a_missing_privilege(pair: Pair) ->
 
 
 def test_a_probe_finds_what_a_server_refuses(pair: Pair) -> None:
-    # As far as the versions say, the server should have all features.
+    # According to its version, the server should have all features.
     assert probing.refused(pair.source.client, NEWEST) == {SPLIT_EVENTS.name}
 
 
@@ -140,7 +143,7 @@ def downgraded(pair: Pair) -> Iterator[Side]:
 def test_a_source_with_an_older_compatibility_version(
     downgraded: Side, pair: Pair, daemon: Daemon
 ) -> None:
-    # The daemon runs already: the features of its start do not count.
+    # The daemon was started before the downgrade: the features at its start must not count.
     writes.fill(downgraded.client)
     block = {"enableUserWriteBlocking": "sourceAndDestination"}
     said = ("6.0.5 with featureCompatibilityVersion 5.0",)

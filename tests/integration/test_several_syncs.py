@@ -121,7 +121,7 @@ def test_two_sources_are_synced_into_one_destination(
             each.start(**SHARED)
         for each in (one, two):
             each.wait_until_applying()
-        # Killed and continued, each by its own record.
+        # Kill and restart both daemons: each must continue with its own run record.
         for each in (one, two):
             each.kill()
             each.run()
@@ -239,7 +239,7 @@ def test_both_syncs_must_allow_other_data(
         assert answer.status_code == 409, answer.text
         one.commit()
         if is_first:
-            # The first sync changes nothing any more.
+            # The committed first sync makes no more changes, so it does not prevent another sync.
             two.start(**SHARED)
             two.commit()
             assert_synced(second.source.client, pair.destination.client, {"one.c"})

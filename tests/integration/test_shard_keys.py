@@ -61,7 +61,7 @@ def test_a_unique_key_is_unique_from_the_commit_on(
     make_unique(pair)
     daemon.start(**options)
     daemon.wait_until_committable()
-    # Before the commit, documents can be of different times and so violate uniqueness.
+    # Before the commit, documents can have the contents of different times, and so violate uniqueness.
     assert found(pair) == (True, {"_id_": False, index: False})
     daemon.commit()
     assert found(pair) == (True, {"_id_": False, index: True})

@@ -233,8 +233,8 @@ def test_large_documents(pair: Pair, daemon: Daemon, when: When) -> None:
 def test_collated_collections(pair: Pair, daemon: Daemon, when: When) -> None:
     """Replace documents by others whose `_id`s and shard keys differ only in case.
 
-    They are equal under the collection's collation, but a shard key is compared without a collation. The clusters must
-    be equal after the commit.
+    Such values are equal under the collection's collation, but a shard key is compared without a collation. The
+    clusters must be equal after the commit.
     """
     database, each = pair.source.client.d, Keyed("collated", {"k": 1})
     collated = database.create_collection("collated", collation={"locale": "en", "strength": 2})

@@ -22,7 +22,8 @@ REVERSIBLE = {
     "enableUserWriteBlocking": "sourceAndDestination",
     "buildIndexes": "afterDataCopy",
 }
-# As many as an instance has readers. They are the largest partitions, and are written by the threads that read them.
+# As many capped collections as an instance has readers. Each is one partition, larger than all others, which the thread
+# that reads it also writes.
 CAPPED = ("first", "second")
 
 
@@ -112,7 +113,7 @@ def test_killed_instances_share_a_sync_and_reverse_it(pair: Pair, fleet: Fleet) 
         writes.renames(source)
         writes.modifications(source)
         source.db1.drop_collection("c1")
-    # It copies all but what the killed one has claimed.
+    # The coordinator copies everything except the partitions that the killed follower has claimed.
     coordinator.wait_until_killed()
     for each in fleet.daemons:
         each.run()
@@ -206,7 +207,7 @@ def test_instances_that_do_not_fit_are_refused(pair: Pair, fleet: Fleet) -> None
         )
     assert coordinator.progress()["state"] == "IDLE"
 
-    # As if another run had begun at the same moment, before the two could see each other.
+    # Simulate another run that began at the same moment, before the two runs could see each other.
     follower.kill()
     runs = pair.destination.client[METADATA_DATABASE].runs
     saved = runs.find_one({"_id": "b"})
@@ -248,7 +249,7 @@ def test_the_commands_of_the_page_on_instances_of_a_replica_set(pair: Pair, flee
 def test_both_repair_and_apply_writes_after_the_verdict(pair: Pair, fleet: Fleet) -> None:
     """Write to the source after the verdict, and let the coordinator save a position after this write.
 
-    The follower is killed before it applies its share of the events, and must apply them after its restart.
+    The follower is killed before it applies the events that belong to it, and must apply them after its restart.
     """
     source, destination = pair.source.client, pair.destination.client
     coordinator, follower = fleet.daemons
@@ -267,7 +268,7 @@ def test_both_repair_and_apply_writes_after_the_verdict(pair: Pair, fleet: Fleet
     with coordinator.held_at(*verified):
         fleet.ask_for_commit()
         follower.wait_until_killed()
-        # Its documents are not written again yet.
+        # The follower has not written its documents again yet.
         assert coordinator.progress()["repairs"]["inProgress"] is True
         follower.run()
         coordinator.wait_until_reached(*verified)

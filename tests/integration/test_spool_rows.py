@@ -137,7 +137,7 @@ def test_missing_rows_are_found(pair: Pair) -> None:
     with pytest.raises(OperationError) as error:
         loaded(pair, at(10))
     assert_damaged(error)
-    # They are not needed any more.
+    # From this position on, the missing row is not needed.
     assert loaded(pair, at(30)).end == at(40)
     rows.delete_one({"_id.number": 2, "_id.part": 1})
     spool = loaded(pair, at(30))

@@ -46,7 +46,7 @@ def _assert_refused(standby: Daemon, port: int) -> None:
 
 @across(REPLICA_SETS, full(SHARDED), full(FROM_SHARDED))
 def test_a_standby_shows_the_sync_and_takes_over(pair: Pair, tmp_path: Path) -> None:
-    # No lease expires here, however busy the machine is: the leases are released.
+    # The leases are so long that none expires, even on a busy machine: the daemons release the leases.
     with running_duo(pair, tmp_path, leases=(600, 600)) as duo:
         _show_and_take_over(pair, duo)
 
@@ -61,7 +61,7 @@ def _show_and_take_over(pair: Pair, duo: Duo) -> None:
     swapped = {**body, "source": body["destination"], "destination": body["source"]}
     for command in ("start", "preflight"):
         assert first.post(command, swapped).json()["error"] == "InvalidRequest"
-    # The lease exists already, and is no obstacle to a start.
+    # A lease already exists in the metadata, and must not prevent a start.
     first.start()
     first.wait_until_committable()
     _assert_refused(second, first.port)
@@ -109,7 +109,7 @@ def test_a_reset_is_completed_by_the_standby(pair: Pair, duo: Duo) -> None:
     assert pair.destination.client[METADATA_DATABASE].list_collection_names() == ["leases"]
     assert not {"d", "e"} & {*pair.destination.client.list_database_names()}
     second.run()
-    # The leases are no obstacle to the next sync.
+    # The leases must not prevent the next sync.
     first.start()
     first.commit()
     pair.assert_equal()

@@ -1,6 +1,6 @@
 """Syncs a replica set to a sharded cluster; tests shard keys, distribution, supporting indexes, refused options.
 
-`make test` leaves out further indexes, errors and numbers of shards of the same rules.
+`make test` leaves out tests that repeat a rule with other indexes, errors or numbers of shards.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def assert_spread(pair: Pair, daemon: Daemon) -> None:
     for name in (*KEYS, "collated"):
         found = shares(pair.destination, name)
         assert sum(found) == DOCUMENTS
-        # Before a hashed field, ranges can only be split at the few values of the first field.
+        # If the hashed field is the last one, ranges can be split only at the few values of the first field.
         least = 0.5 if name == "hash last" else 0.75
         assert min(found) >= least * fair, (name, found)
     assert_no_zones(pair)
@@ -581,7 +581,7 @@ def test_sharding_continues_after_a_kill_at_every_point(pair: Pair, daemon: Daem
     fill_and_shard(pair)
     daemon.kill()
     for point, number in KILLS:
-        # After a restart, the second collection is the first one that this process shards.
+        # The second collection is the first one that the restarted process shards.
         daemon.kill_at(point, number=1 if point is Point.COLLECTION_SHARDED else number)
         daemon.run()
         daemon.post_unanswered("start", daemon.start_body())
@@ -632,7 +632,7 @@ def assert_sharding_goes_on(pair: Pair, daemon: Daemon) -> None:
         assert min(shares(pair.destination, name)) > 0
 
 
-# In the order in which the daemon passes these points while it applies the events.
+# The points and namespaces in the order in which the daemon passes them while it applies the events.
 KILLS_IN_EVENTS = [
     (Point.ZONES_SET, "d.late"),
     (Point.COLLECTION_SHARDED, "d.late"),
@@ -657,7 +657,7 @@ def assert_events_go_on(pair: Pair, daemon: Daemon, *kills: tuple[Point, str]) -
     """Create a sharded collection and an index during a sync; kill and restart the daemon at each of `kills` meanwhile.
 
     A kill is a point, and the namespace for which the daemon passes the point. After the last restart, the sync must
-    commit: with equal clusters, and without temporary zones and indexes.
+    commit. The clusters must be equal, and no temporary zones and indexes may be left.
     """
     fill(pair)
     pair.source.client.d.c.create_index("n", name="own")

@@ -22,12 +22,13 @@ from tests.support.waiting import wait_for
 from tests.upgrade.saved_state import State, contents, load, restore
 
 FOLDER = Path(upgrade.__file__).parent
-# Some states for each older format that can be read: syncs of its last version, each killed in another phase.
+# The saved states: for each older format that can be read, syncs that were killed in several phases. The last version
+# that wrote the format has saved them.
 STATES = sorted(FOLDER.glob("format-*.json"))
 # The format in which a plain sync is saved: earlier versions may continue it. The later formats differ from it only in
 # that they mark start options, which earlier versions would ignore.
 PRESENT_FORMAT = 7
-# The phase in which each of them continues.
+# The phase in which the present version continues each sync, by the phase in which the sync was killed.
 PHASES = {
     "copy": "collection copy",
     "events": "change event application",
@@ -73,7 +74,7 @@ def test_a_sync_of_an_earlier_version_is_committed(pair: Pair, idle: Daemon, pat
     idle.run()
     run = pair.destination.client[METADATA_DATABASE].runs.find_one()
     assert run is not None and run["format"] == PRESENT_FORMAT
-    # In the log, because the sync may have left this phase since.
+    # Search the log, because the sync may have left this phase already.
     begun = wait_for(lambda: re.search("Starting ([a-z ]+) phase", idle.log), "a phase begins")
     assert begun[1] == PHASES[phase]
     if phase == "commit":

@@ -1,9 +1,9 @@
 """Tests the copy of users and custom roles, at the commit and on request.
 
-It never overwrites existing ones on the destination. If a user or role already exists there, the sync is refused, or
-the existing one is kept.
+The copy never overwrites users and roles that already exist on the destination: the sync is refused, or the existing
+ones are kept.
 
-`make test` leaves out rare changes during the copy, and second cases of one rule.
+`make test` leaves out rare changes during the copy, and tests that repeat a rule with another case.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def test_applications_log_in_on_the_destination_with_their_old_passwords(
     shown = daemon.wait_until_committable()["usersAndRoles"]
     assert shown == {"copied": False, "users": 0, "roles": 0, "equal": 0, "kept": 0}
     assert documents(destination) == {}
-    # Changed during the sync.
+    # Change the users of the source during the sync.
     source.client.app.command("updateUser", "alice", pwd="new secret")
     add_user(source.client, "late", "just in time")
     daemon.commit()
@@ -104,7 +104,7 @@ def conflict(answer: Any) -> bool:
 def test_a_conflict_refuses_the_start_and_the_commit_by_name(pair: Pair, daemon: Daemon) -> None:
     source, destination = pair.source.client, pair.destination.client
     fill(source)
-    # Equal: no conflict.
+    # This role is equal on both clusters, so it is no conflict.
     add_role(destination, "reader", privileges=READ)
     add_user(destination, "alice", "of the destination")
     refused = daemon.post("start", daemon.start_body(**COPY))
@@ -220,7 +220,7 @@ def test_a_reset_drops_exactly_what_was_created(pair: Pair, daemon: Daemon) -> N
         daemon.ask_for_commit()
         daemon.wait_until_reached(Point.STEP_DONE, "users and roles copied")
         assert log_in(pair.destination, "alice", "old secret")
-        # An operator has changed it, so a reset must not drop it.
+        # An operator changes this user, so a reset must not drop it.
         destination.app.command("updateUser", "bob", pwd="changed")
         plan = daemon.post("reset", {"confirm": "cluster1", "dryRun": True}).json()
         assert plan["usersAndRoles"] == [
@@ -261,7 +261,7 @@ def test_users_are_copied_on_request_and_again_by_the_commit(pair: Pair, daemon:
     source.client.app.command("updateRole", "outer", roles=["reader"])
     add_user(source.client, "late", "just in time")
     changed = {"alice@app", "late@app", "outer@app", "wide@admin", "chief@admin"}
-    # Later, because a majority read can be older than the last acknowledged write.
+    # Wait, because a majority read can be older than the last acknowledged write.
     wait_for(lambda: to_copy(daemon) == changed, "the changes are listed")
     assert daemon.copy_users()["users"] == 5
     assert documents(destination) == documents(source)
@@ -276,7 +276,7 @@ def test_users_are_copied_on_request_and_again_by_the_commit(pair: Pair, daemon:
     kept = {name for name in before if before[name] == after.get(name)}
     assert kept == {"other.carol", "$external.CN=machine,O=example"}
     said = [each["text"] for each in daemon.report()["timeline"]]
-    # Three copies on request and the commit, all with the same numbers.
+    # The report has three copies on request and that of the commit, all with the same numbers.
     assert said.count("copy users and roles") == 3
     assert said.count("copied 5 users and 3 roles; 0 equal") == 4
     pair.assert_equal()
@@ -321,7 +321,7 @@ def test_a_copy_on_request_keeps_other_definitions_with_skip(pair: Pair, daemon:
 
 @pytest.mark.full
 def test_a_copy_leaves_the_temporary_collections_of_other_syncs(pair: Pair, daemon: Daemon) -> None:
-    """Start a sync, copy users and reset, while another sync's temporary collection has a user: that one must stay."""
+    """Copy users, and reset the sync, while another sync has a temporary collection: that collection must stay."""
     foreign = pair.destination.client.admin[f"{TEMPORARY[Kind.USER]}{'0' * 32}"]
     foreign.insert_one({"_id": "app.theirs"})
     try:
@@ -338,7 +338,10 @@ def test_a_copy_leaves_the_temporary_collections_of_other_syncs(pair: Pair, daem
 
 
 def test_a_failed_copy_on_request_is_in_the_report(pair: Pair, daemon: Daemon) -> None:
-    """Change a user on the destination during the second copy, so that the copy fails."""
+    """Change a user on the destination during the second copy, so that the copy fails.
+
+    The report must list the request, but no copied users and roles.
+    """
     fill(pair.source.client)
     daemon.start(**COPY)
     daemon.wait_until_committable()
@@ -412,7 +415,7 @@ def test_a_reset_drops_what_was_copied_on_request(pair: Pair, daemon: Daemon) ->
     daemon.start(**COPY)
     daemon.wait_until_committable()
     daemon.copy_users()
-    # These two copies leave most users unchanged, so the names of all must stay saved.
+    # The second copy leaves most users unchanged. The names of all copied users must stay saved nevertheless.
     pair.source.client.app.command("updateUser", "bob", pwd="new")
     daemon.copy_users()
     daemon.kill()

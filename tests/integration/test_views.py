@@ -67,7 +67,7 @@ def test_only_the_present_definition_of_each_view_is_saved(
 def test_a_reset_recognizes_the_views_after_a_kill(
     pair: Pair, daemon: Daemon, point: Point, mode: dict[str, Any], replayed: bool
 ) -> None:
-    """Change a view, kill the daemon between its steps, and reset the sync: no view may be left."""
+    """Change a view, kill the daemon between the steps of this change, and reset the sync: no view may be left."""
     source, destination = pair.source.client, pair.destination.client
     fill(source)
     daemon.start(**mode)

@@ -36,7 +36,8 @@ ASKED = (Point.STEP_DONE, "commit saved")
 DRAINED = (Point.STEP_DONE, "drained")
 PREPARED = (Point.STEP_DONE, "definitions prepared")
 UNBLOCKED = (Point.STEP_DONE, "destination unblocked")
-# The blocked clusters at each of these points, and at the end.
+# The points at which the tests check the blocks. The next constants have the blocked clusters at each of these points,
+# and at the end.
 STEPS = (COPYING, ASKED, DRAINED, PREPARED, UNBLOCKED)
 BLOCKED_AT_BOTH = (DESTINATION, DESTINATION, BOTH, BOTH, SOURCE, SOURCE)
 BLOCKED_AT_DESTINATION = (DESTINATION, DESTINATION, DESTINATION, DESTINATION, NOBODY, NOBODY)
@@ -94,8 +95,8 @@ def test_a_block_set_before_the_sync_is_restored(
 ) -> None:
     """Block user writes by hand before the sync: the block must be restored after the commit.
 
-    `by_hand` has two flags: whether the source is blocked by hand, and whether the destination is. If the sync
-    itself blocks the destination, the commit must lift that block, because canWrite is true.
+    `by_hand` has two flags: whether the source is blocked by hand, and whether the destination is. Exception: if the
+    sync itself blocks the destination, the commit must unblock it, because canWrite is true.
     """
     writes.fill(pair.source.client)
     for side, refuse in zip((pair.source, pair.destination), by_hand, strict=True):
@@ -187,7 +188,10 @@ def test_a_temporary_failure_keeps_the_write_blocks(pair: Pair, daemon: Daemon) 
 
 @contextmanager
 def _one_shard_refuses(side: Side) -> Iterator[None]:
-    """Make the second shard refuse to change its write block within the `with` block; such a change stays half done."""
+    """Make the second shard refuse to change its write block until the end of the `with` block.
+
+    Until then, a change of the cluster's write block stays incomplete.
+    """
     refused = {"failCommands": ["_shardsvrSetUserWriteBlockMode"], "errorCode": 6}
     with side.shards[1].client() as client:
         with failing(client, {**refused, "failInternalCommands": True}):

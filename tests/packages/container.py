@@ -26,7 +26,7 @@ OF_DOCKER = tuple(f"CAP_{name}" for name in _NAMES.split())
 _SETS = ("bounding", "effective", "permitted")
 # Docker and Kubernetes mount these files of the host, too.
 _OF_HOST = ("/etc/resolv.conf", "/etc/hosts")
-# The file systems without which no program runs. In particular, /dev/shm is missing.
+# The file systems that every program needs. /dev/shm is not among them.
 _SYSTEM = ("/proc", "/dev", "/sys", "/sys/fs/cgroup")
 
 
@@ -55,8 +55,8 @@ class Mount:
 class Setup:
     """Describes how the first process of a container runs. `root` is the folder with the container's files.
 
-    `user` is a user ID and a group ID. If `is_read_only` is true, only the mounts without a folder of the host are
-    writable. `capabilities` are those of the process.
+    `user` is a user ID and a group ID. If `is_read_only` is true, only the mounts without `outside` are writable.
+    `capabilities` are those of the process.
     """
 
     root: Path

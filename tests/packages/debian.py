@@ -25,7 +25,7 @@ class Debian:
     def copy_to(self, root: Path) -> None:
         """Write the files of a new system into the folder `root`, which must not exist.
 
-        The files are copied from a template in build/, which is created if it does not exist, and stays until
+        The files are copied from a template in build/. The template is created if it does not exist, and stays until
         `make clean` removes it. Requires root.
         """
         assert os.getuid() == 0, "only root can create a system"

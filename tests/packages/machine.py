@@ -16,7 +16,7 @@ from pathlib import Path
 from tests.packages.debian import Debian
 from tests.support.waiting import PATIENCE, wait_for
 
-# What a minimal Debian with systemd has. In particular, it has no Python.
+# The packages of a minimal Debian with systemd. Python is not among them.
 _PACKAGES = "systemd,systemd-sysv,dbus"
 _ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -62,7 +62,7 @@ class Machine:
 def new_machine(folder: Path) -> Iterator[Machine]:
     """Boot a new Debian 12 with systemd, whose files are in `folder`; stop and delete it at the end of the block."""
     root = _new_system(folder, "bookworm")
-    # Without --register and --keep-unit, it would need systemd outside, too. It ends if the test is killed.
+    # With these options, systemd-nspawn needs no systemd on the host. setpriv ends the system if the test is killed.
     options = ["--quiet", "--register=no", "--keep-unit", "--boot", f"--directory={root}"]
     command = ["setpriv", "--pdeathsig=TERM", "systemd-nspawn", *options]
     with (folder / "boot.log").open("wb") as log, subprocess.Popen(
@@ -75,7 +75,7 @@ def new_machine(folder: Path) -> Iterator[Machine]:
             wait_for(lambda: _is_booted(machine), "the system has booted")
             yield machine
         finally:
-            # Ends all processes of the system.
+            # SIGTERM ends all processes of the system.
             container.send_signal(signal.SIGTERM)
             container.wait(PATIENCE)
             shutil.rmtree(root, ignore_errors=True)

@@ -82,7 +82,7 @@ class Pods:
 
 
 def _write_volume(folder: Path, files: Mapping[str, str], mode: int, group: int) -> None:
-    """Write files as Kubernetes does: each is a symbolic link to a hidden folder, which an update replaces."""
+    """Write files as Kubernetes does: each is a symbolic link into the link `..data`, which an update replaces."""
     content = folder / "..2026_01_01"
     content.mkdir(parents=True)
     (folder / "..data").symlink_to(content.name)

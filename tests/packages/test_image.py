@@ -92,7 +92,7 @@ def test_only_root_can_change_the_programs(image: Image) -> None:
 
 
 def test_only_the_documented_folder_is_writable(image: Image, tmp_path: Path) -> None:
-    """Look for writable folders as the owner of all files, and as the user of the image."""
+    """Search for writable folders as the owner of all files and as the user of the image: only /tmp may be writable."""
     prune = "-path /proc -prune -o -path /sys -prune -o -path /dev -prune"
     command = ("find", "/", *prune.split(), "-o", "-type", "d", "-writable", "-print")
     for user in ((0, 0), image.user):
@@ -113,7 +113,10 @@ def test_the_image_migrates(image: Image, pair: Pair, tmp_path: Path) -> None:
 def test_a_daemon_that_does_not_answer_is_unhealthy(
     image: Image, pair: Pair, tmp_path: Path
 ) -> None:
-    """Stop and continue a daemon on an address of its own, in an environment with a proxy that does not exist."""
+    """Suspend and continue a daemon: the health check must fail, and then succeed.
+
+    The daemon has an address of its own, and the environment names a proxy that does not exist.
+    """
     port = free_port()
     environment = {
         **clusters(pair, port),

@@ -52,7 +52,7 @@ DEB = Packager(
     prepare="apt-get update --quiet",
     file=lambda artefacts: artefacts.deb,
     install=_INSTALL_DEB,
-    # The answer to its question whether to keep a changed file.
+    # The option answers the question of apt-get whether to keep a changed file.
     upgrade=f"{_INSTALL_DEB} -o Dpkg::Options::=--force-confold",
     remove=f"{printed('docs/howto/install.rst', 'Remove')} --yes",
     kept="",
@@ -92,7 +92,7 @@ def show(machine: Machine, name: str, unit: str = "syncsvc") -> str:
 
 
 def test_the_deb_runs_with_a_newer_python(dist: Artefacts, pair: Pair, tmp_path: Path) -> None:
-    """Migrate on Debian 13, which has Python 3.13."""
+    """Install the package on Debian 13, which has Python 3.13: a migration and the removal must succeed."""
     with new_root(tmp_path, "trixie") as root:
         root.run(DEB.prepare)
         bring(root, dist.deb)
@@ -129,7 +129,7 @@ def test_a_sync_survives_an_upgrade(
     with written(pair):
         operator.wait_for_state("IDLE")
         machine.run(f"export SYNCCTL_URL=http://127.0.0.1:{port}; {status.text}")
-        # So slow that the upgrade happens during the copy.
+        # Make the copy so slow that the upgrade happens during the copy.
         operator("limit", "--copy-documents", "100")
         operator.start()
         wait_for(lambda: '"collection copy"' in operator("status", "--json"), "the copy")
@@ -191,7 +191,10 @@ def remove(machine: Machine, packager: Packager, changed: str) -> None:
 
 
 def test_instances_are_units(dist: Artefacts, machine: Machine, pair: Pair) -> None:
-    """Run two instances with the template unit, as docs/howto/install.rst says; then rotate their logs."""
+    """Run two instances with the template unit, as docs/howto/install.rst says: they must share a sync.
+
+    After a rotation of their logs, they must write to new files.
+    """
     install(machine, DEB, dist.deb)
     configure(machine, pair, free_port())
     ports = {27182: free_port(), 27183: free_port()}

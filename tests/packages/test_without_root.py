@@ -88,9 +88,9 @@ def _interpreter(name: str) -> str | None:
 def test_the_archive_runs_without_a_network(
     dist: Artefacts, pair: Pair, tmp_path: Path, python: Path
 ) -> None:
-    """Unpack the archive in a network namespace of its own, without a network.
+    """Run the archive in a network namespace without a network, and then each program in it: all must work.
 
-    Then run each of its programs. With the first interpreter, also migrate.
+    With the first interpreter, also run a migration.
     """
     folder = tmp_path / "bin"
     folder.mkdir()

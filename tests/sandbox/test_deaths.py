@@ -25,7 +25,7 @@ def test_a_dead_server_fails_the_test_and_is_replaced() -> None:
         collection = pair.destination.client.d.c
         collection.insert_one({"_id": 1})
         died = _kill_a_secondary(pair.destination.client)
-        # This waits for all voting members.
+        # An index build waits for all voting members.
         with pytest.raises(PyMongoError):
             collection.create_index("a")
         with pytest.raises(MongodDied, match=died):

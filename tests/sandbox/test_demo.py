@@ -123,7 +123,7 @@ def test_missing_packages_are_named(module: str) -> None:
 
 
 def test_a_daemon_that_does_not_answer_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ask a server that accepts connections, and never answers, in the place of the daemon."""
+    """Replace the daemon by a server that accepts connections, but never answers: the demo must report an error."""
     monkeypatch.setattr(daemon, "REQUEST_SECONDS", 0.1)
     monkeypatch.setattr(daemon, "START_SECONDS", 0.2)
     nowhere = "mongodb://127.0.0.1:1"

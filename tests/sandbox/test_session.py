@@ -66,7 +66,7 @@ def test_the_printed_commands_run_a_sync(tmp_path: Path, data: bool) -> None:
         daemon, start, watch, commit = commands
         loaded = re.search(r"cluster0 holds ([\d,]+) documents", "".join(lines))
         if data:
-            # Half of the sessions expire from the moment when they are inserted.
+            # Half of the sessions expire within ten seconds of their insertion, so up to SOON_EXPIRED may be missing.
             assert loaded and FLIGHTS - SOON_EXPIRED <= int(loaded[1].replace(",", "")) <= FLIGHTS
         else:
             assert loaded is None
@@ -74,5 +74,5 @@ def test_the_printed_commands_run_a_sync(tmp_path: Path, data: bool) -> None:
         with pasted_daemon(daemon):
             wait_for(lambda: shell(start) is not None, "the daemon is ready")
             assert "commit: possible" in (shell(watch) or "")
-            # There is no terminal to confirm the commit at.
+            # The command has no terminal, so it cannot ask for a confirmation.
             assert "COMMITTED" in (shell(f"{commit} --yes") or "")

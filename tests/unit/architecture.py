@@ -75,7 +75,7 @@ SYNC = (
     {"syncsvc.cli"},
     {"syncsvc.__main__"},
 )
-# Neither package may import anything of the other, regardless of the layers.
+# The two packages of each pair must not import anything from each other, regardless of the layers.
 APART = (("syncsvc.engine", "syncsvc.preflight"), ("syncsvc.engine", "syncsvc.reports"))
 
 
@@ -211,7 +211,8 @@ BROAD_EXCEPTS_ALLOWED = {
     ("verifier.service", "_run_check"),
 }
 LONGEST_FUNCTION = 50
-# The standard fields of a log record. logging rejects them only when the line is logged, maybe never in a test.
+# The standard fields of a log record. logging rejects extra fields with these names only when the line is logged, which
+# may never happen in a test.
 LOG_FIELDS_TAKEN = {*vars(logging.makeLogRecord({})), "message", "asctime"} | {
     *("time", "level", "thread", "trace", "serverID", "mongosyncID", "pid")
 }
@@ -293,7 +294,7 @@ def load(root: Path) -> list[Module]:
 
 
 def part_of(name: str) -> str | None:
-    """Return the part in DIRECTIONS that contains the module, the most specific one of several; None without any.
+    """Return the most specific part in DIRECTIONS that contains the module; None if no part does.
 
     The parts `syncsvc` and `verifier` contain only the `__init__` modules of these packages.
     """

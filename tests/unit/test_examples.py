@@ -29,9 +29,9 @@ _YAML = re.compile(r"^( *)source: cluster\d\n(?:\1\S[^\n]*\n|\1 +[^\n]+\n)*", re
 
 
 def examples(text: str) -> Iterator[dict[str, Any]]:
-    """Yield the bodies of start requests in a text: JSON objects with fields of a start only, and job files in YAML.
+    """Yield the bodies of start requests in a text: JSON objects with only fields of a start, and job files in YAML.
 
-    If a JSON object lacks the source or the destination, that of a default start is added.
+    If a JSON object lacks the source or the destination, the one of DEFAULT_JOB is added.
     """
     decoder, place = json.JSONDecoder(), 0
     while (place := text.find("{", place)) >= 0:

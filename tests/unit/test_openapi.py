@@ -74,7 +74,7 @@ def test_every_endpoint_is_described(service: str) -> None:
     served = {
         (rule.rule, method.lower())
         for rule in app_of(service).url_map.iter_rules()
-        # The page and its files are for people.
+        # The web page and its files are not described, because they are for people.
         if not rule.endpoint.startswith("page.")
         for method in (rule.methods or set()) - {"HEAD", "OPTIONS"}
     }

@@ -26,7 +26,7 @@ from verifier.runtime.access import HARMLESS, TokenFile
 from verifier.runtime.protection import ProtectionOptions
 from verifier.runtime.sites import LOCALHOST
 
-# Their answers reveal nothing about a sync.
+# The answers of these paths reveal nothing about a sync.
 PAGE = {"/", "/page/index.html"}
 PUBLIC = {"syncsvc": {"/livez", "/readyz", *PAGE}, "verifier": PAGE}
 METHODS = ("GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE")
@@ -35,7 +35,7 @@ METHODS = ("GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE")
 def app_of(service: str, tokens: TokenFile | None) -> Flask:
     if service == "verifier":
         return verifier.app.create_app(Recorder(), LOCALHOST, tokens)
-    # Without a constructor: a method that is called fails with InternalError.
+    # The service is not initialized: requests that call its methods fail with InternalError.
     return syncsvc.app.create_app(object.__new__(Service), LOCALHOST, tokens)
 
 

@@ -61,8 +61,8 @@ def _fill(client: AnyClient) -> None:
 def _killed_in_copy(pair: Pair, daemon: Daemon) -> State:
     """Kill the daemon after it has copied one of the collections.
 
-    Return the state of both clusters, with writes that follow the saved position. These are not made here: a restore
-    makes them.
+    Return the state of both clusters, with writes that follow the saved position. This function does not make these
+    writes: `restore` makes them.
     """
     before = contents(pair.source.client)
     daemon.kill_at(Point.COLLECTION_COPIED)
@@ -75,7 +75,7 @@ def _killed_in_copy(pair: Pair, daemon: Daemon) -> State:
 def _killed_in_events(pair: Pair, daemon: Daemon) -> State:
     """Kill the daemon after it has applied some writes, but before it saves the new position.
 
-    Return the state of both clusters; its `source` does not contain these writes.
+    Return the state of both clusters. The `source` of the state does not contain these writes.
     """
     source, destination = pair.source.client, pair.destination.client
     daemon.run()

@@ -23,8 +23,8 @@ from tests.support.writes import AnyClient
 _SYSTEM = {"admin", "config", "local"}
 
 Document = dict[str, Any]
-# `source` and `destination` are contents of clusters, of the source as it is at the saved position; `writes` are the
-# commands on the source after that, with their databases; `identities` are those of both clusters.
+# `source` has the contents of the source at the saved position, and `destination` the contents of the destination.
+# `writes` has the later commands on the source, with their databases. `identities` has the identities of both clusters.
 State = Document
 
 
@@ -45,7 +45,7 @@ def contents(client: AnyClient) -> list[Document]:
     """
     found = []
     for database in sorted({*client.list_database_names()} - _SYSTEM):
-        # Views last, because their collections must exist before them.
+        # Sort views last: their collections must be created before them.
         listed = client[database].list_collections(filter={"name": {"$not": {"$regex": "^system"}}})
         for each in sorted(listed, key=lambda each: (each["type"], each["name"])):
             found.append(_content(client, database, each))
@@ -84,7 +84,7 @@ def restore(state: State, pair: Pair) -> None:
     _fill(destination, [replace(each) for each in metadata])
     for database, command in state["writes"]:
         source[database].command(command)
-    # The daemon had done this when its run was saved.
+    # When the state was saved, the daemon had blocked user writes.
     destination.admin.command({"setUserWriteBlockMode": 1, "global": True})
 
 

@@ -71,7 +71,7 @@ def test_a_page_a_block_and_their_documents_agree(raws: list[bytes]) -> None:
 
 def test_a_value_that_looks_like_the_last_document_is_not_taken_for_it() -> None:
     inner = bson.encode({"_id": MaxKey()})
-    # The false document ends where the last document ends: the terminator of that one completes it.
+    # The false document lacks its terminator, but the terminator of the last document follows and completes it.
     lookalike = bson.encode({"_id": 1, "b": b"\x031\0" + inner[:-1]})
     raws = [bson.encode({"_id": 0}), lookalike]
     page = Page(b"x" + array_of(raws) + b"y", 1, None, None)

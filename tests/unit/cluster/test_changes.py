@@ -1,4 +1,4 @@
-"""Tests the cluster time of the pages of a ChangeReader: no event that the reader has returned may be after it."""
+"""Tests the cluster time of each page of a ChangeReader: no event that the reader has returned may be later."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from verifier.cluster.times import Position
 from verifier.runtime.tasks import StopToken
 
 FACTS = ClusterFacts(Topology.REPLICA_SET, "h:1", (6, 0, 5), "id", False, None, None)
-# The reader begins at the time 10. Each page has a time, the time of its position, whether that is an event or a
-# high-water mark, and the expected time. The times are increments of one second.
+# The reader begins at the time 10. Each page has a time, the time of its position, whether this position is that of an
+# event (else, it is a high-water mark), and the expected time. The times are increments of one second.
 PAGES = [
     pytest.param([(12, 11, False, 12), (13, 13, True, 13)], id="usual"),
     pytest.param([(12, 12, True, 12), (11, 12, True, 12), (14, 13, True, 14)], id="failover"),

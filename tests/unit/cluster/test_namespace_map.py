@@ -28,7 +28,7 @@ EXAMPLES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
     "a collection into another database": ({"d.a": "x.b"}, {"d.a": "x.b", "d.c": "d.c"}),
     "a collection within its database": ({"d.a": "d.b"}, {"d.a": "d.b", "d.c": "d.c"}),
     "a database": ({"e": "f"}, {"e.a": "f.a", "e.b": "f.b", "g.a": "g.a"}),
-    # Only a sync that is not reversible has f.a: see `test_a_name_that_cannot_be_mapped_back_is_named`.
+    # Only a sync that is not reversible may include f.a: see `test_a_name_that_cannot_be_mapped_back_is_named`.
     "a collection apart from its database": (
         {"e": "f", "e.a": "g.a"},
         {"e.a": "g.a", "e.b": "f.b", "f.a": "f.a"},
@@ -122,7 +122,7 @@ def test_only_a_taken_name_is_mapped_although_no_entry_renames_it(
     assert not changes or has_entry or names.is_taken(name)
 
 
-# Not renamed, but after a reverse, e.a would become d.a, the old name of f.a.
+# With these entries, e.a is not renamed. After a reverse, it would become d.a, the old name of f.a.
 GAP = {Namespace("d", ""): Namespace("e", ""), Namespace("d", "a"): Namespace("f", "a")}
 
 
@@ -138,7 +138,8 @@ def test_a_namespace_that_can_be_synced_reversibly_can_be_synced_back(
         assert names.inverse.to_destination(there) == name
         # The sync can be reversed again.
         assert reverse_collision(there, names.inverse) is None
-        # Only views of such databases are rewritten, so a view that was not can be synced back without it.
+        # Views are rewritten only in databases for which `renames_within` is true. A view that was not rewritten must
+        # not be rewritten when it is synced back, either.
         if not names.renames_within(name.database):
             assert not names.inverse.renames_within(there.database)
         assert there.database in names.databases(name.database)

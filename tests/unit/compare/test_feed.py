@@ -1,4 +1,7 @@
-"""Tests which changes a Feed records for a check, and when they count as saved. A fake replaces the saved state."""
+"""Tests which changes a Feed records for a check, and when the changes count as saved.
+
+A Feed passes the source's change events to a check. A fake replaces the saved state.
+"""
 
 from __future__ import annotations
 

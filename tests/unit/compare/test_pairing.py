@@ -28,8 +28,8 @@ Documents = list[dict[str, Any]]
 class Stream:
     """A fake stream of pages of documents. It records the requested page sizes in `asked`.
 
-    A page has at most `shortest` documents, as if a server had cut it short. The last page has fewer documents
-    than that and than requested; after it, `read` returns None.
+    A page has at most `shortest` documents, as if a server had cut it short. The last page has fewer documents than
+    `shortest` and than requested; after the last page, `read` returns None.
     """
 
     def __init__(self, documents: Documents, shortest: int = 1 << 30) -> None:
@@ -155,7 +155,7 @@ def test_ids_of_equal_value_and_different_type_are_two_documents(order: Order) -
 
 
 lengths = st.integers(1, 7)
-# As from two shards: several documents with the same key, in any order.
+# Documents as from two shards: several documents can have the same key, and are in any order.
 shards = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 3)), unique=True, max_size=20)
 
 
@@ -191,7 +191,7 @@ def differing(one: dict[int, int], other: dict[int, int]) -> list[int]:
 
 
 def unordered(first: bytes, second: bytes) -> bool:
-    """Always return False, as an order for the keys of documents in which no key comes before another one."""
+    """Return False: in this order of keys, no key comes before another one."""
     return False
 
 

@@ -1,4 +1,4 @@
-"""Tests which documents are saved for a recheck in the next generation. A fake replaces the saved state."""
+"""Tests which documents are saved for the next generation (round of rechecks). A fake replaces the saved state."""
 
 from __future__ import annotations
 

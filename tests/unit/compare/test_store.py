@@ -19,7 +19,7 @@ from verifier.runtime.tasks import StopToken
 
 
 def test_the_numbers_of_mismatches_are_not_awaited_forever() -> None:
-    """A cluster may stop answering after the record of the check was read."""
+    """The numbers of mismatches must be read with a time limit, in case the cluster stops answering."""
     side = SideRecord(Position({}, Timestamp(1, 1)))
     stop = StopToken()
     with MongoClient[dict[str, Any]]("mongodb://127.0.0.1:1", connect=False) as client:

@@ -151,7 +151,7 @@ def call(
     return int(ended.value.code or 0), output.getvalue()
 
 
-# Colours, and movements of the cursor, as the live display writes them.
+# The escape sequences of the live display: colours and movements of the cursor.
 _OF_RICH = re.compile(r"\x1b\[[\d;?]*[ABGHKhlm]|\r")
 
 

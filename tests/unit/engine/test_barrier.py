@@ -1,4 +1,7 @@
-"""A DDL event is applied once, after all instances have reached it, even if an instance is restarted."""
+"""A DDL event is applied once, after all instances have reached it, even if an instance is restarted.
+
+The barrier of an instance is the resume token of the last DDL event that the instance has reached.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +33,8 @@ class Run:
 class Others:
     """A fake of the other instances, with one instance `name`.
 
-    Each call of `others` or `coordinator` reads the record of this instance, with the next barrier of `barriers`; after
-    the last one, the last barrier is repeated. `looks` is the number of calls.
+    Each call of `others` or `coordinator` returns the record of this instance with the next one of `barriers`; the last
+    one is repeated. `looks` is the number of calls.
     """
 
     def __init__(self, name: str, *barriers: str | None) -> None:
@@ -59,7 +62,7 @@ class Registry:
 class One:
     """An instance that reaches barriers. Its run record, registry and other instances are fakes.
 
-    `applied` has, for each event that the instance has applied, the number of times it had read the others before.
+    `applied` has one number for each applied event: how many times the others were read before.
     """
 
     def __init__(

@@ -56,7 +56,7 @@ def test_outcomes_keep_what_they_do(
     "shard_key, key, fields, collated",
     [
         (BY_K, {"k": 2, "_id": 1}, {"refetch": True}, False),
-        # The document lacks the field, or had another shard key: another document may have the same `_id` by now.
+        # The document lacks the field, or had another shard key: another document may now have the same `_id`.
         (BY_K, {"_id": 1}, {"deleted": True}, False),
         (BY_K, {"_id": 1}, {"stages": [b"s"], "sets": {}}, False),
         (BY_K, {"_id": 1}, {"document": b"d", "new": True}, False),

@@ -68,7 +68,7 @@ def test_a_reversed_record_has_the_uuid_of_the_destination() -> None:
     assert found.source_name == record.source_name
     # A repair recognizes the collection on the new destination, which was the source.
     assert found.destination_uuid == record.uuid
-    # The change to unique is reported by an event.
+    # The index is not unique yet: a change event reports when it becomes unique.
     prepared = {"v": 2, "key": {"b": 1}, "name": "b", "prepareUnique": True}
     assert found.definition.indexes == {"a": index, "b": prepared}
 
@@ -89,7 +89,7 @@ def test_a_reversal_inverts_the_map_of_names() -> None:
     assert record.names.to_destination(Namespace("d", "a")) == Namespace("e", "a")
     assert back.names.to_destination(Namespace("e", "a")) == Namespace("d", "a")
     assert replace(record, reversals=2).names == record.names
-    # Other options have the names of the first source.
+    # Options such as `copyInNaturalOrder` always contain names of the first source.
     assert record.in_natural_order(Namespace("d", "a"))
     assert back.in_natural_order(Namespace("e", "a"))
     assert not back.in_natural_order(Namespace("x", "a"))

@@ -22,14 +22,14 @@ def spool(share: float, active: bool = True) -> SpoolFigures:
         (math.inf, 0.0, None, False, False),
         (16 * MINUTE, 600.0, None, False, False),
         (14 * MINUTE, 0.0, None, False, True),
-        # Until there is clearly more room.
+        # The danger ends only when the oplog has clearly more room.
         (16 * MINUTE, 0.0, None, True, True),
         (21 * MINUTE, 0.0, None, True, False),
         # An oplog that cannot be read is assumed to hold two hours.
         (None, None, None, False, False),
         (None, 100 * MINUTE, None, False, False),
         (None, 106 * MINUTE, None, False, True),
-        # Events in the spool are safe, until it fills up.
+        # Events in the spool are safe until the spool fills up.
         (MINUTE, 9000.0, spool(0.5), False, False),
         (MINUTE, 9000.0, spool(0.81), False, True),
         (MINUTE, 9000.0, spool(0.75), True, True),

@@ -27,10 +27,10 @@ def test_a_limit_counts_while_work_waits_for_it() -> None:
     assert watch.look({Limit.COPY_BYTES: 0.0}, IN_FORCE) is None
     first = watch.look({Limit.COPY_BYTES: 0.5}, IN_FORCE)
     assert first == Throttled(Limit.COPY_BYTES, "slow disk", BEGAN + timedelta(seconds=2))
-    # It stays the same while others begin, and for some seconds after its last wait.
+    # The limit is still reported while work waits for other limits, and for some seconds after the last wait for it.
     both = {Limit.COPY_BYTES: 0.5, Limit.THREADS: 1.0}
     assert [watch.look(both, IN_FORCE) for _ in range(3)] == [first] * 3
-    # A limit that is removed ends at once.
+    # A limit that is removed is no longer reported.
     assert watch.look({**both, Limit.COPY_BYTES: 9.0}, {}) is None
 
 

@@ -54,7 +54,7 @@ def test_the_option_names_the_instances_of_a_replica_set(
     requested: tuple[str, ...], expected: tuple[str, ...]
 ) -> None:
     assert instances_of(options(instances=requested), "a", findings()) == expected
-    # The shards of a sharded source decide, and the first of them coordinates.
+    # With a sharded source, the shards determine the instances, and the first shard coordinates.
     assert instances_of(options(instances=requested), "a", sharded()) == SHARDS
 
 
@@ -113,12 +113,12 @@ def test_an_instance_joins_the_run_of_the_others(
     "instance, requested, begun, expected",
     [
         ("b", ("a", "b"), of("a", options=options(instances=("a", "b"))), []),
-        # The same instances with another coordinator, other instances, and no instances.
+        # The two starts name different coordinators or instances, or only one of the starts names instances.
         ("b", ("b", "a"), of("a", options=options(instances=("a", "b"))), ["DifferentStart"]),
         ("c", ("a", "c"), of("a", options=options(instances=("a", "b"))), ["DifferentStart"]),
         ("b", (), of("a", options=options(instances=("a", "b"))), ["DifferentStart"]),
         ("b", ("a", "b"), replace(of("a"), instances=()), ["DifferentStart"]),
-        # An instance that the start of a sync from a replica set did not name.
+        # The start of the sync from a replica set did not name the instance.
         ("c", (), of("a", options=options(instances=("a", "b"))), None),
         ("c", ("c", "b"), replace(of("a"), instances=()), None),
     ],

@@ -275,7 +275,7 @@ def test_options_fit_the_clusters(
         (Metadata("mongosync_reserved_for_internal_use", frozenset()), None),
         (Metadata("mongosync_reserved_for_internal_use", frozenset({"collections"})), None),
         (Metadata("mongosync_reserved_for_internal_use", frozenset({"partitions"})), None),
-        # A start that was refused after its documents for dashboards were written.
+        # A start was refused after it had written its documents for dashboards.
         (
             Metadata("mongosync_reserved_for_internal_use", frozenset({"resumeData", "runs"})),
             None,

@@ -49,7 +49,7 @@ def test_phases_have_durations() -> None:
     begins = ((Phase.INITIALIZING, 10.0), (Phase.COPYING, 14.5), (Phase.APPLYING, 12.0))
     record = run_record(phases=tuple(PhaseBegin(phase, at) for phase, at in begins))
     found = shown(known(record))["phases"]
-    # The last phase lasts, and the clock of another host may be behind.
+    # The last phase has not ended. The clock of its host is behind, so the second phase has the duration 0.
     assert [each["seconds"] for each in found] == [4.5, 0.0, None]
 
 

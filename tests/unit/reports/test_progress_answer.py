@@ -374,7 +374,7 @@ FIRST = CheckProgress(
     source=Changes(lag_seconds=1),
     destination=Changes(lag_seconds=None),
 )
-# No document has changed, so there is no next generation yet.
+# No document has changed, so there is no next generation (round of rechecks) yet.
 QUIET = replace(FIRST, first=Amounts(104, 100, 10_400, 10_000, 2))
 LATER = replace(
     FIRST, phase=CheckPhase.RECHECK, generation=4, first=Amounts(104, 100, 10_400, 10_000, 2)

@@ -115,7 +115,7 @@ def test_a_committed_sync() -> None:
     )
     assert (second["caller"], second["address"]) == ("alice", "10.0.0.9")
     assert second["committed"] == "1970-01-01T00:05:26Z"
-    # 30 seconds of a pause, and 10 without a process.
+    # The pause of 30 seconds and the 10 seconds without a process do not count.
     assert found["copy"]["seconds"] == 70.0
     assert found["copy"]["bytesPerSecond"] == 1_142.9
     assert found["events"]["seconds"] == 93.0
@@ -214,7 +214,7 @@ def test_a_sync_of_an_earlier_version_says_what_is_missing() -> None:
     found = report(subject(replace(COMMITTED, phases=(), journal=Journal())))
     assert any("An earlier version of syncsvc" in each for each in found["notKnown"])
     assert (found["sync"]["started"], found["phases"], found["commits"]) == (None, [], [])
-    # The clusters as they are now.
+    # The report shows the present versions of the clusters.
     assert [each["version"] for each in found["clusters"]] == ["6.0.5", "7.0.2"]
 
 

@@ -256,7 +256,7 @@ PLACES = ["message", "extra", "nested extra", "object in extra", "error"]
 # Characters that at least one parser accepts unescaped between ":" and "@" of a connection string.
 ODD = "%!$&()*+,;=[]{}<>|^`~#?/.@:-_"
 passwords = st.text(st.sampled_from("aZ0" + ODD), max_size=8)
-# The driver accepts these in a password, too.
+# The driver also accepts passwords with these characters.
 ODDER = "\"'\\ \täß漢\U0001f600"
 odder_passwords = st.text(st.sampled_from("aZ0" + ODDER), max_size=6)
 

@@ -95,7 +95,7 @@ def test_commands_of_foreign_pages_are_refused(
 ) -> None:
     answer = client.post(URL, data=b"{}", content_type="text/plain", headers=headers)
     assert (answer.status_code, answer.get_json()["error"]) == (403, "OriginNotAllowed")
-    # A page cannot read the answer to this one.
+    # A GET request is answered, but the answer allows no foreign page to read it.
     answer = client.get(URL, headers=headers)
     assert answer.status_code == 200
     assert not [name for name in answer.headers.keys() if name.startswith("Access-Control")]

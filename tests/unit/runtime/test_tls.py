@@ -140,7 +140,7 @@ def test_requests_over_tls(server: Served) -> None:
     assert ask(connection, "GET", "/large", token="wrong")[0] == 401
     connection.close()
 
-    # Two requests in one TLS record, and a connection whose end is announced: a truncated answer would raise an error.
+    # Send two requests in one TLS record. The server must announce the end of the connection, or the read fails.
     request = f"GET /named HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {READER}\r\n"
     with server.secured(server.context()) as secured:
         secured.sendall(f"{request}\r\n{request}Connection: close\r\n\r\n".encode())
@@ -155,7 +155,7 @@ def test_old_versions_and_plain_requests_are_refused(server: Served) -> None:
             assert secured.version() == version.name.replace("_", ".")
     for version in (ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1):
         context = server.context()
-        # The library of the client would refuse old versions itself.
+        # With its default settings, the client would refuse old versions itself.
         context.set_ciphers("ALL:@SECLEVEL=0")
         with pytest.warns(DeprecationWarning):
             context.minimum_version = context.maximum_version = version
@@ -204,7 +204,7 @@ def test_files_are_reloaded_on_sighup(server: Served) -> None:
     wait_for(lambda: ask(kept, "POST", "/body", token=token)[0] == 200, "the new token")
     assert ask(kept, "POST", "/body")[0] == 401
 
-    # Wrong files change nothing.
+    # Invalid files must change nothing.
     (server.folder / "server.pem").write_text("no certificate")
     (server.folder / "tokens").write_text(f"operator {OPERATOR}")
     server.reload()
@@ -269,7 +269,7 @@ def test_an_answer_to_a_client_that_has_left_is_not_sent_as_plain_text(tmp_path:
             channel.handle_read()
 
     threads = [threading.Thread(target=each, daemon=True) for each in (leave, read)]
-    # As a request thread that sends an answer: until it has ended, the connection cannot be closed.
+    # Hold the lock, as a request thread does while it sends an answer. Meanwhile, the connection cannot be closed.
     with channel.outbuf_lock:
         for each in threads:
             each.start()

@@ -52,7 +52,7 @@ def test_dashboards_see_how_much_is_copied(
     document = _document(partition)
     names = ("partitionPhase", "copiedByteCount", "totalByteCount")
     assert tuple(document[name] for name in names) == shown
-    # A partition that is saved again does not know its namespace, which must stay.
+    # A partition that is saved again does not know its namespace, and must not overwrite the saved namespace.
     assert "namespace" not in document
     planned = _document(replace(partition, namespace=Namespace("shop", "orders.old")))
     assert planned["namespace"] == {"db": "shop", "coll": "orders.old"}

@@ -95,8 +95,8 @@ def test_a_command_is_refused_if_another_one_would_undo_it(
         Trigger.RESET: State.IDLE,
     }[command]
     following = goal.next_command(after, can_commit=True)
-    # With committed, what runs again is committed: that is the goal of a start, a resume and a repair. With paused,
-    # a commit is refused, too, because it would pass the goal.
+    # With `committed`, a commit follows after a start, a resume and a repair, but does not undo them. With `paused`, a
+    # commit is refused, too, because it would go beyond the desired state.
     wanted = desired is DesiredState.COMMITTED and command in (
         Trigger.START,
         Trigger.RESUME,

@@ -43,7 +43,7 @@ def test_a_window_replaces_the_limits(now: str, rates: dict[Limit, int]) -> None
     [
         # In Berlin, there is no 02:30 on this day: 03:00 follows 02:00 at 01:00 UTC.
         ("2026-03-29T01:00", "2026-03-29T01:30"),
-        # There are two: 02:00 follows 03:00 at 01:00 UTC.
+        # On this day, 02:30 occurs twice: 02:00 follows 03:00 at 01:00 UTC.
         ("2026-10-25T00:30", "2026-10-25T01:00"),
         ("2026-10-25T01:30", "2026-10-25T02:30"),
     ],

@@ -85,7 +85,7 @@ NOT_BLOCKED = replace(run_record().options, write_blocking=WriteBlocking.NONE)
     [
         ({"steps": ("definitions prepared",)}, False),
         ({"steps": ("definitions prepared", "source checked")}, True),
-        # An earlier version did not record the check.
+        # An earlier version did not save the step "source checked".
         ({"steps": ("definitions prepared", "destination unblocked")}, True),
         ({"steps": ("source checked", "destination unblocked"), "options": NOT_BLOCKED}, False),
         ({"steps": ("source checked",), "can_write": True}, False),
@@ -138,13 +138,13 @@ def test_a_follower_does_what_its_coordinator_does() -> None:
     "own, others, expected",
     [
         (0, [(State.FAILED, 0), (State.FAILED, 0)], 1),
-        # One of them is resumed already.
+        # One of the other instances is already resumed.
         (0, [(State.RUNNING, 1), (State.FAILED, 0)], 1),
         (0, [(State.COMMITTED, 1)], 1),
-        # It was resumed, and has failed again.
+        # The other instance was resumed, and has failed again.
         (0, [(State.FAILED, 1)], 2),
         (2, [(State.FAILED, 1)], 3),
-        # It has yet to be reversed.
+        # The other instance is not reversed yet.
         (1, [(State.COMMITTED, 0)], 2),
     ],
 )

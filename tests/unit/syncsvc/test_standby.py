@@ -20,7 +20,9 @@ from verifier.runtime.tasks import Cancelled, StopToken
 
 
 class _Service:
-    """A fake service without clusters. `forget`, which is called after a term, stops the token of the test.
+    """A fake service without clusters. `forget` stops the token of the test.
+
+    The daemon calls `forget` after each term, which is a period in which the daemon is active.
 
     `wait_for_commands` only stores the descriptions of the present long waits in `waits`.
     """
@@ -31,7 +33,7 @@ class _Service:
 
     def __init__(self, stop: StopToken) -> None:
         self._stop = stop
-        # One object plays all parts of a service.
+        # This object is also the `gate` and the `queries` of the fake service.
         self.gate = self.queries = self
         self.waits: list[str] = []
 

@@ -99,7 +99,7 @@ def test_a_refusal_says_what_to_do_instead(state: State, trigger: Trigger, advic
 
 def test_a_run_is_active_between_its_commands_and_their_ends() -> None:
     at_rest = {State.INITIALIZING, State.IDLE, State.PAUSED, State.COMMITTED, State.FAILED}
-    # A reset ends a run, and does no work of a sync.
+    # RESETTING does not count as active, because a reset does no work of a sync.
     at_rest.add(State.RESETTING)
     assert ACTIVE == set(State) - at_rest
 
