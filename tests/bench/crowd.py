@@ -26,7 +26,7 @@ from tests.support.certificates import make_certificates
 
 CLIENTS = 500
 _REQUESTS = 200
-# How many slow clients send a byte in each round of this many seconds.
+# The number of slow clients that send a byte in each round, and the pause between two rounds in seconds.
 _AT_A_TIME = 50
 _PAUSE = 0.05
 _BEGINNINGS = {

@@ -31,8 +31,8 @@ from verifier.cluster.namespace import (
 from verifier.cluster.rawcursor import RawCursor
 from verifier.cluster.specification import CollectionSpec, Document, Kind, collection_spec
 
-# Selects the sharded collections in `config.collections`. From 8.0 on, that has unsharded ones, too, if they were moved
-# away from the primary shard of their database (moveCollection, unshardCollection).
+# Selects the sharded collections in `config.collections`. From MongoDB 8.0 on, `config.collections` also has unsharded
+# collections that were moved away from the primary shard of their database (moveCollection, unshardCollection).
 SPLITTABLE: Document = {"unsplittable": {"$ne": True}}
 
 # The fields of `$collStats` that `measure` needs.
@@ -83,7 +83,7 @@ def list_indexes(client: Client, database: str, collection: str | Binary) -> lis
         if error.code == NAMESPACE_NOT_FOUND:
             return []
         raise
-    # Builds in progress have a buildUUID. Their event comes when they are done, if they ever are.
+    # Index builds in progress have a buildUUID. A build causes a change event only when it is complete.
     return [index for index in listed if "buildUUID" not in index]
 
 

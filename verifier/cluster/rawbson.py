@@ -71,7 +71,7 @@ _FIXED_SIZES = {
 }
 
 
-# The size of a value beyond the length that it begins with.
+# A value of these types begins with a length. The size of the value is that length plus this number of bytes.
 _HEADS = {
     STRING: 4,
     CODE: 4,

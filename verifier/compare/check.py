@@ -6,9 +6,9 @@ a sync), both streams are read up to that time. One more generation compares the
 then compared again, with pauses, until the grace period is over, because a sync tool may still be catching up. A
 difference that remains is a mismatch.
 
-There is one exception: the subject of the check can move the end of writes to a later time, because it has repaired
-differences or users still write. Then both streams are read up to the new end. All definitions and counts, and the
-documents that differed or changed, are compared once more.
+There is one exception: the subject of the check (`Subject.later_end`) can move the end of writes to a later time,
+because it has repaired differences or users still write. Then both streams are read up to the new end. All definitions
+and counts, and the documents that differed or changed, are compared once more.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ class Feed:
     def __init__(self, most_waiting: int) -> None:
         self._most_waiting = most_waiting
         self._check: tuple[CheckStore, Rechecks] | None = None
-        self._counts = False  # whether the current page counts; used by the reading thread only
+        self._counts = False  # whether changes of the current page are recorded; used by the reading thread only
         self._noting = threading.Lock()  # guards _noted and _read_to
         self._noted = _Noted()
         self._read_to: Position | None = None

@@ -1,4 +1,4 @@
-"""One generation: plans its tasks and runs them in several threads.
+"""One generation, which is one pass of a check over the clusters: plans its tasks and runs them in several threads.
 
 Generation 0 compares everything once, except the numbers of documents. Each later generation compares again: the
 documents that changed on either cluster since the previous generation began, the collections that are new or were

@@ -71,7 +71,7 @@ T = TypeVar("T")
 CHECK = "check"
 _TASKS, _RECHECKS = "tasks", "rechecks"
 _DOCUMENTS, _DEFINITIONS = "documentMismatches", "definitionMismatches"
-# What generation 0 has compared, by namespace.
+# The progress of generation 0, by namespace.
 _COMPARED = "compared"
 _OF_A_GENERATION = (_TASKS, _RECHECKS, _DOCUMENTS, _DEFINITIONS)
 

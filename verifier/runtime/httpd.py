@@ -40,7 +40,8 @@ from verifier.runtime.tls import Certificate
 MAX_BODY = 1 << 20
 # waitress refuses a longer body itself, with an answer in text. In bytes.
 _MOST_STORED = 4 * MAX_BODY
-# The most requests that may read from a cluster at once. Each occupies a thread until its client has read almost all.
+# The most requests that may read from a cluster at once. Each request occupies a thread until its client has read
+# almost all of the answer.
 MOST_READERS = 4
 # More threads than can be occupied at once: by readers, commands that wait for the startup, one command, one preflight.
 REQUEST_THREADS = MOST_READERS + MOST_WAITING + 6

@@ -25,7 +25,7 @@ from pythonjsonlogger.json import JsonFormatter
 from verifier.runtime.files import open_private
 
 LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL", "PANIC")
-# Levels that only other programs have, and the nearest level of this one.
+# Levels that only other programs have, and the nearest level that this program has.
 _NEAREST = {"TRACE": "DEBUG", "PANIC": "FATAL"}
 
 # The logger of the audit log. Its lines go to a file of their own if there is a log file.

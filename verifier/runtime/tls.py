@@ -51,7 +51,7 @@ class Certificate:
         Raises no OSError, because waitress would then close the listening socket.
         """
         try:
-            # A client that has left already would get a socket without TLS.
+            # If the client has already left, `wrap_socket` would return a socket without TLS.
             plain.getpeername()
             plain.setblocking(False)
             secured = self._context.wrap_socket(
@@ -122,7 +122,10 @@ class TlsChannel(HTTPChannel):
             self.handle_close()
 
     def _read_some(self) -> bool:
-        """Read from the connection once. Return whether OpenSSL has more decrypted bytes (unknown to poll())."""
+        """Read from the connection once. Return whether OpenSSL has more decrypted bytes.
+
+        The caller must then read these bytes, because poll() does not report them.
+        """
         with self._in_use:
             data = self._secured.recv(self.adj.recv_bytes)
             more = self._secured.pending() > 0

@@ -54,7 +54,7 @@ class Commands:
         for name in _INTERNAL_FIELDS:
             reply.pop(name, None)
         if self._clock.newest is not None:
-            # Not the time of the server that replied: other servers have done the work.
+            # Do not use the time of the server that replied: other servers have done the work.
             reply["operationTime"] = self._clock.time
             reply["$clusterTime"] = self._clock.newest
         return reply

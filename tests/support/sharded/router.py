@@ -39,7 +39,7 @@ class _Client(socketserver.BaseRequestHandler):
                 if next(iter(message.body)) in _HELLO:
                     reply = _hello(message, number)
                 else:
-                    # Not for a hello: drivers open connections that send nothing else.
+                    # A hello needs no Commands object, and drivers open connections that send nothing else.
                     commands = commands or self.server.commands()
                     reply = _reply_to(commands, message)
                 if message.answered is not None:
