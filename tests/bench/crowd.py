@@ -1,4 +1,4 @@
-"""Measures the duration of requests without other clients, and beside 500 slow clients.
+"""Measures the duration of requests without other clients, and while 500 slow clients are connected.
 
 A slow client sends one byte of a request, or of a TLS handshake, now and then. If there are too many connections, the
 process closes those that were idle for the longest time; a slow client then connects again.

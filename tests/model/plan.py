@@ -245,7 +245,7 @@ def plan(seed: int, profile: Profile) -> Plan:
 
 
 class _Writer:
-    """Generates the random operations of one thread. They do not depend on the replies of the server."""
+    """Generates the random operations of one thread. The operations do not depend on the replies of the server."""
 
     def __init__(self, seed: int, number: int, profile: Profile) -> None:
         self._random = Random(f"{seed} writer {number}")

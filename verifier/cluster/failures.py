@@ -124,7 +124,7 @@ _TRANSIENT_CODES = frozenset(
         317,  # a storage engine that is busy, like 314
         355,  # a read that was interrupted by a change of the storage
         365,  # TemporarilyUnavailable, under cache pressure
-        # Of servers of 7.0 and newer; known from the table of codes in the server's source.
+        # Codes of servers of 7.0 and newer, taken from the table of codes in the server's source.
         402,  # ResourceExhausted
         406,  # MigrationBlockingOperationCoordinatorCleaningUp
         407,  # PooledConnectionAcquisitionExceededTimeLimit

@@ -40,7 +40,7 @@ _STATISTICS = ("count", "indexSizes", "size", "storageSize", "timeseries.bucketC
 
 
 def _id_index(options: Document, indexes: list[Document]) -> Document:
-    """Return the options of a collection with the field `idIndex` of the command `create`, which is the index on `_id`.
+    """Return the options of a collection, with the index on `_id` as the field `idIndex` of the command `create`.
 
     The options of a clustered collection are returned unchanged, because it has no index on `_id`.
     """
@@ -424,7 +424,7 @@ def measure(client: Client, namespace: Namespace) -> Size:
     for each in found:
         indexes.update(each["indexSizes"])
     return Size(
-        # For a time-series collection, count the buckets, which are what is copied.
+        # For a time-series collection, count the buckets, because the buckets are copied.
         documents=sum(
             int(each["count"] if "count" in each else each["timeseries"]["bucketCount"])
             for each in found

@@ -155,9 +155,9 @@ def _named(name: Mapping[str, str]) -> Namespace:
 def contradictions(entries: Sequence[tuple[Namespace, Namespace]]) -> Iterator[str]:
     """Yield a sentence for each pair of entries of a `namespaceRemap` that contradict each other.
 
-    Two entries contradict each other if they rename the same namespace. They also do because of their new names: if
-    these are equal, if one is a database and the other is a collection in it, or if the names of their databases differ
-    only in case.
+    Two entries contradict each other if they rename the same namespace. They also contradict each other because of
+    their new names: if these are equal, if one is a database and the other is a collection in it, or if the names of
+    their databases differ only in case.
     """
     for (number, one), (later, other) in combinations(enumerate(entries), 2):
         where = f"namespaceRemap[{number}] and namespaceRemap[{later}]"

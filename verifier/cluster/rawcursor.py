@@ -127,7 +127,7 @@ class RawCursor:
         self._session: ClientSession | None = None
 
     def __enter__(self) -> Self:
-        # Without causal consistency: the commands themselves specify the read concern that they need.
+        # The session has no causal consistency: the commands themselves specify the read concern that they need.
         self._session = self._client.start_session(causal_consistency=False)
         return self
 
@@ -175,8 +175,8 @@ class RawCursor:
         if self._opened and not self._cursor_id:
             return None
         if self._opened:
-            # In a block of `pymongo.timeout`, the driver would add a time limit, which servers refuse for getMore. They
-            # apply the limit of the first command to all pages.
+            # In a block of `pymongo.timeout`, the driver would add a time limit, which servers refuse for getMore.
+            # Servers apply the time limit of the first command to all pages.
             with pymongo.timeout(None):
                 return self._page(self._run(self._get_more()), b"nextBatch")
         asked: dict[str, Any] = {"batchSize": size}

@@ -74,8 +74,8 @@ class Feed:
         self._newest: Timestamp | None = None
         self._lag = Lag()
         self._rate = Rate()
-        # Set by the reading thread, also without a check: the cluster time of the last change of each of the most
-        # recently changed collections, and after that the cluster time up to which the thread has read.
+        # Set by the reading thread, also without a check: first the cluster time of the last change of each of the most
+        # recently changed collections, then the cluster time up to which the thread has read.
         self.newest_changes: Mapping[Namespace, Timestamp] = {}
         self.read_until: Timestamp | None = None
 

@@ -395,7 +395,7 @@ class Worker:
 
 
 def clock_of(client: Client, stop: StopToken) -> datetime:
-    """Return the time of a server's clock in UTC, which decides when documents expire.
+    """Return the time of a server's clock, in UTC. This clock decides when documents expire.
 
     Raises the driver's errors, and `Cancelled`.
     """

@@ -22,7 +22,7 @@ def collect_rarely() -> None:
 def collect_recent() -> None:
     """Free the reference cycles among objects that were created recently.
 
-    An error of PyMongo is in a cycle with the frames that raised it, and these refer to the message that was sent: up
-    to some megabytes, which count as few containers.
+    An error of PyMongo is in a cycle with the frames that raised it, and these frames refer to the message that was
+    sent. The message may take some megabytes, but counts as few containers.
     """
     gc.collect(1)

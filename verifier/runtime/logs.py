@@ -111,7 +111,7 @@ def _as_text(value: Any) -> str:
 
 
 def visible(text: str) -> str:
-    """Return the text with control characters escaped, so that it cannot alter what a terminal shows."""
+    """Return the text with control characters escaped, so that the text cannot alter the display of a terminal."""
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
 

@@ -59,7 +59,7 @@ SIGNATURE = "X-Syncsvc-Signature"
 # The timeouts for the connection and for the answer, in seconds. Their sum is less than the time in which the process
 # must end after SIGTERM.
 _TIMEOUTS = (2.0, 3.0)
-# For how long waiting notices are still sent when the process is stopped, in seconds.
+# The time for which waiting notices are still sent when the process is stopped, in seconds.
 _FAREWELL = 1.0
 # The pauses between attempts, in seconds: the first one is doubled up to the longest one.
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
@@ -95,7 +95,7 @@ def read_options(values: Mapping[str, Any]) -> WebhookOptions | None:
         return None
     reason = _why_not_usable(url)
     if reason is not None:
-        # Without the URL: its path is often a secret.
+        # The text must not contain the URL, because its path is often a secret.
         raise ValueError(
             f"webhook cannot be used: {reason}. Give a URL such as https://alerts.example/syncsvc"
         )
@@ -370,7 +370,10 @@ def _no_credentials(request: requests.PreparedRequest) -> requests.PreparedReque
 
 
 def _reason(error: OSError | ValueError) -> str:
-    """Return the reason why a request failed, without the URL, which the text of the error could contain."""
+    """Return the reason why a request failed.
+
+    The reason does not contain the URL, unlike the text of some errors.
+    """
     if isinstance(error, requests.ConnectTimeout):
         return f"The receiver did not accept a connection within {_TIMEOUTS[0]:.0f} s"
     if isinstance(error, requests.Timeout):

@@ -111,7 +111,7 @@ _ANYWHERE: dict[str, Handler] = {
     **definitions.ANYWHERE,
     **chunks.ANYWHERE,
 }
-# For user databases; the config server handles the others.
+# Handled for user databases only; the config server runs the commands for the other databases.
 _OF_DATABASE: dict[str, Handler] = {
     **reading.OF_DATABASE,
     **writing.OF_DATABASE,

@@ -87,7 +87,7 @@ def _hello(message: Message, number: int) -> Document:
         "ismaster": True,
         "msg": "isdbgrid",
         "maxBsonObjectSize": 16 << 20,
-        # Less than a server accepts: the router adds fields to commands.
+        # This is less than a server accepts, because the router adds fields to commands.
         "maxMessageSizeBytes": 47_000_000,
         "maxWriteBatchSize": 100_000,
         "localTime": datetime.now(UTC),
