@@ -1,4 +1,7 @@
-"""Builds the JSON answers of the API from the progress and the mismatches of a check. Pure functions."""
+"""Builds the JSON answers of the API from the progress and the mismatches of a check.
+
+The functions here have no side effects.
+"""
 
 from __future__ import annotations
 

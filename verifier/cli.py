@@ -37,7 +37,7 @@ from verifier.service import Service
 from verifier.settings import PROGRAM, Settings, read_settings
 
 LOG_FILE = "verifier.log"
-# Not the name that the sync service uses: both may have the same log directory.
+# The sync service uses another name, because both programs may have the same log directory.
 AUDIT_FILE = "verifier-audit.log"
 
 # The exit status of a single check. An error that prevents a verdict makes the check incomplete.
@@ -78,7 +78,7 @@ def main(
 
 
 def _run(settings: Settings, observe: Observer, tuning: CheckTuning) -> int:
-    # First, because it may have a wrong secret file.
+    # Create the webhook first, because its secret file may be invalid.
     webhook = Webhook(settings.webhook, program=PROGRAM) if settings.webhook else None
     stop = StopToken()
     # If a check ends without a verdict, it must not count as passed.

@@ -1,4 +1,7 @@
-"""The metrics of a check at `GET /metrics`: a table of functions that read its progress. Pure functions."""
+"""The metrics of a check at `GET /metrics`: a table of functions that read its progress.
+
+The functions here have no side effects.
+"""
 
 from __future__ import annotations
 

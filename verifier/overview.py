@@ -1,4 +1,7 @@
-"""Computes the API answers that the verifier's page shows: the state of a check, and its namespaces. Pure functions."""
+"""Computes the API answers that the verifier's page shows: the state of a check, and its namespaces.
+
+The functions here have no side effects.
+"""
 
 from __future__ import annotations
 

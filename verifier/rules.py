@@ -1,4 +1,7 @@
-"""The preconditions of a check for its two clusters. Without side effects; each call returns all violations."""
+"""The preconditions of a check for its two clusters.
+
+The functions here have no side effects, and yield all violations, not only the first one.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Converts the options that select what to verify to a `Scope`. Without side effects."""
+"""Converts the options that select namespaces to a `Scope`. The functions here have no side effects."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _raise(violations: list[str]) -> None:
 
 
 def _contradictions(options: Mapping[str, Any]) -> Iterator[str]:
-    """Yield an error unless exactly one option selects what to verify.
+    """Yield an error unless exactly one option selects namespaces.
 
     Also yield an error for each option that cannot be combined with the selecting option.
     """

@@ -1,4 +1,4 @@
-"""The commands and queries of the verifier. Owns the check; the API and the command line call it.
+"""The commands and queries of the verifier. The API and the command line call this module, which owns the check.
 
 A command is checked, saved, made visible and answered, in this order. Queries of progress read frozen values and never
 access a cluster; queries of mismatches read the saved state.

@@ -29,7 +29,7 @@ def main() -> None:
     if options.memory:
         _show_memory(wanted)
         return
-    # In the order of the table, and each once.
+    # Run the benchmarks in the order of the table, each of them once.
     results: list[dict[str, Any]] = []
     for name in (each for each in BENCHMARKS if each in wanted):
         before = records.load()

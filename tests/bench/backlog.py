@@ -1,7 +1,7 @@
 """The backlog of the benchmarks: documents that both clusters have, and the writes after them.
 
-The last writes insert marker documents. They are enough for each applying thread to get some of them, after its share
-of the other events.
+The last writes insert marker documents. There are so many markers that each thread that applies events gets some of
+them, after its part of the other events.
 """
 
 from __future__ import annotations

@@ -14,7 +14,8 @@ from tests.bench import plain
 from tests.bench.data import fingerprint
 
 if TYPE_CHECKING:
-    # Not imported by the candidates, whose memory is measured: it imports many packages.
+    # Do not import this module in the candidates: it imports many packages, and the memory of the candidates is
+    # measured.
     from tests.support.sharded.cluster import ShardedCluster
 
 CACHE_GB = 4.0

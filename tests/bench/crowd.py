@@ -1,4 +1,4 @@
-"""Measures the duration of requests without other clients, and beside 500 slow clients.
+"""Measures the duration of requests without other clients, and while 500 slow clients are connected.
 
 A slow client sends one byte of a request, or of a TLS handshake, now and then. If there are too many connections, the
 process closes those that were idle for the longest time; a slow client then connects again.
@@ -26,7 +26,7 @@ from tests.support.certificates import make_certificates
 
 CLIENTS = 500
 _REQUESTS = 200
-# How many slow clients send a byte in each round of this many seconds.
+# The number of slow clients that send a byte in each round, and the pause between two rounds in seconds.
 _AT_A_TIME = 50
 _PAUSE = 0.05
 _BEGINNINGS = {

@@ -16,7 +16,7 @@ import requests
 from tests.bench.clusters import Cluster
 from tests.bench.processes import Child, python
 
-# In seconds; long enough that polling does not slow the service down.
+# The poll interval, long enough that polling does not slow the service down, and the longest wait; both in seconds.
 _POLL_INTERVAL = 0.05
 _DEADLINE = 3600.0
 _START = {"source": "cluster0", "destination": "cluster1"}
@@ -49,7 +49,7 @@ class Daemon:
 
     def metric(self, name: str) -> float:
         """Return the value of a metric that has no labels."""
-        # A connection of its own: the daemon closes idle ones when it resumes.
+        # Use a new connection: the daemon closes idle connections when it resumes.
         with requests.Session() as session:
             session.trust_env = False
             text = session.get(self._url.replace("/api/v1", "/metrics")).text

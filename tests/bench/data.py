@@ -17,7 +17,7 @@ DATABASE = "bench"
 PAGE_BYTES = 3_000_000
 
 _SEED = 7
-# The number of different documents, ignoring their `_id`: at most so many, of at most so many bytes in total.
+# The maximum number of different documents, apart from their `_id`, and their maximum total size in bytes.
 _VARIETY = 1009
 _VARIETY_BYTES = 64_000_000
 _EPOCH = datetime(2020, 1, 1, tzinfo=timezone.utc)

@@ -1,4 +1,4 @@
-"""Converts measurements to rows, and rows to a table for people and JSON for programs. Pure functions."""
+"""Converts measurements to rows, and rows to a table for people and JSON for programs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A client for MongoDB's wire protocol on a raw socket: OP_MSG, one command at a time, without access control.
 
 It uses no code of the product, and of the driver only the BSON encoder and the URI parser. So measurements exclude the
-cost of both.
+cost of the product and of the driver's cursors and connections.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ def main() -> int:
     results = Results()
     with Clusters() as clusters:
         for number in range(options.repeat):
-            # In this order, because the runs of one profile share clusters.
+            # The loops are in this order, because the runs of one profile share clusters.
             for profile in options.profiles:
                 for seed in options.seeds:
                     name = f"{profile.value}-{seed}-{number}"

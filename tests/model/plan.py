@@ -162,7 +162,7 @@ _AMOUNTS = {
     Profile.SELECTED: Amount(20, 30, 40, 0.2),
     Profile.BESIDE: Amount(20, 30, 40, 0.3),
 }
-# Before the sync: the same for all profiles.
+# The number of operations of each thread before the sync, and the share of DDL operations in them, for all profiles.
 _BEFORE, _SHARE_BEFORE = 25, 0.3
 _STEPS = (
     "definitions prepared",
@@ -189,7 +189,8 @@ _KILLS_OF_APPLICATION = (
     (Point.DEFINITION_APPLIED, 12),
     (Point.POSITION_SAVED, 2),
 )
-# Without events, such a source makes the sync copy collections and change definitions between two events.
+# An old source sends no DDL events. So the sync also copies collections and changes definitions while it applies change
+# events.
 _KILLS_WITH_OLD_SOURCE = (
     *_KILLS_OF_APPLICATION,
     (Point.REDEFINED, 3),
@@ -244,7 +245,7 @@ def plan(seed: int, profile: Profile) -> Plan:
 
 
 class _Writer:
-    """Generates the random operations of one thread. They do not depend on the replies of the server."""
+    """Generates the random operations of one thread. The operations do not depend on the replies of the server."""
 
     def __init__(self, seed: int, number: int, profile: Profile) -> None:
         self._random = Random(f"{seed} writer {number}")

@@ -218,7 +218,7 @@ class Run:
         kill, victim = self._orders[0]
         self._due = None
         if isinstance(kill, Delay) and kill.gentle:
-            # It ends when it is no longer held.
+            # The daemon ends when it is no longer held.
             victim.ask_to_end()
         else:
             victim.kill()
@@ -234,7 +234,7 @@ class Run:
 
     def _is_committed(self, daemon: Daemon, progress: dict[str, Any]) -> bool:
         if progress.get("state") == "RUNNING" and progress["canCommit"]:
-            # Sent again if a kill came before the reply.
+            # The command is sent again if the daemon was killed before the reply.
             daemon.post_unanswered("commit", {})
         return progress.get("state") == "COMMITTED"
 

@@ -1,4 +1,4 @@
-"""Decides which namespaces the filter of the profile FILTERED selects, and names the collections of SELECTED."""
+"""Decides which namespaces the profile FILTERED selects, and names the collections of the profile SELECTED."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from tests.model.operation import Document, Operation
 
-# Nearly all of the first database, so that the server's temporary collections are selected; a few collections of the
-# second one.
+# The filter selects nearly all of the first database, so that the server's temporary collections are selected, and a
+# few collections of the second database.
 FILTER: Document = {
     "includeNamespaces": [
         {"database": "m0"},

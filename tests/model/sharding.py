@@ -77,7 +77,7 @@ def _is_unfit(command: Document) -> bool:
 
 
 def _is_unfit_index(index: Document) -> bool:
-    """Return whether the index is unique or a TTL index, which the model test does not create on sharded collections.
+    """Return whether the index is unique or a TTL index. The model test creates none of them on sharded collections.
 
     A unique index would have to begin with the shard key. WARNING: a sharded cluster of MongoDB 6.0 crashes if
     `expireAfterSeconds` is set on a wildcard index.

@@ -74,7 +74,7 @@ class Writes:
         return f"{self._name} {self._keys_used}"
 
     def _collection(self) -> str:
-        # Sometimes the name of a view: the server refuses the write, or a collection has replaced the view.
+        # Some names are those of views: the server refuses such a write, unless a collection has replaced the view.
         names = (*values.PLAIN * 8, *values.ORDERED * 4, *values.VIEWS)
         return self._random.choice(names)
 

@@ -99,7 +99,7 @@ class SwitchingClient:
                 collection.insert_one(document, session=session)
 
         with collection.database.client.start_session() as session:
-            # Retries a transaction that waits for a lock while write blocking is being enabled.
+            # `with_transaction` retries a transaction that waits for a lock while write blocking is being enabled.
             session.with_transaction(insert, write_concern=WriteConcern("majority"))
         self.documents.update((str(document["_id"]), document) for document in pair)
 

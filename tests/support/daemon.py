@@ -185,7 +185,7 @@ class Daemon(ServiceProcess):
     def copy_in_small_steps(self, size: int) -> None:
         """Make later processes of this daemon copy in ranges of `size` bytes, and save the resume point of every page.
 
-        They warn of each wait soon.
+        These processes also warn of each wait after two seconds.
         """
         self.save_every_page()
         self.small_partitions(size)
@@ -201,7 +201,7 @@ class Daemon(ServiceProcess):
     def forge_reshardings(self) -> None:
         """Make later processes of this daemon receive the events of `tests.support.forged.report_resharding`.
 
-        They do not look for resharded collections themselves after their start.
+        These processes do not look for resharded collections themselves after their start.
         """
         (self.folder / "forge-reshardings").touch()
 

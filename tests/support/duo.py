@@ -43,8 +43,8 @@ class Duo:
     def await_takeover(self, what: str) -> None:
         """Wait until the standby has become active; then exchange `active` and `standby`.
 
-        The takeover also counts if the new active daemon was killed afterwards. `what` is the cause of the takeover,
-        which is printed.
+        The takeover also counts if the new active daemon was killed afterwards. `what` describes the cause of the
+        takeover in the printed message.
         """
         began = monotonic()
         standby = self.standby

@@ -42,8 +42,8 @@ def _run(command: str, record: Any) -> str:
 def faults() -> str:
     """Return the text about faults for the documentation.
 
-    It has the classes of faults, a table of the numbers of planned faults by stage of a sync, and how many of them
-    occurred in the recorded runs.
+    The text has the classes of faults, a table of the numbers of planned faults by stage of a sync, and how many of
+    them occurred in the recorded runs.
     """
     columns = [
         selection

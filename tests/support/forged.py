@@ -1,7 +1,8 @@
-"""Change events that the servers of the tests do not send: of a resharding, which MongoDB reports from 6.0.14 on.
+"""Forges change events of reshardings, which MongoDB reports from 6.0.14 on, but the servers of the tests do not.
 
-A test creates a collection whose name contains the event; a prepared daemon parses its `create` event as that event. So
-the position of the forged event in the change stream, and its resume token, are real.
+A test creates a collection whose name contains the event; a prepared daemon parses the `create` event of this
+collection as the forged event. So the position of the forged event in the change stream, and its resume token, are
+real.
 """
 
 from __future__ import annotations

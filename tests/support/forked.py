@@ -52,7 +52,7 @@ class Forked:
     def signal(self, number: int) -> None:
         """Send the signal `number` to the process; a no-op if the process has ended."""
         if self.poll() is None:
-            # It may end between the check and the signal.
+            # The process may end between the check and the signal.
             with suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 

@@ -36,8 +36,8 @@ def insert(client: Client, name: Namespace, inserted: list[bytes]) -> None:
     """Insert documents with only an `_id`, given as BSON. Ignore the documents that the server refuses."""
     raws = [RawBSONDocument(each) for each in inserted]
     command = {"insert": name.collection, "ordered": False, "documents": raws}
-    # The server refuses duplicate keys, and names with an embedded dollar. The errors quote the key, which the driver
-    # cannot always decode, nor can the server for a clustered collection.
+    # The server refuses duplicate keys, and names with an embedded dollar. The errors quote the key. The driver cannot
+    # always decode this key, and for a clustered collection, the server cannot either.
     client[name.database].command(command, codec_options=RAW_OPTIONS)
 
 

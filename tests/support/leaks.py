@@ -14,7 +14,7 @@ from tests.support.waiting import DeadlinePassed, wait_for
 
 AnyClient = MongoClient[Any]
 
-# More than a sync of a few hundred documents needs, and less than a leak of documents or threads would take.
+# This is more than a sync of a few hundred documents needs, and less than a leak of documents or threads would take.
 _MOST_MEMORY_MB = 400
 # The driver pools sessions: it creates one for each concurrent call, and one after each lost connection. A leak would
 # create one for each call.

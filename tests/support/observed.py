@@ -23,8 +23,8 @@ More files in the folder change the daemon:
   server for ten seconds instead of a minute.
 - `judge-soon`: differences that remain at the end of the verification count at once, instead of being rechecked for
   three seconds.
-- `no-room`: while the file exists, it sees little memory, and no free disk on the destination. Otherwise it always
-  sees enough of both, whatever the machine has.
+- `no-room`: while the file exists, the daemon sees little memory, and no free disk space on the destination. Otherwise,
+  it always sees enough of both, whatever the machine has.
 
 An idle change stream returns sooner than usual, and other instances are checked more often, because most tests wait for
 them.

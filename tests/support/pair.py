@@ -70,7 +70,7 @@ class Side:
         admin = self.client.admin
         admin.command({"setUserWriteBlockMode": 1, "global": False})
         names = {*self.client.list_database_names()} - _KEPT
-        # In parallel, because a sharded cluster takes long to drop a database.
+        # Drop the databases in parallel, because a sharded cluster takes long to drop a database.
         with ThreadPoolExecutor(max_workers=4) as executor:
             list(executor.map(self.client.drop_database, names))
         if self.shards and admin.command("balancerStatus")["mode"] != "full":

@@ -111,6 +111,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     path = config.getoption("record")
-    # With pytest-xdist, the first process gets the reports of all others.
+    # With pytest-xdist, the main process gets the reports of all others.
     if path is not None and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Recorder(path.absolute(), config.getoption("full")))

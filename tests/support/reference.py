@@ -52,7 +52,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 _REGION = re.compile(
     r"^(\.\. generated: (?P<name>\S+)\n\n)(?:.*?\n)??(\.\. end of generated text\n)", re.M | re.S
 )
-# Not worth a word in the table of the server features.
+# The roles and topologies that the table of the server features does not mention.
 _ANYWHERE = ("any", "both")
 # The errors that any request can fail with.
 _COMMON = tuple(
@@ -219,7 +219,7 @@ class _Api:
             yield f"Errors: {_listed(found)}.\n"
 
     def _schema(self, message: dict[str, Any]) -> dict[str, Any]:
-        # The first one: the report is HTML, too, and its parameters say so.
+        # Use the first content type. Only the report has another one, HTML, which its parameters describe.
         content = next(iter(message["content"].values()))
         schema: dict[str, Any] = content["schema"]
         return schema

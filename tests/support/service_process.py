@@ -31,8 +31,8 @@ from tests.support.waiting import PATIENCE, wait_for
 ROOT = Path(__file__).parents[2]
 
 
-# Below the ephemeral ports of the kernel, so that no client connection can occupy the port of a process that is down
-# for a moment; and below the ports of the sandbox's servers.
+# These ports are below the ephemeral ports of the kernel, so that no client connection can occupy the port of a process
+# that is down for a moment. They are also below the ports of the sandbox's servers.
 _FIRST_PORT, _PORTS_EACH, _RANGES = 20_000, 200, 35
 
 
@@ -43,7 +43,7 @@ def _ports() -> Iterator[int]:
     This keeps a service of another test from taking the port of a service that is being restarted.
     """
     for number in SystemRandom().sample(range(_RANGES), k=_RANGES):
-        # Not in the temporary folder: a test may replace it, and check that nothing is left there.
+        # Do not use the temporary folder: a test may replace it, and check that nothing is left there.
         claim = Path(f"/var/tmp/syncsvc-test-ports-{number}").open("w")
         try:
             fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -94,7 +94,7 @@ class ServiceProcess:
         self._options = options
         self._process: Forked | None = None
         self._http = requests.Session()
-        # Otherwise requests would look up proxy and password settings for every request.
+        # Without this, the library `requests` would look up proxy and password settings for every request.
         self._http.trust_env = False
         self._said_before = 0
 

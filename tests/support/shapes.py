@@ -22,7 +22,7 @@ _SUFFIX = "_new"
 # The foreign collection of each database, and its only document.
 _FOREIGN = "foreign"
 _DOCUMENT = {"_id": "foreign"}
-# It selects about two thirds of the documents that most tests insert, and all that have no number.
+# This query selects about two thirds of the documents that most tests insert, and all documents without a number.
 _QUERY = {"n": {"$not": {"$mod": [3, 1]}}}
 
 
@@ -95,7 +95,10 @@ class _Beside(Shape):
             pair.destination.client[name][_FOREIGN].replace_one(_DOCUMENT, _DOCUMENT, upsert=True)
 
     def differences(self, pair: Pair) -> Mapping[str, Sequence[str]]:
-        """Return the differences, without the foreign collections, by database; fail if one of these was changed."""
+        """Return the differences, without the foreign collections, by database.
+
+        Fail if a foreign collection was changed.
+        """
         for name in self.databases:
             found = list(pair.destination.client[name][_FOREIGN].find())
             assert found == [_DOCUMENT], f"{name}: {found}"

@@ -186,7 +186,7 @@ class ChangeReader:
             read = self._stream_page(page)
             yield read
             if self._bare and read.events:
-                # The large event is in this page or soon after it: read the next ones with their contents again.
+                # The large event is in this page or soon after it: read the next pages with their contents again.
                 self._bare = False
                 return
 
@@ -194,8 +194,8 @@ class ChangeReader:
         assert page.resume is not None
         self._position = position_at(page.resume)
         # A newly elected primary may reply without a time, or with one before the last event. mongos replies with the
-        # time of the shards that it has just asked; an event may have come from another shard before.
-        # Not the time of the position, which may be in the future: servers refuse to read at such a time.
+        # time of the shards that it has just asked; an event may have come from another shard before. Do not use the
+        # time of the position: it may be in the future, and servers refuse to read at such a time.
         passed = passed_time(self._position)
         self._newest = max(self._newest, passed, page.time or passed)
         return StreamPage(page.documents(), self._position, self._newest)
@@ -205,7 +205,8 @@ class ChangeReader:
 
     def _classify(self, error: BaseException) -> Temporary | None:
         if failures.is_history_lost(error):
-            # A cursor that fell off the oplog has another error code than a lost resume token: reopening decides.
+            # An open cursor whose next events are no longer in the oplog fails with another code than a lost resume
+            # token. Reopen the stream to find out whether the resume token is lost, too.
             lags = failures.code_of(error) == failures.CAPPED_POSITION_LOST
             return failures.again(error) if lags else self._classify_loss()
         if failures.code_of(error) == failures.BSON_OBJECT_TOO_LARGE and not self._bare:

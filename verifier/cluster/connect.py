@@ -1,4 +1,4 @@
-"""Opens clients with fixed settings. The only module that parses connection strings."""
+"""Opens clients with fixed settings. No other module parses connection strings."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _SELECTION = "serverSelectionTimeoutMS"
 _CONNECTING = 16
 
 # The module that the driver imports for an authentication mechanism, and the extra of this project that installs it.
-# All other mechanisms need none.
+# All other mechanisms need no extra package.
 _MECHANISMS = {"MONGODB-AWS": ("pymongo_auth_aws", "aws"), "GSSAPI": ("kerberos", "gssapi")}
 _COMPRESSORS = ("zlib", "snappy", "zstd")
 _TLS_FILES = ("tlsCertificateKeyFile", "tlsCAFile", "tlsCRLFile")
@@ -201,7 +201,7 @@ def adopt_credentials(client: Client, trial: Client) -> None:
     Connections in use stay open until their calls end. Both clients must be connected to the same cluster.
     """
     # The driver has no public call for this. Its pools share one object with options, and each monitor has another one.
-    # The shared one is first: the monitors of servers that are found meanwhile are made from it.
+    # Change the shared object first: the driver uses it to create the monitors of servers that it finds meanwhile.
     wanted, shared = trial.options.pool_options, client.options.pool_options
     pools = [pool for server in list(client._topology._servers.values()) for pool in _pools(server)]
     for pool in pools:

@@ -32,7 +32,7 @@ DOCUMENT_FILTER_FAILED = ErrorKind(
     "query that accepts every document, for example with $convert and onError.",
 )
 
-# By operator, why it cannot select documents.
+# The reasons why an operator cannot select documents, and the refused operators with their reasons.
 _SCRIPT = "the operator runs JavaScript, which can be disabled on a server"
 _INDEX = "the operator needs an index, and cannot be combined with a read in the order of _id"
 _CHANCE = "the result of the operator is random"

@@ -1,4 +1,4 @@
-"""Parses change events from their raw bytes. Pure functions.
+"""Parses change events from their raw bytes. The functions here have no side effects.
 
 A data event is parsed by offset: the needed parts are copied as bytes. No value is decoded, so no value can be altered.
 DDL events are rare and are decoded, except for the expressions in them.
@@ -114,7 +114,8 @@ _BODY_FIELDS = {
 # Local names: looking up a member of an Enum class takes ten times as long.
 _INSERT, _UPDATE, _REPLACE = DataKind.INSERT, DataKind.UPDATE, DataKind.REPLACE
 
-# The fields of a data event that servers send first, in their order. Without lengths, which the values imply.
+# The fields of a data event that servers send first, in their order. The patterns accept any encoded length, because
+# the values imply the lengths.
 _KEY_FOLLOWS = rb"\x03ns\0.{4}\x02db\0.{4}[^\0]*\0\x02coll\0.{4}[^\0]*\0\0\x03documentKey\0"
 _BEGINNING = re.compile(
     rb"\x03_id\0.{4}\x02_data\0.{4}[0-9A-F]*\0\0"

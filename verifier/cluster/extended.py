@@ -1,4 +1,7 @@
-"""MongoDB's Extended JSON, the format of filters in requests and of keys in answers. Pure functions."""
+"""MongoDB's Extended JSON, the format of filters in requests and of keys in answers.
+
+The functions here have no side effects.
+"""
 
 from __future__ import annotations
 

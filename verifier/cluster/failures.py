@@ -124,7 +124,7 @@ _TRANSIENT_CODES = frozenset(
         317,  # a storage engine that is busy, like 314
         355,  # a read that was interrupted by a change of the storage
         365,  # TemporarilyUnavailable, under cache pressure
-        # Of servers of 7.0 and newer; known from the table of codes in the server's source.
+        # Codes of servers of 7.0 and newer, taken from the table of codes in the server's source.
         402,  # ResourceExhausted
         406,  # MigrationBlockingOperationCoordinatorCleaningUp
         407,  # PooledConnectionAcquisitionExceededTimeLimit
@@ -203,11 +203,11 @@ _REFUSAL_CODES = frozenset(
         *(168, 169, 171, 197, 211, 225, 238, 241, 251, 256, 260, 263, 280, 286, 323, 359, 361, 371),
     }
 )
-# From here on, a code identifies one check in the server's source, nearly always of the contents of the request or the
-# document.
+# A code of this value or above identifies one check in the server's source, nearly always of the contents of the
+# request or the document.
 _FIRST_LOCATION = 10_000
 # How long other errors are retried, in seconds: an unexpected error is more often a temporary fault than a property of
-# the data. A check in the server's source that is not known as transient only gets a second chance.
+# the data. `_LOCATION_PATIENCE` is for codes that identify a check in the server's source.
 UNFORESEEN_PATIENCE = 60.0
 _LOCATION_PATIENCE = 0.5
 

@@ -1,4 +1,4 @@
-"""The server features that the programs use: commands, options and stages. Pure functions.
+"""The server features that the programs use: commands, options and stages. The functions here have no side effects.
 
 Each row of `FEATURES` says since which version servers have a feature, and what happens if a server lacks the feature.
 The module `probing` asks a server whether it has the features that its version promises.
@@ -50,18 +50,19 @@ class Feature:
     """A feature of servers, the versions that have it, and the effect if a server lacks it."""
 
     name: str
-    # What it is needed for.
+    # The purpose of the feature.
     use: str
-    # What follows if a server lacks it.
+    # The effect if a server lacks the feature.
     without: str
     probe: Probe
-    # The first versions that have it, the oldest one first. All but the last one hold for their own release only.
+    # The first versions that have the feature, the oldest one first. All but the last one hold for their own release
+    # only.
     since: tuple[Version, ...] = _ALWAYS
     side: Side = Side.BOTH
     shape: Shape = Shape.ANY
-    # Whether nothing can replace it: a server that lacks it is refused.
+    # Whether nothing can replace the feature, so that a server without it is refused.
     required: bool = False
-    # Whether the verifier uses it, too.
+    # Whether the verifier uses the feature, too.
     verifier: bool = False
 
     @property
@@ -183,7 +184,7 @@ MERGE_PRINCIPALS = Feature(
     Probe.COMMANDS,
     side=Side.DESTINATION,
 )
-# All of them are needed to follow DDL by events alone.
+# All of these features are needed to follow DDL by events alone.
 REPORTING_DDL = (EXPANDED_EVENTS, SYSTEM_EVENTS, MIGRATION_EVENTS, COLLECTION_UUID)
 
 

@@ -51,7 +51,7 @@ class _PatternSchema(Strict):
     )
 
 
-# An element has exactly one of these fields, which the schemas of its fields cannot express.
+# An element has exactly one of these fields. The schemas of the fields cannot express this.
 ONE_DATABASE = {"oneOf": [{"required": ["database"]}, {"required": ["databaseRegex"]}]}
 
 

@@ -31,8 +31,8 @@ from verifier.cluster.namespace import (
 from verifier.cluster.rawcursor import RawCursor
 from verifier.cluster.specification import CollectionSpec, Document, Kind, collection_spec
 
-# Selects the sharded collections in `config.collections`. From 8.0 on, that has unsharded ones, too, if they were moved
-# away from the primary shard of their database (moveCollection, unshardCollection).
+# Selects the sharded collections in `config.collections`. From MongoDB 8.0 on, `config.collections` also has unsharded
+# collections that were moved away from the primary shard of their database (moveCollection, unshardCollection).
 SPLITTABLE: Document = {"unsplittable": {"$ne": True}}
 
 # The fields of `$collStats` that `measure` needs.
@@ -51,7 +51,7 @@ _LONGEST_TTL = 2**31 - 1
 
 
 def _id_index(options: Document, indexes: list[Document]) -> Document:
-    """Return the options of a collection with the field `idIndex` of the command `create`, which is the index on `_id`.
+    """Return the options of a collection, with the index on `_id` as the field `idIndex` of the command `create`.
 
     The options of a clustered collection are returned unchanged, because it has no index on `_id`.
     """
@@ -94,7 +94,7 @@ def list_indexes(client: Client, database: str, collection: str | Binary) -> lis
         if error.code == NAMESPACE_NOT_FOUND:
             return []
         raise
-    # Builds in progress have a buildUUID. Their event comes when they are done, if they ever are.
+    # Index builds in progress have a buildUUID. A build causes a change event only when it is complete.
     return [index for index in listed if "buildUUID" not in index]
 
 
@@ -454,7 +454,7 @@ def measure(client: Client, namespace: Namespace) -> Size:
     for each in found:
         indexes.update(each["indexSizes"])
     return Size(
-        # For a time-series collection, count the buckets, which are what is copied.
+        # For a time-series collection, count the buckets, because the buckets are copied.
         documents=sum(
             int(each["count"] if "count" in each else each["timeseries"]["bucketCount"])
             for each in found

@@ -1,7 +1,8 @@
-"""Computes a canonical form of `_id` values, which compares as the server compares them. Pure functions.
+"""Computes a canonical form of `_id` values: two forms compare as the server compares the two values.
 
-The server compares numbers by value, whatever their types, and treats symbols as strings, also inside embedded
-documents and arrays. Two events of one document must never look like events of two documents.
+The functions here have no side effects. The server compares numbers by value, whatever their types, and treats symbols
+as strings, also inside embedded documents and arrays. Two events of one document must never look like events of two
+documents.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from verifier.cluster.connect import Client
 from verifier.cluster.reading import read
 from verifier.runtime.tasks import StopToken
 
-# The shortest of several round trips is that of the network: a busy server or process makes single ones longer.
+# The number of pings. The shortest round trip is that of the network; a busy server or process can make others longer.
 _PINGS = 3
 
 

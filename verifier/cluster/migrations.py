@@ -14,7 +14,7 @@ _OF_CHUNKS = frozenset({"migrateChunkToNewShard", "migrateLastChunkFromShard"})
 
 
 class Migrations:
-    """Recognises the DDL events that chunk migrations cause on a sharded cluster. Not thread-safe.
+    """Recognizes the DDL events that chunk migrations cause on a sharded cluster. Not thread-safe.
 
     Before a shard receives its first chunk of a collection, it creates the collection and its indexes. This causes DDL
     events for a collection that already exists. The `create` event of a collection that a user creates and shards can
@@ -25,7 +25,7 @@ class Migrations:
         self._client = client
         self._possible = facts.is_sharded
         self._stop = stop
-        # The collections that were created on another shard.
+        # The UUIDs of the collections whose `create` event was attributed to a migration.
         self._made: set[bytes] = set()
 
     def caused(self, event: DefinitionEvent) -> bool:

@@ -1,4 +1,7 @@
-"""Names of databases and collections, and the rules for which of them belong to users. Pure functions."""
+"""Names of databases and collections, and the rules for which of them belong to users.
+
+The functions here have no side effects.
+"""
 
 from __future__ import annotations
 

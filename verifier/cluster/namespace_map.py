@@ -1,4 +1,7 @@
-"""Namespaces that have another name on the destination, and definitions that refer to them. Pure functions."""
+"""Namespaces that have another name on the destination, and definitions that refer to them.
+
+The functions here have no side effects.
+"""
 
 from __future__ import annotations
 
@@ -152,9 +155,9 @@ def _named(name: Mapping[str, str]) -> Namespace:
 def contradictions(entries: Sequence[tuple[Namespace, Namespace]]) -> Iterator[str]:
     """Yield a sentence for each pair of entries of a `namespaceRemap` that contradict each other.
 
-    Two entries contradict each other if they rename the same namespace. They also do because of their new names: if
-    these are equal, if one is a database and the other is a collection in it, or if the names of their databases differ
-    only in case.
+    Two entries contradict each other if they rename the same namespace. They also contradict each other because of
+    their new names: if these are equal, if one is a database and the other is a collection in it, or if the names of
+    their databases differ only in case.
     """
     for (number, one), (later, other) in combinations(enumerate(entries), 2):
         where = f"namespaceRemap[{number}] and namespaceRemap[{later}]"
@@ -169,8 +172,8 @@ def contradictions(entries: Sequence[tuple[Namespace, Namespace]]) -> Iterator[s
 def reverse_contradictions(entries: Sequence[tuple[Namespace, Namespace]]) -> Iterator[str]:
     """Yield a sentence for each pair of entries that a reversed sync could not follow.
 
-    It may have to create the databases of both entries on the old source, where their names must not differ only in
-    case.
+    A reversed sync may have to create the databases of both entries on the old source, where the names of two databases
+    must not differ only in case.
     """
     for (number, one), (later, other) in combinations(enumerate(entries), 2):
         if _differ_in_case(one[0].database, other[0].database):

@@ -37,7 +37,7 @@ def append_note(client: Client, stop: StopToken) -> Timestamp:
             unknown = error.code == failures.COMMAND_NOT_FOUND
             if not unknown and failures.named_kind(error) is not failures.NOT_AUTHORIZED:
                 raise
-            # Not a ping, which mongos answers alone: this command asks all shards.
+            # Do not send a ping, which mongos answers alone: this command asks all shards.
             time = reply_time(client.admin.command({"listDatabases": 1, "nameOnly": True}))
         return time
 

@@ -71,7 +71,7 @@ _FIXED_SIZES = {
 }
 
 
-# The size of a value beyond the length that it begins with.
+# A value of these types begins with a length. The size of the value is that length plus this number of bytes.
 _HEADS = {
     STRING: 4,
     CODE: 4,
@@ -200,7 +200,7 @@ def decode_definition(raw: Buffer) -> dict[str, Any]:
     invalid UTF-8. The decoded fields cannot contain any of these except invalid UTF-8, which is replaced by U+FFFD.
     """
     whole = bytes(raw)
-    # Nearly all definitions have no such field. Decoding them at once takes a seventh of the time.
+    # Nearly all definitions have no such field. Decoding such a definition at once takes a seventh of the time.
     if not any(name in whole for name in _NOT_PLAIN):
         return decode(whole)
     opened: dict[str, Any] = _opened(RawBSONDocument(whole, RAW_LENIENT))

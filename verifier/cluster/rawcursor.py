@@ -68,8 +68,8 @@ class Page(NamedTuple):
     def same_documents(self, other: Page) -> bool:
         """Return whether the documents of both pages have the same bytes, in the same order."""
         mine = memoryview(self.raw)[self.array : self.array + self.size]
-        # Compares at memory speed and copies nothing, unlike a comparison of views or slices. The length is in the
-        # array.
+        # This compares at memory speed and copies nothing, unlike a comparison of views or slices. An array begins with
+        # its length, so a longer array does not match.
         return other.raw.startswith(mine, other.array)
 
     def count(self, expected: int) -> int:
@@ -127,7 +127,7 @@ class RawCursor:
         self._session: ClientSession | None = None
 
     def __enter__(self) -> Self:
-        # Without causal consistency: the commands themselves specify the read concern that they need.
+        # The session has no causal consistency: the commands themselves specify the read concern that they need.
         self._session = self._client.start_session(causal_consistency=False)
         return self
 
@@ -144,8 +144,8 @@ class RawCursor:
 
     def _kill(self) -> None:
         """Free the cursor on its server. Errors of the driver are ignored: servers free unused cursors anyway."""
-        # In turns: the first waits for a primary that does not answer for a moment, and the second also finds a server
-        # that is no longer the primary.
+        # Try two read preferences in turn: the first one waits for a primary that does not answer for a moment, and the
+        # second one also finds a server that is no longer the primary.
         preferences = cycle((self._pin.read_preference, ReadPreference.NEAREST))
         for preference in islice(preferences, _MOST_KILLS):
             try:
@@ -175,8 +175,8 @@ class RawCursor:
         if self._opened and not self._cursor_id:
             return None
         if self._opened:
-            # In a block of `pymongo.timeout`, the driver would add a time limit, which servers refuse for getMore. They
-            # apply the limit of the first command to all pages.
+            # In a block of `pymongo.timeout`, the driver would add a time limit, which servers refuse for getMore.
+            # Servers apply the time limit of the first command to all pages.
             with pymongo.timeout(None):
                 return self._page(self._run(self._get_more()), b"nextBatch")
         asked: dict[str, Any] = {"batchSize": size}

@@ -1,4 +1,4 @@
-"""Replaces the names of collections in the pipeline of a view. Pure functions.
+"""Replaces the names of collections in the pipeline of a view. The functions here have no side effects.
 
 A pipeline is changed as BSON, so that every other value in it stays as it is. A stage that this module does not know is
 refused, because it may refer to a collection that would not be renamed.

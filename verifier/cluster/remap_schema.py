@@ -96,7 +96,7 @@ class RemapSchema(Strict):
             raise ValidationError("Must differ from `from`.", "to")
 
 
-# Both names have a collection, or none has, which the schemas of the fields cannot express.
+# Either both names have a collection, or neither has. The schemas of the fields cannot express this.
 _SINGLE, _WHOLE = {"required": ["collection"]}, {"not": {"required": ["collection"]}}
 _ALIKE = {
     "oneOf": [{"properties": {"from": each, "to": each}} for each in (_SINGLE, _WHOLE)],

@@ -69,7 +69,7 @@ class Renewal:
         If the credentials of a cluster cannot be used, the next read follows after ten seconds.
         """
         while True:
-            # All, even if one of them fails.
+            # Renew the credentials of all clusters, even if one of them fails.
             current = [each.renew() for each in [*self._opened]]
             stop.sleep(_POLL if all(current) else _PAUSE)
 
@@ -109,7 +109,7 @@ class _Opened:
         return True
 
     def _use(self, found: Credentials) -> None:
-        # First, because the driver's own errors can quote a part of a password.
+        # Check the connection string first, because the driver's own errors can quote a part of a password.
         check_uri(found.uri)
         if without_credentials(found.uri) != without_credentials(self._in_use.uri):
             raise OperationError(
@@ -119,7 +119,7 @@ class _Opened:
             )
         with connect(found.uri, self._application, self._cluster.name) as trial:
             if _users(trial) != self._users:
-                # Sessions belong to a user: the servers could not refuse late writes of the former one.
+                # Sessions belong to a user: the servers could not refuse late writes of the former user.
                 raise OperationError(
                     INVALID_CONNECTION_FILE,
                     "The new certificate belongs to another user than the former certificate.",

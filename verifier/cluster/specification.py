@@ -1,4 +1,4 @@
-"""Definitions of collections, views and indexes as a server lists them. Pure functions."""
+"""Definitions of collections, views and indexes as a server lists them. The functions here have no side effects."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from verifier.cluster.namespace import Namespace
 
 Document = dict[str, Any]
 
-# The field that is appended to an index for a shard key if the index must differ from another one. No document has this
-# field, and if one has, no harm is done.
+# The field that is appended to an index for a shard key if the index must differ from another one. Documents are not
+# expected to have this field, and such a document would do no harm.
 FILLER = "syncsvc"
 
 

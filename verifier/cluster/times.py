@@ -1,4 +1,4 @@
-"""Cluster times and resume tokens. Pure functions."""
+"""Cluster times and resume tokens. The functions here have no side effects."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 
 from bson.timestamp import Timestamp
 
-# Where a token has the first byte of its type, after the time and the version, and that byte if the type is 0.
+# The part of a token with the first byte of its type, which follows the time and the version, and the value of this
+# byte in the token of a high-water mark (type 0).
 _TOKEN_TYPE = slice(22, 24)
 _HIGH_WATER_MARK = "29"
 

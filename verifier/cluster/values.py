@@ -1,4 +1,7 @@
-"""Formats BSON values as readable text, such as `long 7` and `string "abc"`. Pure functions."""
+"""Formats BSON values as readable text, such as `long 7` and `string "abc"`.
+
+The functions here have no side effects.
+"""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class ClusterWriter:
         full = {**command, **self._extra}
         full.setdefault("writeConcern", MAJORITY)
         if "createIndexes" in command:
-            # The default waits for all voting members, so that one that is down would block every index build.
+            # The default waits for all voting members, so that one member that is down would block every index build.
             full["commitQuorum"] = "majority"
         session = self._session_of(command)
         if not retried:

@@ -1,4 +1,7 @@
-"""Counts the documents, bytes and mismatches of a generation, and computes rates and lags from such figures."""
+"""Counts the documents, bytes and mismatches of one generation of a check, and computes rates and lags.
+
+A generation is one pass of a check over the documents and definitions.
+"""
 
 from __future__ import annotations
 

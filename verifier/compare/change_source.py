@@ -11,7 +11,7 @@ from verifier.compare.check_progress import Changes
 
 
 class ChangeSource(Protocol):
-    """A reader of the change events of one cluster, which saves rechecks of the changed documents and collections."""
+    """Reads the change events of one cluster, and saves rechecks of the changed documents and collections."""
 
     @property
     def newest(self) -> Timestamp | None:

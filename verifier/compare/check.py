@@ -6,9 +6,9 @@ a sync), both streams are read up to that time. One more generation compares the
 then compared again, with pauses, until the grace period is over, because a sync tool may still be catching up. A
 difference that remains is a mismatch.
 
-There is one exception: the subject of the check can move the end of writes to a later time, because it has repaired
-differences or users still write. Then both streams are read up to the new end. All definitions and counts, and the
-documents that differed or changed, are compared once more.
+There is one exception: the subject of the check (`Subject.later_end`) can move the end of writes to a later time,
+because it has repaired differences or users still write. Then both streams are read up to the new end. All definitions
+and counts, and the documents that differed or changed, are compared once more.
 """
 
 from __future__ import annotations
@@ -272,11 +272,12 @@ class Check:
         return self._began_at - self._grace_since >= self._grace or self._was_quiet()
 
     def _was_quiet(self) -> bool:
-        """Return whether the oplogs prove that nothing was written since a grace period before the end of user writes.
+        """Return whether the oplogs show no write from one grace period before the end of user writes until now.
 
         This assumes that a sync tool is never behind by more than the grace period. So if users and the sync tool have
         written nothing to either cluster for that long, the sync tool has applied everything. Return False without
-        proof, as on a sharded cluster (see `is_quiet`), and in a sync (`feed` is set), which may be further behind.
+        proof, as on a sharded cluster (see `is_quiet`), and in a sync (`feed` is set), because a sync may be further
+        behind.
         """
         record, sides = self._store.record, self._sides
         if self._feed is not None or record.source.end is None or record.destination.end is None:

@@ -1,4 +1,8 @@
-"""The progress and the result of a check, as frozen dataclasses."""
+"""The progress and the result of a check, as frozen dataclasses.
+
+A check compares in generations. Generation 0 compares everything once; each later generation compares again what
+changed or differed.
+"""
 
 from __future__ import annotations
 
@@ -167,7 +171,7 @@ class CheckProgress:
     rechecked: int = 0
     source: Changes = Changes()
     destination: Changes = Changes()
-    # The mismatches of the newest complete generation; of generation 0 so far until it is complete.
+    # The mismatches of the newest complete generation. Until generation 0 is complete, these are its mismatches so far.
     mismatches: MismatchCounts = MismatchCounts()
     # The progress of generation 0 in each namespace.
     namespaces: Mapping[Namespace, NamespaceProgress] = field(default_factory=dict)

@@ -107,8 +107,8 @@ class Comparison:
         Only the documents that are compared count: on both clusters those that `document_filter` selects, and on the
         source only those that also match the collection's query in `source_filters`. Where no query applies, the
         servers' stored counts are used if they make the two numbers equal; otherwise, the documents are counted with a
-        scan. Return None if a server needs more than 45 seconds for that. Raises the driver's errors that are not
-        temporary, OperationError DocumentFilterFailed, and `Cancelled`.
+        scan. Return None if a scan takes longer than 45 seconds. Raises the driver's errors that are not temporary,
+        OperationError DocumentFilterFailed, and `Cancelled`.
         """
         with judging(self._source_filters, names.source):
             there, here = self._counts(names, scan=False)
@@ -143,7 +143,7 @@ class Comparison:
         self, client: Client, name: Namespace, queries: Sequence[RawBSONDocument]
     ) -> int | None:
         """Return the number of documents that match all of the queries; None if the scan takes too long."""
-        # Not an aggregation, which refuses filters that a find accepts, such as $where.
+        # Do not use an aggregation: it refuses filters that a find accepts, such as $where.
         command = {
             "count": name.collection,
             # Without a query, the server would return the stored count.
@@ -233,9 +233,9 @@ class Comparison:
         )
 
     def _list(self, names: NamespacePair) -> tuple[_Stored, _Stored]:
-        """Return the properties of both collections. Those that were listed before may be out of date.
+        """Return the properties of both collections. Properties that were listed earlier may be out of date.
 
-        Then the comparison may report differences that the next generation does not find.
+        In that case, the comparison may report differences that the next generation does not find.
         """
         found = self._listed.get(names)
         if found is None:

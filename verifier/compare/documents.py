@@ -1,4 +1,4 @@
-"""Decides whether two documents are equal, and where they differ. Pure functions.
+"""Decides whether two documents are equal, and where they differ. The functions here have no side effects.
 
 Documents are compared as raw bytes, including the types of numbers and the payloads of NaN. The order of fields can be
 ignored, but never the order of array elements. Fields are compared as a multiset of names and values, because servers

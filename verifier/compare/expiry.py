@@ -1,8 +1,9 @@
-"""Selects documents that a server may delete by itself at any moment, because they have expired (TTL). Pure functions.
+"""Selects documents that a server may delete by itself at any moment, because they have expired (TTL).
 
-Each cluster deletes expired documents on its own, about once a minute. So an expired document that only one cluster has
-is not a mismatch. The clock of the source decides whether a document has expired. If the destination's clock decided
-and were ahead, a lost document would count as expired although it still exists on the source.
+The functions here have no side effects. Each cluster deletes expired documents on its own, about once a minute. So an
+expired document that only one cluster has is not a mismatch. The clock of the source decides whether a document has
+expired. If the destination's clock decided and were ahead, a lost document would count as expired although it still
+exists on the source.
 """
 
 from __future__ import annotations

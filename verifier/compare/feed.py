@@ -64,7 +64,7 @@ class Feed:
     def __init__(self, most_waiting: int) -> None:
         self._most_waiting = most_waiting
         self._check: tuple[CheckStore, Rechecks] | None = None
-        self._counts = False  # whether the current page counts; used by the reading thread only
+        self._counts = False  # whether changes of the current page are recorded; used by the reading thread only
         self._noting = threading.Lock()  # guards _noted and _read_to
         self._noted = _Noted()
         self._read_to: Position | None = None
@@ -74,8 +74,8 @@ class Feed:
         self._newest: Timestamp | None = None
         self._lag = Lag()
         self._rate = Rate()
-        # Set by the reading thread, also without a check: the cluster time of the last change of each of the most
-        # recently changed collections, and after that the cluster time up to which the thread has read.
+        # Set by the reading thread, also without a check: first the cluster time of the last change of each of the most
+        # recently changed collections, then the cluster time up to which the thread has read.
         self.newest_changes: Mapping[Namespace, Timestamp] = {}
         self.read_until: Timestamp | None = None
 

@@ -34,9 +34,9 @@ class Figures:
         self._store = store
         self.sources: dict[Side, ChangeSource] = {}
         self.generation: Generation | None = None
-        # The namespaces of generation 0.
+        # The progress of generation 0, by namespace.
         self.namespaces: Mapping[Namespace, NamespaceProgress] = {}
-        # The verdict with which this process gave the check up; it may not be saved.
+        # The verdict with which this process gave the check up. It is not always saved.
         self.given_up: Verdict | None = None
         # What earlier processes have done in the current generation, and the mismatches that they have found.
         self._tasks, self._tally = TaskCounts(), Tally()
@@ -111,7 +111,8 @@ class Figures:
             amounts=tally.amounts,
             documents_per_second=tally.documents_per_second if running else None,
             size_per_second=tally.size_per_second if running else None,
-            # A task that an earlier process left unfinished may count its mismatches twice until it is done.
+            # The mismatches of a task that an earlier process left unfinished may count twice until generation 0 is
+            # complete.
             mismatches=self._recalled.plus(tally.mismatches) if first else progress.mismatches,
             namespaces=tally.namespaces if first else progress.namespaces,
         )

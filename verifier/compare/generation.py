@@ -1,4 +1,4 @@
-"""One generation: plans its tasks and runs them in several threads.
+"""One generation, which is one pass of a check over the clusters: plans its tasks and runs them in several threads.
 
 Generation 0 compares everything once, except the numbers of documents. Each later generation compares again: the
 documents that changed on either cluster since the previous generation began, the collections that are new or were
@@ -56,7 +56,8 @@ class Generation:
         self._unsaved: list[Task] = []
         self._unsaved_ranges: list[Task] = []
         self._saved_at = 0.0
-        # Held while tasks are saved, for the order: a collection must never be saved as done before its ranges.
+        # Held while tasks are saved, to keep the order of the saves: a collection must never be saved as done before
+        # its ranges.
         self._saving = threading.Lock()
         self._store = store
         self._observe = observe

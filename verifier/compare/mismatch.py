@@ -1,4 +1,4 @@
-"""The mismatches that a comparison finds. Pure functions."""
+"""The mismatches that a comparison finds."""
 
 from __future__ import annotations
 

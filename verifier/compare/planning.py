@@ -1,4 +1,4 @@
-"""Plans the tasks of the current generation."""
+"""Plans the tasks of the current generation, which is one pass of a check over the clusters."""
 
 from __future__ import annotations
 

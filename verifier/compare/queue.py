@@ -1,4 +1,4 @@
-"""The tasks of one generation, queued between planner and workers, and the counts of their results."""
+"""Queues the tasks of one generation (one pass of a check) between planner and workers, and counts their results."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
 """Assigns each new recheck to the generation after the current one.
 
-A document that changes several times before the next generation begins needs only one recheck, whichever cluster
-reports the changes. It needs no recheck if its whole collection is compared again. To detect both cases, the saved
-rechecks are also kept in memory, up to a maximum number. Beyond that number, a recheck may be saved twice; the second
-save changes nothing.
+A generation is one pass of a check. A recheck is a saved request to compare a document, or a whole collection, again. A
+document that changes several times before the next generation begins needs only one recheck, whichever cluster reports
+the changes. It needs no recheck if its whole collection is compared again. To detect both cases, the saved rechecks are
+also kept in memory, up to a maximum number. Beyond that number, a recheck may be saved twice; the second save changes
+nothing.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ class Rechecks:
     def _is_known(self, recheck: Recheck) -> bool:
         namespace, digest, mismatched = recheck.id
         if mismatched:
-            # Its recheck also holds the time since when it differs.
+            # This recheck also holds the time since which the document differs, so it must be saved.
             return False
         if namespace.owner in self._collections:
             return True

@@ -83,10 +83,11 @@ class Recorder:
         self._rate = Rate()
         self._lag = Lag()
         self._moved_at = monotonic()
-        # The storage namespace on the source for one on this cluster; None if the check does not concern it.
+        # Maps a namespace that stores documents on this cluster to that on the source; None if the namespace is not
+        # part of the check.
         self._stored: dict[Namespace, Namespace | None] = {}  # cleared when it is full
         self._migrations = Migrations(cluster.client, cluster.facts, stop)
-        # The newest cluster time of a page: reads at or after it see every change up to then.
+        # The newest cluster time of a page. A read at or after this time sees every change that this reader has read.
         self.newest: Timestamp | None = None
 
     @property

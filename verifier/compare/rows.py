@@ -1,4 +1,7 @@
-"""Converts tasks, rechecks and mismatches to rows (the documents in which they are saved) and back. Pure functions."""
+"""Converts tasks, rechecks and mismatches to rows (the documents in which they are saved) and back.
+
+The functions here have no side effects.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The namespaces that are compared, and their names on both clusters. Without side effects."""
+"""The namespaces that are compared, and their names on both clusters. The functions here have no side effects."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ T = TypeVar("T")
 CHECK = "check"
 _TASKS, _RECHECKS = "tasks", "rechecks"
 _DOCUMENTS, _DEFINITIONS = "documentMismatches", "definitionMismatches"
-# What generation 0 has compared, by namespace.
+# The progress of generation 0, by namespace.
 _COMPARED = "compared"
 _OF_A_GENERATION = (_TASKS, _RECHECKS, _DOCUMENTS, _DEFINITIONS)
 
@@ -126,7 +126,7 @@ class CheckStore:
 
     def _read_record(self) -> dict[str, Any] | None:
         if self._patience is not None:
-            # For callers that only read: they must not wait for a majority, and may see an older record.
+            # Callers that only read must not wait for a majority, and may see an older record.
             return self._database[CHECK].find_one(CHECK)
         return read_newest(self._database.client, self._database.name, CHECK, CHECK)
 

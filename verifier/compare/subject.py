@@ -20,9 +20,9 @@ class Watched:
     """The events that a check needs from the change stream of one cluster.
 
     `namespaces` is the filter of the change stream: it lets all events pass that the check needs, and possibly others.
-    `defined` decides for each event whether the check needs it. It takes the name of a collection or view on this
-    cluster, which need not exist, and returns the name on the source; None if the name is not part of the check. It may
-    raise the driver's errors, and `Cancelled`.
+    `defined` decides for each event whether the check needs it. This function takes the name of a collection or view on
+    this cluster, which need not exist, and returns the name on the source; None if the name is not part of the check.
+    The function may raise the driver's errors, and `Cancelled`.
     """
 
     namespaces: NamespaceFilter

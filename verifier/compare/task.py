@@ -1,4 +1,7 @@
-"""The tasks of one generation, and the rechecks that become tasks. Without side effects."""
+"""The tasks of one generation (one pass of a check), and the rechecks that become tasks.
+
+The functions here have no side effects.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Computes the verdict of a check. Without side effects."""
+"""Computes the verdict of a check. The functions here have no side effects."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from verifier.compare.check_progress import MismatchCounts, Outcome, Verdict
 from verifier.compare.mismatch import Mismatch
 from verifier.runtime.errors import ErrorKind
 
-# How many mismatches of documents, and as many of definitions, the reasons name.
+# The maximum number of document mismatches, and also of definition mismatches, that the reasons name.
 NAMED = 5
 
 

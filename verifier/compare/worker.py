@@ -1,4 +1,4 @@
-"""Runs single tasks of a generation: compares, and saves the mismatches."""
+"""Runs single tasks of a generation (one pass of a check): compares, and saves the mismatches."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ from verifier.runtime.tasks import StopToken
 
 # How many mismatches are saved at once.
 _MOST_UNSAVED = 500
-# A collection is divided into that many ranges for each thread, so that all threads end at about the same time; but not
-# into smaller ones than this, in bytes, because each range takes some commands.
+# A collection is divided into at least `_RANGES_A_THREAD` ranges for each thread, so that all threads end at about the
+# same time. But ranges are not made smaller than `_LEAST_RANGE` bytes for this, because each range takes some commands.
 _RANGES_A_THREAD = 2
 _LEAST_RANGE = 8 << 20
 
@@ -381,7 +381,7 @@ class Worker:
         count, size = amount.documents, amount.bytes
         ranges = split(client, name, count, size, self._range_bytes_of(size), self._stop)
         if name in self._filters:
-            # The destination has only the documents to compare, if it is complete.
+            # Take the estimates from the destination: if it is complete, it has exactly the documents to compare.
             expected = read(lambda: extent(self._clients[1], stored.destination), self._stop)
             count, size = expected.documents, expected.bytes
         self._add_ranges(stored, ranges, count, size)
@@ -395,7 +395,7 @@ class Worker:
 
 
 def clock_of(client: Client, stop: StopToken) -> datetime:
-    """Return the time of a server's clock in UTC, which decides when documents expire.
+    """Return the time of a server's clock, in UTC. This clock decides when documents expire.
 
     Raises the driver's errors, and `Cancelled`.
     """

@@ -38,6 +38,6 @@ def report_view(
 
 
 def _accepted_format() -> Format:
-    """Return HTML if the `Accept` header prefers HTML, as that of a browser does; else JSON."""
+    """Return HTML if the `Accept` header prefers HTML, as browsers do; else JSON."""
     preferred = request.accept_mimetypes.best_match(("application/json", "text/html"))
     return Format.HTML if preferred == "text/html" else Format.JSON

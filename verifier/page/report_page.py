@@ -100,7 +100,7 @@ def _shown(value: Any) -> Any:
     """Return a value as the template shows it: a dash for None; in text, control characters are escaped."""
     if value is None:
         return _UNKNOWN
-    # Not for text that is safe already: it is a part of the template.
+    # Text of the type Markup is a part of the template, and must not be escaped.
     return visible(value) if type(value) is str else value
 
 

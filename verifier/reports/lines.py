@@ -1,4 +1,4 @@
-"""Writes the report of a check as lines of text, for a terminal or the log. Pure functions."""
+"""Writes the report of a check as lines of text, for a terminal or the log. The functions here have no side effects."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The answer to `GET /api/v1/report`: what was compared, when, by whom, and the result. Pure functions.
+"""The answer to `GET /api/v1/report`: what was compared, when, by whom, and the result.
 
-The report is for readers who did not watch the check, such as a manager or an auditor. Therefore, it also lists the
-facts that are missing in it.
+The functions here have no side effects. The report is for readers who did not watch the check, such as a manager or an
+auditor. Therefore, it also lists the facts that are missing in it.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ def audit_commands(app: Flask) -> None:
     @app.before_request
     def received() -> None:
         if request.method not in HARMLESS:
-            # Before the command is executed: a crash must not hide who sent it.
+            # Log the command before it is executed: a crash must not hide who sent it.
             _log.info("Received command", extra={**_subject(), "body": shown_body(MAX_BODY)})
 
     @app.after_request

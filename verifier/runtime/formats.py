@@ -1,4 +1,7 @@
-"""Upgrades saved documents from the format of an older version of the program. Without side effects."""
+"""Upgrades saved documents from the format of an older version of the program.
+
+The functions here have no side effects.
+"""
 
 from __future__ import annotations
 

@@ -40,9 +40,11 @@ from verifier.runtime.tls import Certificate
 MAX_BODY = 1 << 20
 # waitress refuses a longer body itself, with an answer in text. In bytes.
 _MOST_STORED = 4 * MAX_BODY
-# The most requests that may read from a cluster at once. Each occupies a thread until its client has read almost all.
+# The most requests that may read from a cluster at once. Each request occupies a thread until its client has read
+# almost all of the answer.
 MOST_READERS = 4
-# More threads than can be occupied at once: by readers, commands that wait for the startup, one command, one preflight.
+# This is more than the number of threads that can be occupied at once: by readers, by commands that wait for the
+# startup, by one command, and by one preflight.
 REQUEST_THREADS = MOST_READERS + MOST_WAITING + 6
 # Poll interval for a stop request, in seconds.
 _POLL = 0.2

@@ -25,7 +25,7 @@ from pythonjsonlogger.json import JsonFormatter
 from verifier.runtime.files import open_private
 
 LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL", "PANIC")
-# Levels that only other programs have, and the nearest level of this one.
+# Levels that only other programs have, and the nearest level that this program has.
 _NEAREST = {"TRACE": "DEBUG", "PANIC": "FATAL"}
 
 # The logger of the audit log. Its lines go to a file of their own if there is a log file.
@@ -111,7 +111,7 @@ def _as_text(value: Any) -> str:
 
 
 def visible(text: str) -> str:
-    """Return the text with control characters escaped, so that it cannot alter what a terminal shows."""
+    """Return the text with control characters escaped, so that the text cannot alter the display of a terminal."""
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
 

@@ -92,7 +92,7 @@ class Operation:
                 "content": {self.content: {"schema": {"type": "string"}}},
             }
         if self.content == LINES:
-            # As in later versions of OpenAPI: the lines are described as the elements of an array.
+            # Describe the lines as the elements of an array, as later versions of OpenAPI do.
             kinds = [each for each in (self.answer, self.other, ErrorAnswer()) if each]
             lines = {"type": "array", "items": {"anyOf": kinds}}
             text = "One JSON object per line. After an error, the last line has the field `error`."

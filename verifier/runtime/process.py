@@ -32,7 +32,7 @@ def run(
     """
     try:
         set_up_log()
-        # Also without a log file: by default, SIGUSR1 would end the process.
+        # Handle the signal even without a log file: by default, SIGUSR1 would end the process.
         signal.signal(signal.SIGUSR1, logs.rotate)
         _log.info("Version info", extra={"version": version, **_platform()})
         return work()

@@ -1,4 +1,4 @@
-"""Formats sizes, durations and untrusted text for people. Pure functions."""
+"""Formats sizes, durations and untrusted text for people. The functions here have no side effects."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ def duration_text(seconds: float) -> str:
 
 
 def visible(text: str) -> str:
-    """Return the text with control and formatting characters escaped, which could make it look like another text."""
+    """Return the text with control and formatting characters escaped.
+
+    Otherwise, these characters could make the text look like another text.
+    """
     if text.isprintable():
         return text
     return "".join(_escaped(each) if _is_unsafe(each) else each for each in text)

@@ -1,4 +1,4 @@
-"""Threads with an owner: stop tokens, task groups, budgets and channels. The only module that starts threads.
+"""Threads with an owner: stop tokens, task groups, budgets, channels. No other module of the programs starts threads.
 
 A thread lives inside a `with TaskGroup(...)` block. Leaving the block joins all of its threads. The first error stops
 the other threads, and is raised from the block; several errors are raised as a BaseExceptionGroup. If the group was

@@ -51,7 +51,7 @@ class Certificate:
         Raises no OSError, because waitress would then close the listening socket.
         """
         try:
-            # A client that has left already would get a socket without TLS.
+            # If the client has already left, `wrap_socket` would return a socket without TLS.
             plain.getpeername()
             plain.setblocking(False)
             secured = self._context.wrap_socket(
@@ -70,7 +70,7 @@ class Certificate:
             reason = why_not_private(self._key.stat())
             if reason is not None:
                 raise _invalid(f"The key file {self._key} cannot be used: {reason}.")
-            # Without a password function, OpenSSL would ask for one at the terminal.
+            # Without a password function, OpenSSL would ask for a password at the terminal.
             context.load_cert_chain(self._certificate, self._key, password=_no_password)
         except (OSError, ValueError) as error:
             text = f"The files {self._certificate} and {self._key} cannot be used: {error}."
@@ -118,11 +118,14 @@ class TlsChannel(HTTPChannel):
         except ssl.SSLWantWriteError:
             self._handshake_writes = True
         except OSError:
-            # Not TLS, a TLS version that is too old, or a lost connection.
+            # The client does not use TLS, its TLS version is too old, or the connection is lost.
             self.handle_close()
 
     def _read_some(self) -> bool:
-        """Read from the connection once. Return whether OpenSSL has more decrypted bytes (unknown to poll())."""
+        """Read from the connection once. Return whether OpenSSL has more decrypted bytes.
+
+        The caller must then read these bytes, because poll() does not report them.
+        """
         with self._in_use:
             data = self._secured.recv(self.adj.recv_bytes)
             more = self._secured.pending() > 0

@@ -56,15 +56,17 @@ OPTIONS = (
 )
 SIGNATURE = "X-Syncsvc-Signature"
 
-# How long a connection and an answer may take, in seconds. In sum less than a process may take to end after SIGTERM.
+# The timeouts for the connection and for the answer, in seconds. Their sum is less than the time in which the process
+# must end after SIGTERM.
 _TIMEOUTS = (2.0, 3.0)
-# For how long waiting notices are still sent when the process is stopped, in seconds.
+# The time for which waiting notices are still sent when the process is stopped, in seconds.
 _FAREWELL = 1.0
 # The pauses between attempts, in seconds: the first one is doubled up to the longest one.
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
-# The most notices that wait, and for how long, in seconds. After that, the oldest are dropped.
+# The maximum number of waiting notices, and the time in seconds for which a notice is retried. When the queue is full,
+# the oldest notice is dropped.
 _MOST_WAITING, _LONGEST_WAIT = 1_000, 24 * 3600.0
-# A receiver answers with these if it refuses the content of a notice, so it would refuse it again.
+# HTTP statuses with which a receiver refuses the content of a notice. A retry would be refused, too.
 _REFUSALS = frozenset({400, 410, 413, 415, 422})
 _LEAST_SECRET = 16
 _REMEDY = (
@@ -93,7 +95,7 @@ def read_options(values: Mapping[str, Any]) -> WebhookOptions | None:
         return None
     reason = _why_not_usable(url)
     if reason is not None:
-        # Without the URL: its path is often a secret.
+        # The text must not contain the URL, because its path is often a secret.
         raise ValueError(
             f"webhook cannot be used: {reason}. Give a URL such as https://alerts.example/syncsvc"
         )
@@ -205,7 +207,7 @@ class _Queued:
 
 
 class Webhook:
-    """The queue of the notices to one URL, and the thread that sends them. `post` may be called by any thread."""
+    """The queue of the notices to one URL. `run` sends the notices; `post` may be called by any thread."""
 
     def __init__(self, options: WebhookOptions, **sender: str) -> None:
         """Create an empty queue of notices; `run` sends them.
@@ -368,7 +370,10 @@ def _no_credentials(request: requests.PreparedRequest) -> requests.PreparedReque
 
 
 def _reason(error: OSError | ValueError) -> str:
-    """Return the reason why a request failed, without the URL, which the text of the error could contain."""
+    """Return the reason why a request failed.
+
+    The reason does not contain the URL, unlike the text of some errors.
+    """
     if isinstance(error, requests.ConnectTimeout):
         return f"The receiver did not accept a connection within {_TIMEOUTS[0]:.0f} s"
     if isinstance(error, requests.Timeout):

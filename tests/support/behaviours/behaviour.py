@@ -79,7 +79,10 @@ def _fill(collection: AnyCollection, count: int) -> None:
 
 
 def indexed(db: AnyDatabase) -> None:
-    """Create a collection with a unique, a hidden and a TTL index, which the destination weakens until the commit."""
+    """Create a collection with a unique, a hidden and a TTL index.
+
+    The destination weakens these indexes until the commit.
+    """
     # Create the indexes before the documents: an index build on an empty collection takes no time.
     db.c.create_index("n", unique=True)
     db.c.create_index("sub.a", hidden=True)

@@ -54,7 +54,7 @@ class Commands:
         for name in _INTERNAL_FIELDS:
             reply.pop(name, None)
         if self._clock.newest is not None:
-            # Not the time of the server that replied: other servers have done the work.
+            # Do not use the time of the server that replied: other servers have done the work.
             reply["operationTime"] = self._clock.time
             reply["$clusterTime"] = self._clock.newest
         return reply
@@ -111,7 +111,7 @@ _ANYWHERE: dict[str, Handler] = {
     **definitions.ANYWHERE,
     **chunks.ANYWHERE,
 }
-# For user databases; the config server handles the others.
+# Handled for user databases only; the config server runs the commands for the other databases.
 _OF_DATABASE: dict[str, Handler] = {
     **reading.OF_DATABASE,
     **writing.OF_DATABASE,

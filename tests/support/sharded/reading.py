@@ -108,7 +108,7 @@ def _list_indexes(servers: Servers, call: Call) -> Document:
 
     def run() -> Document:
         owner, *_ = servers.owners(call)
-        # With versions, so that the shard makes the command wait during a rename, as for a mongos.
+        # Send the versions, so that the shard makes the command wait during a rename, as for a mongos.
         return servers.opening(owner.shard.address, call.having(**owner.versions))
 
     return until_fresh(run)

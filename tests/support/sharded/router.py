@@ -39,7 +39,7 @@ class _Client(socketserver.BaseRequestHandler):
                 if next(iter(message.body)) in _HELLO:
                     reply = _hello(message, number)
                 else:
-                    # Not for a hello: drivers open connections that send nothing else.
+                    # A hello needs no Commands object, and drivers open connections that send nothing else.
                     commands = commands or self.server.commands()
                     reply = _reply_to(commands, message)
                 if message.answered is not None:
@@ -87,7 +87,7 @@ def _hello(message: Message, number: int) -> Document:
         "ismaster": True,
         "msg": "isdbgrid",
         "maxBsonObjectSize": 16 << 20,
-        # Less than a server accepts: the router adds fields to commands.
+        # This is less than a server accepts, because the router adds fields to commands.
         "maxMessageSizeBytes": 47_000_000,
         "maxWriteBatchSize": 100_000,
         "localTime": datetime.now(UTC),
