@@ -461,27 +461,26 @@ class Service:
     def sync(self) -> Sync:
         """Return a snapshot of everything that this process knows about the sync. Contacts no cluster."""
         runner, snapshot = self._runner, self._progress.snapshot
-        if runner is None:
-            return Sync(
-                self._shown_state,
-                None,
-                snapshot,
-                can_commit=False,
-                now=monotonic(),
-                standing=self.gate.standing,
-                goal=self._goal,
-            )
-        record = runner.record
-        return Sync(
-            record.state,
-            record,
+        sync = Sync(
+            self._shown_state,
+            None,
             snapshot,
-            can_commit(record, snapshot),
-            runner.collections,
-            self._progress.collections.figures,
-            monotonic(),
-            self.gate.standing,
-            self._goal,
+            can_commit=False,
+            now=monotonic(),
+            standing=self.gate.standing,
+            instance=self.instance,
+            goal=self._goal,
+        )
+        if runner is None:
+            return sync
+        record = runner.record
+        return replace(
+            sync,
+            state=record.state,
+            record=record,
+            can_commit=can_commit(record, snapshot),
+            collections=runner.collections,
+            figures=self._progress.collections.figures,
         )
 
     @property

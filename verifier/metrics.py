@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from verifier.compare.check_progress import Amounts, Changes, CheckProgress, Outcome, Phase
+from verifier.compare.check_progress import LASTING, Amounts, Changes, CheckProgress, Outcome, Phase
 from verifier.compare.mismatch import Difference
 from verifier.runtime.metrics import Kind, Metric, Values, one_hot, single
 from verifier.runtime.webhook import metrics_of
@@ -182,6 +182,13 @@ TABLE: tuple[Metric[CheckProgress], ...] = (
         "Documents that differ, by the type of difference that docMismatches shows.",
         ("type",),
         _documents,
+    ),
+    Metric(
+        Kind.GAUGE,
+        "verifier_lasting_document_mismatches",
+        f"Documents that have differed for at least {LASTING} seconds, so that no change on its way explains them.",
+        (),
+        _of_check(lambda progress: progress.mismatches.lasting),
     ),
     Metric(
         Kind.GAUGE,

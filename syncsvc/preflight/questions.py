@@ -58,7 +58,6 @@ def ask(
     `database` is the name of the metadata database. Raises OperationError, the driver's errors, and `Cancelled` when
     stopped.
     """
-    # The facts may have changed since the process started.
     source, destination = refreshed(source), refreshed(destination)
     evaluator = filter_evaluator(source, destination)
     able = evaluator.facts.offers(DOCUMENTS)

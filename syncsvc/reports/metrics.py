@@ -7,11 +7,12 @@ the phase).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime
 
+from syncsvc.errors import SUPERSEDED
 from syncsvc.figures.progress import Ping, ProgressSnapshot, WarningKind
-from syncsvc.limits import Limit, Rates
+from syncsvc.limits import Limit
 from syncsvc.reports.namespaces import NamespacePhase, phases_of
 from syncsvc.reports.progress_answer import seconds_until_caught_up
 from syncsvc.reports.sync import (
@@ -34,7 +35,7 @@ from syncsvc.reports.verification_answer import (
 from syncsvc.saved.lease import Lease
 from syncsvc.saved.run import RunRecord
 from syncsvc.state import Phase, State
-from verifier.compare.check_progress import CheckProgress
+from verifier.compare.check_progress import LASTING, CheckProgress
 from verifier.runtime.metrics import Kind, Metric, Values, one_hot, single
 from verifier.runtime.webhook import metrics_of
 
@@ -59,7 +60,10 @@ def _phase(sync: Sync) -> Values:
 
 def _failure(sync: Sync) -> Values:
     failure = None if sync.record is None else sync.record.failure
-    return {} if failure is None else {(failure.name,): 1.0}
+    # A daemon with `--standby` that was superseded is about to become a standby: the sync has not failed.
+    if failure is None or sync.standing is not None and failure.name == SUPERSEDED.name:
+        return {}
+    return {(failure.name,): 1.0}
 
 
 def _warnings(sync: Sync) -> Values:
@@ -68,12 +72,16 @@ def _warnings(sync: Sync) -> Values:
     return {(kind.value,): float(kind in sync.snapshot.warnings) for kind in WarningKind}
 
 
-def _limits(sync: Sync) -> Rates:
-    return sync.snapshot.throttling.effective
+def _limits(sync: Sync) -> Values:
+    if sync.record is None:
+        return {}
+    return {(limit.value,): amount for limit, amount in sync.snapshot.throttling.effective.items()}
 
 
-def _waited(sync: Sync) -> Mapping[Limit, float]:
-    return sync.snapshot.throttling.waited
+def _waited(sync: Sync) -> Values:
+    if sync.record is None:
+        return {}
+    return {(limit.value,): each for limit, each in sync.snapshot.throttling.waited.items()}
 
 
 def _throttled(sync: Sync) -> Values:
@@ -169,11 +177,11 @@ def _unless_standby(read: Callable[[Sync], float]) -> Callable[[Sync], Values]:
 
     On a standby, the metric has no value, because only the active daemon knows it.
     """
-    return single(lambda sync: None if _active(sync) == 0 else read(sync))
+    return single(lambda sync: None if sync.standing and sync.standing.is_standby else read(sync))
 
 
-def _active(sync: Sync) -> float | None:
-    return None if sync.standing is None else float(not sync.standing.is_standby)
+def _active(sync: Sync) -> Values:
+    return {} if sync.standing is None else {(sync.instance,): float(not sync.standing.is_standby)}
 
 
 def _of_lease(read: Callable[[Lease], datetime]) -> Callable[[Sync], Values]:
@@ -228,9 +236,9 @@ TABLE: tuple[Metric[Sync], ...] = (
     Metric(
         Kind.GAUGE,
         "mongosync_active",
-        "1 if this daemon is active, 0 if it is a standby; only with --standby.",
-        (),
-        single(_active),
+        "1 if this daemon is active, 0 if it is a standby, by the --id of the instance; only with --standby.",
+        ("id",),
+        _active,
     ),
     Metric(
         Kind.GAUGE,
@@ -321,7 +329,7 @@ TABLE: tuple[Metric[Sync], ...] = (
         "mongosync_limit",
         "The limits of the sync's speed that this process obeys now; no value for a limit that does not apply.",
         ("limit",),
-        lambda sync: {(limit.value,): amount for limit, amount in _limits(sync).items()},
+        _limits,
     ),
     Metric(
         Kind.GAUGE,
@@ -335,7 +343,7 @@ TABLE: tuple[Metric[Sync], ...] = (
         "mongosync_throttled_seconds_total",
         "Total time for which each limit has delayed the threads of this process.",
         ("limit",),
-        lambda sync: {(limit.value,): each for limit, each in _waited(sync).items()},
+        _waited,
     ),
     Metric(
         Kind.GAUGE,
@@ -471,6 +479,13 @@ TABLE: tuple[Metric[Sync], ...] = (
         "Documents that the verification has found to differ; each is compared again before the verdict.",
         (),
         _of_check(lambda check: sum(check.mismatches.documents.values())),
+    ),
+    Metric(
+        Kind.GAUGE,
+        "mongosync_verification_lasting_mismatches",
+        f"Documents that have differed for at least {LASTING} seconds, so that no change on its way explains them.",
+        (),
+        _of_check(lambda check: check.mismatches.lasting),
     ),
     Metric(
         Kind.GAUGE,

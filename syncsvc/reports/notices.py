@@ -42,12 +42,12 @@ def news(told: Told, sync: Sync, now: float) -> tuple[Told, list[Notice]]:
     """Return the notices to send now, one for each change since `told`, and the `Told` to pass to the next call.
 
     `now` is in UNIX seconds. There are no notices of the state INITIALIZING, or of the failure by which an active
-    daemon with `--standby` becomes a standby. On a standby, there are none at all, because the active daemon sends
-    them.
+    daemon with `--standby` becomes a standby. A standby only ends the warnings that it has sent as the active daemon;
+    the daemon that is active now sends its own.
     """
     newest = sync.snapshot.states[-1].number if sync.snapshot.states else told.number
     if sync.standing is not None and sync.standing.is_standby:
-        return Told(newest), []
+        return Told(newest), list(_of_warnings(told.warnings, {}, sync, now))
     changes = [each for each in sync.snapshot.states if each.number > told.number]
     shown = [each for each in changes if _is_told(each, sync)]
     notices = list(_of_states(told.state, shown, sync))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 
+import bson
 import pytest
 
 from tests.support.failpoints import delayed, failing, times
@@ -13,12 +14,15 @@ from tests.support.waiting import wait_for
 from tests.support.writes import started
 from verifier.cluster.cluster import Cluster, open_cluster
 from verifier.cluster.failures import CLUSTER_UNREACHABLE
+from verifier.cluster.namespace import Namespace
 from verifier.cluster.writer import ClusterWriter
 from verifier.compare.check import begin
-from verifier.compare.check_progress import Phase
+from verifier.compare.check_progress import LASTING, Phase
 from verifier.compare.errors import INCOMPATIBLE_METADATA, OTHER_CHECK_SAVED, SUPERSEDED
+from verifier.compare.mismatch import Difference, DocumentMismatch
 from verifier.compare.record import FORMATS, Request, SentCommand
 from verifier.compare.store import CheckStore
+from verifier.compare.task import digest_of
 from verifier.runtime.errors import ErrorKind, OperationError
 from verifier.runtime.observer import ignore
 from verifier.runtime.retry import impatient
@@ -48,6 +52,23 @@ class Processes:
         service = Service(source, destination, metadata, settings, _never, ignore, StopToken())
         service.recover()
         return service
+
+
+@contextmanager
+def begun(pair: Pair, application: str) -> Iterator[CheckStore]:
+    """Begin a check that no thread continues, and yield its store. `application` is the `appName` of its clients."""
+    stop = StopToken()
+    with ExitStack() as stack:
+        source, destination = (
+            open_cluster(name, side.uri, application)
+            for name, side in (("source", pair.source), ("destination", pair.destination))
+        )
+        for each in (source, destination):
+            stack.callback(each.client.close)
+        writer = ClusterWriter(destination.client, False, stop)
+        store = CheckStore(destination.client, writer, STATE, stop)
+        begin(source, destination, Request(), store, stop)
+        yield store
 
 
 @pytest.fixture
@@ -120,18 +141,20 @@ def test_only_the_last_process_continues_a_check(processes: Processes) -> None:
     assert second.progress().writes_off and not first.progress().writes_off
 
 
+def test_documents_that_have_differed_for_long_are_counted(pair: Pair) -> None:
+    keys = [bson.encode({"_id": number}) for number in range(3)]
+    found = [DocumentMismatch(Namespace("d", "c"), key, Difference.CONTENT) for key in keys]
+    now = 1_000.0
+    since = {digest_of(keys[0]): now - LASTING, digest_of(keys[1]): now - LASTING + 1}
+    with begun(pair, "test") as store:
+        store.add_document_mismatches(found, since, now)
+        counts = store.mismatch_counts()
+    assert (counts.documents, counts.lasting) == ({Difference.CONTENT: 3}, 1)
+
+
 def test_a_hanging_save_does_not_block_commands(pair: Pair) -> None:
-    stop = StopToken()
     with ExitStack() as stack:
-        source, destination = (
-            open_cluster(name, side.uri, _APPLICATION)
-            for name, side in (("source", pair.source), ("destination", pair.destination))
-        )
-        for each in (source, destination):
-            stack.callback(each.client.close)
-        writer = ClusterWriter(destination.client, False, stop)
-        store = CheckStore(destination.client, writer, STATE, stop)
-        begin(source, destination, Request(), store, stop)
+        store = stack.enter_context(begun(pair, _APPLICATION))
         delay = {"failCommands": ["update"], "blockConnection": True, "blockTimeMS": 5_000}
         data = {**delay, "appName": _APPLICATION}
         stack.enter_context(failing(pair.destination.client, data, times(1)))

@@ -114,6 +114,10 @@ class Changes:
     rechecked: Timestamp | None = None
 
 
+# In seconds.
+LASTING = 60
+
+
 @dataclass(frozen=True)
 class MismatchCounts:
     """The numbers of mismatches that a generation has found."""
@@ -124,6 +128,8 @@ class MismatchCounts:
     namespaces: Mapping[Namespace, int] = field(default_factory=dict)
     # The mismatches of definitions and of numbers of documents.
     definitions: int = 0
+    # The documents that have differed for at least LASTING seconds: not those whose changes are still being synced.
+    lasting: int = 0
 
     @property
     def are_some(self) -> bool:
@@ -143,7 +149,8 @@ class MismatchCounts:
     def plus(self, other: MismatchCounts) -> MismatchCounts:
         documents = dict(Counter(self.documents) + Counter(other.documents))
         namespaces = dict(Counter(self.namespaces) + Counter(other.namespaces))
-        return MismatchCounts(documents, namespaces, self.definitions + other.definitions)
+        definitions, lasting = self.definitions + other.definitions, self.lasting + other.lasting
+        return MismatchCounts(documents, namespaces, definitions, lasting)
 
 
 @dataclass(frozen=True)

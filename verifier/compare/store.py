@@ -27,7 +27,7 @@ from verifier.cluster.newest import read_newest
 from verifier.cluster.reading import read
 from verifier.cluster.specification import Document
 from verifier.cluster.writer import ClusterWriter
-from verifier.compare.check_progress import MismatchCounts, NamespaceProgress
+from verifier.compare.check_progress import LASTING, MismatchCounts, NamespaceProgress
 from verifier.compare.errors import METADATA_BLOCKED, MISMATCHES_REPLACED, SUPERSEDED
 from verifier.compare.mismatch import (
     DefinitionMismatch,
@@ -373,7 +373,9 @@ class CheckStore:
         """Return the numbers of mismatches that `document_mismatches` and `definition_mismatches` yield."""
         generation = self._shown_generation()
         documents = self._database[self._name(_DOCUMENTS, generation)]
-        group = {"$group": {"_id": {"n": "$_id.n", "type": "$type"}, "count": {"$sum": 1}}}
+        long = {"$cond": [{"$gte": ["$seconds", LASTING]}, 1, 0]}
+        counted = {"count": {"$sum": 1}, "lasting": {"$sum": long}}
+        group = {"$group": {"_id": {"n": "$_id.n", "type": "$type"}, **counted}}
         kinds: dict[Difference, int] = {}
         namespaces: dict[Namespace, int] = {}
         rows = self._ask(lambda: list(documents.aggregate([group])))
@@ -383,7 +385,7 @@ class CheckStore:
             namespaces[name] = namespaces.get(name, 0) + row["count"]
         definitions = self._database[self._name(_DEFINITIONS, generation)]
         count = self._ask(definitions.estimated_document_count)
-        return MismatchCounts(kinds, namespaces, count)
+        return MismatchCounts(kinds, namespaces, count, sum(row["lasting"] for row in rows))
 
     def forget_plan(self) -> None:
         """Drop the tasks and mismatches that a killed process saved for the current generation."""

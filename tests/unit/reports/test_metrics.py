@@ -34,7 +34,7 @@ CHECK = CheckProgress(
     phase=CheckPhase.CHECK,
     started=1.0,
     amounts=Amounts(30, 20, 3000, 2000, 2),
-    mismatches=MismatchCounts({Difference.CONTENT: 2, Difference.EXTRA: 1}),
+    mismatches=MismatchCounts({Difference.CONTENT: 2, Difference.EXTRA: 1}, lasting=1),
     source=Changes(lag_seconds=1),
 )
 VERIFYING = ProgressSnapshot(check=CHECK)
@@ -47,6 +47,7 @@ UNKNOWN = {
     *("mongosync_cluster_answers", "mongosync_ping_seconds"),
     *("mongosync_verification_documents", "mongosync_verification_estimated_documents"),
     *("mongosync_verification_collections", "mongosync_verification_mismatches"),
+    "mongosync_verification_lasting_mismatches",
     "mongosync_verification_lag_seconds",
     *("mongosync_active", "mongosync_lease_since_timestamp_seconds"),
     "mongosync_lease_expires_timestamp_seconds",
@@ -105,12 +106,28 @@ def test_the_limits_are_shown() -> None:
     assert found["mongosync_throttled_seconds_total"] == {("eventsPerSecond",): 1.5}
 
 
+def test_without_a_sync_only_these_metrics_are_shown() -> None:
+    snapshot = ProgressSnapshot(
+        throttling=Throttling({Limit.EVENTS: 5}, waited={Limit.EVENTS: 0.0})
+    )
+    assert shown(None, snapshot).keys() == {
+        *("mongosync_state", "mongosync_can_commit", "mongosync_can_write"),
+        *("mongosync_long_waits", "mongosync_longest_wait_seconds"),
+    }
+
+
+def test_a_daemon_that_becomes_a_standby_shows_no_failure() -> None:
+    record = run_record(state=State.FAILED, failure=Failure("Superseded", "Another process."))
+    assert shown(record)["mongosync_failure"] == {("Superseded",): 1}
+    assert "mongosync_failure" not in shown(record, standing=Standing(Role.ACTIVE))
+
+
 @pytest.mark.parametrize(("role", "active"), [(Role.ACTIVE, 1), (Role.STANDBY, 0)])
 def test_the_role_and_the_lease_are_shown(role: Role, active: int) -> None:
     times = datetime(1970, 1, 1, 0, 1), datetime(1970, 1, 1, 0, 1, 6)
     standing = Standing(role, Lease("name", "host", "address", *times))
-    found = shown(None, standing=standing)
-    assert found["mongosync_active"] == {(): active}
+    found = shown(None, standing=standing, instance="a")
+    assert found["mongosync_active"] == {("a",): active}
     assert ("mongosync_can_commit" in found) == ("mongosync_can_write" in found) == bool(active)
     assert found["mongosync_lease_since_timestamp_seconds"] == {(): 60}
     assert found["mongosync_lease_expires_timestamp_seconds"] == {(): 66}
@@ -190,6 +207,7 @@ NUMBERS: list[tuple[str, dict[str, Any], ProgressSnapshot, float | None]] = [
     ("verification_estimated_documents", APPLYING, VERIFYING, 30),
     ("verification_collections", APPLYING, VERIFYING, 0),
     ("verification_mismatches", APPLYING, VERIFYING, 3),
+    ("verification_lasting_mismatches", APPLYING, VERIFYING, 1),
     ("repaired_documents", {**APPLYING, "repaired_documents": 4}, VERIFYING, 4),
     ("repaired_definitions", {**APPLYING, "repaired_definitions": 2}, VERIFYING, 2),
 ]

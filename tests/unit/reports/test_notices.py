@@ -115,6 +115,15 @@ def test_a_daemon_that_becomes_active_again_tells_the_state_again() -> None:
     assert told(before, known(run_record(), snapshot, standing=ACTIVE))[1] == [("state", "RUNNING")]
 
 
+def test_a_daemon_that_becomes_a_standby_ends_its_warnings() -> None:
+    progress = Progress()
+    progress.warn(WarningKind.OPLOG_SHORT, "short")
+    before, _ = told(Told(), known(run_record(), progress.snapshot, standing=ACTIVE))
+    before, notices = told(before, known(None, standing=STANDBY))
+    assert notices == [("warningEnded", WarningKind.OPLOG_SHORT.value)]
+    assert told(before, known(None, standing=STANDBY))[1] == []
+
+
 @pytest.mark.parametrize("standing", [None, ACTIVE])
 def test_only_a_process_without_standby_tells_that_it_was_superseded(
     standing: Standing | None,

@@ -8,7 +8,13 @@ import pytest
 
 from tests.support.metrics import Shown, values
 from tests.unit.verifier.values import CHECKING, FAILED, INCOMPLETE, PASSED
-from verifier.compare.check_progress import Amounts, CheckProgress, Phase, TaskCounts
+from verifier.compare.check_progress import (
+    Amounts,
+    CheckProgress,
+    MismatchCounts,
+    Phase,
+    TaskCounts,
+)
 from verifier.metrics import TABLE
 from verifier.runtime.metrics import families
 
@@ -38,6 +44,7 @@ def test_a_starting_check_shows_no_invented_values() -> None:
             ("extraOnDst",): 0,
             ("content",): 0,
         },
+        "verifier_lasting_document_mismatches": {(): 0},
         "verifier_definition_mismatches": {(): 0},
     }
 
@@ -81,6 +88,7 @@ ROWS: list[tuple[str, CheckProgress, dict[tuple[str, ...], float] | None]] = [
         FAILED,
         {("missingOnDst",): 1_200, ("extraOnDst",): 0, ("content",): 34},
     ),
+    ("lasting_document_mismatches", replace(FAILED, mismatches=MismatchCounts(lasting=7)), {(): 7}),
     ("definition_mismatches", FAILED, {(): 1}),
     (
         "change_events",
