@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from time import monotonic
 
 from bson.timestamp import Timestamp
 
@@ -40,8 +39,6 @@ _log = logging.getLogger(__name__)
 
 # The phases in which the destination is blocked and the balancers are stopped from the beginning.
 _HOLDING = (Phase.COPYING, Phase.INDEXING, Phase.WITHDRAWING, Phase.APPLYING)
-# How long the last known lag is shown if no newer one arrives, in seconds.
-_LAG_HOLDS = 15.0
 
 
 class Coordinator(Phases):
@@ -226,9 +223,6 @@ class Coordinator(Phases):
         self._context.progress.end_warning(WarningKind.SOURCE_WRITTEN)
         run = self._context.run
         while run.record.repair_requested or not self._all_committing(stop):
-            progress = self._context.progress
-            if monotonic() - progress.snapshot.lag_at > _LAG_HOLDS:
-                progress.forget_lag()
             caught_up = self._have_caught_up(application, stop)
             if caught_up:
                 verification.begin()
