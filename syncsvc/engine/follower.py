@@ -16,7 +16,7 @@ from syncsvc.figures.progress import WarningKind
 from syncsvc.saved.run import RunRecord
 from syncsvc.state import ACTIVE, Phase, State, Trigger, next_state
 from verifier.compare.feed import Feed
-from verifier.runtime.tasks import SLOW_POLL, StopToken, TaskGroup, wait_until
+from verifier.runtime.tasks import POLL, SLOW_POLL, StopToken, TaskGroup, wait_until
 
 
 class Follower(Phases):
@@ -113,12 +113,15 @@ class Follower(Phases):
 
         Also return the record once it shows that a reversal has begun.
         """
-        reversals = self._context.run.record.reversals
+        record = self._context.run.record
+        reversals = record.reversals
         return self._context.instances.wait_for_coordinator(
             lambda other: other.reversals > reversals
             or other.reversals == reversals
             and holds(other),
             stop,
+            # Users wait for the end of a commit; other waits may last hours.
+            POLL if record.state is State.COMMITTING else SLOW_POLL,
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from time import monotonic
 
 from syncsvc.errors import ALL
@@ -37,13 +37,21 @@ class Instances:
         self._peers = peers
         self._progress = progress
         self._tuning = tuning
+        # The records that `watch` has read last.
+        self._known: list[RunRecord] = []
         # By instance: its newest beat, and the monotonic time when this process first saw it.
         self._beats: dict[str, tuple[int, float]] = {}
 
     def all_hold(self, holds: Callable[[RunRecord], bool], stop: StopToken) -> bool:
         """Return whether all other instances have started, none has failed, and `holds` is True for their records."""
+        return self._all(holds, self._peers.others(stop))
+
+    def all_held(self, holds: Callable[[RunRecord], bool]) -> bool:
+        """Return whether `all_hold` was true when `watch` last read the records, about a second ago. Reads nothing."""
+        return self._all(holds, self._known)
+
+    def _all(self, holds: Callable[[RunRecord], bool], others: Sequence[RunRecord]) -> bool:
         several = len(self._run.record.instances) or 1
-        others = self._peers.others(stop)
         return len(others) == several - 1 and all(map(_unless_failed(holds), others))
 
     def wait_for_all(self, holds: Callable[[RunRecord], bool], stop: StopToken) -> None:
@@ -63,18 +71,19 @@ class Instances:
             wait_until(lambda: all(map(holds, self._peers.others(stop))), stop)
 
     def wait_for_coordinator(
-        self, holds: Callable[[RunRecord], bool], stop: StopToken
+        self, holds: Callable[[RunRecord], bool], stop: StopToken, every: float = POLL
     ) -> RunRecord:
         """Wait until `holds` returns True for the run record of the coordinator, and return that record.
 
-        While the coordinator has not started or has failed, keep waiting. Raises `Cancelled` when stopped.
+        The record is read every `every` seconds. While the coordinator has not started or has failed, keep waiting.
+        Raises `Cancelled` when stopped.
         """
         with waiting("This instance waits for the coordinator", _LOOK_AT_INSTANCES):
             while True:
                 record = self._peers.coordinator(stop)
                 if record is not None and _unless_failed(holds)(record):
                     return record
-                stop.sleep(POLL)
+                stop.sleep(every)
 
     def watch(self, stop: StopToken) -> None:
         """Until stopped, publish the progress of the other instances, and warn if one of them needs attention.
@@ -87,7 +96,7 @@ class Instances:
             return
         try:
             while True:
-                others = self._peers.others(stop)
+                others = self._known = self._peers.others(stop)
                 refuse_failed(self._run.record, others)
                 self._warn_of_commands(others)
                 self._warn_of_silence(others)

@@ -1,0 +1,83 @@
+"""Tests when one instance counts the others as ready, and how often it reads their records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from syncsvc.engine.run.instances import Instances
+from syncsvc.figures.progress import Progress
+from syncsvc.saved.run import RunRecord
+from syncsvc.state import State
+from tests.unit.syncsvc.records import run_record
+from verifier.runtime.tasks import Cancelled, StopToken
+
+NAMES = ("a", "b", "c")
+
+
+def of(instance: str, **fields: Any) -> RunRecord:
+    return run_record(instance=instance, instances=NAMES, **fields)
+
+
+class Own:
+    """A fake RunStore, which saves nothing."""
+
+    def __init__(self, record: RunRecord) -> None:
+        self.record = record
+
+
+class Others:
+    """A fake of the other instances; `reads` is the number of times that their records were read.
+
+    The first read stops `stop`.
+    """
+
+    def __init__(self, records: Iterable[RunRecord], stop: StopToken) -> None:
+        self._records = list(records)
+        self._stop = stop
+        self.reads = 0
+
+    def others(self, stop: StopToken) -> list[RunRecord]:
+        self.reads += 1
+        self._stop.stop("read")
+        return self._records
+
+
+def instances(records: Iterable[RunRecord]) -> tuple[Instances, Others]:
+    """Return the instances after `watch` has read these records once."""
+    stop = StopToken()
+    others: Any = Others(records, stop)
+    own: Any = Own(of("a"))
+    found = Instances(own, others, Progress())
+    with pytest.raises(Cancelled):
+        found.watch(stop)
+    return found, others
+
+
+@pytest.mark.parametrize(
+    "records, held",
+    [
+        ([of("b"), of("c")], True),
+        ([of("b")], False),
+        ([], False),
+        ([of("b"), of("c", repair=1)], False),
+        ([of("b"), of("c", state=State.FAILED)], False),
+    ],
+)
+def test_the_last_read_records_answer_without_another_read(
+    records: list[RunRecord], held: bool
+) -> None:
+    found, others = instances(records)
+    for _ in range(20):
+        assert found.all_held(lambda other: not other.repair) is held
+    assert others.reads == 1
+
+
+def test_nothing_is_held_before_the_first_read() -> None:
+    own: Any = Own(of("a"))
+    nobody: Any = Others([], StopToken())
+    assert not Instances(own, nobody, Progress()).all_held(lambda other: True)
+    own.record = run_record()
+    assert Instances(own, nobody, Progress()).all_held(lambda other: False)
