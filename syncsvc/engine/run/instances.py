@@ -12,7 +12,7 @@ from syncsvc.saved.run import Failure, RunRecord, RunStore
 from syncsvc.state import ACTIVE, State
 from syncsvc.tuning import Tuning
 from verifier.runtime.errors import INTERNAL_ERROR, OperationError
-from verifier.runtime.tasks import POLL, StopToken, wait_until
+from verifier.runtime.tasks import POLL, SLOW_POLL, StopToken, wait_until
 from verifier.runtime.waits import waiting
 
 _LOOK_AT_INSTANCES = (
@@ -71,19 +71,31 @@ class Instances:
             wait_until(lambda: all(map(holds, self._peers.others(stop))), stop)
 
     def wait_for_coordinator(
-        self, holds: Callable[[RunRecord], bool], stop: StopToken, every: float = POLL
+        self, holds: Callable[[RunRecord], bool], stop: StopToken
     ) -> RunRecord:
         """Wait until `holds` returns True for the run record of the coordinator, and return that record.
 
-        The record is read every `every` seconds. While the coordinator has not started or has failed, keep waiting.
-        Raises `Cancelled` when stopped.
+        While the coordinator has not started or has failed, keep waiting. Raises `Cancelled` when stopped.
         """
         with waiting("This instance waits for the coordinator", _LOOK_AT_INSTANCES):
-            while True:
-                record = self._peers.coordinator(stop)
-                if record is not None and _unless_failed(holds)(record):
-                    return record
-                stop.sleep(every)
+            return self._coordinator(holds, stop, POLL)
+
+    def wait_for_long_work(self, holds: Callable[[RunRecord], bool], stop: StopToken) -> RunRecord:
+        """Wait like `wait_for_coordinator`, for work of the coordinator that may take hours, such as index builds.
+
+        The record is read less often, and a long wait causes no warning: `watch` warns if the coordinator is silent or
+        lacks a command.
+        """
+        return self._coordinator(holds, stop, SLOW_POLL)
+
+    def _coordinator(
+        self, holds: Callable[[RunRecord], bool], stop: StopToken, every: float
+    ) -> RunRecord:
+        while True:
+            record = self._peers.coordinator(stop)
+            if record is not None and _unless_failed(holds)(record):
+                return record
+            stop.sleep(every)
 
     def watch(self, stop: StopToken) -> None:
         """Until stopped, publish the progress of the other instances, and warn if one of them needs attention.
