@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from time import monotonic
 
 from bson.timestamp import Timestamp
 
@@ -40,8 +39,6 @@ _log = logging.getLogger(__name__)
 
 # The phases in which the engine blocks the destination and stops the balancers as soon as it starts.
 _HOLDING = (Phase.COPYING, Phase.INDEXING, Phase.WITHDRAWING, Phase.APPLYING)
-# How long the last known lag is shown if no newer one arrives, in seconds.
-_LAG_HOLDS = 15.0
 
 
 class Coordinator(Phases):
@@ -229,10 +226,7 @@ class Coordinator(Phases):
         self._context.progress.end_warning(WarningKind.SOURCE_WRITTEN)
         run = self._context.run
         while run.record.repair_requested or not self._all_committing(stop):
-            progress = self._context.progress
-            if monotonic() - progress.snapshot.lag_at > _LAG_HOLDS:
-                progress.forget_lag()
-            caught_up = self._have_caught_up(application, stop)
+            caught_up = self._have_caught_up(application)
             if caught_up:
                 verification.begin()
             verification.repair_if_asked()
@@ -251,14 +245,14 @@ class Coordinator(Phases):
             is_committing, stop
         )
 
-    def _have_caught_up(self, application: Application, stop: StopToken) -> bool:
+    def _have_caught_up(self, application: Application) -> bool:
         copy_end = self._context.run.record.copy_end
         assert copy_end is not None
         lag = self._context.progress.snapshot.lag_seconds
         if not application.is_past(copy_end) or lag is None or lag > MOST_LAG:
             return False
-        near = is_near(application.passed, copy_end)
-        return self._context.instances.all_hold(near, stop)
+        # Not read again: this may be asked many times a second for weeks.
+        return self._context.instances.all_held(is_near(application.passed, copy_end))
 
     def _publish_caught_up(self, caught_up: bool) -> None:
         self._context.progress.set(caught_up=caught_up)

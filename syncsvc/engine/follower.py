@@ -31,7 +31,7 @@ class Follower(Phases):
         super()._read(stop)
 
     def _initialize(self, stop: StopToken) -> Phase:
-        leader = self._wait(lambda other: other.phase is not Phase.INITIALIZING, stop)
+        leader = self._wait_for_long_work(lambda other: other.phase is not Phase.INITIALIZING, stop)
         self._context.run.update(start=leader.start, position=leader.start)
         self._context.registry.reload(stop)
         return Phase.COPYING
@@ -41,7 +41,7 @@ class Follower(Phases):
         return Phase.INDEXING
 
     def _index(self, stop: StopToken) -> Phase:
-        leader = self._wait(_is_applying, stop)
+        leader = self._wait_for_long_work(_is_applying, stop)
         self._context.run.update(copy_end=leader.copy_end)
         self._context.registry.reload(stop)
         return Phase.APPLYING
@@ -114,12 +114,19 @@ class Follower(Phases):
 
         Also return the record once it shows that a reversal has begun.
         """
+        return self._context.instances.wait_for_coordinator(self._unless_reversed(holds), stop)
+
+    def _wait_for_long_work(self, holds: Callable[[RunRecord], bool], stop: StopToken) -> RunRecord:
+        """Wait like `_wait`, for work of the coordinator that may take hours."""
+        return self._context.instances.wait_for_long_work(self._unless_reversed(holds), stop)
+
+    def _unless_reversed(self, holds: Callable[[RunRecord], bool]) -> Callable[[RunRecord], bool]:
+        """Return a predicate like `holds` that is also True for a record that shows that a reversal has begun."""
         reversals = self._context.run.record.reversals
-        return self._context.instances.wait_for_coordinator(
+        return (
             lambda other: other.reversals > reversals
             or other.reversals == reversals
-            and holds(other),
-            stop,
+            and holds(other)
         )
 
 

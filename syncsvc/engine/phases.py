@@ -9,6 +9,7 @@ import logging
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from typing import Any
 
 from syncsvc.engine.events.spooler import Spooler
@@ -160,4 +161,5 @@ class Phases(ABC):
             copied_bytes=sum(each.copied for each in own),
             copied_documents=sum(each.documents for each in own),
             lag_seconds=0 if phase.applied else None,
+            lag_until=inf,
         )

@@ -87,10 +87,13 @@ def mirrored(
             )
 
 
-def coordinator_reversal(record: RunRecord, reverse_start: Position) -> dict[str, Any]:
+def coordinator_reversal(
+    record: RunRecord, reverse_start: Position, others: Iterable[RunRecord]
+) -> dict[str, Any]:
     """Return the new values of the fields, except `state`, that a reversal changes in the coordinator's record.
 
-    `reverse_start` is the position in the new source's change stream at which the reversed sync starts.
+    `reverse_start` is the position in the new source's change stream at which the reversed sync starts. `others` are
+    the run records of the other instances.
     """
     return {
         "phase": Phase.REVERSING,
@@ -104,18 +107,18 @@ def coordinator_reversal(record: RunRecord, reverse_start: Position) -> dict[str
         "can_write": False,
         "reverse_start": None,
         "barrier": None,
-        "attempt": 0,
+        "attempt": _reversal_attempt(record, others),
         "caught_up": False,
         "principals": None,
         **_NO_REPAIRS,
     }
 
 
-def follower_reversal(record: RunRecord) -> dict[str, Any]:
+def follower_reversal(record: RunRecord, others: Iterable[RunRecord]) -> dict[str, Any]:
     """Return the new values of the fields, except `state`, that a reversal changes in a follower's record.
 
     A follower is an instance that is not the coordinator. `start` and `position` become None, until the follower copies
-    the coordinator's start position.
+    the coordinator's start position. `others` are the run records of the other instances.
     """
     return {
         "phase": Phase.REVERSING,
@@ -125,9 +128,19 @@ def follower_reversal(record: RunRecord) -> dict[str, Any]:
         "copy_end": None,
         "can_write": False,
         "barrier": None,
-        "attempt": 0,
+        "attempt": _reversal_attempt(record, others),
         **_NO_REPAIRS,
     }
+
+
+def _reversal_attempt(record: RunRecord, others: Iterable[RunRecord]) -> int:
+    """Return the attempt of the other instances that have already begun the reversal of `record`; 0 if none has.
+
+    They may have failed since and been resumed. An instance that began with a lower attempt could fail without them
+    noticing it, because they ignore failures of earlier attempts.
+    """
+    begun = (each.attempt for each in others if each.reversals > record.reversals)
+    return max(begun, default=0)
 
 
 def weaken_definitions(context: RunContext, stop: StopToken) -> None:

@@ -16,8 +16,10 @@ from syncsvc.engine.commit_end import CommitEnd
 from syncsvc.engine.definitions.created import created
 from syncsvc.engine.definitions.standin import stand_in
 from syncsvc.engine.run.context import RunContext
+from syncsvc.figures.progress import ProgressSnapshot
 from syncsvc.indexing import destined, is_renamable
-from syncsvc.state import State
+from syncsvc.saved.run import RunRecord
+from syncsvc.state import ACTIVE, State
 from verifier.cluster.filters import NamespaceFilter
 from verifier.cluster.namespace import Namespace, is_user_namespace
 from verifier.cluster.specification import CollectionSpec
@@ -27,7 +29,7 @@ from verifier.compare.scope import NamespacePair
 from verifier.compare.subject import Watched
 from verifier.runtime.tasks import StopToken
 
-# How many seconds the destination may lag behind for changed documents to be compared again.
+# How many seconds an instance may lag behind for changed documents to be compared again.
 _MOST_LAG = 10
 
 
@@ -94,15 +96,7 @@ class SyncSubject:
         return None if self.context.registry.at(name) is None else self._defined(name)
 
     def is_settled(self) -> bool:
-        """Return whether to compare changed documents now: True while the lag is at most ten seconds.
-
-        With a longer lag, many documents would differ only because their changes are not applied yet. Return False
-        after a commit was requested, too: all changed documents are compared once the last change is applied.
-        """
-        if self._is_committing():
-            return False
-        lag = self.context.progress.snapshot.lag_seconds
-        return lag is not None and lag <= _MOST_LAG
+        return is_settled(self.context.run.record, self.context.progress.snapshot)
 
     def _is_committing(self) -> bool:
         return self.context.run.record.state is State.COMMITTING
@@ -117,3 +111,21 @@ class SyncSubject:
 
     def _defined(self, name: Namespace) -> Namespace | None:
         return self.context.names.to_source(name) if is_user_namespace(name) else None
+
+
+def is_settled(record: RunRecord, snapshot: ProgressSnapshot) -> bool:
+    """Return whether to compare changed documents now: True while all instances run and lag by at most ten seconds.
+
+    Otherwise, many documents would differ only because their changes are not applied yet. `record` is the run record of
+    the coordinator; the lag of the other instances is measured from its saved position. Return False after a commit was
+    requested, too: all changed documents are compared once the last change is applied.
+    """
+    if record.state is State.COMMITTING:
+        return False
+    lag = snapshot.lag_seconds
+    if lag is None or lag > _MOST_LAG or record.position is None:
+        return False
+    applied = {each.name: each.applied_until for each in snapshot.others if each.state in ACTIVE}
+    least = record.position.time.time - _MOST_LAG
+    others = (applied.get(name) for name in record.instances if name != record.instance)
+    return all(until is not None and until >= least for until in others)

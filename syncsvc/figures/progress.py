@@ -7,6 +7,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from math import inf
 from time import monotonic, time
 
 from syncsvc.figures.collections import Collections
@@ -21,6 +22,8 @@ _log = logging.getLogger(__name__)
 
 # The largest lag of the destination, or of its verification, at which a commit makes sense, in seconds.
 MOST_LAG = 30
+# How long a measured lag counts if no newer one is measured, in seconds.
+_LAG_COUNTS_FOR = 15.0
 # The maximum number of states in a snapshot. Readers miss no state, because they read the states once a second.
 _MOST_STATES = 50
 
@@ -114,9 +117,9 @@ class ProgressSnapshot:
     documents_written: int = 0
     # Documents that were read again from the source, because their change events were not enough.
     documents_refetched: int = 0
-    # The last measured lag, and when it was measured (monotonic clock).
+    # The last measured lag, and until when it counts (monotonic clock).
     lag_seconds: int | None = None
-    lag_at: float = 0.0
+    lag_until: float = inf
     # The lags of the last minutes, oldest first.
     lags: tuple[Lag, ...] = ()
     # Whether the applied events and the verification are close enough to the source for a commit.
@@ -142,6 +145,15 @@ class ProgressSnapshot:
     # The newest states of this process, the oldest first.
     states: tuple[StateChange, ...] = ()
 
+    def at(self, now: float) -> ProgressSnapshot:
+        """Return the snapshot with an unknown lag, and no earlier lags, if the lag no longer counts at the time `now`.
+
+        `now` is a time of the monotonic clock.
+        """
+        if self.lag_seconds is None or now <= self.lag_until:
+            return self
+        return replace(self, lag_seconds=None, lags=())
+
 
 class Progress:
     """Holds the newest snapshot of the figures; reading it takes no lock.
@@ -158,19 +170,23 @@ class Progress:
 
     @property
     def snapshot(self) -> ProgressSnapshot:
-        return self._snapshot
+        """Return the newest figures. The lag is unknown if it was not measured within the last 15 seconds."""
+        return self._snapshot.at(monotonic())
 
     def set(self, **values: object) -> None:
         with self._lock:
             self._snapshot = replace(self._snapshot, **values)  # type: ignore[arg-type] # checked by replace
 
     def set_lag(self, seconds: int) -> None:
-        """Set the present lag to `seconds`, and add it to the lags of the last minutes."""
+        """Set the present lag to `seconds`, and add it to the lags of the last minutes. It counts for 15 seconds."""
         newest = Lag(seconds, monotonic())
         with self._lock:
-            lags = with_newest(self._snapshot.lags, newest)
+            now = self._snapshot.at(newest.at)
             self._snapshot = replace(
-                self._snapshot, lag_seconds=seconds, lag_at=newest.at, lags=lags
+                now,
+                lag_seconds=seconds,
+                lag_until=newest.at + _LAG_COUNTS_FOR,
+                lags=with_newest(now.lags, newest),
             )
 
     def set_ping(self, cluster: str, ping: Ping) -> None:
@@ -179,18 +195,12 @@ class Progress:
             pings = {**self._snapshot.pings, cluster: ping}
             self._snapshot = replace(self._snapshot, pings=pings)
 
-    def forget_lag(self) -> None:
-        """Mark the lag as unknown, and drop the earlier measurements."""
-        with self._lock:
-            self._snapshot = replace(self._snapshot, lag_seconds=None, lags=())
-
     def forget_pace(self) -> None:
         """Mark the lag and the oplog estimate as unknown, and the sync as not caught up.
 
         Call this when a new engine begins, because these figures belong to the previous one.
         """
-        self.forget_lag()
-        self.set(caught_up=False, oplog_seconds_left=None)
+        self.set(lag_seconds=None, lags=(), caught_up=False, oplog_seconds_left=None)
 
     def clear(self) -> None:
         """Forget the figures and warnings of a sync that is over.

@@ -98,15 +98,20 @@ def resource_violations(
     shortage = _spool_shortage(options, estimates, spool_limit)
     if shortage and options.event_spool is EventSpool.ALWAYS and not options.skip_disk_space_check:
         yield errors.INSUFFICIENT_DISK_SPACE, shortage
-    if _is_short(estimates.memory_needed, estimates.memory_available):
-        yield errors.INSUFFICIENT_MEMORY, (
-            f"A sync with verification may need {_shown(estimates.memory_needed)} of memory, "
-            f"but only {_shown(estimates.memory_available)} are available to this process."
-        )
+    yield from memory_violations(estimates)
     if not options.skip_disk_space_check and _is_short(estimates.disk_needed, estimates.disk_free):
         yield errors.INSUFFICIENT_DISK_SPACE, (
             f"The data and indexes may need {_shown(estimates.disk_needed)} on the destination's disk, "
             f"but only {_shown(estimates.disk_free)} are free."
+        )
+
+
+def memory_violations(estimates: Estimates) -> Iterator[Violation]:
+    """Yield a violation if less memory is available to this process than it may need."""
+    if _is_short(estimates.memory_needed, estimates.memory_available):
+        yield errors.INSUFFICIENT_MEMORY, (
+            f"A sync with verification may need {_shown(estimates.memory_needed)} of memory, "
+            f"but only {_shown(estimates.memory_available)} are available to this process."
         )
 
 

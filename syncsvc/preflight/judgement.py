@@ -6,7 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from syncsvc.options import StartOptions
-from syncsvc.preflight.estimates import Estimates, estimate, resource_violations, warnings
+from syncsvc.preflight.estimates import (
+    Estimates,
+    estimate,
+    memory_violations,
+    resource_violations,
+    warnings,
+)
 from syncsvc.preflight.findings import Findings
 from syncsvc.preflight.joining import (
     begun_by_others,
@@ -15,7 +21,12 @@ from syncsvc.preflight.joining import (
     join_violations,
 )
 from syncsvc.preflight.questions import ask
-from syncsvc.preflight.rules import cluster_violations, name_violations, option_violations
+from syncsvc.preflight.rules import (
+    access_violations,
+    cluster_violations,
+    name_violations,
+    option_violations,
+)
 from syncsvc.principals.comparison import Comparison
 from verifier.cluster import failures
 from verifier.cluster.cluster import Cluster
@@ -75,15 +86,23 @@ def judgement_of(
     """Judge, by the facts in `found`, whether the instance `instance` may start a sync with these options.
 
     An instance that joins others finds a destination that is no longer empty, so the checks that the first instance
-    passed are not repeated. `memory_needed` and `spool_limit`, the size limit of one event spool, are in bytes.
+    passed are not repeated, except those of this instance's memory and users. `memory_needed` and `spool_limit`, the
+    size limit of one event spool, are in bytes.
     """
     instances = instances_of(options, instance, found)
     others = begun_by_others(instance, instances, found)
-    if others:
-        joining = join_violations(options, instances, found, others)
-        named = instance_violations(options, instance, found)
-        return Judgement((*named, *joining), instances=instances)
     estimates = estimate(options, found, memory_needed)
+    if others:
+        return Judgement(
+            violations=(
+                *instance_violations(options, instance, found),
+                *join_violations(options, instances, found, others),
+                *memory_violations(estimates),
+                *access_violations(options, found),
+            ),
+            estimates=estimates,
+            instances=instances,
+        )
     # Each instance has a spool of its own.
     spool_limit *= max(1, len(instances))
     return Judgement(

@@ -148,16 +148,21 @@ def cluster_violations(options: StartOptions, found: Findings) -> Iterator[Viola
         yield from emptiness_violations(options, found)
         yield from metadata_violations(found.metadata)
         yield from sharing_violations(options, found.others)
-    definitions = [each.definition for each in found.contents or ()]
-    # If the contents could not be read, assume that there are time-series collections.
-    time_series = found.contents is None or any(
-        each.kind is Kind.TIME_SERIES for each in definitions
-    )
-    yield from privilege_violations(options, source, destination, time_series)
+    yield from access_violations(options, found)
     target = Target(options, destination.is_sharded, options.names)
+    definitions = [each.definition for each in found.contents or ()]
     yield from definition_violations(target, source, definitions)
     if found.principals is not None:
         yield from comparison.violations(found.principals)
+
+
+def access_violations(options: StartOptions, found: Findings) -> Iterator[Violation]:
+    """Yield a violation for each privilege that the users of this process lack on the two clusters."""
+    # If the contents could not be read, assume that there are time-series collections.
+    time_series = found.contents is None or any(
+        each.definition.kind is Kind.TIME_SERIES for each in found.contents
+    )
+    yield from privilege_violations(options, found.source, found.destination, time_series)
 
 
 def _document_filter_violations(options: StartOptions, found: Findings) -> Iterator[Violation]:

@@ -237,10 +237,9 @@ class Runner:
         can be repeated after any error or crash. Raises OperationError if the run cannot be resumed.
         """
         process = self._process
-        metadata = process.metadata(self.record.options.destination)
         failure = self.record.failure
         assert failure is not None
-        others = Peers(metadata, self._store).others(process.stop)
+        others = self._others()
         self._admission.refuse_final(failure, others)
         changes = resumed(self.record, others)
         # The failure may not be saved yet, and a commit may have left the source blocked.
@@ -254,6 +253,11 @@ class Runner:
             process.progress.set(check=None)
         self._store.update(command, **changes, **requested)
         process.observe(Point.RESUME_SAVED, "")
+
+    def _others(self) -> list[RunRecord]:
+        """Return the run records of the other instances. Raises OperationError and the driver's errors."""
+        metadata = self._process.metadata(self.record.options.destination)
+        return Peers(metadata, self._store).others(self._process.stop)
 
     def commit(self, command: Entry) -> None:
         """Save the state COMMITTING, and let the engine proceed to the cut-over.
@@ -297,6 +301,7 @@ class Runner:
             )
         self._wait_for_rest()
         self._admission.refuse_to_reverse()
+        others = self._others()
         if record.coordinates:
             assert record.reverse_start is not None and record.position is not None
             # The old source was blocked by the commit, but someone may have lifted the block and written since. So
@@ -304,9 +309,9 @@ class Runner:
             old = self._process.clusters[record.source]
             self._assembly.block(old, self._process.stop).set()
             refuse_written(old, record.position, self._process.stop)
-            changes = coordinator_reversal(record, record.reverse_start)
+            changes = coordinator_reversal(record, record.reverse_start, others)
         else:
-            changes = follower_reversal(record)
+            changes = follower_reversal(record, others)
         self._store.update(command, state=state, **changes)
         _log.info(
             "The reversal of the sync begins.",

@@ -353,7 +353,7 @@ class FencedWriter(ClusterWriter):
             )
 
     def _spread_marks(self) -> int:
-        """Make sure that the collection `FENCES` has a chunk on every shard, by sharding it again if necessary.
+        """Make sure that the collection `FENCES` has a chunk on every shard, by creating it again if necessary.
 
         Return how many documents of the collection must be updated to settle a slot on all shards.
         """
@@ -365,10 +365,21 @@ class FencedWriter(ClusterWriter):
             [] if found is None else config["chunks"].find({"uuid": found["uuid"]})
         )
         if not shards <= {each["shard"] for each in chunks}:
-            if found is not None:
-                super().run(self._metadata, {"drop": FENCES})
+            self._drop_marks()
             super().run("admin", {"shardCollection": name, "key": {"_id": "hashed"}})
         return _MARKS_A_SHARD * len(shards)
+
+    def _drop_marks(self) -> None:
+        """Drop the collection `FENCES`; a no-op if it does not exist.
+
+        It may exist without being sharded, because another instance can write a mark between this command and the one
+        that shards the collection. No state is lost: the servers keep the numbers with the sessions.
+        """
+        try:
+            super().run(self._metadata, {"drop": FENCES})
+        except OperationFailure as error:
+            if error.code not in failures.DROPPED:
+                raise
 
     def _send(self, slot: Slot, database: str, command: dict[str, Any]) -> dict[str, Any]:
         """Send one command on a slot, and return the reply.

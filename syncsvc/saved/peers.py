@@ -32,9 +32,8 @@ class Peers:
         Raises the driver's errors, and OperationError IncompatibleMetadata.
         """
         own = self._run.record
-        if not own.instances:
-            return []
-        return [each for each in self.all_others(stop) if each.instance in own.instances]
+        names = [each for each in own.instances if each != own.instance]
+        return self._load(stop, *names) if names else []
 
     def all_others(self, stop: StopToken) -> list[RunRecord]:
         """Return all other saved records, including those of instances that do not belong to this instance's run.
@@ -42,13 +41,16 @@ class Peers:
         Such records exist if two instances were started at the same moment with different options.
         Raises the driver's errors, and OperationError IncompatibleMetadata.
         """
-        saved = read(lambda: load_runs(self._metadata), stop)
-        return [each for each in saved if each.instance != self._run.record.instance]
+        own = self._run.record.instance
+        return [each for each in self._load(stop) if each.instance != own]
 
     def coordinator(self, stop: StopToken) -> RunRecord | None:
         """Return the coordinator's saved record; None if the coordinator was not started yet, or is this instance."""
-        name = self._run.record.coordinator
-        return next((each for each in self.others(stop) if each.instance == name), None)
+        own = self._run.record
+        return None if own.coordinates else next(iter(self._load(stop, own.coordinator)), None)
+
+    def _load(self, stop: StopToken, *instances: str) -> list[RunRecord]:
+        return read(lambda: load_runs(self._metadata, *instances), stop)
 
 
 def awaited(instances: Iterable[str], records: Collection[RunRecord]) -> Iterator[tuple[str, str]]:

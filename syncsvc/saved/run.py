@@ -374,13 +374,15 @@ def load_run(metadata: Metadata, instance: str) -> RunRecord | None:
     return None if document is None else _run_record(document)
 
 
-def load_runs(metadata: Metadata, with_journals: bool = False) -> list[RunRecord]:
-    """Return the saved runs of all instances; without their journals, which few callers need, unless `with_journals`.
+def load_runs(metadata: Metadata, *instances: str, with_journals: bool = False) -> list[RunRecord]:
+    """Return the saved runs of the instances with these IDs; without an ID, those of all instances.
 
-    Raises OperationError IncompatibleMetadata, and the driver's errors.
+    The journals are left out, because few callers need them, unless `with_journals`. Raises OperationError
+    IncompatibleMetadata, and the driver's errors.
     """
+    query = {"_id": {"$in": instances}} if instances else {}
     projection = None if with_journals else {"journal": False}
-    return [_run_record(each) for each in metadata[RUNS].find({}, projection)]
+    return [_run_record(each) for each in metadata[RUNS].find(query, projection)]
 
 
 def with_begin(record: RunRecord, phase: Phase, now: float) -> tuple[PhaseBegin, ...]:

@@ -180,6 +180,19 @@ def test_shards_refuse_an_earlier_engine(pair: Pair, client: Client) -> None:
     assert _documents(pair) == [{"_id": 1, "v": 1}]
 
 
+@across(SHARDED)
+def test_marks_in_a_collection_that_is_not_sharded_do_no_harm(pair: Pair, client: Client) -> None:
+    """Two instances start at once after a shard was added: one writes a mark before the other has sharded the marks."""
+    destination = pair.destination.client
+    destination[METADATA_DATABASE][fence_module.FENCES].insert_one({"_id": "mark"})
+    writer(client, uuid4(), epoch=2, sharded=True).settle()
+    name = f"{METADATA_DATABASE}.{fence_module.FENCES}"
+    found = destination.config.collections.find_one({"_id": name})
+    assert found is not None
+    chunks = destination.config.chunks.distinct("shard", {"uuid": found["uuid"]})
+    assert len(chunks) == len(pair.destination.shards)
+
+
 def test_an_earlier_engine_is_refused_and_superseded(pair: Pair, client: Client) -> None:
     run = uuid4()
     earlier, later = (writer(client, run, epoch) for epoch in (1, 2))

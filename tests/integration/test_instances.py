@@ -16,9 +16,11 @@ from syncsvc.engine.run.points import Point
 from syncsvc.metadata import METADATA_DATABASE
 from syncsvc.state import Phase
 from tests.integration.test_bad_input import assert_refused
+from tests.integration.test_embedded_verifier import mismatches
 from tests.support import writes
 from tests.support.daemon import Daemon, prepared
 from tests.support.fleet import Fleet, kill_at_each
+from tests.support.metrics import scrape
 from tests.support.pages import commands, paste
 from tests.support.pair import SHARDED, Pair, across
 from tests.support.spools import SPOOL, change, leave_row, rows, wait_until_spooled
@@ -270,6 +272,30 @@ def test_a_stopped_instance_is_named_and_awaited(pair: Pair, fleet: Fleet) -> No
         assert other.progress()["state"] == "RUNNING"
         away.run()
         fleet.wait_without_warnings()
+    fleet.commit()
+    pair.assert_equal()
+
+
+@pytest.mark.full
+def test_the_changes_of_a_dead_instance_are_not_compared(pair: Pair, fleet: Fleet) -> None:
+    """Kill the follower, and write: until it runs again, the verification must not report the missing documents."""
+    source, coordinator = pair.source.client, fleet.coordinator
+    writes.fill(source)
+    fleet.start()
+    fleet.wait_until_committable()
+    fleet.follower.kill()
+
+    def is_behind(seconds: int) -> bool:
+        applied = [each["appliedUntil"] for each in coordinator.overview()["instances"]]
+        return len(applied) == len(fleet.names) and applied[0] > applied[-1] + seconds
+
+    wait_for(lambda: is_behind(10), "the follower is known to be behind")
+    source.d.c.insert_many([{"_id": f"new {n}"} for n in range(DOCUMENTS)])
+    # As long as several generations of the verification need.
+    wait_for(lambda: is_behind(20), "the writes could have been compared")
+    assert mismatches(coordinator) == []
+    assert set(scrape(coordinator)["mongosync_verification_mismatches"].values()) == {0}
+    fleet.follower.run()
     fleet.commit()
     pair.assert_equal()
 

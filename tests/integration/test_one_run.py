@@ -19,6 +19,7 @@ from syncsvc.errors import METADATA_LEFT_OVER, SUPERSEDED
 from syncsvc.metadata import METADATA_DATABASE
 from syncsvc.sandbox import ReplicaSet
 from syncsvc.sandbox.mongod import Mongod
+from syncsvc.saved.peers import Peers
 from syncsvc.saved.run import (
     Failure,
     RunRecord,
@@ -59,6 +60,23 @@ def test_one_of_two_concurrent_starts_is_refused(pair: Pair, instance: str) -> N
     assert saved_instances(client[METADATA_DATABASE]) == ("the same",)
     assert collections.find_one({"_id": "listed"})
     first.update(can_write=True)
+
+
+def test_an_instance_reads_only_the_record_of_the_coordinator(pair: Pair) -> None:
+    """Make the records of all other instances unreadable: the wait for the coordinator must not read them."""
+    client = pair.destination.client
+    metadata, names = client[METADATA_DATABASE], ("a", "b", "c")
+    writer = ClusterWriter(client, False, StopToken())
+    records = {name: run_record(instance=name, instances=names) for name in names}
+    for record in records.values():
+        begun(metadata, writer, record)
+    stores = {name: RunStore(metadata.name, writer, records[name]) for name in names}
+    metadata.runs.update_one({"_id": "c"}, {"$set": {"format": 0}})
+    found = Peers(metadata, stores["b"]).coordinator(StopToken())
+    assert found is not None and found.instance == "a"
+    assert Peers(metadata, stores["a"]).coordinator(StopToken()) is None
+    with pytest.raises(OperationError):
+        Peers(metadata, stores["b"]).others(StopToken())
 
 
 def test_a_start_that_fails_after_its_record_was_saved_can_be_repeated(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from time import monotonic
 
 from syncsvc.errors import ALL
@@ -12,7 +12,7 @@ from syncsvc.saved.run import Failure, RunRecord, RunStore
 from syncsvc.state import ACTIVE, State
 from syncsvc.tuning import Tuning
 from verifier.runtime.errors import INTERNAL_ERROR, OperationError
-from verifier.runtime.tasks import POLL, StopToken, wait_until
+from verifier.runtime.tasks import POLL, SLOW_POLL, StopToken, wait_until
 from verifier.runtime.waits import waiting
 
 _LOOK_AT_INSTANCES = (
@@ -37,14 +37,22 @@ class Instances:
         self._peers = peers
         self._progress = progress
         self._tuning = tuning
+        # The records that `watch` has read last.
+        self._known: list[RunRecord] = []
         # For each instance: its newest heartbeat (`RunRecord.beat`), and the monotonic time when this process first saw
         # that heartbeat.
         self._beats: dict[str, tuple[int, float]] = {}
 
     def all_hold(self, holds: Callable[[RunRecord], bool], stop: StopToken) -> bool:
         """Return whether all other instances have started, none has failed, and `holds` is True for their records."""
+        return self._all(holds, self._peers.others(stop))
+
+    def all_held(self, holds: Callable[[RunRecord], bool]) -> bool:
+        """Return whether `all_hold` was true when `watch` last read the records, about a second ago. Reads nothing."""
+        return self._all(holds, self._known)
+
+    def _all(self, holds: Callable[[RunRecord], bool], others: Sequence[RunRecord]) -> bool:
         several = len(self._run.record.instances) or 1
-        others = self._peers.others(stop)
         return len(others) == several - 1 and all(map(_unless_failed(holds), others))
 
     def wait_for_all(self, holds: Callable[[RunRecord], bool], stop: StopToken) -> None:
@@ -71,11 +79,24 @@ class Instances:
         While the coordinator has not started or has failed, keep waiting. Raises `Cancelled` when stopped.
         """
         with waiting("This instance waits for the coordinator", _LOOK_AT_INSTANCES):
-            while True:
-                record = self._peers.coordinator(stop)
-                if record is not None and _unless_failed(holds)(record):
-                    return record
-                stop.sleep(POLL)
+            return self._coordinator(holds, stop, POLL)
+
+    def wait_for_long_work(self, holds: Callable[[RunRecord], bool], stop: StopToken) -> RunRecord:
+        """Wait like `wait_for_coordinator`, for work of the coordinator that may take hours, such as index builds.
+
+        The record is read less often, and a long wait causes no warning: `watch` warns if the coordinator is silent or
+        lacks a command.
+        """
+        return self._coordinator(holds, stop, SLOW_POLL)
+
+    def _coordinator(
+        self, holds: Callable[[RunRecord], bool], stop: StopToken, every: float
+    ) -> RunRecord:
+        while True:
+            record = self._peers.coordinator(stop)
+            if record is not None and _unless_failed(holds)(record):
+                return record
+            stop.sleep(every)
 
     def watch(self, stop: StopToken) -> None:
         """Until stopped, publish the progress of the other instances, and warn if one of them needs attention.
@@ -88,7 +109,7 @@ class Instances:
             return
         try:
             while True:
-                others = self._peers.others(stop)
+                others = self._known = self._peers.others(stop)
                 refuse_failed(self._run.record, others)
                 self._warn_of_commands(others)
                 self._warn_of_silence(others)

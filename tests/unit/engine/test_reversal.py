@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from bson import Timestamp
 
-from syncsvc.engine.reversal import coordinator_reversal, mirrored
+from syncsvc.engine.reversal import coordinator_reversal, follower_reversal, mirrored
 from syncsvc.options import StartOptions
 from syncsvc.saved.registry import CopyStatus
 from syncsvc.state import Phase, State
@@ -40,7 +41,7 @@ def test_a_reversal_resets_the_progress_of_the_run() -> None:
         repaired_documents=50,
         repaired_definitions=3,
     )
-    record = replace(committed, **coordinator_reversal(committed, REVERSE_START))
+    record = replace(committed, **coordinator_reversal(committed, REVERSE_START, []))
     assert (record.source, record.destination) == (committed.destination, committed.source)
     assert record == run_record(
         state=State.COMMITTED,
@@ -54,8 +55,30 @@ def test_a_reversal_resets_the_progress_of_the_run() -> None:
         repaired=2,
         repair_done=2,
     )
-    again = replace(record, **coordinator_reversal(record, START))
+    again = replace(record, **coordinator_reversal(record, START, []))
     assert (again.source, again.destination) == (committed.source, committed.destination)
+
+
+@pytest.mark.parametrize(
+    "others, attempt",
+    [
+        ([], 0),
+        ([{"reversals": 0, "attempt": 3}], 0),
+        ([{"reversals": 1}], 0),
+        ([{"reversals": 1, "attempt": 1}, {"reversals": 0, "attempt": 3}], 1),
+    ],
+)
+def test_a_reversal_joins_the_attempt_of_the_instances_that_began_it(
+    others: list[dict[str, int]], attempt: int
+) -> None:
+    """An instance may have failed in the reversal and been resumed before this one gets the command."""
+    committed = run_record(instance="b", instances=("a", "b"), state=State.COMMITTED, attempt=2)
+    records = [run_record(instance="a", instances=("a", "b"), **each) for each in others]
+    for changes in (
+        coordinator_reversal(committed, REVERSE_START, records),
+        follower_reversal(committed, records),
+    ):
+        assert changes["attempt"] == attempt
 
 
 def test_a_reversed_record_has_the_uuid_of_the_destination() -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator
 from dataclasses import FrozenInstanceError
+from time import monotonic
+from typing import Any
 
 import pytest
 
 from syncsvc.figures.progress import Progress, ProgressSnapshot, WarningKind
+from syncsvc.figures.trends import Lag
 from verifier.runtime.tasks import StopToken, TaskGroup
 from verifier.runtime.waits import LongWait
 
@@ -59,9 +63,36 @@ def test_a_lag_is_remembered_until_it_is_forgotten() -> None:
     progress.set_lag(3)
     snapshot = progress.snapshot
     assert (snapshot.lag_seconds, [lag.seconds for lag in snapshot.lags]) == (3, [5, 3])
-    assert snapshot.lags[-1].at == snapshot.lag_at
-    progress.forget_lag()
+    assert snapshot.lags[-1].at < snapshot.lag_until
+    progress.forget_pace()
     assert (progress.snapshot.lag_seconds, progress.snapshot.lags) == (None, ())
+
+
+@pytest.mark.parametrize(
+    "fields, lag",
+    [
+        ({"lag_seconds": 3, "lag_until": 100.0}, 3),
+        ({"lag_seconds": 3, "lag_until": 99.0}, None),
+        # All changes are applied.
+        ({"lag_seconds": 0, "lag_until": math.inf}, 0),
+        ({"lag_seconds": None, "lag_until": 99.0}, None),
+    ],
+)
+def test_a_lag_that_is_no_longer_measured_is_unknown(
+    fields: dict[str, Any], lag: int | None
+) -> None:
+    snapshot = ProgressSnapshot(lags=(Lag(3, 85.0),), events_read=7, **fields).at(100.0)
+    assert (snapshot.lag_seconds, snapshot.events_read) == (lag, 7)
+
+
+def test_an_outdated_lag_leaves_every_snapshot() -> None:
+    """The source hangs: each instance, also one that does not coordinate or that commits, must show an unknown lag."""
+    progress = Progress()
+    progress.set_lag(5)
+    progress.set(lag_until=monotonic() - 1)
+    assert (progress.snapshot.lag_seconds, progress.snapshot.lags) == (None, ())
+    progress.set_lag(7)
+    assert [lag.seconds for lag in progress.snapshot.lags] == [7]
 
 
 def test_a_warning_is_shown_until_it_ends_and_logged_twice(

@@ -14,6 +14,7 @@ from syncsvc.preflight.joining import (
     instances_of,
     join_violations,
 )
+from syncsvc.preflight.judgement import judgement_of
 from syncsvc.saved.run import RunRecord
 from syncsvc.settings import DEFAULT_ID
 from syncsvc.state import State
@@ -172,3 +173,18 @@ def test_the_coordinator_needs_an_empty_destination() -> None:
 def test_a_run_between_other_clusters_is_not_joined() -> None:
     found = sharded(replace(of("a"), identities=("source", "elsewhere")))
     assert names(join_violations(options(), ("a", "b"), found, found.runs)) == ["MetadataLeftOver"]
+
+
+@pytest.mark.parametrize("instance, begun", [("a", "b"), ("b", "a")])
+def test_a_joining_instance_needs_memory_and_privileges_of_its_own(
+    instance: str, begun: str
+) -> None:
+    """The other instance may run on another host, with other users."""
+    found = replace(sharded(of(begun)), memory_available=100, disk_free=0)
+    assert judgement_of(options(), instance, found, 100, 0).violations == ()
+    judgement = judgement_of(options(), instance, found, 101, 0)
+    assert names(judgement.violations) == ["InsufficientMemory"]
+    assert judgement.estimates.memory_needed == 101
+    poor = replace(found.destination, access_control=True, privileges=frozenset())
+    judgement = judgement_of(options(), instance, replace(found, destination=poor), 100, 0)
+    assert {*names(judgement.violations)} == {"NotAuthorized"}

@@ -1,0 +1,56 @@
+"""Tests when the verification of a sync compares changed documents again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from syncsvc.engine.sync_subject import is_settled
+from syncsvc.figures.progress import OtherInstance, ProgressSnapshot
+from syncsvc.state import Phase, State
+from tests.unit.syncsvc.records import START, run_record
+
+NOW = START.time.time
+APPLYING = run_record(instance="a", phase=Phase.APPLYING, position=START)
+SHARED = replace(APPLYING, instances=("a", "b", "c"))
+
+
+def other(name: str, applied_until: int | None) -> OtherInstance:
+    return OtherInstance(name, State.RUNNING, Phase.APPLYING, applied_until, 0.0)
+
+
+@pytest.mark.parametrize("lag, settled", [(0, True), (10, True), (11, False), (None, False)])
+def test_changed_documents_are_compared_while_the_lag_is_short(
+    lag: int | None, settled: bool
+) -> None:
+    assert is_settled(APPLYING, ProgressSnapshot(lag_seconds=lag)) is settled
+
+
+def test_changed_documents_wait_for_the_end_of_a_commit() -> None:
+    committing = replace(APPLYING, state=State.COMMITTING)
+    assert not is_settled(committing, ProgressSnapshot(lag_seconds=0))
+
+
+@pytest.mark.parametrize(
+    "others, settled",
+    [
+        ({"b": NOW - 5, "c": NOW}, True),
+        ({"b": NOW - 10, "c": NOW + 60}, True),
+        ({"b": NOW - 60, "c": NOW}, False),
+        ({"b": NOW, "c": None}, False),
+        ({"b": NOW}, False),
+        ({}, False),
+    ],
+)
+def test_changed_documents_are_compared_while_no_other_instance_is_far_behind(
+    others: dict[str, int | None], settled: bool
+) -> None:
+    shown = tuple(other(name, until) for name, until in others.items())
+    assert is_settled(SHARED, ProgressSnapshot(lag_seconds=1, others=shown)) is settled
+    assert not is_settled(SHARED, ProgressSnapshot(lag_seconds=11, others=shown))
+
+
+def test_changed_documents_wait_while_another_instance_is_paused() -> None:
+    others = (other("b", NOW), replace(other("c", NOW), state=State.PAUSED))
+    assert not is_settled(SHARED, ProgressSnapshot(lag_seconds=1, others=others))
