@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from syncsvc.options import StartOptions
+from syncsvc.options import Presplit, StartOptions
 from verifier.cluster.facts import ClusterFacts, Topology
 from verifier.cluster.failures import NOT_AUTHORIZED
 from verifier.runtime.errors import Violation
@@ -158,6 +158,16 @@ SHARDING = (
         instead="enableSharding",
     ),
 )
+# A restarted process, a standby and a reverse begin with these queries.
+FENCING = Need(
+    "reject late writes of an earlier process",
+    "clusterMonitor",
+    ("inprog",),
+    on_config=(("chunks", ("find",)),),
+)
+READING_CHUNKS = Need(
+    "read the shards of chunks", "clusterMonitor", on_config=(("chunks", ("find",)),)
+)
 REFINING = Need("refine shard keys", "clusterManager", (), ("refineCollectionShardKey",))
 
 
@@ -174,8 +184,8 @@ def needs_of_source(
         sharding = _to_shard(options, True) if sharded else ()
         return (*reading, *writing, *sharding, *_to_copy_principals(options))
     blocking = BLOCKING if options.blocks_source else ()
-    balancing = (*_of_shards(options.blocks_source), BALANCER) if sharded else ()
-    return (*reading, *blocking, *balancing, *_to_copy_principals(options)[:1])
+    sharding = _of_sharded_source(options) if sharded else ()
+    return (*reading, *blocking, *sharding, *_to_copy_principals(options)[:1])
 
 
 def needs_of_destination(
@@ -205,10 +215,15 @@ def _of_shards(blocks: bool) -> tuple[Need, ...]:
     return (READING_SHARDS, READING_BLOCKS) if blocks else (READING_SHARDS,)
 
 
+def _of_sharded_source(options: StartOptions) -> tuple[Need, ...]:
+    presplitting = (READING_CHUNKS,) if options.presplit is Presplit.SOURCE else ()
+    return (*_of_shards(options.blocks_source), BALANCER, *presplitting)
+
+
 def _to_shard(options: StartOptions, blocks: bool) -> tuple[Need, ...]:
     # Only a sharded source has shard keys to refine; its shard keys are synced if the option `sharding` is absent.
     refining = (REFINING,) if options.sharding is None else ()
-    return (*_of_shards(blocks), *SHARDING, *refining)
+    return (*_of_shards(blocks), *SHARDING, FENCING, *refining)
 
 
 def _to_copy_principals(options: StartOptions) -> tuple[Need, ...]:

@@ -48,6 +48,9 @@ T = TypeVar("T")
 _MOST_ESTIMATED = 1 << 20
 _LEAST_FILE = 4096
 _INDEX_ENTRY = 32
+# Collections that do not count as data. The server keeps an empty `system.views` after the last view was dropped, and a
+# reset keeps the profiler's `system.profile`.
+_LEFT_OVER = frozenset({"system.profile", "system.views"})
 
 
 def ask(
@@ -189,12 +192,9 @@ def _size(client: Client, definition: CollectionSpec) -> Size:
 
 
 def _occupied(client: Client) -> Iterator[str]:
-    """Yield the user databases that hold a collection or view.
-
-    A database with only an empty `system.views` does not count: servers keep it after the last view was dropped.
-    """
+    """Yield the user databases that hold more than the collections `_LEFT_OVER`."""
     for name in sorted(filter(is_user_database, client.list_database_names())):
-        if {row["name"] for row in list_raw(client, name)} - {"system.views"}:
+        if {row["name"] for row in list_raw(client, name)} - _LEFT_OVER:
             yield name
 
 

@@ -174,6 +174,18 @@ def test_all_violations_are_reported_at_once(pair: Pair, daemon: Daemon) -> None
         )
 
 
+def test_the_profile_of_a_database_does_not_count_as_data(pair: Pair, daemon: Daemon) -> None:
+    fill(pair)
+    profiled = pair.destination.client.profiled
+    profiled.command("profile", 2)
+    try:
+        profiled.c.find_one()
+        assert profiled.list_collection_names() == ["system.profile"]
+        assert told(preflight(daemon)) == []
+    finally:
+        profiled.command("profile", 0)
+
+
 @pytest.fixture
 def one_cluster_twice(pair: Pair, tmp_path: Path) -> Iterator[Daemon]:
     other_address = pair.source.uri.replace("127.0.0.1", "localhost")

@@ -546,6 +546,27 @@ def test_a_start_with_unsupported_sharding_is_refused(pair: Pair, daemon: Daemon
     assert "d" not in pair.destination.client.list_database_names()
 
 
+@pytest.mark.parametrize("is_view", [False, True], ids=["collection", "view"])
+def test_an_empty_database_whose_name_differs_in_case_fails_the_sync(
+    pair: Pair, daemon: Daemon, is_view: bool
+) -> None:
+    """A database that was emptied stays in `config.databases`, so that `enableSharding` of the new one is refused."""
+    source, destination = pair.source.client, pair.destination.client
+    destination.App.c.insert_one({})
+    destination.App.c.drop()
+    if is_view:
+        source.app.create_collection("v", viewOn="c", pipeline=[])
+        source.d.c.insert_one({})
+    else:
+        source.app.c.insert_one({})
+    daemon.start(enableUserWriteBlocking="none")
+    daemon.wait_for_failure("DefinitionNotApplicable", "enableSharding on app.", "have: App")
+    destination.drop_database("App")
+    daemon.resume()
+    daemon.commit()
+    pair.assert_equal()
+
+
 def test_zones_of_users_are_obeyed_and_kept(pair: Pair, daemon: Daemon) -> None:
     fill(pair)
     pair.shard("d.c", {"n": 1})

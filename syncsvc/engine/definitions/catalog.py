@@ -90,13 +90,20 @@ class Catalog:
         on `_id`. Drops a view with the same name: the view had the name earlier or will have it later, and then
         its change events create the view.
         """
-        namespace = definition.namespace
-        if self._sharding is not None:
-            self._sharding.assign_primary(namespace.database)
+        self._assign_primary(definition.namespace)
         created = self._create(definition)
         if definition.shard_key:
             self._shard(definition)
         return created and not definition.shard_key
+
+    def _assign_primary(self, namespace: Namespace) -> None:
+        """Create the database of a new collection or view, if the destination is sharded. See `Sharding`."""
+        if self._sharding is None:
+            return
+        try:
+            self._sharding.assign_primary(namespace.database)
+        except OperationFailure as error:
+            raise _refused("enableSharding", namespace, error) from error
 
     def _create(self, definition: CollectionSpec) -> bool:
         """Create a collection unless it exists, and return whether this call created it."""
@@ -202,8 +209,7 @@ class Catalog:
         A no-op if the name is taken, or if the server refuses the view because of the views that it refers to (a cycle,
         too many levels, another collation). A refused view is created at the commit, when all views are final.
         """
-        if self._sharding is not None:
-            self._sharding.assign_primary(definition.namespace.database)
+        self._assign_primary(definition.namespace)
         command = {"create": definition.namespace.collection, **definition.options}
         return self._run(definition.namespace, command, *_PASSING_VIEW_CODES) is not None
 

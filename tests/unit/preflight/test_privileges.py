@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from syncsvc.options import UsersAndRoles, WriteBlocking
+from syncsvc.options import Presplit, UsersAndRoles, WriteBlocking
 from syncsvc.preflight.privileges import (
     NOTING,
     READING_PRINCIPALS,
@@ -17,7 +17,7 @@ from syncsvc.preflight.privileges import (
     privilege_violations,
 )
 from syncsvc.schemas import StartSchema
-from tests.support.roles import READER, SHARDED_WRITER, USES, WRITER, Use
+from tests.support.roles import READER, SHARDED_READER, SHARDED_WRITER, USES, WRITER, Use
 from tests.unit.preflight.values import facts, options, texts
 from verifier.cluster.facts import ClusterFacts, Topology
 from verifier.runtime.schemas import load
@@ -42,7 +42,7 @@ ROLES = {
         *("createCollection", "createIndex", "dropIndex", "listCollections", "listIndexes"),
         "renameCollectionSameDB",
     },
-    "clusterMonitor": {"listDatabases", "replSetGetConfig", "serverStatus", "useUUID"},
+    "clusterMonitor": {"inprog", "listDatabases", "replSetGetConfig", "serverStatus", "useUUID"},
     "backup": {
         *("appendOplogNote", "listDatabases", "serverStatus", "setUserWriteBlockMode", "useUUID"),
         *("find", "collStats", "listCollections", "listIndexes"),
@@ -165,7 +165,25 @@ def test_sharded_clusters_need_an_additional_role(use: Use) -> None:
     assert any("to stop the balancer on the source" in each and more in each for each in found)
 
 
+def without_inprog(some: ClusterFacts) -> ClusterFacts:
+    return replace(some, privileges=(some.privileges or frozenset()) - {"inprog"})
+
+
+def without_chunks(some: ClusterFacts) -> ClusterFacts:
+    """Return a copy of the facts in which the user may read the collections of config that a sync reads, but chunks."""
+    names = (
+        *("collections", "databases", "settings", "sharding_configsvr_coordinators", "shards"),
+        *("tags", "user_writes_critical_sections", "version"),
+    )
+    held = (some.config_privileges or frozenset()) - {("find", "")}
+    return replace(some, config_privileges=held | {("find", name) for name in names})
+
+
 TO_STOP = "missing privileges ([{}]) to stop the balancer on the {}; the built-in role {} has them."
+TO_REJECT = (
+    "missing privileges ([{}]) to reject late writes of an earlier process on the {}; "
+    "the built-in role clusterMonitor has them."
+)
 SHARDS = {"sharding": {"createSupportingIndexes": False, "shardingEntries": []}}
 
 
@@ -213,8 +231,39 @@ SHARDS = {"sharding": {"createSupportingIndexes": False, "shardingEntries": []}}
                 "missing privileges ([find on config.shards, update on config.shards, find on config.tags, "
                 "update on config.tags, remove on config.tags]) to assign ranges of shard keys to zones "
                 "on the destination; the built-in role clusterManager has them.",
+                TO_REJECT.format("find on config.chunks", "destination"),
             ],
         ),
+        (
+            PLAIN,
+            facts(),
+            without_inprog(sharded(*WRITER, SHARDED_WRITER)),
+            [TO_REJECT.format("inprog", "destination")],
+        ),
+        (
+            PLAIN,
+            facts(),
+            without_chunks(sharded(*WRITER, SHARDED_WRITER)),
+            [TO_REJECT.format("find on config.chunks", "destination")],
+        ),
+        ({}, without_inprog(sharded(*READER, SHARDED_READER)), facts(), []),
+        (
+            {"write_blocking": BOTH, "reversible": True},
+            without_inprog(sharded(*WRITER, "restore", SHARDED_WRITER)),
+            facts(),
+            [TO_REJECT.format("inprog", "source")],
+        ),
+        ({}, without_chunks(sharded(*READER, SHARDED_READER)), facts(), []),
+        (
+            {"presplit": Presplit.SOURCE},
+            without_chunks(sharded(*READER, SHARDED_READER)),
+            facts(),
+            [
+                "missing privileges ([find on config.chunks]) to read the shards of chunks on the source; "
+                "the built-in role clusterMonitor has them."
+            ],
+        ),
+        ({"presplit": Presplit.SOURCE}, user(*READER), facts(), []),
     ],
 )
 def test_missing_privileges_on_sharded_clusters_are_named(
