@@ -71,8 +71,8 @@ class RepairWork:
         self._frontier.wait_drained(self._stop)
         # Checked again: users may have created a collection since the list was saved, perhaps before a restart.
         client, registry = self._context.destination_client, self._context.registry
-        if not record.coordinates:
-            # The coordinator may have created collections.
+        if record.instances:
+            # The coordinator may have created collections, and any instance may have withheld indexes.
             registry.reload(self._stop)
         found = read(lambda: replaced(client, registry), self._stop)
         foreign = mismatch_names(found, self._context.names)
