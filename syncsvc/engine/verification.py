@@ -80,6 +80,9 @@ class Verification:
         Call this only after the destination has caught up. Raises the driver's errors.
         """
         if self._enabled and self._check is None:
+            if self._context.run.record.instances:
+                # Any instance may have withheld indexes, which then must not count as missing.
+                self._context.registry.reload(self._stop)
             sides, store = self._sides(), self._context.checks
             position = self._context.run.record.position
             request = Request(source_filters=self._context.run.record.options.document_filters)

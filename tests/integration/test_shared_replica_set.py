@@ -7,15 +7,19 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
+from bson import encode
 
+from syncsvc.engine.events.event_share import share_of
 from syncsvc.engine.run.points import Point
 from syncsvc.metadata import METADATA_DATABASE
+from tests.integration.test_embedded_verifier import mismatches
 from tests.support import writes
 from tests.support.daemon import Daemon
 from tests.support.fleet import Fleet, kill_at_each
 from tests.support.pages import commands, paste
 from tests.support.pair import TO_SHARDED, Pair, across
 from tests.support.waiting import wait_for
+from verifier.cluster.keys import canonical_id
 
 REVERSIBLE = {
     "reversible": True,
@@ -289,3 +293,44 @@ def position_of(pair: Pair, instance: str) -> Any:
     record = pair.destination.client[METADATA_DATABASE].runs.find_one({"_id": instance})
     assert record is not None
     return record["position"]["time"]
+
+
+def make_the_follower_withhold(pair: Pair, fleet: Fleet, collection: str) -> None:
+    """Create an index on the destination, as a user could, that refuses a new document of the follower's share."""
+    index = {"name": "theirs", "key": {"p": 1, "q": 1}}
+    create = {"createIndexes": collection, "indexes": [index], "mayBypassWriteBlocking": True}
+    pair.destination.client.d.command(create)
+    share = share_of("b", fleet.names)
+    refused = next(n for n in range(1000, 2000) if share.has(b"", canonical_id(encode({"_id": n}))))
+    pair.source.client.d[collection].insert_one({"_id": refused, "p": [1, 2], "q": [1, 2]})
+
+
+def test_indexes_that_only_a_follower_withholds_do_not_differ(pair: Pair, fleet: Fleet) -> None:
+    """Let the follower withhold indexes before the verification begins, and others afterwards.
+
+    The verification must not report the first ones as missing, and a repair must not build the second ones.
+    """
+    source, destination = pair.source.client.d, pair.destination.client.d
+    writes.fill(pair.source.client)
+    for each in (source.c, source.other):
+        each.create_index("n")
+    with fleet.coordinator.held_at(Point.INDEXES_BUILT, "d.c"):
+        fleet.start(buildIndexes="afterDataCopy")
+        fleet.coordinator.wait_until_reached(Point.INDEXES_BUILT, "d.c")
+        make_the_follower_withhold(pair, fleet, "c")
+        wait_for(lambda: "n_1" in destination.other.index_information(), "an index")
+        drop = {"dropIndexes": "other", "index": "n_1", "mayBypassWriteBlocking": True}
+        destination.command(drop)
+    fleet.wait_until_committable()
+    (found,) = mismatches(fleet.coordinator)
+    assert (found["namespace"], found["component"]) == ("d.other", "n_1")
+    make_the_follower_withhold(pair, fleet, "other")
+    fleet.follower.wait_for_warning("The indexes of d.c, d.other are withheld")
+    assert fleet.coordinator.post("repair").ok
+    wait_for(
+        lambda: fleet.coordinator.progress()["repairs"]["definitions"], "the repair is complete"
+    )
+    for each in (destination.c, destination.other):
+        assert {*each.index_information()} == {"_id_"}
+    fleet.commit()
+    pair.assert_equal()

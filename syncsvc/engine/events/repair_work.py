@@ -72,8 +72,8 @@ class RepairWork:
         # Check again which collections users have replaced: there may be more of them since the list of repairs was
         # saved, perhaps before a restart.
         client, registry = self._context.destination_client, self._context.registry
-        if not record.coordinates:
-            # The coordinator may have created collections.
+        if record.instances:
+            # The coordinator may have created collections, and any instance may have withheld indexes.
             registry.reload(self._stop)
         found = read(lambda: replaced(client, registry), self._stop)
         foreign = mismatch_names(found, self._context.names)
