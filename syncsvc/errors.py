@@ -99,9 +99,11 @@ DESTINATION_NAMESPACE_EXISTS = ErrorKind(
 OTHER_SYNC_ON_DESTINATION = ErrorKind(
     "OtherSyncOnDestination",
     409,
-    "Another sync has the same destination, and one of the two was started without preExistingDestinationData.",
+    "Another sync has the same destination, and preExistingDestinationData is false in at least one of the two; or "
+    "this version of syncsvc cannot read the saved state of the other sync.",
     "Start both syncs with preExistingDestinationData true, each with its own --syncName. If the other sync is "
-    "committed and not needed any more, drop its metadata database; otherwise, let it end, or reset it.",
+    "committed and not needed any more, drop its metadata database; otherwise, let it end, or reset it. Use the same "
+    "version of syncsvc for both syncs.",
 )
 WRITE_BLOCKING_WITH_EXISTING_DATA = ErrorKind(
     "WriteBlockingWithExistingData",
@@ -170,8 +172,9 @@ COLLECTION_NOT_SHARDABLE = ErrorKind(
     "sharding.shardingEntries names a view, or a collection that cannot be sharded; or the source has sharded a "
     "time-series collection.",
     "Leave the named entry out: a collection without an entry is synced unsharded. Exclude a sharded time-series "
-    "collection by a filter. If the sync has already begun, drop the collection on the source and send POST "
-    "/api/v1/resume; or reset the sync (POST /api/v1/reset) and start it with other options.",
+    "collection by a filter. If the sync has already begun, reset it (POST /api/v1/reset) and start it with other "
+    "options. If the named collection is not needed any more, you can instead drop it on the source, which deletes "
+    "its data, and send POST /api/v1/resume.",
 )
 SHARD_KEY_INDEX_MISSING = ErrorKind(
     "ShardKeyIndexMissing",
@@ -327,10 +330,10 @@ UNSUPPORTED_CHANGE = ErrorKind(
     409,
     "A definition was changed on the source in a way that this version of syncsvc cannot apply; or a definition was "
     "changed during the commit on a source before MongoDB 6.0.",
-    "If the definition was changed during the commit, send POST /api/v1/resume, and commit again. Otherwise, if the "
-    "change can be undone on the source (for example, drop a new collection or index), undo it and send "
-    "POST /api/v1/resume. If the sync then fails at the same change again, reset the sync (POST /api/v1/reset) and "
-    "start it again. Do not make such changes before the commit.",
+    "If the definition was changed during the commit, send POST /api/v1/resume, and commit again. Otherwise, undo the "
+    "change on the source (for example, drop a new collection or index), and send POST /api/v1/resume. If the change "
+    "cannot be undone, or the sync fails at it again, reset the sync (POST /api/v1/reset) and start it again. Do not "
+    "make such changes before the commit is complete.",
 )
 SHARD_KEY_CHANGED = ErrorKind(
     "ShardKeyChanged",

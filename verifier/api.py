@@ -1,4 +1,7 @@
-"""The HTTP API: parses a request, calls the service, answers. Contains no rules, no driver calls, no threads."""
+"""The HTTP API: parses requests, calls the service, and returns its answers.
+
+The service checks whether a request is possible; this module calls no driver, and starts no threads.
+"""
 
 from __future__ import annotations
 

@@ -57,11 +57,12 @@ class OplogWatch:
         self.has_looked = False
 
     def follow(self, held_after: Callable[[], Timestamp | None]) -> None:
-        """From now on, call `held_after`, instead of using the saved position, to find out which entries are needed.
+        """Use `held_after`, instead of the saved position, to find out which oplog entries are needed.
 
-        While the reader of the change stream is blocked, for example because all lanes are full, `held_after` returns
-        the cluster time of the source from which the reader must continue. While it is not blocked, `held_after`
-        returns None: if entries are lost then, the next read of the stream fails.
+        While the reader of the change stream is blocked, for example because all lanes are full, `held_after` must
+        return the cluster time of the source from which the reader must continue. While the reader is not blocked,
+        `held_after` must return None. The watch then does not look for lost entries, because the next read of the
+        stream would fail.
         """
         self._held_after = held_after
 

@@ -278,9 +278,9 @@ class Progress:
             return dict(self._begun)
 
     def forget_begun(self, saved: Mapping[str, str]) -> None:
-        """Forget the warnings and waits that an earlier call of `begun` returned, because they are saved now.
+        """Forget the warnings and waits in `saved`, which an earlier call of `begun` returned and which are saved now.
 
-        Keep those that have another text since then.
+        `saved` maps names to texts. A warning or wait whose text has changed since that call is kept.
         """
         with self._lock:
             self._begun = {

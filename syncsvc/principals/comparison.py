@@ -303,7 +303,7 @@ def _roles_held(
 ) -> dict[Identity, Identity]:
     """Return all roles that the principals have, directly or inherited, each with one principal that has it.
 
-    Leave out the roles of each principal for which the destination keeps another definition, with other roles.
+    A principal with the outcome KEPT is not copied, so the roles that it has on the source do not count.
     """
     held: dict[Identity, Identity] = {}
     waiting = list(principals)

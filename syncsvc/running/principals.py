@@ -62,8 +62,8 @@ class Principals:
             # has created.
             raise OperationError(
                 errors.INVALID_STATE,
-                "The sync is still being initialized. Send the command again, at the latest when the field info of the "
-                f"progress is {Phase.COPYING.value}.",
+                "The sync is still being initialized. Send the command again when the field info of GET "
+                f"/api/v1/progress is {Phase.COPYING.value}.",
             )
 
     def created(self) -> tuple[str, ...]:

@@ -219,7 +219,10 @@ class Journal:
         return replace(self, processes=kept)
 
     def with_direction(self, direction: Direction) -> Journal:
-        """Return the journal after a reversal: with the direction that has ended, and without its verification."""
+        """Return the journal after a reversal: with the ended `direction` added, and `verified` cleared for the new one.
+
+        Only the last MOST_DIRECTIONS directions are kept.
+        """
         directions = (*self.directions, direction)[-MOST_DIRECTIONS:]
         return replace(self, directions=directions, verified=None)
 

@@ -1,4 +1,4 @@
-"""Tests starts whose shard keys must be refused, and syncs that copy shard keys between sharded clusters."""
+"""Starts with unsupported shard keys are refused, and syncs between sharded clusters copy shard keys."""
 
 from __future__ import annotations
 

@@ -153,7 +153,7 @@ def churn(collection: Collection[Any], each: Keyed) -> None:
 
 
 def more_churn(collection: Collection[Any]) -> None:
-    """Make unusual writes whose documents do not depend on the collection's shard key."""
+    """Make unusual writes. Every collection gets the same documents, whatever its shard key is."""
     literal = {"$literal": {"_id": "zero", "k": HIGH, "a": {"b": 1}, "t": Timestamp(0, 0)}}
     collection.insert_one({"_id": "zero", "k": HIGH, "a": {"b": 1}})
     collection.update_one({"_id": "zero"}, [{"$replaceWith": literal}])

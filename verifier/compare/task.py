@@ -1,4 +1,6 @@
-"""The tasks of one generation (one pass of a check), and the rechecks that become tasks.
+"""Defines tasks, the units of work of a generation (one pass of a check), such as comparing a range of documents.
+
+Also groups rechecks, which are documents to compare again, into tasks of the next generation.
 
 The functions here have no side effects.
 """

@@ -22,8 +22,8 @@ HOST_NOT_ALLOWED = ErrorKind(
     "HostNotAllowed",
     403,
     "The Host header of the request does not name this process: a web page may have sent it (DNS rebinding).",
-    "Nothing was done. Use an IP address, localhost or the name of the machine in the URL, or start the process with "
-    "that name in --allowedHosts.",
+    "Nothing was done. In the URL, use an IP address, localhost or the name of the machine. To allow another name, add "
+    "it to --allowedHosts and restart the process.",
 )
 ORIGIN_NOT_ALLOWED = ErrorKind(
     "OriginNotAllowed",

@@ -201,10 +201,10 @@ class Renames:
         self.release(record.definition.namespace)
 
     def adopt(self, uuid: bytes, name: Namespace) -> None:
-        """Save a record of the source's collection `uuid`, which becomes part of the sync as `name`, and copy it.
+        """Add the source's collection `uuid` to the sync as `name`: save its record, and copy the collection.
 
-        A no-op if the filter excludes `name`, or the source no longer has the collection. If a process was killed
-        during such a call, part of the copy already exists. Later writes to the collection arrive as events. Raises
+        A no-op if the filter excludes `name`, or if the source has dropped or renamed the collection meanwhile. If a
+        process was killed during such a call, this call continues the copy. Later writes to the collection arrive as events. Raises
         OperationError if the collection cannot be synced or copied.
         """
         if not self._context.selection.selects(name):

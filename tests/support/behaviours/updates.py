@@ -56,7 +56,7 @@ def _nested_arrays(db: AnyDatabase) -> None:
 
 @behaviour(fill=_nested_arrays)
 def nested_truncations(db: AnyDatabase) -> None:
-    """Truncate an array and an array inside it, and set a field in the inner array, in one update."""
+    """Truncate arrays and the arrays nested in their elements. The first update also sets an element of a nested array."""
     first = {"$mergeObjects": [{"$first": "$a"}, {"l": [0, 1], "m": [[1], [4, 5, "new"]]}]}
     shorter = {"$concatArrays": [[first], {"$slice": ["$a", 1, 1]}]}
     db.c.update_one({"_id": 0}, [{"$set": {"a": shorter}}])

@@ -22,7 +22,10 @@ class Shard:
 
 @dataclass(frozen=True)
 class Owner:
-    """A shard that holds documents of a collection, and the version fields for commands to this shard."""
+    """A shard to which commands for a collection or a database are sent, and the version fields of such commands.
+
+    The version fields are `shardVersion` and `databaseVersion`.
+    """
 
     shard: Shard
     versions: Document
