@@ -108,8 +108,8 @@ OTHER_SYNC_ON_DESTINATION = ErrorKind(
 WRITE_BLOCKING_WITH_EXISTING_DATA = ErrorKind(
     "WriteBlockingWithExistingData",
     400,
-    "User writes can only be blocked for a whole cluster, so the applications that use the other data of the "
-    "destination could not write either.",
+    "preExistingDestinationData is true, but enableUserWriteBlocking would block user writes to the whole destination: "
+    "the applications that use its other data could not write either.",
     "Set enableUserWriteBlocking to none, and make sure that nobody writes to the synced collections of the "
     "destination before canWrite is true.",
 )

@@ -194,7 +194,11 @@ def _unreported(options: StartOptions) -> str:
 
 
 def _synced_databases(options: StartOptions, found: Findings) -> set[str] | None:
-    """Return the databases from which the sync copies collections; None if it has no filter, or if that is unknown."""
+    """Return the databases with synced collections.
+
+    Return None if the sync has no filter of namespaces, so that all databases count, or if the contents of the source
+    are unknown.
+    """
     if found.contents is None or not (options.include_namespaces or options.exclude_namespaces):
         return None
     return {each.definition.namespace.database for each in found.contents}

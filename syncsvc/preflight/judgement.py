@@ -85,9 +85,9 @@ def judgement_of(
 ) -> Judgement:
     """Judge, by the facts in `found`, whether the instance `instance` may start a sync with these options.
 
-    An instance that joins others finds a destination that is no longer empty, so the checks that the first instance
-    passed are not repeated, except those of this instance's memory and users. `memory_needed` and `spool_limit`, the
-    size limit of one event spool, are in bytes.
+    If other instances have begun the sync, the destination is no longer empty. Then the only questions are whether the
+    instance fits the others, has enough memory, and connects as users with the needed privileges. `memory_needed` and
+    `spool_limit`, the size limit of one event spool, are in bytes.
     """
     instances = instances_of(options, instance, found)
     others = begun_by_others(instance, instances, found)

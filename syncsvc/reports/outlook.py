@@ -257,9 +257,10 @@ def _after_failure(sync: Sync, record: RunRecord) -> Step | None:
     if why_final(record, ()) is not None:
         if record.in_use:
             return Step(
-                "This sync can be neither resumed nor reset, because users have written to both clusters. Leave the "
-                f"applications on {record.source}; the data on {record.destination} is incomplete. Stop this process, "
-                "and clean up by hand before you start a new sync."
+                "This sync can be neither resumed nor reset, because users may have written to both clusters. Leave "
+                f"the applications on {record.source}; the data on {record.destination} may be incomplete. Before you "
+                "start a new sync, stop this process, and drop the copied data and the metadata of the sync on "
+                f"{record.destination}."
             )
         confirm = {"confirm": record.options.destination}
         return Step(

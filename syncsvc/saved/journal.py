@@ -219,7 +219,7 @@ class Journal:
         return replace(self, processes=kept)
 
     def with_direction(self, direction: Direction) -> Journal:
-        """Return the journal after a reversal: with the ended `direction` added, and `verified` cleared for the new one.
+        """Return the journal after a reversal: with the ended `direction`, and `verified` cleared for the new one.
 
         Only the last MOST_DIRECTIONS directions are kept.
         """

@@ -369,7 +369,7 @@ def change_behind_our_back(pair: Pair, command: dict[str, Any]) -> None:
 def corrupt(pair: Pair) -> set[tuple[Any, ...]]:
     """Insert, delete and update documents on the destination; return the mismatches that a check must find.
 
-    A mismatch is a tuple of its type, None and the `_id`.
+    A mismatch is a tuple of its type, its aspect and the `_id`, as `listed` returns it. Documents have no aspect: None.
     """
 
     def run(command: dict[str, Any]) -> None:

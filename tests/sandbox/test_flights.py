@@ -1,4 +1,4 @@
-"""Tests that the sample data set of flights is loaded completely, with the right types, and one index of each kind.
+"""Tests that the sample data set of flights is loaded completely, with the right types, a view and all indexes.
 
 `make test` leaves these tests out: loading the data takes longer than most tests, and only the demo uses the data.
 """

@@ -76,9 +76,10 @@ def digest_of(key: bytes) -> bytes:
 
 
 def recheck_of(namespace: Namespace, key: bytes, since: float | None = None) -> Recheck:
-    """Return the recheck of a document.
+    """Return the recheck of the document with the document key `key`.
 
-    `since` is when the document was first seen to differ, in UNIX seconds; None if the recheck is for a change.
+    `since` is when the document was first seen to differ, in UNIX seconds; None if it is compared again only because a
+    change event named it.
     """
     return Recheck(RecheckId(namespace, digest_of(key), since is not None), key, since)
 

@@ -120,8 +120,8 @@ class Sharding:
     def _sample(self, definition: CollectionSpec, shard_key: Document) -> list[bytes]:
         """Sample documents of the source, and return the values of their shard key fields, sorted.
 
-        Only the fields `shard_rules.sampled_fields` are returned, as one BSON document for each sampled document. The
-        list is empty if the shard key has no such fields, or the source no longer has the collection.
+        The list has one BSON document for each sampled document, with only the fields before a hashed field. It is
+        empty if the first field is hashed, or if the source no longer has the collection.
         """
         fields = shard_rules.sampled_fields(shard_key)
         if not fields or definition.uuid is None:

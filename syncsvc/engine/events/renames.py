@@ -204,8 +204,8 @@ class Renames:
         """Add the source's collection `uuid` to the sync as `name`: save its record, and copy the collection.
 
         A no-op if the filter excludes `name`, or if the source has dropped or renamed the collection meanwhile. If a
-        process was killed during such a call, this call continues the copy. Later writes to the collection arrive as events. Raises
-        OperationError if the collection cannot be synced or copied.
+        process was killed during such a call, this call continues the copy. Later writes to the collection arrive as
+        events. Raises OperationError if the collection cannot be synced or copied.
         """
         if not self._context.selection.selects(name):
             return

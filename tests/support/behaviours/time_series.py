@@ -80,7 +80,7 @@ def time_series_drop_database(db: AnyDatabase) -> None:
 
 @behaviour(fill=nothing)
 def time_series_that_the_source_refused(db: AnyDatabase) -> None:
-    """Try to create a time-series collection that the server refuses, and whose `system.buckets` collection it keeps."""
+    """Try to create a time-series collection that the server refuses. It keeps the `system.buckets` collection."""
     _refused(db, "s")
     db.plain.insert_one({"_id": 1})
 

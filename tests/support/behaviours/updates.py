@@ -56,7 +56,7 @@ def _nested_arrays(db: AnyDatabase) -> None:
 
 @behaviour(fill=_nested_arrays)
 def nested_truncations(db: AnyDatabase) -> None:
-    """Truncate arrays and the arrays nested in their elements. The first update also sets an element of a nested array."""
+    """Truncate arrays and the arrays in their elements. The first update also sets an element of a nested array."""
     first = {"$mergeObjects": [{"$first": "$a"}, {"l": [0, 1], "m": [[1], [4, 5, "new"]]}]}
     shorter = {"$concatArrays": [[first], {"$slice": ["$a", 1, 1]}]}
     db.c.update_one({"_id": 0}, [{"$set": {"a": shorter}}])
@@ -126,11 +126,11 @@ def _with_duplicate_names(db: AnyDatabase) -> None:
 
 @behaviour(fill=_with_duplicate_names)
 def duplicate_names(db: AnyDatabase) -> None:
-    """Update documents with duplicate field names, which are built as raw bytes.
+    """Update documents that have duplicate field names. The documents are built as raw bytes.
 
-    No update touches a duplicate field, because secondaries of the source would not apply such an update correctly
-    either. WARNING: a server crashes with a failed invariant if an update pipeline contains the diff of such a
-    document.
+    WARNING: a server crashes with a failed invariant if an update with `$_internalApplyOplogUpdate` contains the diff
+    of such a document. No update here changes a duplicate field: even the secondaries of the source would apply that
+    incorrectly.
     """
     db.c.insert_one(_duplicates("new"))
     for key in (0, "new"):

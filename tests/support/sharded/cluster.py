@@ -37,9 +37,10 @@ def find_mongos() -> str | None:
 
 
 class Router:
-    """A mongos, or the stand-in for it, that can be killed and restarted on the same port.
+    """A router that can be killed and restarted on the same port.
 
-    `sessions` returns the folder in which all stand-ins of a cluster record the transaction numbers of sessions.
+    It is a mongos if one is installed, and otherwise a stand-in for it (the module `router`). `sessions` returns the
+    folder in which all stand-ins of a cluster record the transaction numbers of sessions.
     """
 
     def __init__(self, config: ReplicaSet, sessions: Callable[[], Path]) -> None:
