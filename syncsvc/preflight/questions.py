@@ -39,7 +39,7 @@ from verifier.cluster.namespace import RESERVED_PREFIXES, Namespace, is_user_dat
 from verifier.cluster.specification import CollectionSpec, Kind
 from verifier.runtime.errors import OperationError
 from verifier.runtime.retry import retry
-from verifier.runtime.tasks import StopToken
+from verifier.runtime.tasks import StopToken, for_each, single_error
 
 T = TypeVar("T")
 
@@ -48,6 +48,9 @@ T = TypeVar("T")
 _MOST_ESTIMATED = 1 << 20
 _LEAST_FILE = 4096
 _INDEX_ENTRY = 32
+# How many collections are measured at the same time.
+_MEASURING = 16
+
 # Collections that do not count as data. The server keeps an empty `system.views` after the last view was dropped, and a
 # reset keeps the profiler's `system.profile`.
 _LEFT_OVER = frozenset({"system.profile", "system.views"})
@@ -75,9 +78,7 @@ def ask(
             sharded = frozenset(shard_rules.named(options.sharding))
             left_out = sharded - selection.of(sharded)
         filters = DocumentFilters() if refused else options.document_filters
-        contents = _if_allowed(
-            lambda: tuple(_contents(source.client, selection, filters, stop)), stop
-        )
+        contents = _if_allowed(lambda: _contents(source.client, selection, filters, stop), stop)
     needed = [options.names.to_destination(each.definition.namespace) for each in contents or ()]
     shared = options.pre_existing_destination_data
     return Findings(
@@ -162,17 +163,28 @@ def _if_allowed(question: Callable[[], T], stop: StopToken) -> T | None:
 
 def _contents(
     client: Client, selection: Selection, filters: DocumentFilters, stop: StopToken
-) -> Iterator[Measured]:
-    for definition in list_collections(client, selection):
-        stop.check()
-        if definition.kind is Kind.VIEW:
-            yield Measured(definition)
-        else:
-            query = filters.of(definition.namespace)
-            whole = _size(client, definition)
-            with judging(filters, definition.namespace):
-                size = selected_size(client, definition.storage, query, whole, stop)
-            yield Measured(definition, size)
+) -> tuple[Measured, ...]:
+    """Return the selected collections and views of the source in the order of their names, with their sizes.
+
+    Several collections are measured at the same time: there may be thousands, on a link with latency.
+    """
+    listed = list(list_collections(client, selection))
+    sizes: dict[Namespace, Size] = {}
+
+    def measure_one(definition: CollectionSpec, stop: StopToken) -> None:
+        query = filters.of(definition.namespace)
+        whole = _size(client, definition)
+        with judging(filters, definition.namespace):
+            size = selected_size(client, definition.storage, query, whole, stop)
+        sizes[definition.namespace] = size
+
+    collections = [each for each in listed if each.kind is not Kind.VIEW]
+    with single_error():
+        for_each("measure", collections, measure_one, _MEASURING, stop)
+    return tuple(
+        Measured(each, sizes[each.namespace]) if each.namespace in sizes else Measured(each)
+        for each in listed
+    )
 
 
 def _size(client: Client, definition: CollectionSpec) -> Size:

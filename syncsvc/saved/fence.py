@@ -37,7 +37,7 @@ from verifier.cluster.connect import Client
 from verifier.cluster.writer import MAJORITY, ClusterWriter
 from verifier.runtime.errors import OperationError
 from verifier.runtime.retry import retry
-from verifier.runtime.tasks import POLL, StopToken, for_each
+from verifier.runtime.tasks import POLL, StopToken, for_each, single_error
 
 _log = logging.getLogger(__name__)
 
@@ -198,12 +198,9 @@ class FencedWriter(ClusterWriter):
         if left:
             # Settle the first slot alone, because this may have to shard the collection `FENCES`.
             self._settle_next(0, self._stop)
-        try:
-            # Use a stop token of its own: an engine that is being stopped still makes one attempt for each slot.
+        # Use a stop token of its own: an engine that is being stopped still makes one attempt for each slot.
+        with single_error():
             for_each("settle", range(1, left), self._settle_next, _SETTLING, StopToken())
-        except BaseExceptionGroup as group:
-            # The callers expect a single error, and the slots usually fail for the same reason.
-            raise group.exceptions[0] from group
 
     def _settle_next(self, number: int, stop: StopToken) -> None:
         with self._fence.slot(stop) as slot:

@@ -11,9 +11,10 @@ from syncsvc.engine.run.points import Point
 from syncsvc.metadata import METADATA_DATABASE
 from tests.integration.test_bad_input import assert_refused
 from tests.support.daemon import Daemon
-from tests.support.pair import FROM_SHARDED, SHARDED, TO_SHARDED, Pair, Side, across
+from tests.support.pair import FROM_SHARDED, REPLICA_SETS, SHARDED, TO_SHARDED, Pair, Side, across
 from tests.support.phases import When, writes_in
 from tests.support.resuming import fails_again
+from tests.support.waiting import wait_for
 from tests.support.writes import AnyClient
 
 INCLUDE = [
@@ -140,6 +141,44 @@ def test_an_exclude_filter_alone_syncs_everything_else(pair: Pair, daemon: Daemo
     daemon.start(excludeNamespaces=[{"databaseRegex": {"pattern": "LOGS", "options": "i"}}])
     daemon.commit()
     assert {database for database, _ in names(pair.destination)} == {"shop", "hr", "other"}
+
+
+@across(REPLICA_SETS, SHARDED)
+def test_ddl_of_excluded_collections_does_not_delay_changes(pair: Pair, daemon: Daemon) -> None:
+    source, destination = pair.source.client, pair.destination.client
+    source.inside.c.insert_one({"_id": "first"})
+    source.inside.away.insert_one({})
+    daemon.start(includeNamespaces=[{"database": "inside", "collections": ["c"]}])
+    daemon.wait_until_committable()
+    with daemon.held_at(Point.BARRIER_REACHED):
+        for number in range(50):
+            excluded = source.outside[f"c{number}"]
+            excluded.create_index("n")
+            excluded.insert_one({"n": number})
+            source.inside.c.insert_one({"_id": number})
+            excluded.drop_index("n_1")
+            excluded.drop()
+        source.inside.away.aggregate([{"$out": "elsewhere"}])
+        source.inside.away.aggregate([{"$out": "elsewhere"}])
+        source.inside.elsewhere.rename("renamed")
+        source.inside.command("collMod", "renamed", validator={})
+        source.outside.create_collection("view", viewOn="c", pipeline=[])
+        source.outside.view.drop()
+        source.outside.create_collection("series", timeseries={"timeField": "t"})
+        source.outside.series.drop()
+        source.inside.c.insert_one({"_id": "last"})
+        wait_for(lambda: destination.inside.c.find_one({"_id": "last"}), "the last change")
+        assert not daemon.has_reached(Point.BARRIER_REACHED)
+        # A rename into the filter waits for the barrier.
+        source.inside.c.rename("was c")
+        source.inside.renamed.rename("c")
+        daemon.wait_until_reached(Point.BARRIER_REACHED)
+    assert daemon.wait_for_state("FAILED")["error"] == "RenamedOutOfFilter"
+    source.inside["was c"].drop()
+    daemon.resume()
+    daemon.commit()
+    assert names(pair.destination) == {("inside", "c")}
+    assert documents(pair.destination, "inside", "c") == documents(pair.source, "inside", "c")
 
 
 def test_a_rename_out_of_the_filter_fails_the_sync_by_name(pair: Pair, daemon: Daemon) -> None:

@@ -79,6 +79,12 @@ class DefinitionEvent(NamedTuple):
         names = (self.namespace, *([] if self.renamed is None else [self.renamed]))
         return frozenset(each.owner for each in names)
 
+    @property
+    def replaced(self) -> bytes | None:
+        """Return the UUID of the collection that a rename has replaced and so dropped; None if there is none."""
+        dropped = None if self.renamed is None else self.description.get("dropTarget")
+        return None if dropped is None else bytes(dropped)
+
 
 class KeyEvent(NamedTuple):
     """A change of one document without its contents. `key` is the document key as a BSON document."""

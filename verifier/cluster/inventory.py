@@ -161,51 +161,75 @@ def _is_sound(index: Document) -> bool:
     )
 
 
-def _specification(
-    client: Client, name: Namespace, row: Document, catalog: IndexCatalog | None = None
-) -> CollectionSpec | None:
-    """Return the collection or view that a row of `listCollections` describes.
+def _definitions(
+    client: Client, rows: Mapping[Namespace, Document], catalog: IndexCatalog | None = None
+) -> Iterator[CollectionSpec]:
+    """Yield the collections and views that rows of `listCollections` describe, with their shard keys.
 
-    A row of buckets describes their time-series collection. The indexes are taken from `catalog`. If `catalog` is None
-    or lacks the collection, the indexes are listed now.
+    `rows` has the rows by name; a row of buckets describes their time-series collection. The indexes are taken from
+    `catalog`. If `catalog` is None or lacks a collection, its indexes are listed now.
 
-    On a sharded cluster, return None if the collection no longer has this name: mongos lists indexes only by name, so
-    the listed indexes could belong to another collection.
+    On a sharded cluster, collections that no longer have their names are left out: mongos lists indexes only by name,
+    so the listed indexes could belong to other collections.
+    """
+    # Do not ask the driver for each collection: it selects a server each time.
+    by_name = client.is_mongos
+    listed = ((name, _unsharded(client, name, row, catalog, by_name)) for name, row in rows.items())
+    yield from _with_shard_keys(client, dict(listed)) if by_name else (each for _, each in listed)
+
+
+def _unsharded(
+    client: Client, name: Namespace, row: Document, catalog: IndexCatalog | None, by_name: bool
+) -> CollectionSpec:
+    """Return the collection or view that a row of `listCollections` describes, without its shard key.
+
+    If `by_name`, its indexes are listed by its name instead of its UUID, which mongos does not take.
     """
     if row["type"] == Kind.VIEW.value:
         return CollectionSpec(name, Kind.VIEW, None, dict(row["options"]))
     uuid = bytes(row["info"]["uuid"])
     indexes = None if catalog is None else catalog.of(uuid)
-    # On mongos, the catalog is empty. Do not ask the driver for each collection: it selects a server each time.
-    sharded = indexes is None and client.is_mongos
-    # mongos does not take UUIDs here. During a rename of the collection, when its shard key may belong to no name for a
-    # moment, mongos makes this call wait. So this call comes first.
     if indexes is None:
-        key = name.collection if sharded else Binary(uuid, 4)
+        key = name.collection if by_name else Binary(uuid, 4)
         indexes = list_indexes(client, name.database, key)
-    shard_key = _shard_key(client, uuid) if sharded else None
-    if sharded and not list_raw(client, *_named(name, uuid)):
-        return None
-    found = collection_spec(
+    return collection_spec(
         name,
         uuid,
         _id_index(dict(row["options"]), indexes),
         {index["name"]: index for index in indexes if not is_id_index(index)},
     )
-    return replace(found, shard_key=shard_key)
 
 
-def _named(name: Namespace, uuid: bytes) -> tuple[str, Document]:
-    return name.database, {"name": name.collection, "info.uuid": Binary(uuid, 4)}
+def _with_shard_keys(
+    client: Client, listed: Mapping[Namespace, CollectionSpec]
+) -> Iterator[CollectionSpec]:
+    """Yield the collections and views with their shard keys, except collections that no longer have their names.
 
-
-def _shard_key(client: Client, uuid: bytes) -> Document:
-    """Return the shard key of the collection with this UUID, with the fields `key` and `unique`.
-
-    The dict is empty if the collection is not sharded.
+    `listed` maps names, all in one database of a sharded cluster, to what was just listed under them. All shard keys
+    are read at once, because there may be thousands of collections.
     """
-    found = sharded_names(client, {"uuid": Binary(uuid, 4)})
-    return found[uuid][1] if found else {}
+    # During a rename, a shard key belongs to no name for a moment. Before this moment, the collection loses its old
+    # name; until the end of the rename, mongos waits before it lists the indexes of the new name. So the keys must be
+    # read after the indexes, and before the names.
+    stored = {name: each.uuid for name, each in listed.items() if each.uuid is not None}
+    uuids = [Binary(uuid, 4) for uuid in stored.values()]
+    keys = sharded_names(client, {"uuid": {"$in": uuids}}) if stored else {}
+    present = _uuids_of(client, [*stored])
+    for name, each in listed.items():
+        if each.uuid is None:
+            yield each
+        elif present.get(name) == each.uuid:
+            yield replace(each, shard_key=keys[each.uuid][1] if each.uuid in keys else {})
+
+
+def _uuids_of(client: Client, names: list[Namespace]) -> dict[Namespace, bytes]:
+    """Return the UUIDs of the collections that have these names now, by name. All names are in one database."""
+    if not names:
+        return {}
+    # Query by the names only: with a further condition, the server goes through all collections of the database.
+    query = {"name": {"$in": [each.collection for each in names]}}
+    rows = _user_rows(client, names[0].database, query)
+    return {name: bytes(row["info"]["uuid"]) for name, row in rows.items() if "uuid" in row["info"]}
 
 
 def sharded_names(
@@ -277,13 +301,11 @@ def list_collections(
     for each in sorted(filter(is_user_database, databases)):
         rows = _user_rows(client, each, query)
         names = set(filter(is_user_namespace, rows))
-        for name in sorted(names if selection is None else selection.of(names)):
-            stored = _stored(name, rows)
-            found = (
-                _specification(client, stored, rows[stored], catalog) if stored in rows else None
-            )
-            if found is not None:
-                yield found
+        selected = sorted(names if selection is None else selection.of(names))
+        stored = [_stored(name, rows) for name in selected]
+        yield from _definitions(
+            client, {name: rows[name] for name in stored if name in rows}, catalog
+        )
 
 
 def list_names(client: Client) -> dict[Namespace, Kind]:
@@ -357,7 +379,7 @@ class Snapshot:
         if name not in rows or _stored(name, rows) not in rows:
             return None
         stored = _stored(name, rows)
-        return _specification(self._client, stored, rows[stored], self._catalog)
+        return _unsharded(self._client, stored, rows[stored], self._catalog, by_name=False)
 
 
 def find_named(client: Client, name: Namespace) -> CollectionSpec | None:
@@ -368,7 +390,8 @@ def find_named(client: Client, name: Namespace) -> CollectionSpec | None:
         rows = _user_rows(client, name.database, query)
         if name not in rows or _stored(name, rows) not in rows:
             return None
-        found = _specification(client, _stored(name, rows), rows[_stored(name, rows)])
+        stored = _stored(name, rows)
+        found = next(_definitions(client, {stored: rows[stored]}), None)
     return found
 
 
@@ -383,7 +406,7 @@ def find_collection(client: Client, database: str, uuid: bytes) -> CollectionSpe
         row = next(iter(list_raw(client, database, {"info.uuid": Binary(uuid, 4)})), None)
         if row is None:
             return None
-        found = _specification(client, Namespace(database, row["name"]), row)
+        found = next(_definitions(client, {Namespace(database, row["name"]): row}), None)
     return found
 
 

@@ -366,3 +366,15 @@ def for_each(
         else:
             for number in range(min(threads, len(left))):
                 group.spawn(str(number), copy_context().run, take_all)
+
+
+@contextmanager
+def single_error() -> Iterator[None]:
+    """If the block raises a BaseExceptionGroup, raise its first exception instead.
+
+    This is for callers that handle single errors: the threads of a group usually fail for the same reason.
+    """
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        raise group.exceptions[0] from group

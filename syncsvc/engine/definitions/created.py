@@ -15,7 +15,7 @@ from verifier.cluster.inventory import list_raw
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.reading import read
 from verifier.cluster.specification import Document
-from verifier.runtime.tasks import StopToken
+from verifier.runtime.tasks import StopToken, for_each
 
 
 def save_created(context: RunContext, records: Iterable[CollectionRecord], stop: StopToken) -> None:
@@ -31,10 +31,10 @@ def save_created(context: RunContext, records: Iterable[CollectionRecord], stop:
             missing[record.namespace.database][record.namespace.collection] = record
     for database, by_name in missing.items():
         uuids = _uuids(context, database, list(by_name), stop)
+        empty = _empty(context, [Namespace(database, name) for name in uuids], stop)
         context.registry.change_all(
-            (by_name[name], {"destination_uuid": uuid})
-            for name, uuid in uuids.items()
-            if _is_empty(context, Namespace(database, name), stop)
+            (by_name[each.collection], {"destination_uuid": uuids[each.collection]})
+            for each in empty
         )
 
 
@@ -66,8 +66,19 @@ def created_uuid(context: RunContext, namespace: Namespace, stop: StopToken) -> 
     )
 
 
-def _is_empty(context: RunContext, namespace: Namespace, stop: StopToken) -> bool:
-    return read(lambda: is_empty(context.destination_client, namespace), stop)
+def _empty(context: RunContext, names: list[Namespace], stop: StopToken) -> list[Namespace]:
+    """Return those of the collections on the destination that are empty.
+
+    Several are read at the same time: there may be thousands, on a link with latency.
+    """
+    empty = []
+
+    def check(name: Namespace, stop: StopToken) -> None:
+        if read(lambda: is_empty(context.destination_client, name), stop):
+            empty.append(name)
+
+    for_each("empty", names, check, context.threads.writers, stop)
+    return empty
 
 
 def _uuids(

@@ -10,7 +10,7 @@ dropped since. An event that is applied a second time changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from syncsvc.engine.definitions.created import save_created
@@ -52,6 +52,28 @@ def has_consequences(event: DefinitionEvent) -> bool:
     return is_user_namespace(event.namespace.owner) and event.operation not in OF_NO_CONSEQUENCE
 
 
+def concerns(
+    event: DefinitionEvent,
+    is_synced: Callable[[bytes], bool],
+    selects_any: Callable[[Iterable[Namespace]], bool],
+) -> bool:
+    """Return whether a DDL event of a source that reports UUIDs may change a record or the destination.
+
+    It may not if it has no consequences, or if the filter selects none of the names in the event and no collection in
+    the event is synced. A synced collection can have an excluded name: if it was renamed out of the filter and then
+    dropped, its record is kept until the drop event. Events of whole databases always count.
+
+    `is_synced` returns whether a collection with this UUID has a record, and `selects_any` whether the filter selects
+    at least one of the names.
+    """
+    if not has_consequences(event):
+        return False
+    if not event.namespace.collection:
+        return True
+    uuids = (each for each in (event.collection, event.replaced) if each is not None)
+    return any(map(is_synced, uuids)) or selects_any(event.owners)
+
+
 class DefinitionEvents:
     """Applies DDL events to the registry and to the destination."""
 
@@ -88,13 +110,22 @@ class DefinitionEvents:
         if not has_consequences(event):
             return
         action = self._actions.get(event.operation)
-        if action is None:
+        if action is not None:
+            action(event)
+        elif self.concerns_sync(event):
             raise OperationError(
                 UNSUPPORTED_CHANGE,
                 f"{event.operation} was run on {event.namespace} on the source; this version of syncsvc cannot apply "
                 "this operation.",
             )
-        action(event)
+
+    def concerns_sync(self, event: DefinitionEvent) -> bool:
+        """Return whether a DDL event of the source may change a record or the destination; see `concerns`."""
+        return concerns(
+            event,
+            lambda uuid: self._registry.get(uuid) is not None,
+            lambda names: bool(self._selection.of(names)),
+        )
 
     def copy_again(self, record: CollectionRecord) -> None:
         """Copy a collection again, because the source has resharded the collection without a change event.
@@ -269,9 +300,8 @@ class DefinitionEvents:
 
     def _rename(self, event: DefinitionEvent) -> None:
         assert event.collection is not None and event.renamed is not None
-        replaced = event.description.get("dropTarget")
-        if replaced is not None:
-            self._drop_collection(bytes(replaced))
+        if event.replaced is not None:
+            self._drop_collection(event.replaced)
         self._forget_replaced(event)
         self._renames.follow(event.collection, event.namespace, event.renamed)
         self._renames.release(self._names.to_destination(event.namespace))

@@ -156,11 +156,13 @@ class Tail:
                         changed[record.source_name] = raw
                     self._feed.changed(record.source_storage, event.key)
                     self._dispatcher.add(record, event, page.source_time)
-            elif isinstance(event, DefinitionEvent):
+            elif isinstance(event, DefinitionEvent) and self._needs_barrier(event):
                 self._barrier(before, event, page.source_time)
                 if has_consequences(event):
                     selected = filter(self._context.selection.selects, event.owners)
                     changed.update(dict.fromkeys(selected, raw))
+            elif isinstance(event, DefinitionEvent):
+                self._feed.defined(event)
             before = raw
         if changed:
             times = {name: position_at(token_of(raw)).time for name, raw in changed.items()}
@@ -170,6 +172,18 @@ class Tail:
         self._feed.page_ends(page.position, page.source_time)
         # A position among the fragments of an event is not valid as a resume point.
         self._dispatcher.end(None if self._fragments else page.position, page.source_time)
+
+    def _needs_barrier(self, event: DefinitionEvent) -> bool:
+        """Return whether a DDL event must be applied alone; if not, it has no effect, and later events do not wait.
+
+        Several instances must all wait at the same events. They do so at every event: whether an event has an effect
+        depends on records that the coordinator may have changed just before it was killed. A source before 6.0 sends
+        names instead of UUIDs, so that every event counts.
+        """
+        context = self._context
+        if context.run.record.instances or not context.source_facts.reports_ddl:
+            return True
+        return self._definitions.concerns_sync(event)
 
     def _record_of(self, event: DataEvent) -> CollectionRecord | None:
         """Return the record of an event's collection; None if the collection is not synced.
