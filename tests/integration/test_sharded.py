@@ -140,15 +140,22 @@ def test_collections_are_sharded_and_keys_refined(pair: Pair, daemon: Daemon, wh
 @pytest.mark.parametrize("when", PHASES, ids=lambda when: when.name)
 @from_shards
 def test_a_database_moves_to_another_shard(pair: Pair, daemon: Daemon, when: When) -> None:
-    """Move a database to another primary shard, which moves documents without change events: none may be lost."""
+    """Move a database to another primary shard, which moves documents without change events: none may be lost.
+
+    One of the moved collections is sharded right afterwards.
+    """
     client = pair.source.client
     fill(client)
     client.d.plain.create_index("k", unique=True)
+    client.d.growing.insert_many({"_id": n, "k": n} for n in range(100))
+    client.d.growing.create_index("k")
     client.d.command({"create": "view", "viewOn": "plain", "pipeline": [{"$match": {"k": 1}}]})
     client.d.create_collection("series", timeseries={"timeField": "at"})
     client.d.series.insert_many({"at": datetime(2030, 1, n, tzinfo=UTC)} for n in range(1, 9))
     with writes_in(when, daemon):
         client.admin.command("movePrimary", "d", to=others(client, "d")[0])
+        shard(client, "d.growing", key={"k": 1})
+        client.d.growing.update_many({}, {"$inc": {"m": 1}})
         client.d.plain.update_many({}, {"$inc": {"m": 1}})
         client.d.plain.delete_many({"_id": {"$lt": 9}})
         client.d.series.insert_one({"at": datetime(2031, 1, 1, tzinfo=UTC)})
