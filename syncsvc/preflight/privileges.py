@@ -133,6 +133,11 @@ READING_SHARDS = Need(
     "clusterMonitor",
     on_config=(("collections", ("find",)), ("shards", ("find",)), ("version", ("find",))),
 )
+READING_PRIMARY_SHARDS = Need(
+    "notice a movePrimary",
+    "clusterMonitor",
+    on_config=(("databases", ("find",)),),
+)
 READING_BLOCKS = Need(
     _BLOCKING,
     "clusterMonitor",
@@ -174,7 +179,9 @@ def needs_of_source(
         sharding = _to_shard(options, True) if sharded else ()
         return (*reading, *writing, *sharding, *_to_copy_principals(options))
     blocking = BLOCKING if options.blocks_source else ()
-    balancing = (*_of_shards(options.blocks_source), BALANCER) if sharded else ()
+    balancing = (
+        (*_of_shards(options.blocks_source), READING_PRIMARY_SHARDS, BALANCER) if sharded else ()
+    )
     return (*reading, *blocking, *balancing, *_to_copy_principals(options)[:1])
 
 

@@ -73,7 +73,8 @@ class Recreated:
         """Copy the collection that has replaced the collection of `record` on the source, then drop the replaced copy.
 
         Waits first until the source has dropped the replaced collection. Until the new collection is complete, it has a
-        temporary name on the destination. If the process is killed before the drop, the saved record makes the next
+        temporary name on the destination. The replaced copy of a time-series collection is dropped before the copy,
+        because servers cannot rename time-series collections. If the process is killed, the saved record makes the next
         process repeat the call.
         """
         name = record.source_name
@@ -88,6 +89,8 @@ class Recreated:
         ):
             wait_until(lambda: self._is_gone(record), self._stop)
         found = find_named_on_source(self._context, name, self._stop)
+        if record.definition.kind is Kind.TIME_SERIES:
+            record = self._renames.vacate(record)
         if found is not None and found.kind is not Kind.VIEW:
             self._adopt(found)
         self._context.observe(Point.COLLECTION_REPLACED, str(name))
