@@ -338,12 +338,12 @@ UNSUPPORTED_CHANGE = ErrorKind(
 SHARD_KEY_CHANGED = ErrorKind(
     "ShardKeyChanged",
     409,
-    "A collection was resharded on the source during the commit; or several instances share the sync, and the source "
-    "sent no change event when it resharded a collection. Resharding replaces the collection by a new one, which must "
-    "be copied again.",
+    "A collection was resharded, or moved by movePrimary, on the source during the commit; or several instances share "
+    "the sync, and the source sent no change event for it. The source has replaced the collection by a new one, which "
+    "must be copied again.",
     "Send POST /api/v1/resume: the collection is copied again, then commit again. If the sync fails again, reset it "
-    "(POST /api/v1/reset) and start it again. With several instances, do not run reshardCollection, moveCollection or "
-    "unshardCollection before the commit.",
+    "(POST /api/v1/reset) and start it again. With several instances, do not run reshardCollection, moveCollection, "
+    "unshardCollection or movePrimary before the commit.",
 )
 RENAMED_OUT_OF_FILTER = ErrorKind(
     "RenamedOutOfFilter",

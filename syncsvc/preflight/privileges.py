@@ -133,6 +133,11 @@ READING_SHARDS = Need(
     "clusterMonitor",
     on_config=(("collections", ("find",)), ("shards", ("find",)), ("version", ("find",))),
 )
+READING_PRIMARY_SHARDS = Need(
+    "notice a movePrimary",
+    "clusterMonitor",
+    on_config=(("databases", ("find",)),),
+)
 READING_BLOCKS = Need(
     _BLOCKING,
     "clusterMonitor",
@@ -217,7 +222,12 @@ def _of_shards(blocks: bool) -> tuple[Need, ...]:
 
 def _of_sharded_source(options: StartOptions) -> tuple[Need, ...]:
     presplitting = (READING_CHUNKS,) if options.presplit is Presplit.SOURCE else ()
-    return (*_of_shards(options.blocks_source), BALANCER, *presplitting)
+    return (
+        *_of_shards(options.blocks_source),
+        READING_PRIMARY_SHARDS,
+        BALANCER,
+        *presplitting,
+    )
 
 
 def _to_shard(options: StartOptions, blocks: bool) -> tuple[Need, ...]:

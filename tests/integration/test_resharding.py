@@ -15,7 +15,7 @@ import pytest
 from syncsvc.engine.run.points import Point
 from syncsvc.sandbox.replica_set import Client
 from tests.integration.test_existing_data import EXISTING
-from tests.integration.test_sharded import assert_equal, fill, shard_keys
+from tests.integration.test_sharded import assert_equal, fill, others, shard_keys
 from tests.support.daemon import Daemon, prepared
 from tests.support.fleet import Fleet
 from tests.support.forged import report_resharding, uuid_of
@@ -174,6 +174,20 @@ def test_a_resharding_fails_several_instances_by_name(pair: Pair, fleet: Fleet) 
     failed = fleet.coordinator.wait_for_state("FAILED")
     assert failed["error"] == "ShardKeyChanged"
     assert "d.ranged" in failed["errorDescription"]
+
+
+@pytest.mark.full
+@prepared(Daemon.hide_drops)
+def test_a_moved_database_fails_several_instances_by_name(pair: Pair, fleet: Fleet) -> None:
+    """Run movePrimary on a source that sends no drop events for it, as MongoDB 8.0."""
+    client = pair.source.client
+    fill(client)
+    fleet.start()
+    fleet.wait_until_committable()
+    client.admin.command("movePrimary", "d", to=others(client, "d")[0])
+    failed = fleet.coordinator.wait_for_state("FAILED")
+    assert failed["error"] == "ShardKeyChanged"
+    assert "d.plain" in failed["errorDescription"]
 
 
 def reshard_and_report(client: Client) -> None:

@@ -15,7 +15,7 @@ from pymongo import MongoClient, monitoring
 
 from syncsvc.engine.run.points import Point
 from syncsvc.sandbox.replica_set import Client
-from tests.support.daemon import Daemon
+from tests.support.daemon import Daemon, prepared
 from tests.support.pair import FROM_SHARDED, SHARDED, Pair, Side, across
 from tests.support.phases import When, writes_in
 from tests.support.sharded.cluster import ShardedCluster
@@ -140,21 +140,75 @@ def test_collections_are_sharded_and_keys_refined(pair: Pair, daemon: Daemon, wh
 @pytest.mark.parametrize("when", PHASES, ids=lambda when: when.name)
 @from_shards
 def test_a_database_moves_to_another_shard(pair: Pair, daemon: Daemon, when: When) -> None:
-    """Move a database to another primary shard, which moves documents without change events: none may be lost."""
+    """Move a database to another primary shard, which moves documents without change events: none may be lost.
+
+    One of the moved collections is sharded right afterwards.
+    """
     client = pair.source.client
     fill(client)
     client.d.plain.create_index("k", unique=True)
+    client.d.growing.insert_many({"_id": n, "k": n} for n in range(100))
+    client.d.growing.create_index("k")
     client.d.command({"create": "view", "viewOn": "plain", "pipeline": [{"$match": {"k": 1}}]})
     client.d.create_collection("series", timeseries={"timeField": "at"})
     client.d.series.insert_many({"at": datetime(2030, 1, n, tzinfo=UTC)} for n in range(1, 9))
     with writes_in(when, daemon):
         client.admin.command("movePrimary", "d", to=others(client, "d")[0])
+        shard(client, "d.growing", key={"k": 1})
+        client.d.growing.update_many({}, {"$inc": {"m": 1}})
         client.d.plain.update_many({}, {"$inc": {"m": 1}})
         client.d.plain.delete_many({"_id": {"$lt": 9}})
         client.d.series.insert_one({"at": datetime(2031, 1, 1, tzinfo=UTC)})
     daemon.commit()
     assert_equal(pair)
     assert client.d.plain.count_documents({}) == 91
+
+
+@pytest.mark.in_turns
+@pytest.mark.parametrize("when", PHASES, ids=lambda when: when.name)
+@from_shards
+@prepared(Daemon.watch_closely, Daemon.hide_drops)
+def test_a_database_moves_without_drop_events(pair: Pair, daemon: Daemon, when: When) -> None:
+    """Run movePrimary on a source that sends no drop events for it, as MongoDB 8.0: no document may be lost or stay."""
+    client = pair.source.client
+    fill(client)
+    client.d.create_collection("series", timeseries={"timeField": "at"})
+    client.d.series.insert_many({"at": datetime(2030, 1, n, tzinfo=UTC)} for n in range(1, 9))
+    client.d.growing.insert_many({"_id": n, "k": n} for n in range(100))
+    client.d.growing.create_index("k")
+    with writes_in(when, daemon, verification={"enabled": False}):
+        client.admin.command("movePrimary", "d", to=others(client, "d")[0])
+        shard(client, "d.growing", key={"k": 1})
+        client.d.growing.update_many({}, {"$inc": {"m": 1}})
+        client.d.plain.update_many({}, {"$inc": {"m": 1}})
+        client.d.plain.delete_many({"_id": {"$lt": 9}})
+        client.d.plain.insert_one({"_id": "new"})
+        client.d.series.insert_one({"at": datetime(2031, 1, 1, tzinfo=UTC)})
+    daemon.commit()
+    assert_equal(pair)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("point", [Point.BATCH_WRITTEN, Point.COLLECTION_REPLACED])
+@from_shards
+@prepared(Daemon.watch_closely, Daemon.hide_drops)
+def test_a_daemon_killed_after_a_move_continues(pair: Pair, daemon: Daemon, point: Point) -> None:
+    """Kill the daemon while it copies a time-series collection again, which has no temporary name meanwhile."""
+    client = pair.source.client
+    client.d.create_collection("series", timeseries={"timeField": "at"})
+    client.d.series.insert_many({"at": datetime(2030, 1, n, tzinfo=UTC)} for n in range(1, 9))
+    daemon.start()
+    daemon.wait_until_committable()
+    daemon.kill()
+    daemon.kill_at(point)
+    daemon.run()
+    daemon.wait_until_committable()
+    client.admin.command("movePrimary", "d", to=others(client, "d")[0])
+    daemon.wait_until_killed()
+    client.d.series.insert_one({"at": datetime(2031, 1, 1, tzinfo=UTC)})
+    daemon.run()
+    daemon.commit()
+    assert_equal(pair)
 
 
 @pytest.mark.in_turns

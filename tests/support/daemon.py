@@ -205,6 +205,10 @@ class Daemon(ServiceProcess):
         """
         (self.folder / "forge-reshardings").touch()
 
+    def hide_drops(self) -> None:
+        """Make later processes of this daemon ignore the drop events of the source."""
+        (self.folder / "hide-drops").touch()
+
     def spool_often(self) -> None:
         """Make later processes of this daemon save small rows in the event spool, several times a second."""
         (self.folder / "spool-often").touch()

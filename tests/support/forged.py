@@ -1,8 +1,8 @@
-"""Forges change events of reshardings, which MongoDB reports from 6.0.14 on, but the servers of the tests do not.
+"""Makes change events look like those of newer servers: adds events of reshardings, or hides drop events.
 
-A test creates a collection whose name contains the event; a prepared daemon parses the `create` event of this
-collection as the forged event. So the position of the forged event in the change stream, and its resume token, are
-real.
+MongoDB reports reshardings from 6.0.14 on. A test creates a collection whose name contains the event; a prepared daemon
+parses the `create` event of this collection as the forged event. So the position of the forged event in the change
+stream, and its resume token, are real.
 """
 
 from __future__ import annotations
@@ -38,6 +38,19 @@ def obey() -> None:
         event = parse(raw)
         if isinstance(event, DefinitionEvent) and event.operation == "create":
             return _forged(event)
+        return event
+
+    tail.parse_event = parse_event
+
+
+def hide_drops() -> None:
+    """Make change event application in this process ignore drop events, as if the servers had not sent them."""
+    parse = tail.parse_event
+
+    def parse_event(raw: bytes) -> DataEvent | DefinitionEvent | Fragment:
+        event = parse(raw)
+        if isinstance(event, DefinitionEvent) and event.operation == "drop":
+            return event._replace(operation="endOfTransaction")
         return event
 
     tail.parse_event = parse_event

@@ -67,6 +67,8 @@ def run(folder: Path, options: Sequence[str]) -> int:
         withhold((folder / "without-features").read_text().splitlines())
     if (folder / "forge-reshardings").exists():
         forged.obey()
+    if (folder / "hide-drops").exists():
+        forged.hide_drops()
     _choose_room(folder)
     _choose_patience(folder)
     return main(options, observer(folder), Tuning(**dict(_tuned(folder))))

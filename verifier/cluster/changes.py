@@ -107,7 +107,9 @@ class ChangeStream:
             # Undocumented as well.
             stage[RAW_UPDATES.name] = True
         if position is not None and position.token:
-            stage["resumeAfter"] = position.token
+            # Not `resumeAfter`, which refuses the token of an `invalidate` event. Routers before 8.0 can end the stream
+            # with such an event when a database is moved to another shard (movePrimary).
+            stage["startAfter"] = position.token
         elif position is not None:
             stage["startAtOperationTime"] = next_time(position.time)
         yield {"$changeStream": stage}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -254,6 +254,19 @@ def sharded_names(
     }
 
 
+def primary_shards(client: Client) -> dict[str, Document]:
+    """Return the primary shard of each database, and the version of the database, which changes with it.
+
+    The cluster must be a sharded cluster. Raises the driver's errors.
+    """
+    command = {
+        "find": "databases",
+        "projection": {"primary": 1, "version": 1},
+        "readConcern": {"level": "majority"},
+    }
+    return {row.pop("_id"): row for row in _rows(client, "config", command)}
+
+
 def is_sharded(client: Client, uuid: bytes) -> bool:
     """Return whether the collection with this UUID is sharded.
 
@@ -331,13 +344,14 @@ def find_in_other_case(client: Client, database: str) -> str | None:
     return next((each for each in names if differ_in_case(each, database)), None)
 
 
-def list_uuids(client: Client) -> dict[Namespace, bytes]:
+def list_uuids(client: Client, databases: Iterable[str] | None = None) -> dict[Namespace, bytes]:
     """Return the UUID of every user collection, by name; for a time-series collection, the UUID of its buckets.
 
-    Views are left out. Raises the driver's errors.
+    Only the given databases are listed; all databases if it is None. Views are left out. Raises the driver's errors.
     """
+    listed = client.list_database_names() if databases is None else databases
     uuids: dict[Namespace, bytes] = {}
-    for database in filter(is_user_database, client.list_database_names()):
+    for database in filter(is_user_database, listed):
         rows = _user_rows(client, database, None)
         for name in filter(is_user_namespace, rows):
             row = rows.get(_stored(name, rows), {})

@@ -65,8 +65,12 @@ def is_user_database(name: str) -> bool:
 
 
 def is_user_namespace(namespace: Namespace) -> bool:
-    """Return whether the namespace belongs to users: not in a system or reserved database, not `system.*`."""
-    return is_user_database(namespace.database) and not namespace.collection.startswith("system.")
+    """Return whether the namespace belongs to users: not in a system or reserved database, not `system.*`.
+
+    Return False without a database: the event `invalidate` has no namespace.
+    """
+    database, collection = namespace
+    return bool(database) and is_user_database(database) and not collection.startswith("system.")
 
 
 def folded(database: str) -> bytes:

@@ -27,6 +27,11 @@ def destination_name(registry: Registry, name: Namespace, uuid: bytes) -> Namesp
     holder = registry.at(name)
     if holder is None or holder.uuid == uuid:
         return name
+    return parked_name(name, uuid)
+
+
+def parked_name(name: Namespace, uuid: bytes) -> Namespace:
+    """Return the temporary name of the collection `uuid`, in the same database as `name`."""
     return Namespace(name.database, _PARKED + uuid.hex())
 
 

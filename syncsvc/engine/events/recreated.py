@@ -59,21 +59,22 @@ class Recreated:
     def take_over(self, name: Namespace) -> None:
         """Copy the source's collection with this name, if it has replaced a collection that was just dropped.
 
-        No-op if no collection has replaced the dropped one. Also a no-op if the new collection is sharded or a view, or
-        if its own events have already created it.
+        No-op if no collection has replaced the dropped one, or if its own events have already created it. The new
+        collection may be sharded: users can shard it as soon as `movePrimary` has ended, which may be before its event
+        is read.
         """
         if not self._possible or not self._context.selection.selects(name):
             return
         found = find_named_on_source(self._context, name, self._stop)
-        if found is None or found.kind is Kind.VIEW or found.sharded:
-            return
-        self._adopt(found)
+        if found is not None and found.kind is not Kind.VIEW:
+            self._adopt(found)
 
     def replace(self, record: CollectionRecord) -> None:
         """Copy the collection that has replaced the collection of `record` on the source, then drop the replaced copy.
 
         Waits first until the source has dropped the replaced collection. Until the new collection is complete, it has a
-        temporary name on the destination. If the process is killed before the drop, the saved record makes the next
+        temporary name on the destination. The replaced copy of a time-series collection is dropped before the copy,
+        because servers cannot rename time-series collections. If the process is killed, the saved record makes the next
         process repeat the call.
         """
         name = record.source_name
@@ -88,6 +89,8 @@ class Recreated:
         ):
             wait_until(lambda: self._is_gone(record), self._stop)
         found = find_named_on_source(self._context, name, self._stop)
+        if record.definition.kind is Kind.TIME_SERIES:
+            record = self._renames.vacate(record)
         if found is not None and found.kind is not Kind.VIEW:
             self._adopt(found)
         self._context.observe(Point.COLLECTION_REPLACED, str(name))

@@ -4,6 +4,10 @@ Sharding a collection causes an event. Refining or replacing its key does not, o
 in their metadata. A refined key begins with the previous key, so queries with the previous key still find each
 document: it is enough to refine the key on the destination when a commit is requested. A collection whose key is
 replaced becomes another collection, with another UUID: `Recreated` copies it.
+
+`movePrimary` gives the unsharded collections of a database new UUIDs, too. Servers before 8.0 send a drop event for
+each old collection, and `Recreated` then copies the new one. Newer servers may not, so this module also detects
+collections whose name has another UUID since their database got another primary shard.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ from syncsvc.engine.run.context import RunContext
 from syncsvc.errors import SHARD_KEY_CHANGED
 from syncsvc.indexing import check, destined
 from syncsvc.saved.registry import CollectionRecord
-from verifier.cluster.inventory import sharded_names
+from verifier.cluster.inventory import list_uuids, primary_shards, sharded_names
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.note import append_note
 from verifier.cluster.reading import read
@@ -106,30 +110,39 @@ class ShardKeys:
 
 
 class ShardKeyWatch:
-    """Detects collections that were resharded on the source, for which some servers send no event.
+    """Detects collections that were resharded or moved on the source, for which some servers send no event.
 
-    `run` detects them in the thread that calls it; any thread may read `resharded`.
+    `run` detects them in the thread that calls it; any thread may call the other methods.
     """
 
     def __init__(self, context: RunContext) -> None:
         self._context = context
         self._resharded: frozenset[bytes] = frozenset()
+        # The databases in which no collection was moved: the values of `primary_shards` when they were listed.
+        self._unmoved: Mapping[str, Document] = {}
 
     @property
     def resharded(self) -> frozenset[bytes]:
-        """Return the UUIDs of the collections that were resharded on the source; some may already be copied again."""
+        """Return the UUIDs of the collections that were resharded or moved; some may already be copied again."""
         return self._resharded
 
     def run(self, stop: StopToken) -> None:
-        """Look for resharded collections periodically until stopped; return immediately if the source is a replica set.
+        """Look for resharded or moved collections periodically until stopped; no-op if the source is a replica set.
 
-        Raises OperationError ShardKeyChanged if a collection was resharded and several instances share the sync: only
-        an event could tell them when to copy it again.
+        Raises OperationError ShardKeyChanged if there is one and several instances share the sync: only an event could
+        tell them when to copy it again.
         """
         if not self._context.source_facts.is_sharded:
             return
+        primaries: Mapping[str, Document] = {}
         while True:
-            suspects = self._suspects(stop)
+            before, primaries = primaries, self._primaries(stop)
+            # Servers before 8.0 send their drop events soon after they have changed the primary shard. Let these events
+            # come first, because several instances cannot do without them.
+            settled = {name: each for name, each in primaries.items() if each == before.get(name)}
+            suspects = self._suspects(settled, stop)
+            moved = {each.database for each in suspects.values()}
+            self._unmoved = {name: each for name, each in settled.items() if name not in moved}
             if suspects:
                 # Users may have dropped one of these collections and created it again. The events of that come before
                 # this no-op, so wait until they are applied.
@@ -145,25 +158,48 @@ class ShardKeyWatch:
             stop.sleep(self._context.tuning.shard_key_interval)
 
     def wait_until_copied(self, stop: StopToken) -> None:
-        """Wait until all collections that were resharded on the source are copied again.
+        """Wait until all collections that were resharded or moved on the source are copied again.
 
         Meanwhile, other threads must execute `run` and apply change events.
         """
         with waiting("The commit waits until resharded collections are copied again", _COPYING):
-            wait_until(lambda: not self._suspects(stop), stop, SLOW_POLL)
+            wait_until(lambda: not self._suspects_now(stop), stop, SLOW_POLL)
 
     def check(self, stop: StopToken) -> None:
-        """Raise OperationError ShardKeyChanged if a collection was resharded and is not copied again yet.
+        """Raise OperationError ShardKeyChanged if a collection was resharded or moved and is not copied again yet.
 
         All change events before the call must already be applied.
         """
-        suspects = self._suspects(stop)
+        suspects = self._suspects_now(stop)
         found = [each for each in self._context.registry if each.uuid in suspects]
         if found:
             raise _changed(found)
 
-    def _suspects(self, stop: StopToken) -> dict[bytes, Namespace]:
-        return dict(replaced(self._context.registry, sharded_now(self._context, stop)))
+    def _suspects_now(self, stop: StopToken) -> dict[bytes, Namespace]:
+        return self._suspects(self._primaries(stop), stop)
+
+    def _suspects(
+        self, primaries: Mapping[str, Document], stop: StopToken
+    ) -> dict[bytes, Namespace]:
+        """Return UUID and name of each recorded collection whose name belongs to another collection on the source now.
+
+        Unsharded collections are checked only in the databases `primaries`, and only if the primary shard of the
+        database may have changed since `run` has listed the database.
+        """
+        records = tuple(self._context.registry)
+        unsharded = {each.source_name.database for each in records if not each.source_key}
+        moved = [
+            name
+            for name, each in primaries.items()
+            if name in unsharded and each != self._unmoved.get(name)
+        ]
+        listed = read(lambda: list_uuids(self._context.source_client, moved), stop)
+        return dict(replaced(records, sharded_now(self._context, stop), listed))
+
+    def _primaries(self, stop: StopToken) -> Mapping[str, Document]:
+        if not self._context.source_facts.is_sharded:
+            return {}
+        return read(lambda: primary_shards(self._context.source_client), stop)
 
     def _wait_until_past(self, time: Timestamp, stop: StopToken) -> None:
         wait_until(lambda: self._is_past(time), stop, SLOW_POLL)
@@ -181,22 +217,30 @@ def sharded_now(context: RunContext, stop: StopToken) -> dict[bytes, Sharded]:
 
 
 def replaced(
-    records: Iterable[CollectionRecord], now: Mapping[bytes, Sharded]
+    records: Iterable[CollectionRecord],
+    now: Mapping[bytes, Sharded],
+    listed: Mapping[Namespace, bytes],
 ) -> Iterator[tuple[bytes, Namespace]]:
-    """Yield UUID and name of each sharded collection of `records` whose name belongs to another sharded collection now.
+    """Yield UUID and name of each collection of `records` whose name belongs to another collection now.
 
-    `now` has the present sharded collections of the source, by UUID. Either the recorded collection was resharded, or a
-    user dropped it and created another one, as later events will show.
+    `now` has the present sharded collections of the source, by UUID: the name of a sharded collection must belong to
+    one of them. `listed` has the UUIDs of collections of any kind, by name, for the unsharded collections to check.
+    Either the recorded collection was resharded or moved, or a user dropped it and created another one, as later events
+    will show.
     """
-    names = {name: uuid for uuid, (name, _) in now.items()}
+    sharded = {name: uuid for uuid, (name, _) in now.items()}
     for record in records:
-        if record.source_key and names.get(record.source_storage, record.uuid) != record.uuid:
+        if record.source_key:
+            uuid = sharded.get(record.source_storage)
+        else:
+            uuid = listed.get(record.source_name)
+        if uuid not in (None, record.uuid):
             yield record.uuid, record.source_name
 
 
 def _changed(records: Iterable[CollectionRecord]) -> OperationError:
     names = ", ".join(sorted(str(each.source_name) for each in records))
-    return OperationError(SHARD_KEY_CHANGED, f"reshardCollection was run on {names} on the source.")
+    return OperationError(SHARD_KEY_CHANGED, f"The source has replaced {names} by new collections.")
 
 
 def is_refined(shard_key: Document | None, before: Document) -> bool:

@@ -16,7 +16,12 @@ from syncsvc.engine.copying.copy import copy_all
 from syncsvc.engine.copying.partitioned import plan_copy, settle
 from syncsvc.engine.definitions.catalog import Catalog
 from syncsvc.engine.definitions.created import created_uuid, save_created
-from syncsvc.engine.definitions.naming import destination_name, new_record, parked_for
+from syncsvc.engine.definitions.naming import (
+    destination_name,
+    new_record,
+    parked_for,
+    parked_name,
+)
 from syncsvc.engine.definitions.other_case import case_violations
 from syncsvc.engine.definitions.source_lookup import find_on_source, has_name_on_source
 from syncsvc.engine.run.context import RunContext
@@ -162,6 +167,16 @@ class Renames:
         # again.
         self._registry.remove(record)
         self.release(record.definition.namespace)
+
+    def vacate(self, record: CollectionRecord) -> CollectionRecord:
+        """Drop a collection on the destination, and save a temporary name in its record, which is kept and returned.
+
+        Another collection can then have the name at once.
+        """
+        name = record.definition.namespace
+        self._catalog.drop(name)
+        definition = replace(record.definition, namespace=parked_name(name, record.uuid))
+        return self._registry.change(record, definition=definition)
 
     def release(self, name: Namespace) -> None:
         """If `name` is free on the destination, give it to the collection that waits for it under a temporary name.

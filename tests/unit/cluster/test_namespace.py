@@ -50,6 +50,10 @@ def test_system_collections_are_no_user_namespaces(name: str, is_users: bool) ->
     assert is_user_namespace(Namespace("shop", name)) is is_users
 
 
+def test_no_namespace_is_no_user_namespace() -> None:
+    assert not is_user_namespace(Namespace("", ""))
+
+
 def test_a_namespace_is_shown_with_its_dots() -> None:
     assert str(Namespace("shop", "orders.2024")) == "shop.orders.2024"
 
