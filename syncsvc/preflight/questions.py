@@ -163,28 +163,38 @@ def _if_allowed(question: Callable[[], T], stop: StopToken) -> T | None:
 
 def _contents(
     client: Client, selection: Selection, filters: DocumentFilters, stop: StopToken
-) -> tuple[Measured, ...]:
+) -> tuple[Measured, ...] | None:
     """Return the selected collections and views of the source in the order of their names, with their sizes.
 
-    Several collections are measured at the same time: there may be thousands, on a link with latency.
+    Several collections are measured at the same time: there may be thousands, on a link with latency. Return None if
+    the user may not read the size of a collection.
     """
     listed = list(list_collections(client, selection))
-    sizes: dict[Namespace, Size] = {}
+    sizes: dict[Namespace, Size | None] = {}
 
     def measure_one(definition: CollectionSpec, stop: StopToken) -> None:
-        query = filters.of(definition.namespace)
-        whole = _size(client, definition)
-        with judging(filters, definition.namespace):
-            size = selected_size(client, definition.storage, query, whole, stop)
-        sizes[definition.namespace] = size
+        # Convert errors here: only the thread that has sent the failed command can name it.
+        with failures.named_errors():
+            sizes[definition.namespace] = _if_allowed(
+                lambda: _selected_size(client, definition, filters, stop), stop
+            )
 
     collections = [each for each in listed if each.kind is not Kind.VIEW]
     with single_error():
         for_each("measure", collections, measure_one, _MEASURING, stop)
-    return tuple(
-        Measured(each, sizes[each.namespace]) if each.namespace in sizes else Measured(each)
-        for each in listed
-    )
+    if None in sizes.values():
+        return None
+    return tuple(Measured(each, sizes.get(each.namespace) or Size()) for each in listed)
+
+
+def _selected_size(
+    client: Client, definition: CollectionSpec, filters: DocumentFilters, stop: StopToken
+) -> Size:
+    """Return the size of the documents of a collection that its document filter selects."""
+    whole = _size(client, definition)
+    query = filters.of(definition.namespace)
+    with judging(filters, definition.namespace):
+        return selected_size(client, definition.storage, query, whole, stop)
 
 
 def _size(client: Client, definition: CollectionSpec) -> Size:
