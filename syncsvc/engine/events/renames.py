@@ -215,8 +215,8 @@ class Renames:
         """Save a record of the source's collection `uuid`, which becomes part of the sync as `name`, and copy it.
 
         A no-op if the filter excludes `name`, or the source no longer has the collection. If a process was killed
-        during such a call, part of the copy already exists. Later writes to the collection arrive as events. Raises
-        OperationError if the collection cannot be synced or copied.
+        during such a call, part of the copy already exists; it is dropped if it was begun under another name. Later
+        writes to the collection arrive as events. Raises OperationError if the collection cannot be synced or copied.
         """
         if not self._context.selection.selects(name):
             return
@@ -225,6 +225,10 @@ class Renames:
             # If it has been dropped since, all of its later events lead up to that.
             return
         record = self._registry.get(uuid)
+        if record is not None and record.source_name != name:
+            # The earlier name may lead to another name, database or document filter on the destination.
+            self.drop(record)
+            record = None
         if record is None:
             target = self._context.target
             found = replace(found, namespace=name)
