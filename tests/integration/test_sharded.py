@@ -189,6 +189,27 @@ def test_a_database_moves_without_drop_events(pair: Pair, daemon: Daemon, when: 
 
 
 @pytest.mark.full
+@from_shards
+def test_a_moved_collection_is_renamed_during_its_copy(pair: Pair, daemon: Daemon) -> None:
+    """Kill the daemon while it copies a moved collection again, and rename the collection meanwhile."""
+    client = pair.source.client
+    client.d.c.insert_many({"_id": n} for n in range(100))
+    daemon.start()
+    daemon.wait_until_committable()
+    daemon.kill()
+    daemon.kill_at(Point.BATCH_WRITTEN)
+    daemon.run()
+    daemon.wait_until_committable()
+    client.admin.command("movePrimary", "d", to=others(client, "d")[0])
+    daemon.wait_until_killed()
+    client.d.c.rename("renamed")
+    client.d.renamed.insert_one({"_id": "late"})
+    daemon.run()
+    daemon.commit()
+    assert_equal(pair)
+
+
+@pytest.mark.full
 @pytest.mark.parametrize("point", [Point.BATCH_WRITTEN, Point.COLLECTION_REPLACED])
 @from_shards
 @prepared(Daemon.watch_closely, Daemon.hide_drops)

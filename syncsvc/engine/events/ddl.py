@@ -36,20 +36,27 @@ from verifier.cluster.specification import CollectionSpec, Document, Kind, same_
 from verifier.runtime.errors import OperationError, raise_all
 from verifier.runtime.tasks import StopToken
 
-# Events that change no definition by themselves: of index builds and transactions, and of documents that move between
-# shards. The end of a resharding has another event, or is detected by `ShardKeyWatch`.
+# Events that change no definition by themselves: of index builds and transactions, of documents that move between
+# shards, and of the end of a change stream (`invalidate`). The end of a resharding has another event, or is detected by
+# `ShardKeyWatch`.
 OF_NO_CONSEQUENCE = frozenset(
     {
         *("startIndexBuild", "abortIndexBuild", "endOfTransaction"),
         *("migrateChunkToNewShard", "migrateLastChunkFromShard"),
         *("reshardBegin", "reshardBlockingWrites", "reshardDoneCatchUp"),
+        "invalidate",
     }
 )
 
 
 def has_consequences(event: DefinitionEvent) -> bool:
-    """Return whether a DDL event may change a definition of a user's collection or view."""
-    return is_user_namespace(event.namespace.owner) and event.operation not in OF_NO_CONSEQUENCE
+    """Return whether a DDL event may change a definition of a user's collection or view.
+
+    An unknown event without a namespace may do that, too.
+    """
+    if event.operation in OF_NO_CONSEQUENCE:
+        return False
+    return not event.namespace.database or is_user_namespace(event.namespace.owner)
 
 
 def concerns(

@@ -219,8 +219,9 @@ class Renames:
         """Add the source's collection `uuid` to the sync as `name`: save its record, and copy the collection.
 
         A no-op if the filter excludes `name`, or if the source has dropped or renamed the collection meanwhile. If a
-        process was killed during such a call, this call continues the copy. Later writes to the collection arrive as
-        events. Raises OperationError if the collection cannot be synced or copied.
+        process was killed during such a call, this call continues the copy, or drops it if it was begun under another
+        name. Later writes to the collection arrive as events. Raises OperationError if the collection cannot be synced
+        or copied.
         """
         if not self._context.selection.selects(name):
             return
@@ -229,6 +230,10 @@ class Renames:
             # The source has dropped or renamed the collection since: the event of that comes later.
             return
         record = self._registry.get(uuid)
+        if record is not None and record.source_name != name:
+            # The earlier name may lead to another name, database or document filter on the destination.
+            self.drop(record)
+            record = None
         if record is None:
             target = self._context.target
             found = replace(found, namespace=name)

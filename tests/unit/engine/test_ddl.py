@@ -49,6 +49,7 @@ def event(
         (event("unknown", dropTarget="text"), False),
         (event("unknown", IN), True),
         (event("unknown", Namespace("", ""), None), True),
+        (event("invalidate", Namespace("", ""), None), False),
     ],
 )
 def test_an_event_concerns_the_sync(given: DefinitionEvent, expected: bool) -> None:
