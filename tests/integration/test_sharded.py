@@ -164,6 +164,23 @@ def test_a_database_moves_to_another_shard(pair: Pair, daemon: Daemon, when: Whe
     assert client.d.plain.count_documents({}) == 91
 
 
+@across(SHARDED)
+@prepared(Daemon.small_partitions, Daemon.save_every_page)
+def test_a_unique_shard_key_fits_documents_of_different_moments(pair: Pair, daemon: Daemon) -> None:
+    """Shard a collection during its copy, and move a unique value from a copied document to one that is not copied."""
+    client = pair.source.client
+    client.d.c.insert_many({"_id": n, "k": n} for n in range(5_000))
+    client.d.c.create_index("k", unique=True)
+    with writes_in(When.COPY, daemon):
+        shard(client, "d.c", key={"k": 1}, unique=True)
+        for key in range(0, 5_000, 25):
+            client.d.c.delete_one({"_id": key, "k": key})
+            client.d.c.insert_one({"_id": 5_000 + key, "k": key})
+    daemon.commit()
+    assert_equal(pair)
+    assert shard_keys(pair.destination.client)["d.c"] == ([("k", 1)], True)
+
+
 @pytest.mark.in_turns
 @pytest.mark.parametrize("when", PHASES, ids=lambda when: when.name)
 @from_shards

@@ -299,7 +299,7 @@ class Catalog:
         except OperationError as error:
             raise OperationError(
                 error.kind, f"Index {index['name']}: {error.description}"
-            ) from error
+            ) from error.__cause__
 
     def _indexes(self, namespace: Namespace) -> dict[str, Document]:
         indexes = read(lambda: list_indexes(self._destination_client, *namespace), self._stop)

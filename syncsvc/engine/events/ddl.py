@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+from pymongo.errors import OperationFailure
+
 from syncsvc.engine.definitions.created import save_created
 from syncsvc.engine.definitions.index_builds import build_indexes
 from syncsvc.engine.definitions.naming import new_record
@@ -31,6 +33,7 @@ from syncsvc.errors import UNSUPPORTED_CHANGE
 from syncsvc.indexing import Target, check, check_ttl, destined
 from syncsvc.saved.registry import CollectionRecord, CopyStatus
 from verifier.cluster.events import DefinitionEvent
+from verifier.cluster.failures import DUPLICATE_KEY
 from verifier.cluster.namespace import Namespace, is_user_namespace
 from verifier.cluster.specification import CollectionSpec, Document, Kind, same_document
 from verifier.runtime.errors import OperationError, raise_all
@@ -392,10 +395,31 @@ class DefinitionEvents:
             self._redefine(record, replace(record.definition, indexes=indexes))
 
     def _shard(self, event: DefinitionEvent) -> None:
-        record = self._known(event)
-        if record is not None:
-            unique = bool(event.description.get("unique"))
+        if event.collection is None:
+            return
+        record = self._registry.get(event.collection)
+        if record is not None and record.is_copied:
+            if self._shards(record, event):
+                return
+            self._renames.drop(record)
+        # Copied anew, the collection is sharded while it is empty. If a process was killed in between, this event comes
+        # again, and the collection has no record or an unfinished copy.
+        self._renames.adopt(event.collection, event.namespace.owner)
+
+    def _shards(self, record: CollectionRecord, event: DefinitionEvent) -> bool:
+        """Shard a collection as the source did; return False if documents on the destination have equal unique keys.
+
+        These documents are of different moments: later events change one of them.
+        """
+        unique = bool(event.description.get("unique"))
+        try:
             self._shard_keys.shard(record, {"key": event.description["shardKey"], "unique": unique})
+        except OperationError as error:
+            cause = error.__cause__
+            if isinstance(cause, OperationFailure) and cause.code == DUPLICATE_KEY:
+                return False
+            raise
+        return True
 
     def _refine(self, event: DefinitionEvent) -> None:
         record = self._known(event)
