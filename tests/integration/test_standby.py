@@ -70,8 +70,11 @@ def _show_and_take_over(pair: Pair, duo: Duo) -> None:
     assert shown["lease"] == {**first.progress()["lease"], "expires": shown["lease"]["expires"]}
     assert shown["lease"]["address"] == f"127.0.0.1:{first.port}"
     metrics = second.get("/metrics").text
-    assert "mongosync_active 0.0" in metrics and 'state{state="RUNNING"} 1.0' in metrics
-    assert "mongosync_active 1.0" in first.get("/metrics").text
+    assert (
+        'mongosync_active{id="coordinator"} 0.0' in metrics
+        and 'state{state="RUNNING"} 1.0' in metrics
+    )
+    assert 'mongosync_active{id="coordinator"} 1.0' in first.get("/metrics").text
     first.pause()
     assert first.terminate() == 0
     duo.await_takeover("SIGTERM")
