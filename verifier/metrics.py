@@ -186,7 +186,7 @@ TABLE: tuple[Metric[CheckProgress], ...] = (
     Metric(
         Kind.GAUGE,
         "verifier_lasting_document_mismatches",
-        f"Documents that have differed for at least {LASTING} seconds, so that no change on its way explains them.",
+        f"Documents that were unchanged and different for at least {LASTING} seconds; 0 during the first pass.",
         (),
         _of_check(lambda progress: progress.mismatches.lasting),
     ),

@@ -483,7 +483,7 @@ TABLE: tuple[Metric[Sync], ...] = (
     Metric(
         Kind.GAUGE,
         "mongosync_verification_lasting_mismatches",
-        f"Documents that have differed for at least {LASTING} seconds, so that no change on its way explains them.",
+        f"Documents that were unchanged and different for at least {LASTING} seconds; 0 during the first pass.",
         (),
         _of_check(lambda check: check.mismatches.lasting),
     ),

@@ -22,9 +22,13 @@ class _OfCollection(ChangeStream):
     """The change stream of the collection d.c, opened with the same stages as that of a whole cluster."""
 
     def open(
-        self, position: Position | None, bare: bool = False, filtered: bool = True
+        self,
+        position: Position | None,
+        bare: bool = False,
+        filtered: bool = True,
+        invalidated: bool = False,
     ) -> RawCursor:
-        first, *others = self._pipeline(position, bare, filtered)
+        first, *others = self._pipeline(position, bare, filtered, invalidated)
         del first["$changeStream"]["allChangesForCluster"]
         command = {"aggregate": "c", "pipeline": [first, *others]}
         return RawCursor(self.client, "d", command, batch_size=10, await_ms=self.wait_ms)

@@ -79,20 +79,25 @@ class ChangeStream:
     page_events: int = EVENTS_A_PAGE
 
     def open(
-        self, position: Position | None, bare: bool = False, filtered: bool = True
+        self,
+        position: Position | None,
+        bare: bool = False,
+        filtered: bool = True,
+        invalidated: bool = False,
     ) -> RawCursor:
         """Return a cursor over the events after `position`; over the events from now on if `position` is None.
 
         If `bare`, the events lack the contents of the changes. If `filtered` is false, the filter `namespaces` is
-        ignored.
+        ignored. `invalidated` must be true if `position` is that of an event `invalidate`.
         """
-        command = {"aggregate": 1, "pipeline": list(self._pipeline(position, bare, filtered))}
+        pipeline = list(self._pipeline(position, bare, filtered, invalidated))
+        command = {"aggregate": 1, "pipeline": pipeline}
         size = _EVENTS_A_BARE_PAGE if bare else self.page_events
         # Run a plain command, because the driver's watch() does not support every option.
         return RawCursor(self.client, "admin", command, batch_size=size, await_ms=self.wait_ms)
 
     def _pipeline(
-        self, position: Position | None, bare: bool, filtered: bool
+        self, position: Position | None, bare: bool, filtered: bool, invalidated: bool
     ) -> Iterator[dict[str, Any]]:
         stage: dict[str, Any] = {"allChangesForCluster": True}
         if self.facts.reports_ddl:
@@ -107,9 +112,9 @@ class ChangeStream:
             # Undocumented as well.
             stage[RAW_UPDATES.name] = True
         if position is not None and position.token:
-            # Not `resumeAfter`, which refuses the token of an `invalidate` event. Routers before 8.0 can end the stream
-            # with such an event when a database is moved to another shard (movePrimary).
-            stage["startAfter"] = position.token
+            # `resumeAfter` refuses the token of an event `invalidate`. But with `startAfter`, the stream of a mongos
+            # may fail when a shard is added.
+            stage["startAfter" if invalidated else "resumeAfter"] = position.token
         elif position is not None:
             stage["startAtOperationTime"] = next_time(position.time)
         yield {"$changeStream": stage}
@@ -152,6 +157,7 @@ class ChangeReader:
         self._stop = stop
         self._bare = False
         self._filtered = True
+        self._invalidated = False
 
     def pages(self) -> Iterator[StreamPage]:
         """Yield pages of the stream without end. A page may have no events.
@@ -194,7 +200,7 @@ class ChangeReader:
 
     def _stream_page(self, page: Page) -> StreamPage:
         assert page.resume is not None
-        self._position = position_at(page.resume)
+        self._position, self._invalidated = position_at(page.resume), False
         # A newly elected primary may reply without a time, or with one before the last event. mongos replies with the
         # time of the shards that it has just asked; an event may have come from another shard before. Do not use the
         # time of the position: it may be in the future, and servers refuse to read at such a time.
@@ -203,7 +209,7 @@ class ChangeReader:
         return StreamPage(page.documents(), self._position, self._newest)
 
     def _reopen(self) -> RawCursor:
-        return self._stream.open(self._position, self._bare, self._filtered)
+        return self._stream.open(self._position, self._bare, self._filtered, self._invalidated)
 
     def _classify(self, error: BaseException) -> Temporary | None:
         if failures.is_history_lost(error):
@@ -218,6 +224,11 @@ class ChangeReader:
             # A page may end at an event of a transaction that the filter leaves out. MongoDB 6.0 cannot resume there
             # with the filter, but can without it. The callers ignore events that are not selected.
             self._filtered = False
+            return failures.again(error)
+        if failures.code_of(error) == failures.INVALID_RESUME_TOKEN and not self._invalidated:
+            # Routers before 8.0 can end a stream with the event `invalidate` when a database is moved to another shard
+            # (movePrimary).
+            self._invalidated = True
             return failures.again(error)
         return failures.lost_cursor(error)
 

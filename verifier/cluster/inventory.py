@@ -306,7 +306,8 @@ def list_collections(
 
     `selection`, `database` and `kind` restrict the result; `kind` must not be Kind.TIME_SERIES. Only the selected
     collections are queried in detail. On a sharded cluster, a collection that is renamed or dropped during the listing
-    may be left out. Raises the driver's errors, and with a `selection`, `Cancelled`.
+    may be left out; one that is replaced, as by `movePrimary`, is listed as it is now. Raises the driver's errors, and
+    with a `selection`, `Cancelled`.
     """
     databases = client.list_database_names() if database is None else [database]
     query = None if kind is None else {"type": kind.value}
@@ -316,9 +317,13 @@ def list_collections(
         names = set(filter(is_user_namespace, rows))
         selected = sorted(names if selection is None else selection.of(names))
         stored = [_stored(name, rows) for name in selected]
-        yield from _definitions(
-            client, {name: rows[name] for name in stored if name in rows}, catalog
-        )
+        listed = {name: rows[name] for name in stored if name in rows}
+        found = {spec.namespace: spec for spec in _definitions(client, listed, catalog)}
+        for name in selected:
+            # Another collection may have the name since, in particular after `movePrimary`.
+            spec = found.get(name) or find_named(client, name)
+            if spec is not None and (kind is None or spec.kind is kind):
+                yield spec
 
 
 def list_names(client: Client) -> dict[Namespace, Kind]:

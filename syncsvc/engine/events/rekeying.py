@@ -135,6 +135,7 @@ class ShardKeyWatch:
         if not self._context.source_facts.is_sharded:
             return
         primaries: Mapping[str, Document] = {}
+        previous: frozenset[bytes] = frozenset()
         while True:
             before, primaries = primaries, self._primaries(stop)
             # Servers before 8.0 send their drop events soon after they have changed the primary shard. Let these events
@@ -152,9 +153,13 @@ class ShardKeyWatch:
                 for each in self._context.registry
                 if suspects.get(each.uuid) == each.source_name
             ]
-            if found and self._context.run.record.instances:
+            uuids = frozenset(each.uuid for each in found)
+            if not self._context.run.record.instances:
+                self._resharded = uuids
+            elif uuids and uuids == previous:
+                # As long as drop events of a movePrimary arrive, there are fewer of these collections each time.
                 raise _changed(found)
-            self._resharded = frozenset(each.uuid for each in found)
+            previous = uuids
             stop.sleep(self._context.tuning.shard_key_interval)
 
     def wait_until_copied(self, stop: StopToken) -> None:

@@ -176,11 +176,14 @@ class Tail:
     def _needs_barrier(self, event: DefinitionEvent) -> bool:
         """Return whether a DDL event must be applied alone; if not, it has no effect, and later events do not wait.
 
-        Several instances must all wait at the same events. They do so at every event: whether an event has an effect
-        depends on records that the coordinator may have changed just before it was killed. A source before 6.0 sends
-        names instead of UUIDs, so that every event counts.
+        Several instances must all wait at the same events. They do so at every event that can have consequences:
+        whether it has an effect depends on records that the coordinator may have changed just before it was killed. A
+        source before 6.0 sends names instead of UUIDs, so that every such event counts.
         """
         context = self._context
+        # Not every instance may read the same events `invalidate`, which belong to a stream, and not to the oplog.
+        if not has_consequences(event):
+            return False
         if context.run.record.instances or not context.source_facts.reports_ddl:
             return True
         return self._definitions.concerns_sync(event)
