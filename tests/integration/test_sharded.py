@@ -318,13 +318,15 @@ def test_a_listing_never_mixes_up_renamed_collections(pair: Pair) -> None:
     client.d.c.create_index("of this")
     uuid = next(iter(client.d.list_collections(filter={"name": "c"})))["info"]["uuid"]
     with listening() as asked:
-        assert [str(each.namespace) for each in list_collections(asked)] == []
+        (found,) = list_collections(asked)
+    assert (str(found.namespace), list(found.indexes)) == ("d.c", ["of another_1"])
+    assert found.uuid != bytes(uuid)
     client.d.c.drop()
     client.d.away.rename("c")
     with listening() as asked:
-        found = find_collection(asked, "d", bytes(uuid))
-    assert found is not None
-    assert (str(found.namespace), list(found.indexes)) == ("d.away", ["of this_1"])
+        same = find_collection(asked, "d", bytes(uuid))
+    assert same is not None
+    assert (str(same.namespace), list(same.indexes)) == ("d.away", ["of this_1"])
 
 
 @from_shards
