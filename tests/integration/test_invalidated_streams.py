@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from syncsvc.engine.events.ddl import has_consequences
 from tests.support.pair import Pair
-from verifier.cluster.changes import ChangeReader, ChangeStream, start_position
+from verifier.cluster.changes import ChangeReader, ChangeStream, Form, start_position
 from verifier.cluster.cluster import open_cluster
 from verifier.cluster.events import DefinitionEvent, KeyEvent, parse_key_event
 from verifier.cluster.namespace import is_user_namespace
@@ -21,14 +21,8 @@ from verifier.runtime.tasks import StopToken
 class _OfCollection(ChangeStream):
     """The change stream of the collection d.c, opened with the same stages as that of a whole cluster."""
 
-    def open(
-        self,
-        position: Position | None,
-        bare: bool = False,
-        filtered: bool = True,
-        invalidated: bool = False,
-    ) -> RawCursor:
-        first, *others = self._pipeline(position, bare, filtered, invalidated)
+    def open(self, position: Position | None, form: Form = Form()) -> RawCursor:
+        first, *others = self._pipeline(position, form)
         del first["$changeStream"]["allChangesForCluster"]
         command = {"aggregate": "c", "pipeline": [first, *others]}
         return RawCursor(self.client, "d", command, batch_size=10, await_ms=self.wait_ms)

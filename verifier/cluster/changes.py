@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from bson.timestamp import Timestamp
@@ -60,6 +60,18 @@ class StreamPage(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Form:
+    """In which form a change stream is opened. A reader changes the form if the server refuses the usual one."""
+
+    # Whether the events lack the contents of the changes.
+    bare: bool = False
+    # Whether the filter of the stream applies.
+    filtered: bool = True
+    # Whether the stream continues after an event `invalidate`.
+    invalidated: bool = False
+
+
+@dataclass(frozen=True)
 class ChangeStream:
     """The options of a change stream of a whole cluster."""
 
@@ -78,27 +90,17 @@ class ChangeStream:
     # The most events in a page.
     page_events: int = EVENTS_A_PAGE
 
-    def open(
-        self,
-        position: Position | None,
-        bare: bool = False,
-        filtered: bool = True,
-        invalidated: bool = False,
-    ) -> RawCursor:
+    def open(self, position: Position | None, form: Form = Form()) -> RawCursor:
         """Return a cursor over the events after `position`; over the events from now on if `position` is None.
 
-        If `bare`, the events lack the contents of the changes. If `filtered` is false, the filter `namespaces` is
-        ignored. `invalidated` must be true if `position` is that of an event `invalidate`.
+        `form` must be `invalidated` if `position` is that of an event `invalidate`.
         """
-        pipeline = list(self._pipeline(position, bare, filtered, invalidated))
-        command = {"aggregate": 1, "pipeline": pipeline}
-        size = _EVENTS_A_BARE_PAGE if bare else self.page_events
+        command = {"aggregate": 1, "pipeline": list(self._pipeline(position, form))}
+        size = _EVENTS_A_BARE_PAGE if form.bare else self.page_events
         # Run a plain command, because the driver's watch() does not support every option.
         return RawCursor(self.client, "admin", command, batch_size=size, await_ms=self.wait_ms)
 
-    def _pipeline(
-        self, position: Position | None, bare: bool, filtered: bool, invalidated: bool
-    ) -> Iterator[dict[str, Any]]:
+    def _pipeline(self, position: Position | None, form: Form) -> Iterator[dict[str, Any]]:
         stage: dict[str, Any] = {"allChangesForCluster": True}
         if self.facts.reports_ddl:
             stage[EXPANDED_EVENTS.name] = True
@@ -114,19 +116,19 @@ class ChangeStream:
         if position is not None and position.token:
             # `resumeAfter` refuses the token of an event `invalidate`. But with `startAfter`, the stream of a mongos
             # may fail when a shard is added.
-            stage["startAfter" if invalidated else "resumeAfter"] = position.token
+            stage["startAfter" if form.invalidated else "resumeAfter"] = position.token
         elif position is not None:
             stage["startAtOperationTime"] = next_time(position.time)
         yield {"$changeStream": stage}
         selected = self.namespaces.expression("ns.db", "ns.coll")
-        if selected is not None and filtered:
+        if selected is not None and form.filtered:
             definitions = {"operationType": {"$nin": list(DATA_OPERATIONS)}}
             # An expression over names cannot determine the owner of buckets; the caller can, by their UUID.
             buckets = {"ns.coll": {"$regex": f"^{re.escape(BUCKETS_PREFIX)}"}}
             yield {"$match": {"$or": [definitions, buckets, selected]}}
         if self.keys_only:
             yield {"$project": dict.fromkeys(KEY_EVENT_FIELDS, 1)}
-        elif bare:
+        elif form.bare:
             yield {"$unset": ["fullDocument", "updateDescription", "rawUpdateDescription"]}
         elif self.facts.splits_large_events:
             yield {SPLIT_EVENTS.name: {}}
@@ -155,9 +157,7 @@ class ChangeReader:
         self._position = position
         self._newest = passed_time(position)
         self._stop = stop
-        self._bare = False
-        self._filtered = True
-        self._invalidated = False
+        self._form = Form()
 
     def pages(self) -> Iterator[StreamPage]:
         """Yield pages of the stream without end. A page may have no events.
@@ -193,14 +193,16 @@ class ChangeReader:
         for page in resilient_pages(self._reopen, self._classify, self._stop):
             read = self._stream_page(page)
             yield read
-            if self._bare and read.events:
+            if self._form.bare and read.events:
                 # The large event is in this page or soon after it: read the next pages with their contents again.
-                self._bare = False
+                self._form = replace(self._form, bare=False)
                 return
 
     def _stream_page(self, page: Page) -> StreamPage:
         assert page.resume is not None
-        self._position, self._invalidated = position_at(page.resume), False
+        self._position = position_at(page.resume)
+        if self._form.invalidated:
+            self._form = replace(self._form, invalidated=False)
         # A newly elected primary may reply without a time, or with one before the last event. mongos replies with the
         # time of the shards that it has just asked; an event may have come from another shard before. Do not use the
         # time of the position: it may be in the future, and servers refuse to read at such a time.
@@ -209,26 +211,27 @@ class ChangeReader:
         return StreamPage(page.documents(), self._position, self._newest)
 
     def _reopen(self) -> RawCursor:
-        return self._stream.open(self._position, self._bare, self._filtered, self._invalidated)
+        return self._stream.open(self._position, self._form)
 
     def _classify(self, error: BaseException) -> Temporary | None:
+        code = failures.code_of(error)
         if failures.is_history_lost(error):
             # An open cursor whose next events are no longer in the oplog fails with another code than a lost resume
             # token. Reopen the stream to find out whether the resume token is lost, too.
-            lags = failures.code_of(error) == failures.CAPPED_POSITION_LOST
+            lags = code == failures.CAPPED_POSITION_LOST
             return failures.again(error) if lags else self._classify_loss()
-        if failures.code_of(error) == failures.BSON_OBJECT_TOO_LARGE and not self._bare:
-            self._bare = True
+        if code == failures.BSON_OBJECT_TOO_LARGE and not self._form.bare:
+            self._form = replace(self._form, bare=True)
             return failures.again(error)
-        if failures.code_of(error) == failures.CHANGE_STREAM_FATAL and self._filtered:
+        if code == failures.CHANGE_STREAM_FATAL and self._form.filtered:
             # A page may end at an event of a transaction that the filter leaves out. MongoDB 6.0 cannot resume there
             # with the filter, but can without it. The callers ignore events that are not selected.
-            self._filtered = False
+            self._form = replace(self._form, filtered=False)
             return failures.again(error)
-        if failures.code_of(error) == failures.INVALID_RESUME_TOKEN and not self._invalidated:
+        if code == failures.INVALID_RESUME_TOKEN and not self._form.invalidated:
             # Routers before 8.0 can end a stream with the event `invalidate` when a database is moved to another shard
             # (movePrimary).
-            self._invalidated = True
+            self._form = replace(self._form, invalidated=True)
             return failures.again(error)
         return failures.lost_cursor(error)
 
