@@ -4,21 +4,16 @@ This module starts single servers; the module `replica_set` combines them.
 """
 
 import json
-import random
 import resource
-import socket
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from syncsvc.sandbox.errors import SandboxError
+from syncsvc.sandbox.ports import HOST, reserve_port
 from syncsvc.sandbox.reaper import keeper
 
-HOST = "127.0.0.1"
-# Below the ephemeral ports of the kernel, so that no client connection can occupy the port of a member that is down.
-# Clear of 27017 and of the daemon's 27182.
-_PORTS = range(28100, 32700)
 _PORT_ATTEMPTS = 5
 _EXIT_ADDRESS_IN_USE = 48
 _LISTENING = b'"id":23016'
@@ -89,7 +84,7 @@ class MongodOptions:
 
 
 class Mongod:
-    """A mongod process that can be killed, and restarted with the same data and port."""
+    """A mongod process that can be killed, and restarted with the same data and port. The caller must close it."""
 
     def __init__(self, binary: Path, folder: Path, options: MongodOptions) -> None:
         self._binary = binary
@@ -99,7 +94,11 @@ class Mongod:
         self._log_offset = 0
         self._process: subprocess.Popen[bytes] | None = None
         self._port_is_known = False
-        self.port = _free_port()
+        self._port = reserve_port()
+
+    @property
+    def port(self) -> int:
+        return self._port.number
 
     @property
     def address(self) -> str:
@@ -132,16 +131,21 @@ class Mongod:
                 return
             if self._port_is_known or not self._has_met_a_taken_port(exit_code):
                 break
-            self.kill()
-            self.port = _free_port()
+            self.close()
+            self._port = reserve_port()
             self.start()
         raise self._failure(f"ended with exit code {exit_code} before it listened on the port")
 
     def kill(self) -> None:
-        """Kill the process with SIGKILL, and wait for its end; a no-op if it does not run."""
+        """Kill the process with SIGKILL, and wait for its end; a no-op if it does not run. The port stays reserved."""
         process, self._process = self._process, None
         if process is not None:
             keeper.kill(process)
+
+    def close(self) -> None:
+        """Kill the process for good, and release its port."""
+        self.kill()
+        self._port.release()
 
     def death(self) -> SandboxError | None:
         """Return an error that shows the log if the process has ended by itself; None if it runs or was killed."""
@@ -204,19 +208,3 @@ def _is_telling(line: str) -> bool:
         return json.loads(line)["s"] in ("E", "F")
     except (ValueError, TypeError, KeyError):
         return bool(line.strip())
-
-
-def _free_port() -> int:
-    # Not the shared generator: if that is seeded, all programs try the same ports.
-    for port in random.SystemRandom().sample(_PORTS, k=200):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((HOST, port))
-            except OSError:
-                continue
-            return port
-    raise SandboxError(
-        f"No free port was found on {HOST} between {_PORTS.start} and {_PORTS.stop}. "
-        "Stop some of the programs that listen there, then try again."
-    )

@@ -120,7 +120,7 @@ class ReplicaSet:
     def stop(self) -> None:
         """Kill all members and remove their data; a no-op if the replica set is not started."""
         for member in self.members:
-            member.kill()
+            member.close()
         self.members = ()
         self._root_user = self._sync_user = ""
         if self._folder is not None:

@@ -38,7 +38,7 @@ def standalone(tmp_path: Path) -> Iterator[Mongod]:
         server.wait_until_listening()
         yield server
     finally:
-        server.kill()
+        server.close()
 
 
 # Any free port, because another test process may use the default one.

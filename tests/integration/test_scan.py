@@ -171,6 +171,7 @@ def renumber(member: Mongod) -> None:
             else:
                 client.d.c.insert_many(documents[::-1])
         shut_down(alone)
+    alone.close()
 
 
 def make_primary(replica_set: ReplicaSet, wanted: Mongod) -> None:

@@ -23,7 +23,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 def mongod(folder: Path) -> Iterator[Mongod]:
     mongod = Mongod(find_mongod(), folder / "data", MongodOptions("rs"))
     yield mongod
-    mongod.kill()
+    mongod.close()
 
 
 def listen_on(port: int) -> closing[socket.socket]:
@@ -67,4 +67,4 @@ def test_a_failed_start_quotes_the_log(folder: Path) -> None:
     mongod.start()
     with pytest.raises(SandboxError, match="(?s)exit code 1.*Unknown --setParameter 'nonsense'"):
         mongod.wait_until_listening()
-    mongod.kill()
+    mongod.close()
