@@ -9,11 +9,11 @@ Overview for newcomers:
   destination.
 - `resuming` decides for each kind of error whether a failed sync can be resumed, and how its saved state changes.
 - `principals` compares the users and roles of both clusters, which `engine.principals` copies.
-- `created` finds the collections and views that a sync has created on the destination, for example for a reset.
-- `saved` holds the saved state, so that a killed process can continue. `source` reads the source's documents and oplog.
+- `saved` holds the saved state, so that a killed process can continue. There, `created_collections` finds what a sync
+  has created on the destination, and `evidence` reads what `reports.report` needs.
+- `source` reads the source's documents and oplog.
 - `desired` decides which command leads to the state that the configuration declares; `reconciler` sends it.
 - `limiter` limits the speed of a sync at run time.
-- `evidence` reads the saved state for `reports.report`.
 - `figures` are counters that the engine updates. `reports.sync` is a snapshot of all that is known about the sync, and
   the other `reports` present it.
 - `ctl` is `syncctl`, a client of the HTTP API that imports only `job` from the service.

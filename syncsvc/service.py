@@ -26,13 +26,11 @@ from syncsvc import __version__, errors
 from syncsvc.dashboards import Dashboards
 from syncsvc.desired import Goal
 from syncsvc.engine.run.pace import Pace
-from syncsvc.evidence import gather
 from syncsvc.figures.progress import Progress
 from syncsvc.gate import Gate
 from syncsvc.limiter import Limiter
 from syncsvc.limits import Document
 from syncsvc.metadata import METADATA_DATABASE, Metadata
-from syncsvc.mismatches import RepairPlan, mismatches, repair_plan, repaired
 from syncsvc.options import CLUSTERS, StartOptions
 from syncsvc.preflight.judgement import Judgement, judge
 from syncsvc.queries import Queries
@@ -49,10 +47,12 @@ from syncsvc.running.beginning import Starts, take_over
 from syncsvc.running.principals import not_requested
 from syncsvc.running.process import ProcessContext
 from syncsvc.running.runner import Runner
+from syncsvc.saved.evidence import gather
 from syncsvc.saved.find_run import find_run
 from syncsvc.saved.journal import Entry, Journal, Kind, Sender, Site
 from syncsvc.saved.lease import HOME
 from syncsvc.saved.limits import LimitsStore
+from syncsvc.saved.mismatches import RepairPlan, mismatches, repair_plan, repaired
 from syncsvc.saved.registry import CollectionRecord
 from syncsvc.saved.run import PhaseBegin, RunRecord, RunStore, load_owner, new_owner, this_process
 from syncsvc.settings import LoadLevel

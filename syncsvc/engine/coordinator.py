@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from bson.timestamp import Timestamp
 
-from syncsvc.created import refuse_foreign, temporary_prefix
 from syncsvc.engine.copying.copy import copy_all, end_copy
 from syncsvc.engine.copying.partitioned import plan_copy, settle
 from syncsvc.engine.cutover import Cutover, SourceWritten
@@ -25,6 +24,7 @@ from syncsvc.engine.run.points import Point
 from syncsvc.engine.verification import Verification
 from syncsvc.figures.progress import MOST_LAG, WarningKind
 from syncsvc.resuming import withdrawn
+from syncsvc.saved.created_collections import refuse_foreign, temporary_prefix
 from syncsvc.saved.registry import copy_summary
 from syncsvc.saved.run import RunRecord
 from syncsvc.state import ACTIVE, Phase, State, Trigger, next_state

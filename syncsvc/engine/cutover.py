@@ -19,7 +19,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from syncsvc.created import is_replaced, under_present_names
 from syncsvc.engine.definitions.catalog import Catalog, known_uuids
 from syncsvc.engine.definitions.confirmation import confirmed_together
 from syncsvc.engine.definitions.shared_catalog import catalog_of
@@ -28,6 +27,7 @@ from syncsvc.engine.reversal import prepare_reversal, written_since
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
 from syncsvc.resuming import CHECKED, UNBLOCKED
+from syncsvc.saved.created_collections import is_replaced, under_present_names
 from syncsvc.saved.registry import CollectionRecord
 from syncsvc.saved.run import refuse_resetting
 from verifier.cluster import failures

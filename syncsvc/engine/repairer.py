@@ -13,11 +13,11 @@ import logging
 from collections.abc import Iterator
 from typing import Any
 
-from syncsvc.created import mismatch_names, replaced
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
 from syncsvc.options import Repair
 from syncsvc.repair_rules import Action, action_of
+from syncsvc.saved.created_collections import mismatch_names, replaced
 from syncsvc.state import State
 from verifier.cluster.reading import read
 from verifier.compare.errors import MISMATCHES_REPLACED

@@ -12,12 +12,12 @@ from __future__ import annotations
 from bson.binary import Binary
 from pymongo.errors import OperationFailure
 
-from syncsvc.created import Found
 from syncsvc.engine.definitions.created import created
 from syncsvc.engine.definitions.shard_setup import Sharding
 from syncsvc.engine.principals import PrincipalCopy
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
+from syncsvc.saved.created_collections import Found
 from syncsvc.saved.fence import FENCES
 from syncsvc.saved.lease import LEASES
 from syncsvc.saved.run import RUNS, drop_metadata, saved_instances

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from syncsvc.mismatches import RepairPlan
+from syncsvc.saved.mismatches import RepairPlan
 
 
 def repair_report(plan: RepairPlan) -> dict[str, Any]:

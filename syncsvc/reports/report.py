@@ -11,12 +11,12 @@ from enum import Enum
 from functools import reduce
 from typing import Any
 
-from syncsvc.evidence import MOST_LISTED, Evidence
 from syncsvc.limits import Limits
 from syncsvc.reports.namespaces import renamed_to
 from syncsvc.reports.past import Commit, PhaseSpan, commits, phase_spans, timeline
 from syncsvc.reports.sync import Sync
 from syncsvc.reports.verification_answer import mismatches_of, namespace_compared
+from syncsvc.saved.evidence import MOST_LISTED, Evidence
 from syncsvc.saved.journal import Counts, Direction, Kind, Sender, Site, Verified, Warned
 from syncsvc.saved.registry import CollectionRecord
 from syncsvc.saved.run import RunRecord

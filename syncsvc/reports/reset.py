@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from syncsvc.created import Contents, Found
+from syncsvc.saved.created_collections import Contents, Found
 from syncsvc.saved.run import RunRecord
 from verifier.cluster.specification import Kind
 

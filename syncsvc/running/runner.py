@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 from pymongo.errors import PyMongoError
 
 from syncsvc import errors
-from syncsvc.created import Contents, contents, mismatch_names, replaced, temporary_prefix
 from syncsvc.engine.coordinator import Coordinator
 from syncsvc.engine.follower import Follower
 from syncsvc.engine.pause import spool_while_paused
@@ -36,6 +35,13 @@ from syncsvc.running.assembly import Assembly
 from syncsvc.running.journaling import JournalKeeper
 from syncsvc.running.principals import Principals
 from syncsvc.running.process import ProcessContext
+from syncsvc.saved.created_collections import (
+    Contents,
+    contents,
+    mismatch_names,
+    replaced,
+    temporary_prefix,
+)
 from syncsvc.saved.journal import Entry
 from syncsvc.saved.peers import Peers
 from syncsvc.saved.registry import CollectionRecord

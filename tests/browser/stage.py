@@ -19,13 +19,13 @@ from pymongo import MongoClient
 from waitress.server import create_server
 
 from syncsvc.app import create_app
-from syncsvc.evidence import Evidence
 from syncsvc.figures.history import Sample
 from syncsvc.figures.progress import Ping, ProgressSnapshot
 from syncsvc.figures.throttling import Throttled, Throttling
 from syncsvc.limits import Limit, Limits
 from syncsvc.reports.report import Subject, report
 from syncsvc.reports.sync import Sync
+from syncsvc.saved.evidence import Evidence
 from syncsvc.saved.journal import Site
 from syncsvc.service import Service
 from syncsvc.settings import LOAD_LEVELS

@@ -9,12 +9,12 @@ from bson.binary import Binary
 from pymongo.errors import OperationFailure
 
 from syncsvc import shard_rules
-from syncsvc.created import is_replaced
 from syncsvc.engine.definitions import standin
 from syncsvc.engine.definitions.shard_setup import Sharding
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
 from syncsvc.errors import DEFINITION_NOT_APPLICABLE
+from syncsvc.saved.created_collections import is_replaced
 from syncsvc.saved.registry import CollectionRecord
 from verifier.cluster import failures
 from verifier.cluster.inventory import find_named, is_id_index, list_indexes, list_raw

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
-from syncsvc.created import Contents, Found, contents, is_empty, temporary_prefix
 from syncsvc.engine.run.context import RunContext
+from syncsvc.saved.created_collections import Contents, Found, contents, is_empty, temporary_prefix
 from syncsvc.saved.registry import CollectionRecord
 from verifier.cluster.inventory import list_raw
 from verifier.cluster.namespace import Namespace

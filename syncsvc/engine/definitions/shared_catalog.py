@@ -18,13 +18,13 @@ from typing import Any
 
 from bson.binary import Binary
 
-from syncsvc.created import temporary_prefix
 from syncsvc.engine.definitions import standin
 from syncsvc.engine.definitions.catalog import BY_UUID, Catalog
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
 from syncsvc.errors import DEFINITION_NOT_APPLICABLE
 from syncsvc.existing import foreign
+from syncsvc.saved.created_collections import temporary_prefix
 from syncsvc.saved.registry import CollectionRecord, Registry
 from verifier.cluster import failures
 from verifier.cluster.namespace import Namespace

@@ -14,7 +14,6 @@ from operator import attrgetter
 
 from bson.timestamp import Timestamp
 
-from syncsvc.created import mismatch_names, replaced
 from syncsvc.engine.definitions.created import created_uuid, save_created
 from syncsvc.engine.definitions.index_builds import build_indexes
 from syncsvc.engine.definitions.shared_catalog import catalog_of
@@ -26,6 +25,7 @@ from syncsvc.engine.run.frontier import Frontier
 from syncsvc.engine.run.points import Point
 from syncsvc.errors import DEFINITION_NOT_APPLICABLE
 from syncsvc.repair_rules import option_change
+from syncsvc.saved.created_collections import mismatch_names, replaced
 from syncsvc.saved.registry import CollectionRecord
 from verifier.cluster.events import DataEvent, DataKind
 from verifier.cluster.namespace import Namespace, some_of

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from syncsvc.evidence import Evidence
 from syncsvc.figures.progress import ProgressSnapshot
 from syncsvc.limits import Limit, Limits
 from syncsvc.options import StartOptions
@@ -16,6 +15,7 @@ from syncsvc.reports.past import Outcome, commits, idle_spans, phase_spans
 from syncsvc.reports.rendering import PAGE
 from syncsvc.reports.report import Subject, report
 from syncsvc.reports.report_schemas import ReportAnswer
+from syncsvc.saved.evidence import Evidence
 from syncsvc.saved.journal import (
     Counts,
     Entry,
