@@ -13,7 +13,7 @@ Overview for newcomers:
   has created on the destination, and `evidence` reads what `reports.report` needs.
 - `source` reads the source's documents and oplog.
 - `desired` decides which command leads to the state that the configuration declares; `reconciler` sends it.
-- `limiter` limits the speed of a sync at run time.
+- `background` has the threads beside the engine: `limiter` limits the speed of a sync at run time.
 - `figures` are counters that the engine updates. `reports.sync` is a snapshot of all that is known about the sync, and
   the other `reports` present it.
 - `ctl` is `syncctl`, a client of the HTTP API that imports only `job` from the service.

@@ -16,9 +16,9 @@ from secrets import token_hex
 
 from syncsvc import __version__
 from syncsvc.app import create_app
+from syncsvc.background.notifier import Notifier
 from syncsvc.desired import Goal
 from syncsvc.engine.run.points import Point
-from syncsvc.notifier import Notifier
 from syncsvc.reconciler import Reconciler
 from syncsvc.saved.lease import HOME, LeaseKeeper
 from syncsvc.schemas import StartSchema

@@ -23,18 +23,18 @@ import pymongo
 from pymongo.errors import PyMongoError
 
 from syncsvc import __version__, errors
-from syncsvc.dashboards import Dashboards
+from syncsvc.background.dashboards import Dashboards
+from syncsvc.background.limiter import Limiter
+from syncsvc.background.reporter import Reporter
 from syncsvc.desired import Goal
 from syncsvc.engine.run.pace import Pace
 from syncsvc.figures.progress import Progress
 from syncsvc.gate import Gate
-from syncsvc.limiter import Limiter
 from syncsvc.limits import Document
 from syncsvc.metadata import METADATA_DATABASE, Metadata
 from syncsvc.options import CLUSTERS, StartOptions
 from syncsvc.preflight.judgement import Judgement, judge
 from syncsvc.queries import Queries
-from syncsvc.reporter import Reporter
 from syncsvc.reports.failure import failure_description
 from syncsvc.reports.limits import limits_report
 from syncsvc.reports.principals import copied_report, principals_report

@@ -62,10 +62,7 @@ SYNC = (
     {"syncsvc.engine.events"},
     {"syncsvc.engine"},
     {"syncsvc.reports"},
-    {
-        *("syncsvc.dashboards", "syncsvc.limiter", "syncsvc.notifier", "syncsvc.reporter"),
-        *("syncsvc.gate", "syncsvc.queries", "syncsvc.running"),
-    },
+    {"syncsvc.background", "syncsvc.gate", "syncsvc.queries", "syncsvc.running"},
     {"syncsvc.service"},
     {"syncsvc.api", "syncsvc.openapi", "syncsvc.reconciler", "syncsvc.standby"},
     {"syncsvc.health", "syncsvc.page"},
