@@ -5,8 +5,9 @@ Overview for newcomers:
 - `cli` wires the parts together. `api` parses a request and calls `service`, which decides whether to run the command.
 - A `runner` runs one sync with `engine.coordinator`, which lists the phases in order. `engine.copying`, `engine.events`
   and `engine.cutover` do most of their work. If several instances share a run, all but one use `engine.follower`.
-- `preflight` decides whether a sync may begin. `indexing` and `shard_rules` compute the indexes and shard keys of the
-  destination.
+- `preflight` decides whether a sync may begin.
+- `rules` compute what the destination gets: the definitions of collections, their shard keys, and the repairs of
+  differences.
 - `resuming` decides for each kind of error whether a failed sync can be resumed, and how its saved state changes.
 - `principals` compares the users and roles of both clusters, which `engine.principals` copies.
 - `saved` holds the saved state, so that a killed process can continue. There, `created_collections` finds what a sync

@@ -9,7 +9,6 @@ from marshmallow import fields
 from syncsvc import __version__, errors
 from syncsvc.limits import Limit
 from syncsvc.principals.comparison import Outcome
-from syncsvc.repair_rules import Action
 from syncsvc.reports.namespaces import NamespacePhase
 from syncsvc.reports.overview_schemas import (
     NamespacesTableSchema,
@@ -20,6 +19,7 @@ from syncsvc.reports.progress_answer import Stage
 from syncsvc.reports.report_schemas import ReportAnswer
 from syncsvc.reports.standing import Role
 from syncsvc.reports.verification_answer import Hashing
+from syncsvc.rules.repairing import Action
 from syncsvc.schemas import (
     LimitsSchema,
     MismatchesSchema,

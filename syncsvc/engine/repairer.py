@@ -16,7 +16,7 @@ from typing import Any
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
 from syncsvc.options import Repair
-from syncsvc.repair_rules import Action, action_of
+from syncsvc.rules.repairing import Action, action_of
 from syncsvc.saved.created_collections import mismatch_names, replaced
 from syncsvc.state import State
 from verifier.cluster.reading import read

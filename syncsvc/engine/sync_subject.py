@@ -17,7 +17,7 @@ from syncsvc.engine.definitions.created import created
 from syncsvc.engine.definitions.standin import stand_in
 from syncsvc.engine.run.context import RunContext
 from syncsvc.figures.progress import ProgressSnapshot
-from syncsvc.indexing import destined, is_renamable
+from syncsvc.rules.indexing import destined, is_renamable
 from syncsvc.saved.run import RunRecord
 from syncsvc.state import ACTIVE, State
 from verifier.cluster.filters import NamespaceFilter

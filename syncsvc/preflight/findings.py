@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from syncsvc.existing import Taken
 from syncsvc.metadata import METADATA_DATABASE
 from syncsvc.principals.comparison import Comparison
+from syncsvc.rules.taken_names import Taken
 from syncsvc.saved.other_syncs import OtherSync
 from syncsvc.saved.run import RunRecord
 from syncsvc.source.oplog import Oplog

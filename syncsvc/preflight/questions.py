@@ -8,14 +8,14 @@ from typing import TypeVar
 
 from pymongo.errors import OperationFailure, ServerSelectionTimeoutError
 
-from syncsvc import shard_rules
-from syncsvc.existing import Taken, taken
 from syncsvc.metadata import Metadata as MetadataDatabase
 from syncsvc.options import StartOptions
 from syncsvc.preflight import memory
 from syncsvc.preflight.findings import Findings, Measured, Metadata
 from syncsvc.principals.comparison import Comparison
 from syncsvc.principals.listing import compare_clusters
+from syncsvc.rules import sharding
+from syncsvc.rules.taken_names import Taken, taken
 from syncsvc.saved.other_syncs import other_syncs
 from syncsvc.saved.run import RunRecord, load_runs, saved_instances
 from syncsvc.source.oplog import read_oplog
@@ -75,7 +75,7 @@ def ask(
     if able and not bad:
         selection = Selection(options.namespaces, evaluator.client, stop)
         if options.sharding is not None:
-            sharded = frozenset(shard_rules.named(options.sharding))
+            sharded = frozenset(sharding.named(options.sharding))
             left_out = sharded - selection.of(sharded)
         filters = DocumentFilters() if refused else options.document_filters
         contents = _if_allowed(lambda: _contents(source.client, selection, filters, stop), stop)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from syncsvc import errors, shard_rules
-from syncsvc.existing import taken_violations
-from syncsvc.indexing import Target, definition_violations
+from syncsvc import errors
 from syncsvc.options import BuildIndexes, CopyReadPreference, Presplit, StartOptions
 from syncsvc.preflight.findings import Findings, Metadata
 from syncsvc.preflight.privileges import privilege_violations
 from syncsvc.principals import comparison
+from syncsvc.rules import sharding
+from syncsvc.rules.indexing import Target, definition_violations
+from syncsvc.rules.taken_names import taken_violations
 from syncsvc.saved.other_syncs import sharing_violations
 from syncsvc.saved.run import RUNS
 from verifier.cluster.cluster import SAME_CLUSTER, lacking, unfit
@@ -69,7 +70,7 @@ def option_violations(options: StartOptions) -> Iterator[Violation]:
         )
     yield from _order_violations(options)
     if options.sharding is not None:
-        yield from shard_rules.entry_violations(options.sharding)
+        yield from sharding.entry_violations(options.sharding)
     yield from _remap_violations(options)
     if options.reversible:
         yield from _reverse_violations(options, filtered)
@@ -201,7 +202,7 @@ def _topology_violations(
 
 def _sharding_violations(options: StartOptions, found: Findings) -> Iterator[Violation]:
     if options.sharding is not None:
-        yield from shard_rules.filter_violations(options.sharding, found.left_out)
+        yield from sharding.filter_violations(options.sharding, found.left_out)
     missing = _missing_for_presplit(options, found)
     if missing is not None:
         yield errors.PRESPLIT_NOT_APPLICABLE, (

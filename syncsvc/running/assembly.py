@@ -18,9 +18,9 @@ from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.document_writer import DocumentWriter
 from syncsvc.engine.run.instances import Instances
 from syncsvc.engine.run.writeblock import WriteBlock
-from syncsvc.existing import foreign
 from syncsvc.metadata import Metadata
 from syncsvc.reports.dashboards import documents
+from syncsvc.rules.taken_names import foreign
 from syncsvc.running.process import ProcessContext
 from syncsvc.saved import dashboards
 from syncsvc.saved.created_principals import CreatedPrincipals

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from syncsvc import errors
 from syncsvc.metadata import Metadata
-from syncsvc.repair_rules import Action, action_of
+from syncsvc.rules.repairing import Action, action_of
 from syncsvc.saved.repairs import listed
 from verifier.cluster import failures
 from verifier.cluster.namespace import Namespace

@@ -10,8 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
+from syncsvc.rules.sharding import entry_violations
 from syncsvc.schemas import StartSchema
-from syncsvc.shard_rules import entry_violations
 from tests.support.descriptions import DESCRIPTIONS
 from verifier.runtime.errors import OperationError
 from verifier.runtime.schemas import load

@@ -8,12 +8,12 @@ from typing import Any
 from bson.binary import Binary
 from pymongo.errors import OperationFailure
 
-from syncsvc import shard_rules
 from syncsvc.engine.definitions import standin
 from syncsvc.engine.definitions.shard_setup import Sharding
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
 from syncsvc.errors import DEFINITION_NOT_APPLICABLE
+from syncsvc.rules import sharding
 from syncsvc.saved.created_collections import is_replaced
 from syncsvc.saved.registry import CollectionRecord
 from verifier.cluster import failures
@@ -272,18 +272,18 @@ class Catalog:
         namespace, wanted = definition.storage, standin.stand_in(definition).indexes
         # Drop before building: an old index may conflict with a new one.
         found = self._indexes(namespace)
-        exchanging = shard_rules.SPARE in found or _loses_shard_key(definition, found, wanted)
+        exchanging = sharding.SPARE in found or _loses_shard_key(definition, found, wanted)
         if exchanging:
             # Every shard must have an index that supports the shard key, at every moment.
-            self._create_index(definition, shard_rules.spare(definition))
+            self._create_index(definition, sharding.spare(definition))
             self._observe(Point.SPARE_INDEX_BUILT, str(namespace))
-        for name in found.keys() - wanted.keys() - {shard_rules.SPARE}:
+        for name in found.keys() - wanted.keys() - {sharding.SPARE}:
             self._drop_index(namespace, name)
         for name, index in wanted.items():
             if name not in found or not same_index(found[name], index):
                 self._create_index(definition, index)
         if exchanging:
-            self._drop_index(namespace, shard_rules.SPARE)
+            self._drop_index(namespace, sharding.SPARE)
 
     def _create_index(self, definition: CollectionSpec, index: Document) -> None:
         """Create an index; replace an index that has the same name and another definition."""
@@ -450,7 +450,7 @@ def _loses_shard_key(
     ]
     # Stand-ins are never unique now, even if the index for a unique shard key will be.
     key = {**definition.shard_key, "unique": False}
-    return not shard_rules.is_served(key, staying, definition.collated)
+    return not sharding.is_served(key, staying, definition.collated)
 
 
 def _refused(action: str, namespace: Namespace, error: OperationFailure) -> Exception:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from syncsvc.engine.run.context import RunContext
 from syncsvc.errors import DEFINITION_NOT_APPLICABLE, NAMESPACE_COLLISION
-from syncsvc.existing import Taken, taken_violations
+from syncsvc.rules.taken_names import Taken, taken_violations
 from verifier.cluster.inventory import find_in_other_case
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.reading import read

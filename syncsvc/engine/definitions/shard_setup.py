@@ -15,13 +15,13 @@ from typing import Any
 from bson.binary import Binary
 from pymongo.errors import OperationFailure
 
-from syncsvc import shard_rules
 from syncsvc.engine.definitions.source_lookup import find_on_source
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
 from syncsvc.metadata import sync_name
 from syncsvc.options import Presplit
-from syncsvc.shard_rules import Placement, Range
+from syncsvc.rules import sharding
+from syncsvc.rules.sharding import Placement, Range
 from verifier.cluster import failures, rawbson
 from verifier.cluster.connect import Client
 from verifier.cluster.inventory import SPLITTABLE
@@ -94,7 +94,7 @@ class Sharding:
         if presplit is Presplit.NONE:
             return []
         if presplit is Presplit.SOURCE and (chunks := self._source_chunks(definition)):
-            return shard_rules.carried(chunks, self._shards())
+            return sharding.carried(chunks, self._shards())
         return [*zip(self._ranges(definition), cycle(self._shards()))]
 
     def _source_chunks(self, definition: CollectionSpec) -> list[tuple[Range, str]]:
@@ -115,7 +115,7 @@ class Sharding:
         key = definition.shard_key
         assert key is not None
         count = _RANGES_A_SHARD * len(self._shards())
-        return shard_rules.ranges(key, self._sample(definition, key), count)
+        return sharding.ranges(key, self._sample(definition, key), count)
 
     def _sample(self, definition: CollectionSpec, shard_key: Document) -> list[bytes]:
         """Sample documents of the source, and return the values of their shard key fields, sorted.
@@ -123,7 +123,7 @@ class Sharding:
         The list has one BSON document for each sampled document, with only the fields before a hashed field. It is
         empty if the first field is hashed, or if the source no longer has the collection.
         """
-        fields = shard_rules.sampled_fields(shard_key)
+        fields = sharding.sampled_fields(shard_key)
         if not fields or definition.uuid is None:
             return []
         record = self._context.registry.get(definition.uuid)

@@ -23,7 +23,7 @@ from syncsvc.engine.definitions.catalog import BY_UUID, Catalog
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
 from syncsvc.errors import DEFINITION_NOT_APPLICABLE
-from syncsvc.existing import foreign
+from syncsvc.rules.taken_names import foreign
 from syncsvc.saved.created_collections import temporary_prefix
 from syncsvc.saved.registry import CollectionRecord, Registry
 from verifier.cluster import failures

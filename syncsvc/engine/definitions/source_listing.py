@@ -7,8 +7,8 @@ from syncsvc.engine.definitions.naming import new_record
 from syncsvc.engine.definitions.shared_catalog import catalog_of
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
-from syncsvc.existing import taken, taken_violations
-from syncsvc.indexing import definition_violations, destined
+from syncsvc.rules.indexing import definition_violations, destined
+from syncsvc.rules.taken_names import taken, taken_violations
 from syncsvc.saved.registry import CollectionRecord, CopyStatus
 from syncsvc.source.selected_size import selected_size
 from verifier.cluster.document_filters import judging

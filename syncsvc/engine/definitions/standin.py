@@ -16,7 +16,7 @@ from typing import Any
 
 from bson.int64 import Int64
 
-from syncsvc import shard_rules
+from syncsvc.rules import sharding
 from verifier.cluster.specification import CollectionSpec, Document, Kind
 
 # Limits that are never reached: the largest expireAfterSeconds that the server accepts, and a petabyte.
@@ -36,9 +36,9 @@ def supported(definition: CollectionSpec) -> CollectionSpec:
     """
     if not definition.shard_key:
         return definition
-    if shard_rules.is_served(definition.shard_key, _built(definition), definition.collated):
+    if sharding.is_served(definition.shard_key, _built(definition), definition.collated):
         return definition
-    index = shard_rules.support(definition)
+    index = sharding.support(definition)
     return replace(definition, indexes={**definition.indexes, index["name"]: index})
 
 
@@ -50,7 +50,7 @@ def serving(definition: CollectionSpec) -> Document | None:
     """
     key = definition.shard_key
     assert key is not None
-    found = (each for each in _built(supported(definition)) if shard_rules.serves(each, key))
+    found = (each for each in _built(supported(definition)) if sharding.serves(each, key))
     index = next(found, None)
     if index is None or key["unique"]:
         # The server requires a unique index. It is weakened once the collection is sharded.

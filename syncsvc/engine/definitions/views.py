@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from syncsvc.engine.definitions.shared_catalog import catalog_of
 from syncsvc.engine.run.context import RunContext
-from syncsvc.indexing import destined, is_renamable
+from syncsvc.rules.indexing import destined, is_renamable
 from verifier.cluster.connect import Client
 from verifier.cluster.filters import Selection
 from verifier.cluster.inventory import list_collections

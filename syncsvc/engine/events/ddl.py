@@ -30,7 +30,7 @@ from syncsvc.engine.events.rekeying import ShardKeys
 from syncsvc.engine.events.renames import Renames
 from syncsvc.engine.run.context import RunContext
 from syncsvc.errors import UNSUPPORTED_CHANGE
-from syncsvc.indexing import Target, check, check_ttl, destined
+from syncsvc.rules.indexing import Target, check, check_ttl, destined
 from syncsvc.saved.registry import CollectionRecord, CopyStatus
 from verifier.cluster.events import DefinitionEvent
 from verifier.cluster.failures import DUPLICATE_KEY

@@ -22,7 +22,7 @@ from syncsvc.engine.events.unreported import Listing, is_defined_as
 from syncsvc.engine.run.context import RunContext
 from syncsvc.errors import UNSUPPORTED_CHANGE
 from syncsvc.figures.progress import WarningKind
-from syncsvc.indexing import Target, destined
+from syncsvc.rules.indexing import Target, destined
 from syncsvc.saved.registry import CollectionRecord
 from syncsvc.state import Phase
 from verifier.cluster.inventory import list_collections

@@ -21,7 +21,7 @@ from syncsvc.engine.definitions.index_builds import build_indexes
 from syncsvc.engine.definitions.shared_catalog import catalog_of
 from syncsvc.engine.run.context import RunContext
 from syncsvc.errors import SHARD_KEY_CHANGED
-from syncsvc.indexing import check, destined
+from syncsvc.rules.indexing import check, destined
 from syncsvc.saved.registry import CollectionRecord
 from verifier.cluster.inventory import list_uuids, primary_shards, sharded_names
 from verifier.cluster.namespace import Namespace

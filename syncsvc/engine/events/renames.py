@@ -26,10 +26,10 @@ from syncsvc.engine.definitions.other_case import case_violations
 from syncsvc.engine.definitions.source_lookup import find_on_source, has_name_on_source
 from syncsvc.engine.run.context import RunContext
 from syncsvc.errors import RENAMED_ACROSS_DATABASES, RENAMED_OUT_OF_FILTER
-from syncsvc.indexing import check, destined, rename_violations
 from syncsvc.options import RenamedOut
+from syncsvc.rules.indexing import check, destined, rename_violations
+from syncsvc.rules.sharding import key_of
 from syncsvc.saved.registry import CollectionRecord, CopyStatus
-from syncsvc.shard_rules import key_of
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.specification import CollectionSpec
 from verifier.runtime.errors import OperationError, Violation, raise_all

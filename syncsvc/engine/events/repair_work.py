@@ -24,7 +24,7 @@ from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.frontier import Frontier
 from syncsvc.engine.run.points import Point
 from syncsvc.errors import DEFINITION_NOT_APPLICABLE
-from syncsvc.repair_rules import option_change
+from syncsvc.rules.repairing import option_change
 from syncsvc.saved.created_collections import mismatch_names, replaced
 from syncsvc.saved.registry import CollectionRecord
 from verifier.cluster.events import DataEvent, DataKind

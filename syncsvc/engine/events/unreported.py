@@ -26,8 +26,8 @@ from syncsvc.engine.events.renames import Renames
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
 from syncsvc.errors import UNSUPPORTED_CHANGE
-from syncsvc.indexing import check, destined
-from syncsvc.repair_rules import option_change, unchangeable
+from syncsvc.rules.indexing import check, destined
+from syncsvc.rules.repairing import option_change, unchangeable
 from syncsvc.saved.registry import CollectionRecord
 from syncsvc.source.filling import is_being_filled
 from verifier.cluster.namespace import Namespace

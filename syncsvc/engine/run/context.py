@@ -10,8 +10,8 @@ from syncsvc.engine.run.instances import Instances
 from syncsvc.engine.run.pace import Pace
 from syncsvc.engine.run.writeblock import WriteBlock
 from syncsvc.figures.progress import Progress
-from syncsvc.indexing import Target
 from syncsvc.metadata import Metadata
+from syncsvc.rules.indexing import Target
 from syncsvc.saved.created_principals import CreatedPrincipals
 from syncsvc.saved.fence import FencedWriter
 from syncsvc.saved.partitions import Partitions

@@ -11,7 +11,7 @@ from typing import Any
 from bson.binary import Binary
 from pymongo.errors import OperationFailure
 
-from syncsvc.existing import replaced
+from syncsvc.rules.taken_names import replaced
 from syncsvc.saved.fence import FencedWriter
 from verifier.cluster.failures import COLLECTION_UUID_MISMATCH, DUPLICATE_KEY
 from verifier.cluster.namespace import Namespace

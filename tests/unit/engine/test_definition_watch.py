@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from syncsvc.engine.events.definition_watch import applicable, change_of, changes, remedy_of
-from syncsvc.indexing import Target
 from syncsvc.options import StartOptions
+from syncsvc.rules.indexing import Target
 from syncsvc.saved.registry import CollectionRecord, CopyStatus
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.namespace_map import NamespaceMap

@@ -8,7 +8,6 @@ from typing import Any
 import bson
 import pytest
 
-from syncsvc.indexing import Target, definition_violations, destined
 from syncsvc.options import (
     BuildIndexes,
     CopyReadPreference,
@@ -22,6 +21,7 @@ from syncsvc.preflight.rules import (
     name_violations,
     option_violations,
 )
+from syncsvc.rules.indexing import Target, definition_violations, destined
 from tests.unit.preflight.values import facts, findings, names, options, texts
 from verifier.cluster.document_filters import DocumentFilters
 from verifier.cluster.facts import Topology

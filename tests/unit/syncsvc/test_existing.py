@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from syncsvc.existing import taken, taken_violations
 from syncsvc.metadata import LONGEST_SYNC_NAME, is_metadata, metadata_database, sync_name
 from syncsvc.options import StartOptions
+from syncsvc.rules.taken_names import taken, taken_violations
 from syncsvc.running.assembly import own_uuid
 from syncsvc.saved.other_syncs import OtherSync, sharing_violations
 from syncsvc.state import State

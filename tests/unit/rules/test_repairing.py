@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from syncsvc.repair_rules import Action, action_of, option_change, unchangeable
+from syncsvc.rules.repairing import Action, action_of, option_change, unchangeable
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.specification import CollectionSpec, Kind
 from verifier.compare.mismatch import Aspect, DefinitionMismatch, Difference, DocumentMismatch

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from syncsvc import shard_rules
 from syncsvc.errors import (
     COLLECTION_NOT_SHARDABLE,
     DOCUMENT_FILTER_NOT_APPLICABLE,
@@ -18,6 +17,7 @@ from syncsvc.errors import (
     UNSUPPORTED_COLLECTION,
 )
 from syncsvc.options import BuildIndexes, StartOptions
+from syncsvc.rules import sharding
 from verifier.cluster.facts import ClusterFacts
 from verifier.cluster.namespace_map import (
     NamespaceMap,
@@ -82,7 +82,7 @@ def _shard_key(definition: CollectionSpec, target: Target) -> Document | None:
         return None
     if definition.shard_key is not None:
         return definition.shard_key
-    return shard_rules.key_of(definition.namespace, target.options.sharding)
+    return sharding.key_of(definition.namespace, target.options.sharding)
 
 
 def _is_built(index: Document, build: BuildIndexes) -> bool:
@@ -178,7 +178,7 @@ def violations(definition: CollectionSpec, target: Target) -> Iterator[Violation
             f"{definition.namespace} is a sharded time-series collection, which cannot be synced."
         )
     else:
-        yield from shard_rules.violations(_on_source(definition, target))
+        yield from sharding.violations(_on_source(definition, target))
 
 
 def is_renamable(definition: CollectionSpec, target: Target) -> bool:
@@ -212,4 +212,4 @@ def definition_violations(
     for each in listed:
         yield from violations(each, target)
         if target.options.sharding is not None:
-            yield from shard_rules.index_violations(each, target.options.sharding)
+            yield from sharding.index_violations(each, target.options.sharding)

@@ -13,7 +13,7 @@ from bson.max_key import MaxKey
 from bson.min_key import MinKey
 from bson.regex import Regex
 
-from syncsvc.shard_rules import (
+from syncsvc.rules.sharding import (
     SPARE,
     carried,
     entry_violations,
