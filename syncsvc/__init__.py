@@ -17,7 +17,7 @@ Overview for newcomers:
 - `background` has the threads beside the engine: `limiter` limits the speed of a sync at run time.
 - `figures` are counters that the engine updates. `reports.sync` is a snapshot of all that is known about the sync, and
   the other `reports` present it.
-- `ctl` is `syncctl`, a client of the HTTP API that imports only `job` from the service.
+- `ctl` is `syncctl`, a client of the HTTP API that imports only `request_file` from the service.
 """
 
 from verifier.runtime.version import VERSION as __version__

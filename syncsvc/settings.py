@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from syncsvc import __version__
-from syncsvc.job import DEFAULT_JOB, read_job
 from syncsvc.metadata import (
     LONGEST_SYNC_NAME,
     SYNC_NAME_PATTERN,
     metadata_database,
 )
 from syncsvc.options import CLUSTERS
+from syncsvc.request_file import DEFAULT_START, read_request
 from syncsvc.tuning import EVENT_SPOOL_BYTES, THREAD_FACTORS
 from verifier.cluster import connection_source
 from verifier.cluster.connection_source import ConnectionSource
@@ -181,7 +181,7 @@ class Settings:
     # None if only commands change the state of the sync.
     desired_state: DesiredState | None = None
     # The body of the start that `desired_state` needs.
-    start: Mapping[str, Any] = field(default_factory=lambda: DEFAULT_JOB)
+    start: Mapping[str, Any] = field(default_factory=lambda: DEFAULT_START)
     webhook: WebhookOptions | None = None
     # The given values of the options by name, for the log. The URL of the webhook is reduced to its origin.
     options: Mapping[str, Any] = field(default_factory=dict, compare=False)
@@ -237,7 +237,7 @@ def _settings(values: Mapping[str, Any]) -> Settings:
         event_spool_bytes=values["eventSpoolMB"] * 1_000_000,
         protection=protection.read_options(values),
         desired_state=None if desired is None else DesiredState(desired),
-        start=DEFAULT_JOB if start_file is None else read_job(Path(start_file)),
+        start=DEFAULT_START if start_file is None else read_request(Path(start_file)),
         webhook=webhook.read_options(values),
         options={**values, "webhook": values["webhook"] and webhook.origin(values["webhook"])},
     )

@@ -1,11 +1,11 @@
 """`syncctl`, the operator's tool: a client of the HTTP API, local or remote.
 
-It imports only `syncsvc.job` from the services, so it can show only data that every client of the API gets.
+It imports only `syncsvc.request_file` from the services, so it can show only data that every client of the API gets.
 
 - `cli` is the entry point. The commands are in `of_sync`, `lists`, `cutover`, `examining` and `of_verifier`.
 - `tool` has the options that all commands share, prints answers, and turns errors into exit statuses (`exits`).
   `options` defines the options that several commands have.
-- `client` sends the requests. `job` reads the body of a request from a file.
+- `client` sends the requests. `request_file` reads the body of a request from a file.
 - `advice` says why a commit is not possible, and what to do next. `pace` computes rates from successive answers.
 - `facts` selects the facts about a sync or a check to show. `views` renders facts and other answers as tables.
   `limits` builds the request of `syncctl limit` and renders its answer. `text` formats sizes, durations and names.

@@ -29,16 +29,16 @@ _ANSWERS = (
 )
 
 
-def collected(api: Client, job: Document, logs: Sequence[Path]) -> Iterator[tuple[str, str]]:
+def collected(api: Client, start: Document, logs: Sequence[Path]) -> Iterator[tuple[str, str]]:
     """Yield the name and the redacted text of each file of the archive; if a request fails, the text is its error.
 
-    The files are answers of the daemon, and the end of each log file of `logs`. `job` is the body of the preflight
+    The files are answers of the daemon, and the end of each log file of `logs`. `start` is the body of the preflight
     request. Raises ClientError if a log cannot be read, or if the daemon does not answer and `logs` is empty.
     """
     requests: dict[str, Callable[[], str]] = {
         **{name: partial(_answer, api, path) for name, path in _ANSWERS},
         "metrics.txt": lambda: api.text("/metrics"),
-        "preflight.json": lambda: api.post("preflight", job).text,
+        "preflight.json": lambda: api.post("preflight", start).text,
     }
     for name, request in requests.items():
         try:

@@ -28,11 +28,11 @@ class Check:
     text: str
 
 
-def examine(api: Client, job: Document) -> Iterator[Check]:
+def examine(api: Client, start: Document) -> Iterator[Check]:
     """Check the daemon's API, then the clusters as the daemon sees them, and yield the results.
 
-    `job` is the body of the start request that the preflight checks. Raises ClientError if the daemon does not answer,
-    or refuses the requests for its progress or version.
+    `start` is the body of the start request that the preflight checks. Raises ClientError if the daemon does not
+    answer, or refuses the requests for its progress or version.
     """
     began = monotonic()
     progress = api.progress()
@@ -44,7 +44,7 @@ def examine(api: Client, job: Document) -> Iterator[Check]:
     yield from (_ping(cluster, ping) for cluster, ping in pings.items() if ping is not None)
     yield _state(progress)
     yield from (Check("sync", WARNING, each) for each in progress.get("warnings", ()))
-    yield from _preflight(api, progress, job)
+    yield from _preflight(api, progress, start)
 
 
 def has_problems(checks: Iterable[Check]) -> bool:
@@ -117,10 +117,10 @@ def _state(progress: Document) -> Check:
     return Check("sync", OK, f"{progress['state']}{info}.")
 
 
-def _preflight(api: Client, progress: Document, job: Document) -> Iterator[Check]:
+def _preflight(api: Client, progress: Document, start: Document) -> Iterator[Check]:
     """Check privileges, versions, oplog, disk and memory with a preflight, and yield the results.
 
-    If a sync has started, or the daemon is a standby, yield only one check with the result SKIPPED. `job` is the body
+    If a sync has started, or the daemon is a standby, yield only one check with the result SKIPPED. `start` is the body
     of the preflight request. Raises ClientError if the daemon does not answer.
     """
     if progress["state"] != "IDLE" or progress.get("role") == "standby":
@@ -131,7 +131,7 @@ def _preflight(api: Client, progress: Document, job: Document) -> Iterator[Check
         )
         return
     try:
-        found = api.post("preflight", job).body
+        found = api.post("preflight", start).body
     except ClientError as error:
         if error.status is Exit.UNREACHABLE:
             raise

@@ -13,8 +13,8 @@ from rich.text import Text
 
 from syncsvc.ctl import archive, doctor, options
 from syncsvc.ctl.exits import Exit
-from syncsvc.ctl.job import file_option, start_job
 from syncsvc.ctl.reporting import now, write_report
+from syncsvc.ctl.request_file import file_option, start_request
 from syncsvc.ctl.tool import Command, Tool, pass_tool
 from syncsvc.ctl.views import grid, plain
 
@@ -27,7 +27,7 @@ def examine(tool: Tool, file: Path | None) -> None:
 
     Checks the connection, versions, clocks, privileges, the oplog, disk and memory.
     """
-    checks = [*doctor.examine(tool.api, start_job(file))]
+    checks = [*doctor.examine(tool.api, start_request(file))]
     bad = doctor.has_problems(checks)
     if tool.json:
         tool.write(json.dumps({"success": not bad, "checks": [asdict(each) for each in checks]}))
@@ -89,7 +89,7 @@ def diagnose(tool: Tool, output: Path | None, logs: Sequence[Path], file: Path |
     """
     target = output or Path(f"syncsvc-diagnose-{now()}.tar.gz")
     names = archive.write(
-        archive.collected(tool.api, start_job(file), archive.log_files(logs)), target
+        archive.collected(tool.api, start_request(file), archive.log_files(logs)), target
     )
     if tool.json:
         tool.write(json.dumps({"success": True, "file": str(target), "contents": names}))

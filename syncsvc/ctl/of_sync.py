@@ -14,9 +14,9 @@ from syncsvc.ctl.client import ClientError, Document
 from syncsvc.ctl.exits import Exit
 from syncsvc.ctl.facts import sync_facts
 from syncsvc.ctl.following import end_watch, read_progress, watch_sync
-from syncsvc.ctl.job import file_option, read_job, start_job
 from syncsvc.ctl.limits import change_of, limits_view
 from syncsvc.ctl.pace import Pace
+from syncsvc.ctl.request_file import file_option, read_request, start_request
 from syncsvc.ctl.tool import Command, Tool, confirm, pass_tool
 from syncsvc.ctl.views import preflight_view, repairs_view, reset_view
 
@@ -79,7 +79,7 @@ def watch(tool: Tool, until: str | None, timeout: float | None) -> None:
 @pass_tool
 def preflight(tool: Tool, file: Path | None) -> None:
     """Check whether a start would succeed. Changes nothing."""
-    answer = tool.api.post("preflight", start_job(file))
+    answer = tool.api.post("preflight", start_request(file))
     refused = answer.body["violations"]
     option = file_option(file)
     step = (
@@ -97,7 +97,7 @@ def preflight(tool: Tool, file: Path | None) -> None:
 @pass_tool
 def start(tool: Tool, file: Path | None) -> None:
     """Start the sync."""
-    answer = tool.api.post("start", start_job(file))
+    answer = tool.api.post("start", start_request(file))
     step = f"wait until a commit is possible: {tool.name} watch --until canCommit"
     tool.show(answer, "The sync has started.", tool.next(step))
 
@@ -140,7 +140,7 @@ def resume(tool: Tool) -> None:
 @pass_tool
 def limit(tool: Tool, /, file: Path | None, **given: str | None) -> None:
     """Show the limits of the sync, or change those that are given as options."""
-    change = {**(read_job(file) if file else {}), **change_of(given)}
+    change = {**(read_request(file) if file else {}), **change_of(given)}
     try:
         answer = tool.api.patch("limits", change) if change else tool.api.get("limits")
     except ClientError as error:

@@ -11,10 +11,10 @@ from syncsvc.ctl import options
 from syncsvc.ctl.client import Answer, Document, progress_of
 from syncsvc.ctl.exits import Exit
 from syncsvc.ctl.facts import check_facts
-from syncsvc.ctl.job import read_job
 from syncsvc.ctl.lists import show_mismatches
 from syncsvc.ctl.pace import Pace
 from syncsvc.ctl.reporting import write_report
+from syncsvc.ctl.request_file import read_request
 from syncsvc.ctl.text import count, share
 from syncsvc.ctl.tool import Group, Tool, pass_tool
 from syncsvc.ctl.watching import Subject, Watch
@@ -82,7 +82,7 @@ def status(tool: Tool) -> None:
 @pass_tool
 def check(tool: Tool, file: Path | None) -> None:
     """Start a check."""
-    answer = tool.verifier.post("check", read_job(file) if file else None)
+    answer = tool.verifier.post("check", read_request(file) if file else None)
     step = f"follow the check: {tool.name} verifier watch"
     tool.show(answer, "The check has started.", tool.next(step))
 

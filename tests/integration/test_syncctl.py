@@ -20,7 +20,7 @@ from tests.support.service_process import ROOT, ServiceProcess
 from tests.support.verifier import Verifier
 from tests.support.waiting import PATIENCE, wait_for
 
-JOB = """
+START = """
 source: cluster0
 destination: cluster1
 reversible: true
@@ -96,16 +96,16 @@ def test_an_operator_runs_a_reversible_sync(pair: Pair, daemon: Daemon, tmp_path
     operator = Operator(daemon, tmp_path)
     orders = pair.source.client.shop.orders
     orders.insert_many({"_id": number, "n": number} for number in range(1_000))
-    job = tmp_path / "job.yaml"
-    job.write_text(f"{JOB}copyInNaturalOrders: []\nbuildIndexes: sometimes\n")
+    file = tmp_path / "start.yaml"
+    file.write_text(f"{START}copyInNaturalOrders: []\nbuildIndexes: sometimes\n")
 
-    shown = operator.run("start", "-f", str(job), status=Exit.USAGE)
+    shown = operator.run("start", "-f", str(file), status=Exit.USAGE)
     assert "copyInNaturalOrders: Unknown field" in shown and "buildIndexes: Must be one of" in shown
     assert "IDLE" in operator.run("status")
-    job.write_text(JOB)
-    assert "A start would succeed." in operator.run("preflight", "-f", str(job))
-    assert "permit a start" in operator.run("doctor", "-f", str(job))
-    operator.run("start", "-f", str(job))
+    file.write_text(START)
+    assert "A start would succeed." in operator.run("preflight", "-f", str(file))
+    assert "permit a start" in operator.run("doctor", "-f", str(file))
+    operator.run("start", "-f", str(file))
     shown = operator.run_at_terminal("watch", "--until", "canCommit")
     assert "Ctrl-C ends only this display." in shown and "100 %" in shown and "\x1b[" in shown
     assert re.search(r"Next.*syncctl commit --wait", shown)

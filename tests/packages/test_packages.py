@@ -203,13 +203,13 @@ def test_instances_are_units(dist: Artefacts, machine: Machine, pair: Pair) -> N
         text = text.replace(str(shown), str(port))
     machine.run(text)
     first, second = (Operator(machine.command, pair, port) for port in ports.values())
-    (machine.root / "root" / "job.yaml").write_text(
+    (machine.root / "root" / "start.yaml").write_text(
         "source: cluster0\ndestination: cluster1\ninstances: [a, b]\n"
     )
     with written(pair):
         for each in (first, second):
             each.wait_for_state("IDLE")
-            each("start", "--file", "job.yaml")
+            each("start", "--file", "start.yaml")
         first("watch", "--until", "canCommit")
     for each in (first, second):
         each("commit", "--yes")

@@ -38,7 +38,7 @@ VERIFIER = (
 SYNC = (
     *FOUNDATION,
     {"syncsvc"},
-    {"syncsvc.job"},
+    {"syncsvc.request_file"},
     {
         *("syncsvc.errors", "syncsvc.limits", "syncsvc.metadata", "syncsvc.options"),
         *("syncsvc.source", "syncsvc.tuning"),
@@ -97,7 +97,7 @@ def directions(*columns: tuple[set[str], ...]) -> dict[str, set[str]]:
 SANDBOX = "syncsvc.sandbox"
 # A client of the HTTP API, which imports nothing of the services.
 TOOL = "syncsvc.ctl"
-DIRECTIONS = directions(VERIFIER, SYNC, ({SANDBOX},), ({"syncsvc.job"}, {TOOL}))
+DIRECTIONS = directions(VERIFIER, SYNC, ({SANDBOX},), ({"syncsvc.request_file"}, {TOOL}))
 DRIVER = ("pymongo", "bson", "gridfs")
 
 PURE = {

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
-from syncsvc.job import DEFAULT_JOB
 from syncsvc.options import CLUSTERS
 from syncsvc.preflight.rules import name_violations, option_violations
+from syncsvc.request_file import DEFAULT_START
 from syncsvc.schemas import StartSchema
 from tests.support.pages import ROOT
 from tests.unit.preflight.values import texts
@@ -24,14 +24,14 @@ TEXTS = (
     *sorted(ROOT.glob("docs/**/*.rst")),
     *sorted(ROOT.glob("packaging/**/start.yaml")),
 )
-# A job file in YAML: from the field `source` on, all lines that are indented like it, or more.
+# A start request in YAML: from the field `source` on, all lines that are indented like it, or more.
 _YAML = re.compile(r"^( *)source: cluster\d\n(?:\1\S[^\n]*\n|\1 +[^\n]+\n)*", re.M)
 
 
 def examples(text: str) -> Iterator[dict[str, Any]]:
-    """Yield the bodies of start requests in a text: JSON objects with only fields of a start, and job files in YAML.
+    """Yield the bodies of start requests in a text: JSON objects with only fields of a start, and files in YAML.
 
-    If a JSON object lacks the source or the destination, the one of DEFAULT_JOB is added.
+    If a JSON object lacks the source or the destination, the one of DEFAULT_START is added.
     """
     decoder, place = json.JSONDecoder(), 0
     while (place := text.find("{", place)) >= 0:
@@ -41,9 +41,9 @@ def examples(text: str) -> Iterator[dict[str, Any]]:
             place += 1
             continue
         if found and found.keys() <= StartSchema().fields.keys():
-            yield {**DEFAULT_JOB, **found}
-    for job in _YAML.finditer(text):
-        yield yaml.safe_load(dedent(job[0]))
+            yield {**DEFAULT_START, **found}
+    for found in _YAML.finditer(text):
+        yield yaml.safe_load(dedent(found[0]))
 
 
 @pytest.mark.parametrize("path", TEXTS, ids=lambda path: str(path.relative_to(ROOT)))

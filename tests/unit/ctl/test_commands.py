@@ -140,8 +140,8 @@ def test_a_denied_request_has_its_own_status(api: StubApi, run: Run, status: int
 
 def test_an_invalid_job_is_a_wrong_usage(api: StubApi, run: Run, tmp_path: Path) -> None:
     api.refuse("start", "InvalidRequest", 400)
-    (tmp_path / "job.yaml").write_text("source: cluster0\nfast: true")
-    done = run("start", "-f", str(tmp_path / "job.yaml"))
+    (tmp_path / "start.yaml").write_text("source: cluster0\nfast: true")
+    done = run("start", "-f", str(tmp_path / "start.yaml"))
     assert done.exit_code == Exit.USAGE
     assert api.bodies("start") == [{"source": "cluster0", "fast": True}]
 

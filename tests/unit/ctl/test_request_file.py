@@ -8,13 +8,13 @@ import pytest
 
 from syncsvc.ctl.client import ClientError
 from syncsvc.ctl.exits import Exit
-from syncsvc.ctl.job import read_job, start_job
+from syncsvc.ctl.request_file import read_request, start_request
 
 
 def read(tmp_path: Path, text: str) -> dict[str, object]:
-    file = tmp_path / "job.yaml"
+    file = tmp_path / "start.yaml"
     file.write_text(text)
-    return read_job(file)
+    return read_request(file)
 
 
 @pytest.mark.parametrize(
@@ -62,8 +62,8 @@ def test_a_wrong_field_or_line_is_named(tmp_path: Path, text: str, named: str) -
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ClientError, match="absent.yaml"):
-        read_job(tmp_path / "absent.yaml")
+        read_request(tmp_path / "absent.yaml")
 
 
 def test_without_a_file_everything_is_synced() -> None:
-    assert start_job(None) == {"source": "cluster0", "destination": "cluster1"}
+    assert start_request(None) == {"source": "cluster0", "destination": "cluster1"}

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 # The body of a start with default options.
-DEFAULT_JOB = {"source": "cluster0", "destination": "cluster1"}
+DEFAULT_START = {"source": "cluster0", "destination": "cluster1"}
 
 
 class _Loader(yaml.SafeLoader):
@@ -29,7 +29,7 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def read_job(file: Path) -> dict[str, Any]:
+def read_request(file: Path) -> dict[str, Any]:
     """Return the fields in a YAML or JSON file. Raises ValueError, which names the wrong line or field."""
     try:
         body = _parsed(file)
