@@ -6,12 +6,21 @@ Sends nothing: `syncsvc.reconciler` sends the commands.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 from syncsvc.errors import CONTRADICTS_DESIRED_STATE
 from syncsvc.options import StartOptions
-from syncsvc.settings import DesiredState
 from syncsvc.state import State, Trigger
 from verifier.runtime.errors import OperationError
+
+
+class DesiredState(Enum):
+    """The declared state: the process sends the commands that bring the sync to this state (`--desiredState`)."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    COMMITTED = "committed"
+
 
 # The next command in each state. In the other states there is nothing to do: the sync proceeds by itself, its end is
 # reached, or only an operator can decide.

@@ -7,6 +7,7 @@ from typing import Any
 from marshmallow import fields
 
 from syncsvc import __version__, errors
+from syncsvc.desired import DesiredState
 from syncsvc.limits import Limit
 from syncsvc.principals.comparison import Outcome
 from syncsvc.reports.namespaces import NamespacePhase
@@ -28,7 +29,6 @@ from syncsvc.schemas import (
     ResetSchema,
     StartSchema,
 )
-from syncsvc.settings import DesiredState
 from syncsvc.state import Phase, State
 from verifier.cluster.cluster import SAME_CLUSTER
 from verifier.cluster.failures import (

@@ -55,9 +55,8 @@ from syncsvc.saved.limits import LimitsStore
 from syncsvc.saved.mismatches import RepairPlan, mismatches, repair_plan, repaired
 from syncsvc.saved.registry import CollectionRecord
 from syncsvc.saved.run import PhaseBegin, RunRecord, RunStore, load_owner, new_owner, this_process
-from syncsvc.settings import LoadLevel
 from syncsvc.state import Phase, State, Trigger, next_state
-from syncsvc.tuning import Tuning
+from syncsvc.tuning import LoadLevel, Tuning
 from verifier.cluster import failures
 from verifier.cluster.bounds import PATIENCE, answered_soon
 from verifier.cluster.cluster import Cluster

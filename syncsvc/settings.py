@@ -5,19 +5,20 @@ from __future__ import annotations
 from argparse import ArgumentTypeError
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 from pathlib import Path
 from typing import Any
 
 from syncsvc import __version__
+from syncsvc.desired import DesiredState
 from syncsvc.metadata import (
+    DEFAULT_ID,
     LONGEST_SYNC_NAME,
     SYNC_NAME_PATTERN,
     metadata_database,
 )
 from syncsvc.options import CLUSTERS
 from syncsvc.request_file import DEFAULT_START, read_request
-from syncsvc.tuning import EVENT_SPOOL_BYTES, THREAD_FACTORS
+from syncsvc.tuning import EVENT_SPOOL_BYTES, LOAD_LEVELS, LoadLevel
 from verifier.cluster import connection_source
 from verifier.cluster.connection_source import ConnectionSource
 from verifier.runtime import protection, webhook
@@ -31,15 +32,6 @@ PROGRAM = "syncsvc"
 PREFIX = "SYNCSVC"
 # Options of mongosync for functions that this program does not have.
 NO_EFFECT = ("acceptDisclaimer", "disableTelemetry", "disableMetricsLogging")
-DEFAULT_ID = "coordinator"
-
-
-class DesiredState(Enum):
-    """The declared state: the process sends the commands that bring the sync to this state (`--desiredState`)."""
-
-    RUNNING = "running"
-    PAUSED = "paused"
-    COMMITTED = "committed"
 
 
 def _sync_name(text: str) -> str:
@@ -130,37 +122,6 @@ TABLE = (
         for name in NO_EFFECT
     ),
 )
-
-
-@dataclass(frozen=True)
-class LoadLevel:
-    """The numbers of threads that read collections, write batches, apply change events, and compare documents."""
-
-    readers: int
-    writers: int
-    lanes: int
-    comparers: int
-
-    def over(self, round_trip: float) -> LoadLevel:
-        """Return this load level with its numbers of threads multiplied for a round-trip time in seconds.
-
-        While some threads wait for replies on a long link, the others work. The factors are in `THREAD_FACTORS`.
-        """
-        factors = next(each for least, each in THREAD_FACTORS.items() if round_trip >= least)
-        return LoadLevel(
-            factors.copy * self.readers,
-            factors.copy * self.writers,
-            factors.copy * self.lanes,
-            factors.comparison * self.comparers,
-        )
-
-
-LOAD_LEVELS = {
-    1: LoadLevel(readers=1, writers=1, lanes=1, comparers=1),
-    2: LoadLevel(readers=1, writers=2, lanes=2, comparers=1),
-    3: LoadLevel(readers=2, writers=4, lanes=4, comparers=2),
-    4: LoadLevel(readers=4, writers=8, lanes=8, comparers=4),
-}
 
 
 @dataclass(frozen=True)

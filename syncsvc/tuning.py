@@ -1,4 +1,4 @@
-"""The sizes and intervals of a sync, in one place. The numbers of threads are elsewhere: see `settings.LoadLevel`."""
+"""The numbers of threads, sizes and intervals of a sync, in one place."""
 
 from __future__ import annotations
 
@@ -39,6 +39,37 @@ THREAD_FACTORS = {
     0.05: ThreadFactors(4, 8),
     0.01: ThreadFactors(2, 4),
     0.0: ThreadFactors(1, 1),
+}
+
+
+@dataclass(frozen=True)
+class LoadLevel:
+    """The numbers of threads that read collections, write batches, apply change events, and compare documents."""
+
+    readers: int
+    writers: int
+    lanes: int
+    comparers: int
+
+    def over(self, round_trip: float) -> LoadLevel:
+        """Return this load level with its numbers of threads multiplied for a round-trip time in seconds.
+
+        While some threads wait for replies on a long link, the others work. The factors are in `THREAD_FACTORS`.
+        """
+        factors = next(each for least, each in THREAD_FACTORS.items() if round_trip >= least)
+        return LoadLevel(
+            factors.copy * self.readers,
+            factors.copy * self.writers,
+            factors.copy * self.lanes,
+            factors.comparison * self.comparers,
+        )
+
+
+LOAD_LEVELS = {
+    1: LoadLevel(readers=1, writers=1, lanes=1, comparers=1),
+    2: LoadLevel(readers=1, writers=2, lanes=2, comparers=1),
+    3: LoadLevel(readers=2, writers=4, lanes=4, comparers=2),
+    4: LoadLevel(readers=4, writers=8, lanes=8, comparers=4),
 }
 
 # The size limit of the event spool unless --eventSpoolMB gives another, in compressed bytes.

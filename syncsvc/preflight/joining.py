@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from syncsvc import errors
+from syncsvc.metadata import DEFAULT_ID
 from syncsvc.options import StartOptions
 from syncsvc.preflight.findings import Findings
 from syncsvc.preflight.rules import emptiness_violations
 from syncsvc.saved.peers import described, differences
 from syncsvc.saved.run import RunRecord
-from syncsvc.settings import DEFAULT_ID
 from syncsvc.state import State
 from verifier.runtime.errors import Violation
 

@@ -12,11 +12,11 @@ from typing import Any
 
 from bson.timestamp import Timestamp
 
+from syncsvc.metadata import DEFAULT_ID
 from syncsvc.options import ANY_DATABASE, StartOptions
 from syncsvc.reports.sync import phase_shown
 from syncsvc.saved.dashboards import GLOBAL_STATE, RESUME_DATA, Document
 from syncsvc.saved.run import RunRecord
-from syncsvc.settings import DEFAULT_ID
 from verifier.cluster.times import Position
 
 

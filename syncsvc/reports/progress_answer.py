@@ -8,6 +8,7 @@ from typing import Any
 
 from syncsvc.figures.progress import Ping, ProgressSnapshot, SpoolFigures
 from syncsvc.figures.trends import in_words, seconds_to_catch_up
+from syncsvc.metadata import DEFAULT_ID
 from syncsvc.reports.failure import failure_description
 from syncsvc.reports.limits import throttled_by
 from syncsvc.reports.principals import copied_report
@@ -31,7 +32,6 @@ from syncsvc.reports.verification_answer import (
     hashing,
 )
 from syncsvc.saved.run import RunRecord
-from syncsvc.settings import DEFAULT_ID
 from syncsvc.state import ACTIVE, Phase, State
 from verifier.compare.check_progress import Changes, CheckProgress
 

@@ -33,8 +33,8 @@ from syncsvc.saved.repairs import Repairs
 from syncsvc.saved.run import RunRecord, RunStore
 from syncsvc.saved.spool import Spool
 from syncsvc.saved.views import CreatedViews
-from syncsvc.settings import LoadLevel
 from syncsvc.state import State
+from syncsvc.tuning import LoadLevel
 from verifier.cluster.cluster import Cluster, filter_evaluator, refreshed
 from verifier.cluster.filters import Selection
 from verifier.cluster.link import round_trip

@@ -9,8 +9,7 @@ from syncsvc.engine.run.pace import Pace
 from syncsvc.figures.progress import Progress
 from syncsvc.metadata import Metadata
 from syncsvc.saved.fence import Fence, FencedWriter
-from syncsvc.settings import LoadLevel
-from syncsvc.tuning import Tuning
+from syncsvc.tuning import LoadLevel, Tuning
 from verifier.cluster.cluster import Cluster
 from verifier.cluster.writer import ClusterWriter
 from verifier.runtime.observer import Observer

@@ -28,8 +28,8 @@ from syncsvc.reports.sync import Sync
 from syncsvc.saved.evidence import Evidence
 from syncsvc.saved.journal import Site
 from syncsvc.service import Service
-from syncsvc.settings import LOAD_LEVELS
 from syncsvc.state import State
+from syncsvc.tuning import LOAD_LEVELS
 from verifier.cluster.cluster import Cluster
 from verifier.cluster.facts import ClusterFacts, Topology
 from verifier.runtime.observer import ignore

@@ -31,8 +31,7 @@ from syncsvc.figures.progress import Progress
 from syncsvc.metadata import METADATA_DATABASE
 from syncsvc.saved.fence import Fence, FencedWriter
 from syncsvc.saved.registry import CollectionRecord, CopyStatus
-from syncsvc.settings import LOAD_LEVELS
-from syncsvc.tuning import Tuning
+from syncsvc.tuning import LOAD_LEVELS, Tuning
 from tests.support.pair import Pair
 from tests.unit.syncsvc.records import run_record
 from verifier.cluster.changes import ChangeReader, ChangeStream, start_position

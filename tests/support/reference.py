@@ -30,9 +30,8 @@ import verifier.errors
 import verifier.metrics
 import verifier.settings
 from syncsvc.resuming import RESUMPTIONS, Resumption
-from syncsvc.settings import LOAD_LEVELS, LoadLevel
 from syncsvc.state import State, Trigger, next_state
-from syncsvc.tuning import THREAD_FACTORS, Tuning
+from syncsvc.tuning import LOAD_LEVELS, THREAD_FACTORS, LoadLevel, Tuning
 from tests.bench.benchmarks import BENCHMARKS
 from tests.support import benchmarks, commands, descriptions, evidence, log_lines, manifests, roles
 from tests.unit.verifier.values import EXAMPLE, EXAMPLE_DEFINITIONS, EXAMPLE_DOCUMENTS

@@ -73,7 +73,7 @@ DIRECTIONS = [
     ("verifier.cli", "import syncsvc"),
     ("verifier.errors", "from verifier import cli"),
     ("verifier.service", "from verifier.api import blueprint"),
-    ("syncsvc.settings", "from syncsvc.saved.run import RunRecord"),
+    ("syncsvc.engine.run.context", "from syncsvc.settings import Settings"),
     ("syncsvc.saved.run", "from syncsvc.engine.run import points"),
     ("syncsvc.engine.run.x", "from syncsvc.engine.documents import translate"),
     ("syncsvc.engine.definitions.x", "import syncsvc.engine.events.ddl"),

@@ -15,6 +15,7 @@ import yaml
 import syncsvc.settings
 import verifier.settings
 from syncsvc import __version__
+from syncsvc.desired import DesiredState
 from syncsvc.schemas import StartSchema
 from tests.support import manifests
 from tests.support.tokens import write_tokens
@@ -120,7 +121,7 @@ def test_the_options_are_valid(kind: str, tmp_path: Path) -> None:
 def test_the_declared_start_is_valid(kind: str, tmp_path: Path) -> None:
     settings = settings_of(kind, tmp_path)
     options = load(StartSchema(), settings.start)
-    assert settings.desired_state is syncsvc.settings.DesiredState.RUNNING
+    assert settings.desired_state is DesiredState.RUNNING
     assert settings.standby == (kind == "standby")
     ids = (manifests.FOLDER / "shared" / "ids").read_text().split()
     assert options.instances == (tuple(ids) if kind == "shared" else ())

@@ -20,9 +20,8 @@ from syncsvc.saved.repairs import Repairs
 from syncsvc.saved.run import RunStore
 from syncsvc.saved.spool import Spool
 from syncsvc.saved.views import CreatedViews
-from syncsvc.settings import LoadLevel
 from syncsvc.state import State
-from syncsvc.tuning import Tuning
+from syncsvc.tuning import LoadLevel, Tuning
 from verifier.cluster.connect import Client
 from verifier.cluster.document_filters import DocumentFilters
 from verifier.cluster.facts import ClusterFacts

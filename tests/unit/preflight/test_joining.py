@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from syncsvc.metadata import DEFAULT_ID
 from syncsvc.preflight.findings import Findings
 from syncsvc.preflight.joining import (
     begun_by_others,
@@ -16,7 +17,6 @@ from syncsvc.preflight.joining import (
 )
 from syncsvc.preflight.judgement import judgement_of
 from syncsvc.saved.run import RunRecord
-from syncsvc.settings import DEFAULT_ID
 from syncsvc.state import State
 from tests.unit.preflight.values import findings, names, options, texts
 from tests.unit.syncsvc.records import run_record

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from bson.timestamp import Timestamp
 
-from syncsvc.desired import Goal
+from syncsvc.desired import DesiredState, Goal
 from syncsvc.figures.progress import OtherInstance, ProgressSnapshot, WarningKind
 from syncsvc.options import BuildIndexes, StartOptions
 from syncsvc.reports.durations import about
@@ -17,7 +17,6 @@ from syncsvc.reports.standing import Role, Standing
 from syncsvc.reports.sync import Sync
 from syncsvc.resuming import UNBLOCKED
 from syncsvc.saved.run import Failure
-from syncsvc.settings import DesiredState
 from syncsvc.state import Phase, State
 from tests.unit.syncsvc.records import START, collection_record, known, run_record
 from verifier.compare.check_progress import Amounts, Changes, CheckProgress, Outcome, Verdict

@@ -17,8 +17,7 @@ from syncsvc.options import StartOptions
 from syncsvc.preflight.judgement import Judgement
 from syncsvc.reports.standing import Role, Standing
 from syncsvc.service import Service
-from syncsvc.settings import LOAD_LEVELS
-from syncsvc.tuning import Tuning
+from syncsvc.tuning import LOAD_LEVELS, Tuning
 from tests.support.waiting import PATIENCE, wait_for
 from tests.unit.deadlines import no_longer_than
 from verifier.cluster.cluster import Cluster

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from syncsvc.cli import main
-from syncsvc.desired import Goal
+from syncsvc.desired import DesiredState, Goal
 from syncsvc.errors import CONTRADICTS_DESIRED_STATE
 from syncsvc.options import StartOptions
-from syncsvc.settings import DesiredState
 from syncsvc.state import State, Trigger, next_state
 from verifier.runtime.errors import OperationError
 

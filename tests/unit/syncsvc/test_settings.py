@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from syncsvc.options import CLUSTERS
-from syncsvc.settings import LOAD_LEVELS, NO_EFFECT, TABLE, LoadLevel, Settings, read_settings
+from syncsvc.settings import NO_EFFECT, TABLE, Settings, read_settings
+from syncsvc.tuning import LOAD_LEVELS, LoadLevel
 from verifier.cluster.connection_source import ConnectionSource
 from verifier.runtime.options import Form, as_rst
 
