@@ -6,16 +6,21 @@ A change on the source must end the check; a definition changed on the destinati
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from datetime import datetime, timedelta
 from typing import Any
 
 import bson
 import pytest
+from bson.timestamp import Timestamp
+from pymongo import MongoClient, monitoring
 
 from tests.support.checks import Checker
 from tests.support.pair import Pair
 from tests.support.waiting import wait_for
+from verifier.cluster.cluster import Cluster
 from verifier.cluster.connect import Client
+from verifier.cluster.facts import gather
 from verifier.cluster.filters import NamespaceFilter
 from verifier.cluster.namespace import Namespace
 from verifier.compare import worker
@@ -207,6 +212,48 @@ def test_documents_expired_on_one_cluster_only_are_no_mismatch(
     assert checker.verdict().documents() == {
         ("d.c", bson.encode({"_id": number})) for number in (1, 2)
     }
+
+
+class _SecondReads(monitoring.CommandListener):
+    """Records the `afterClusterTime` (None if missing) of each find that reads only `_id`."""
+
+    def __init__(self) -> None:
+        self.times: list[Timestamp | None] = []
+
+    def started(self, event: monitoring.CommandStartedEvent) -> None:
+        if event.command_name == "find" and event.command.get("projection") == {"_id": 1}:
+            self.times.append(event.command["readConcern"].get("afterClusterTime"))
+
+    def succeeded(self, event: monitoring.CommandSucceededEvent) -> None: ...
+
+    def failed(self, event: monitoring.CommandFailedEvent) -> None: ...
+
+
+def test_both_reads_of_a_lost_document_wait_for_the_same_cluster_time(pair: Pair) -> None:
+    """Check lost documents of a TTL collection, which the check reads twice.
+
+    The second read must not see an older state than the first: a document that is missing in the older state would
+    count as deleted, and be left out of the verdict.
+    """
+    young = {"t": datetime(2201, 1, 1)}
+    for side in (pair.source, pair.destination):
+        side.client.d.c.create_index("t", expireAfterSeconds=0)
+    pair.source.client.d.c.insert_one({"_id": 1, **young})
+    pair.destination.client.d.c.insert_one({"_id": 2, **young})
+    reads = _SecondReads(), _SecondReads()
+    with ExitStack() as stack:
+        clients = (
+            stack.enter_context(MongoClient(side.uri, event_listeners=[listener]))
+            for side, listener in zip((pair.source, pair.destination), reads, strict=True)
+        )
+        source, destination = (
+            Cluster(name, client, gather(client))
+            for name, client in zip(("source", "destination"), clients, strict=True)
+        )
+        found = Checker((source, destination)).verdict().documents()
+    assert found == {("d.c", bson.encode({"_id": number})) for number in (1, 2)}
+    for each in reads:
+        assert each.times and None not in each.times
 
 
 def test_a_fast_clock_of_the_destination_hides_no_lost_document(
