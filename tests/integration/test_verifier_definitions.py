@@ -94,6 +94,31 @@ def test_a_collection_created_during_the_check_is_compared(pair: Pair, checker: 
     assert check.definitions() == set()
 
 
+def test_another_collation_is_a_mismatch_of_the_definition_only(
+    pair: Pair, checker: Checker
+) -> None:
+    fill_with_two_collations(pair)
+    check = checker.verdict()
+    assert check.verdict is not None and check.verdict.outcome is Outcome.FAILED, check.verdict
+    assert check.definitions() == {
+        ("d.c", "extraOnDst", "spec", "collation"),
+        ("d.c", "content", "spec", "idIndex"),
+    }
+    assert check.documents() == set()
+
+
+def fill_with_two_collations(pair: Pair) -> None:
+    """Fill `d.c` on both clusters with 5 MB of documents whose order depends on the collation, which differs."""
+    documents = [
+        {"_id": f"{letter}{number:04}", "text": "x" * 1000}
+        for number in range(2500)
+        for letter in "aB"
+    ]
+    pair.destination.client.d.create_collection("c", collation={"locale": "en"})
+    for side in (pair.source, pair.destination):
+        side.client.d.c.insert_many(documents)
+
+
 def test_a_collection_renamed_onto_another_is_compared_again(pair: Pair, checker: Checker) -> None:
     _fill(pair)
     there = pair.destination.client.d
