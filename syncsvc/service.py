@@ -287,7 +287,7 @@ class Service:
         with self.gate.while_active(), impatient(PATIENCE):
             runner = self._runner_for(Trigger.REPAIR)
             refuse_repair(runner.record)
-            return repair_plan(*self._metadata(runner), runner.replaced(), self._stop)
+            return repair_plan(self._metadata(runner), runner.replaced(), self._stop)
 
     def users(self) -> dict[str, Any]:
         """Return the effect that a commit would have now on each user and role, in the form of `principals_report`.
@@ -415,7 +415,7 @@ class Service:
                 state = self.state.value
                 description = f"There is no sync to report on; the state is {state}."
                 raise OperationError(errors.INVALID_STATE, description)
-            evidence = gather(*self._metadata(runner), sync.record, self._process.stop)
+            evidence = gather(self._metadata(runner), sync.record, self._process.stop)
             clusters = self._process.clusters.items()
             return report(
                 Subject(
@@ -519,16 +519,15 @@ class Service:
         runner = self._runner
         if runner is None:
             return iter(())
-        metadata, writer = self._metadata(runner)
+        metadata = self._metadata(runner)
         if repaired_ones:
             return repaired(metadata, after, limit)
         names = () if namespace is None else _names(namespace, runner.collections)
-        return mismatches(metadata, writer, after, limit, least_seconds, self._stop, names)
+        return mismatches(metadata, after, limit, least_seconds, self._stop, names)
 
-    def _metadata(self, runner: Runner) -> tuple[Metadata, ClusterWriter]:
-        """Return the metadata database of the run, and a writer to the cluster that holds it."""
-        home = runner.record.options.destination
-        return self._process.metadata(home), self._process.writer(home)
+    def _metadata(self, runner: Runner) -> Metadata:
+        """Return the metadata database of the run."""
+        return self._process.metadata(runner.record.options.destination)
 
     def _refuse_other_home(self, options: StartOptions) -> None:
         """Raise OperationError InvalidRequest on a daemon with `--standby` if the destination is not cluster `HOME`."""

@@ -62,8 +62,8 @@ UNSUPPORTED_VERSION = ErrorKind(
     "UnsupportedServerVersion",
     409,
     "The version of a server is not supported.",
-    "The source must run MongoDB 5.0 or newer (6.0 or newer if it is sharded). The destination must run MongoDB 6.0 or "
-    "newer.",
+    "The source must run MongoDB 5.0 or newer (6.0 or newer if it is sharded). The destination and the cluster of "
+    "--metaURI must run MongoDB 6.0 or newer.",
 )
 
 # Errors of the shared packages, with their remedy for a check.

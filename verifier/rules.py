@@ -40,6 +40,16 @@ def violations(
             yield SAME_CLUSTER, f"Both connection strings lead to the same {source.topology.value}."
 
 
+def unfit_to_store(facts: ClusterFacts) -> Iterator[Violation]:
+    """Yield every reason why the cluster of --metaURI cannot store the state of a check.
+
+    Its writes must pass a write block, and it drops collections by their UUIDs. Servers before 6.0 do neither.
+    """
+    yield from unfit(
+        "cluster of --metaURI", facts, _SUPPORTED, OLDEST_DESTINATION, UNSUPPORTED_VERSION
+    )
+
+
 def unknown_identities(source: ClusterFacts, destination: ClusterFacts) -> Iterator[Violation]:
     """Yield a violation for each cluster whose ID the user may not read.
 

@@ -98,6 +98,7 @@ class Service:
         self._tuning = tuning
         self._source = source
         self._destination = destination
+        self._metadata = metadata
         self._settings = settings
         self._spawn = spawn
         self._observe = observe
@@ -111,8 +112,11 @@ class Service:
         """Continue the saved check, or load its result if it has ended. With --clean, drop the saved check instead.
 
         The result of a check with other options is not loaded. Raises OperationError OtherCheckSaved if the saved check
-        compares other clusters, or if it is not finished and has other options.
+        compares other clusters, or if it is not finished and has other options; and UnsupportedServerVersion if the
+        cluster of --metaURI is too old.
         """
+        if self._metadata is not self._destination:
+            raise_all(rules.unfit_to_store(self._metadata.facts))
         with failures.named_errors(), impatient(_STARTUP_PATIENCE):
             if self._settings.clean:
                 self._store.clean()

@@ -30,7 +30,8 @@ TABLE = (
     *connection_source.options("srcURI", "the source"),
     *connection_source.options("destURI", "the destination", aliases=("dstURI",)),
     *connection_source.options(
-        "metaURI", "the cluster that stores the state of the check (by default, the destination)"
+        "metaURI",
+        "the cluster that stores the state of the check: MongoDB 6.0 or newer (by default, the destination)",
     ),
     Option("verifyAll", "check all user databases", form=Form.FLAG),
     Option(

@@ -174,7 +174,8 @@ class Verification:
     def _run_check(self, check: Check) -> None:
         try:
             self._verdict = check.run()
-        except (OperationError, PyMongoError) as error:
+        except (OperationError, PyMongoError, BaseExceptionGroup) as error:
+            # Of the errors of several threads, the first one stopped the others.
             named = failures.named(error)
             if isinstance(named, OperationError) and named.kind == failures.OPLOG_WINDOW_EXCEEDED:
                 self._give_up(named)

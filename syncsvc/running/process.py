@@ -11,7 +11,6 @@ from syncsvc.metadata import Metadata
 from syncsvc.saved.fence import Fence, FencedWriter
 from syncsvc.tuning import LoadLevel, Tuning
 from verifier.cluster.cluster import Cluster
-from verifier.cluster.writer import ClusterWriter
 from verifier.runtime.observer import Observer
 from verifier.runtime.tasks import StopToken
 
@@ -35,11 +34,6 @@ class ProcessContext:
     def metadata(self, name: str) -> Metadata:
         """Return the metadata database on the cluster `name`."""
         return self.clusters[name].client[self.database]
-
-    def writer(self, name: str) -> ClusterWriter:
-        """Return a writer to the cluster `name`. Only the end of the process stops its calls; a pause does not."""
-        cluster = self.clusters[name]
-        return ClusterWriter(cluster.client, cluster.facts.access_control, self.stop)
 
     def saver(self, name: str) -> FencedWriter:
         """Return a writer for the run record on the cluster `name`.

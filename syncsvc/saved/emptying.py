@@ -19,7 +19,7 @@ from syncsvc.saved.run import (
 from syncsvc.saved.spool import SPOOL
 from verifier.cluster import rawbson
 from verifier.cluster.writer import ClusterWriter
-from verifier.compare.store import CHECK
+from verifier.compare.check_reader import CHECK
 from verifier.runtime.tasks import StopToken
 
 

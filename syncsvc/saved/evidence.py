@@ -16,12 +16,11 @@ from syncsvc.metadata import Metadata
 from syncsvc.saved.repairs import listed
 from syncsvc.saved.run import VIEWS, RunRecord, load_runs
 from verifier.cluster import failures
-from verifier.cluster.writer import ClusterWriter
 from verifier.compare.check_progress import MismatchCounts
+from verifier.compare.check_reader import CheckReader
 from verifier.compare.errors import MISMATCHES_REPLACED
 from verifier.compare.mismatch import StoredMismatch
 from verifier.compare.record import CheckRecord
-from verifier.compare.store import CheckStore
 from verifier.runtime.errors import OperationError
 from verifier.runtime.retry import impatient
 from verifier.runtime.tasks import StopToken
@@ -67,7 +66,7 @@ class _Checked(NamedTuple):
 _UNCHECKED = _Checked()
 
 
-def gather(metadata: Metadata, writer: ClusterWriter, own: RunRecord, stop: StopToken) -> Evidence:
+def gather(metadata: Metadata, own: RunRecord, stop: StopToken) -> Evidence:
     """Read the saved state in `metadata` that the report of a sync needs, and return it.
 
     `own` is the run record of this instance. If a part cannot be read, no error is raised; `Evidence.unread` names that
@@ -87,12 +86,12 @@ def gather(metadata: Metadata, writer: ClusterWriter, own: RunRecord, stop: Stop
             unread.append(f"{name} could not be read: {error}")
             return None
 
-    store = CheckStore(metadata.client, writer, metadata.name, stop, _PATIENCE)
+    reader = CheckReader(metadata.client, metadata.name, stop, _PATIENCE)
     others = (
         part("The records of the other instances of the sync", lambda: _others(metadata, own)) or ()
     )
     views = part("The list of views", lambda: _views(metadata)) or ()
-    check, counts, found = part("The verification", lambda: _checked(store)) or _UNCHECKED
+    check, counts, found = part("The verification", lambda: _checked(reader)) or _UNCHECKED
     repaired = part("The list of repairs", lambda: _repaired(metadata)) or ()
     return Evidence(others, views, check, counts, found, repaired, tuple(unread))
 
@@ -109,20 +108,20 @@ def _views(metadata: Metadata) -> tuple[str, ...]:
     return tuple(each["_id"] for each in rows)
 
 
-def _checked(store: CheckStore) -> _Checked:
+def _checked(reader: CheckReader) -> _Checked:
     """Return the saved verification and its differences; an empty result if no verification is saved.
 
     If the verification replaces its list of differences during the read, read everything again. After several attempts,
     raise OperationError MismatchesReplaced.
     """
     for attempts_left in reversed(range(_ATTEMPTS)):
-        check = store.load()
+        check = reader.load()
         if check is None:
             break
         try:
-            counts = store.mismatch_counts()
-            definitions = [*store.definition_mismatches(None, MOST_LISTED)]
-            documents = store.document_mismatches(None, MOST_LISTED - len(definitions), 0)
+            counts = reader.mismatch_counts()
+            definitions = [*reader.definition_mismatches(None, MOST_LISTED)]
+            documents = reader.document_mismatches(None, MOST_LISTED - len(definitions), 0)
             return _Checked(check, counts, (*definitions, *documents))
         except OperationError as error:
             if error.kind is not MISMATCHES_REPLACED or not attempts_left:

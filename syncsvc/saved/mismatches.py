@@ -16,11 +16,10 @@ from syncsvc.rules.repairing import Action, action_of
 from syncsvc.saved.repairs import listed
 from verifier.cluster import failures
 from verifier.cluster.namespace import Namespace
-from verifier.cluster.writer import ClusterWriter
 from verifier.compare.check_progress import MismatchCounts
+from verifier.compare.check_reader import CheckReader
 from verifier.compare.mismatch import Mismatch, StoredMismatch
 from verifier.compare.rows import is_of_definition, read_page_token
-from verifier.compare.store import CheckStore
 from verifier.runtime.errors import OperationError
 from verifier.runtime.schemas import INVALID_REQUEST
 from verifier.runtime.tasks import StopToken
@@ -45,7 +44,6 @@ class RepairPlan(NamedTuple):
 
 def mismatches(
     metadata: Metadata,
-    writer: ClusterWriter,
     after: str | None,
     limit: int | None,
     least_seconds: float,
@@ -61,17 +59,17 @@ def mismatches(
     MismatchesReplaced.
     """
     among_documents = _is_among_documents(after)
-    store = CheckStore(metadata.client, writer, metadata.name, stop, _PATIENCE)
+    reader = CheckReader(metadata.client, metadata.name, stop, _PATIENCE)
     with _named_errors():
-        if store.load() is None:
+        if reader.load() is None:
             return
         count = 0
         if not among_documents:
-            for count, each in enumerate(store.definition_mismatches(after, limit, namespaces), 1):
+            for count, each in enumerate(reader.definition_mismatches(after, limit, namespaces), 1):
                 yield each
             after = None
         left = None if limit is None else limit - count
-        yield from store.document_mismatches(after, left, least_seconds, namespaces)
+        yield from reader.document_mismatches(after, left, least_seconds, namespaces)
 
 
 def repaired(metadata: Metadata, after: str | None, limit: int | None) -> Iterator[StoredMismatch]:
@@ -85,19 +83,17 @@ def repaired(metadata: Metadata, after: str | None, limit: int | None) -> Iterat
         yield from listed(metadata, after, limit, _PATIENCE)
 
 
-def repair_plan(
-    metadata: Metadata, writer: ClusterWriter, replaced: Container[Namespace], stop: StopToken
-) -> RepairPlan:
+def repair_plan(metadata: Metadata, replaced: Container[Namespace], stop: StopToken) -> RepairPlan:
     """Return what a repair would do now: the first differences with their repairs, and the numbers of differences.
 
     `replaced` are the collections that users have dropped on the destination and created again. Raises OperationError
     ClusterUnreachable, NotAuthorized, IncompatibleMetadata, MismatchesReplaced.
     """
-    found = mismatches(metadata, writer, None, MOST_PLANNED, 0, stop)
+    found = mismatches(metadata, None, MOST_PLANNED, 0, stop)
     steps = tuple((each.mismatch, action_of(each.mismatch, replaced)) for each in found)
-    store = CheckStore(metadata.client, writer, metadata.name, stop, _PATIENCE)
+    reader = CheckReader(metadata.client, metadata.name, stop, _PATIENCE)
     with _named_errors():
-        counts = MismatchCounts() if store.load() is None else store.mismatch_counts()
+        counts = MismatchCounts() if reader.load() is None else reader.mismatch_counts()
     return RepairPlan(sum(counts.documents.values()), counts.definitions, steps)
 
 

@@ -105,6 +105,19 @@ def test_changed_documents_are_found(pair: Pair, kind: str) -> None:
     assert told(mismatches(pair)) == expected
 
 
+def test_ranges_of_a_collection_with_two_collations_are_compared_as_a_whole(pair: Pair) -> None:
+    documents = [*LETTERS, {"_id": MaxKey()}]
+    pair.source.client.d.c.insert_many(documents)
+    destination = pair.destination.client.d.create_collection("c", collation={"locale": "en"})
+    destination.insert_many(documents)
+    destination.delete_one({"_id": "B350"})
+    # With the collation of the destination, the bounds are in the reverse order.
+    bounds = [None, *(bson.encode({"_id": each}) for each in ("B100", "B600", "a100")), None]
+    ranges = [Range(*each) for each in zip(bounds, bounds[1:])]
+    found = [each for portion in ranges for each in mismatches(pair, portion)]
+    assert told(found) == {"B350": "missing on the destination"}
+
+
 def test_equal_documents_of_all_types_are_equal(pair: Pair) -> None:
     for side in (pair.source, pair.destination):
         insert_odd_documents(side.client.d.c)

@@ -125,6 +125,32 @@ def test_without_verification_nothing_is_compared(pair: Pair, daemon: Daemon) ->
     assert mismatches(daemon) == []
 
 
+def test_a_collection_recreated_with_another_collation_fails_the_verification(
+    pair: Pair, daemon: Daemon
+) -> None:
+    # The collection has three ranges, whose bounds are in another order with the new collation.
+    documents = [
+        {"_id": f"{letter}{number:05}", "pad": "p" * 1400}
+        for number in range(10_000)
+        for letter in "aB"
+    ]
+    pair.source.client.d.c.insert_many(documents)
+    with daemon.held_at(Point.LISTED, "", 2):
+        daemon.start()
+        daemon.wait_until_reached(Point.LISTED, "", 2)
+        behind_our_back(pair, {"drop": "c"})
+        behind_our_back(pair, {"create": "c", "collation": {"locale": "en"}})
+        for half in (documents[::2], documents[1::2]):
+            behind_our_back(pair, {"insert": "c", "documents": half})
+    daemon.wait_until_committable()
+    failed = daemon.commit_or_fail()
+    assert failed["error"] == "VerificationFailed", failed["errorDescription"]
+    assert listed(daemon) == {
+        ("extraOnDst", "spec", "collation"),
+        ("content", "spec", "idIndex"),
+    }
+
+
 @pytest.mark.full
 def test_a_difference_repaired_before_the_commit_is_no_mismatch(pair: Pair, daemon: Daemon) -> None:
     writes.fill(pair.source.client)

@@ -6,16 +6,21 @@ A change on the source must end the check; a definition changed on the destinati
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from datetime import datetime, timedelta
 from typing import Any
 
 import bson
 import pytest
+from bson.timestamp import Timestamp
+from pymongo import MongoClient, monitoring
 
 from tests.support.checks import Checker
 from tests.support.pair import Pair
 from tests.support.waiting import wait_for
+from verifier.cluster.cluster import Cluster
 from verifier.cluster.connect import Client
+from verifier.cluster.facts import gather
 from verifier.cluster.filters import NamespaceFilter
 from verifier.cluster.namespace import Namespace
 from verifier.compare import worker
@@ -87,6 +92,31 @@ def test_a_collection_created_during_the_check_is_compared(pair: Pair, checker: 
     assert verdict.outcome is Outcome.FAILED
     assert [name for name, _ in check.documents()] == ["d.c"]
     assert check.definitions() == set()
+
+
+def test_another_collation_is_a_mismatch_of_the_definition_only(
+    pair: Pair, checker: Checker
+) -> None:
+    fill_with_two_collations(pair)
+    check = checker.verdict()
+    assert check.verdict is not None and check.verdict.outcome is Outcome.FAILED, check.verdict
+    assert check.definitions() == {
+        ("d.c", "extraOnDst", "spec", "collation"),
+        ("d.c", "content", "spec", "idIndex"),
+    }
+    assert check.documents() == set()
+
+
+def fill_with_two_collations(pair: Pair) -> None:
+    """Fill `d.c` on both clusters with 5 MB of documents whose order depends on the collation, which differs."""
+    documents = [
+        {"_id": f"{letter}{number:04}", "text": "x" * 1000}
+        for number in range(2500)
+        for letter in "aB"
+    ]
+    pair.destination.client.d.create_collection("c", collation={"locale": "en"})
+    for side in (pair.source, pair.destination):
+        side.client.d.c.insert_many(documents)
 
 
 def test_a_collection_renamed_onto_another_is_compared_again(pair: Pair, checker: Checker) -> None:
@@ -195,6 +225,8 @@ def test_documents_expired_on_one_cluster_only_are_no_mismatch(
         side.client.d.c.create_index(
             "t", expireAfterSeconds=60, partialFilterExpression={"goes": True}
         )
+        # The server ignores the option on this index: its documents do not expire.
+        side.client.d.hashed.create_index([("t", "hashed")], expireAfterSeconds=60)
         timed = {"timeField": "t"}
         side.client.d.create_collection("ts", timeseries=timed, expireAfterSeconds=60)
     old, young = datetime(2001, 1, 1), datetime(2201, 1, 1)
@@ -204,9 +236,53 @@ def test_documents_expired_on_one_cluster_only_are_no_mismatch(
     )
     pair.destination.client.d.c.insert_one({"_id": 3, "t": old, "goes": True})
     pair.destination.client.d.ts.insert_one({"t": old})
+    pair.source.client.d.hashed.insert_one({"_id": 4, "t": old})
     assert checker.verdict().documents() == {
-        ("d.c", bson.encode({"_id": number})) for number in (1, 2)
+        *(("d.c", bson.encode({"_id": number})) for number in (1, 2)),
+        ("d.hashed", bson.encode({"_id": 4})),
     }
+
+
+class _SecondReads(monitoring.CommandListener):
+    """Records the `afterClusterTime` (None if missing) of each find that reads only `_id`."""
+
+    def __init__(self) -> None:
+        self.times: list[Timestamp | None] = []
+
+    def started(self, event: monitoring.CommandStartedEvent) -> None:
+        if event.command_name == "find" and event.command.get("projection") == {"_id": 1}:
+            self.times.append(event.command["readConcern"].get("afterClusterTime"))
+
+    def succeeded(self, event: monitoring.CommandSucceededEvent) -> None: ...
+
+    def failed(self, event: monitoring.CommandFailedEvent) -> None: ...
+
+
+def test_both_reads_of_a_lost_document_wait_for_the_same_cluster_time(pair: Pair) -> None:
+    """Check lost documents of a TTL collection, which the check reads twice.
+
+    The second read must not see an older state than the first: a document that is missing in the older state would
+    count as deleted, and be left out of the verdict.
+    """
+    young = {"t": datetime(2201, 1, 1)}
+    for side in (pair.source, pair.destination):
+        side.client.d.c.create_index("t", expireAfterSeconds=0)
+    pair.source.client.d.c.insert_one({"_id": 1, **young})
+    pair.destination.client.d.c.insert_one({"_id": 2, **young})
+    reads = _SecondReads(), _SecondReads()
+    with ExitStack() as stack:
+        clients = (
+            stack.enter_context(MongoClient(side.uri, event_listeners=[listener]))
+            for side, listener in zip((pair.source, pair.destination), reads, strict=True)
+        )
+        source, destination = (
+            Cluster(name, client, gather(client))
+            for name, client in zip(("source", "destination"), clients, strict=True)
+        )
+        found = Checker((source, destination)).verdict().documents()
+    assert found == {("d.c", bson.encode({"_id": number})) for number in (1, 2)}
+    for each in reads:
+        assert each.times and None not in each.times
 
 
 def test_a_fast_clock_of_the_destination_hides_no_lost_document(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
 
 import bson
 import pytest
@@ -23,6 +24,7 @@ from verifier.compare.mismatch import Difference, DocumentMismatch
 from verifier.compare.record import FORMATS, Request, SentCommand
 from verifier.compare.store import CheckStore
 from verifier.compare.task import digest_of
+from verifier.errors import UNSUPPORTED_VERSION
 from verifier.runtime.errors import ErrorKind, OperationError
 from verifier.runtime.observer import ignore
 from verifier.runtime.retry import impatient
@@ -44,12 +46,19 @@ class Processes:
     def __init__(self, source: Cluster, destination: Cluster) -> None:
         self._clusters = (source, destination)
 
-    def start(self, *options: str, swapped: bool = False) -> Service:
+    def start(
+        self, *options: str, swapped: bool = False, metadata: Cluster | None = None
+    ) -> Service:
+        """Start a process. `metadata` is the cluster of --metaURI; by default, the destination stores the state."""
         source, destination = reversed(self._clusters) if swapped else self._clusters
         uris = ("--srcURI", "a", "--destURI", "b")
         settings = read_settings([*uris, *(options or ("--verifyAll",))])
-        metadata = self._clusters[1]
-        service = Service(source, destination, metadata, settings, _never, ignore, StopToken())
+        service = Service(
+            *(source, destination, metadata or self._clusters[1], settings),
+            _never,
+            ignore,
+            StopToken(),
+        )
         service.recover()
         return service
 
@@ -93,6 +102,14 @@ def test_a_restarted_check_keeps_its_filter(pair: Pair, processes: Processes) ->
     assert processes.start().progress().phase is Phase.CHECK
     saved = pair.destination.client[STATE].check.find_one()
     assert saved is not None and saved["filter"]
+
+
+def test_an_old_cluster_for_the_state_is_refused(pair: Pair, processes: Processes) -> None:
+    old = open_cluster("metadata", pair.source.uri, "test")
+    with closing(old.client):
+        old = replace(old, facts=replace(old.facts, version=(5, 0, 31)))
+        refusal = _refused(UNSUPPORTED_VERSION, lambda: processes.start(metadata=old))
+    assert refusal == "The cluster of --metaURI runs MongoDB 5.0.31, which is too old."
 
 
 def test_the_state_of_other_clusters_is_refused(processes: Processes) -> None:

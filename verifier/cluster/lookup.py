@@ -138,6 +138,7 @@ def fetch(
     stop: StopToken,
     projection: Mapping[str, Any] = MappingProxyType({}),
     query: Mapping[str, Any] = MappingProxyType({}),
+    not_before: Timestamp | None = None,
 ) -> dict[Hashable, bytes]:
     """Return the documents with these keys, by the canonical form of their `_id`. Missing documents are left out.
 
@@ -146,7 +147,15 @@ def fetch(
     """
     found: dict[Hashable, bytes] = {}
     for portion in portions(keys):
-        pages = fetch_pages(client, namespace, portion, stop, projection=projection, query=query)
+        pages = fetch_pages(
+            client,
+            namespace,
+            portion,
+            stop,
+            not_before=not_before,
+            projection=projection,
+            query=query,
+        )
         for page in pages:
             found.update((canonical_id(each), each) for each in page)
     return found

@@ -49,6 +49,7 @@ from verifier.compare.recorder import Recorder
 from verifier.compare.scope import NamespacePair
 from verifier.compare.store import CheckStore
 from verifier.compare.subject import Subject
+from verifier.compare.tuning import CheckTuning
 from verifier.compare.verdict import NAMED, verdict_of
 from verifier.compare.worker import Sides
 from verifier.runtime.errors import OperationError
@@ -59,6 +60,8 @@ _log = logging.getLogger(__name__)
 
 # How many recent generations' durations are reported.
 _RECENT = 10
+# How many times as long as a generation the pause after it may be.
+_MOST_PAUSES = 10
 # The maximum number of characters of a filter that a note quotes.
 _MOST_SHOWN = 300
 
@@ -307,11 +310,9 @@ class Check:
             self._observe(Point.GENERATION_DONE, str(self._store.record.generation))
             self._save_done(generation.tally, monotonic() - began)
         found = self._store.mismatch_counts()
-        # If the mismatches stay the same, compare them again less and less often.
-        again, self.figures.mismatches = found == self.figures.mismatches, found
-        self._pause = (
-            min(2 * self._pause, self._tuning.most_pause) if again else self._tuning.least_pause
-        )
+        same, self.figures.mismatches = found == self.figures.mismatches, found
+        durations = self._store.record.recheck_seconds
+        self._pause = next_pause(self._pause, same, sum(durations[-1:]), self._tuning)
         self._store.drop_older()
 
     def _generation(
@@ -407,6 +408,18 @@ class Check:
         self._store.update(verdict=verdict, ended=time())
         self._observe(Point.VERDICT_SAVED, verdict.outcome.value)
         return verdict
+
+
+def next_pause(before: float, same: bool, duration: float, tuning: CheckTuning) -> float:
+    """Return the pause after a generation, in seconds.
+
+    If the generation found the same mismatches as the previous one (`same`), the pause grows: it is twice the previous
+    pause, `before`. It is at most `tuning.most_pause`, or ten times the duration of the generation if that is longer,
+    because each generation saves all mismatches again.
+    """
+    if not same:
+        return tuning.least_pause
+    return min(2 * before, max(tuning.most_pause, _MOST_PAUSES * duration))
 
 
 def _time_is_known(changes: ChangeSource) -> Callable[[], bool]:

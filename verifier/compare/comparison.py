@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -179,7 +178,9 @@ class Comparison:
                 try:
                     if pairing is None:
                         listed_before = reading.names in self._listed
-                        pairing = self._open(reading, on_pages, cursors)
+                        stored = self._list(reading.names)
+                        reading = reading.fitting(stored)
+                        pairing = self._open(reading, stored, on_pages, cursors)
                     with self._room.hold(2 * pairing.page_bytes):
                         return pairing.step()
                 except PyMongoError:
@@ -200,8 +201,13 @@ class Comparison:
         if reading.leaves_out_last:
             yield from self._unequal(reading._replace(portion=Keys((LAST,))), on_pages)
 
-    def _open(self, reading: _Reading, on_pages: OnPages, cursors: ExitStack) -> Pairing:
-        stored = self._list(reading.names)
+    def _open(
+        self,
+        reading: _Reading,
+        stored: tuple[_Stored, _Stored],
+        on_pages: OnPages,
+        cursors: ExitStack,
+    ) -> Pairing:
         order = _order(self._clients[0], stored[0].collation, stored[1].collation)
         source, destination = (
             (
@@ -301,6 +307,19 @@ class _Reading(NamedTuple):
     not_before: NotBefore
     # The number of documents in the first page; None if the size of the documents is unknown.
     first_page: int | None = None
+    # The key up to which all documents of the portion are compared; None before the first such key.
+    aligned: bytes | None = None
+
+    def fitting(self, stored: tuple[_Stored, _Stored]) -> _Reading:
+        """Return the reading to use for collections with these properties.
+
+        If their collations differ, the bounds of a range select different documents on the two clusters, or none. So
+        the first range of the collection becomes the whole collection, and its other ranges become empty.
+        """
+        source, destination = stored
+        if source.collation == destination.collation or isinstance(self.portion, Keys):
+            return self
+        return self._replace(portion=Keys(()) if self.portion.lower else Range())
 
     def after(self, key: bytes | None) -> _Reading:
         """Return the reading that remains after all documents up to `key` are compared.
@@ -311,7 +330,12 @@ class _Reading(NamedTuple):
         """
         if key is None or key == LAST or isinstance(self.portion, Keys):
             return self
-        return self._replace(portion=replace(self.portion, lower=key))
+        return self._replace(aligned=key)
+
+    @property
+    def lower(self) -> bytes | None:
+        """Return the lower bound of the documents to read; None if there is none."""
+        return self.aligned or (self.portion.lower if isinstance(self.portion, Range) else None)
 
     @property
     def leaves_out_last(self) -> bool:
@@ -319,8 +343,8 @@ class _Reading(NamedTuple):
 
         A scan with only a lower bound ends before MaxKey, and there is no bound beyond MaxKey.
         """
-        portion = self.portion
-        return isinstance(portion, Range) and portion.lower is not None and portion.upper is None
+        is_open = isinstance(self.portion, Range) and self.portion.upper is None
+        return is_open and self.lower is not None
 
     def command(
         self,
@@ -336,7 +360,7 @@ class _Reading(NamedTuple):
         ends = {}
         if isinstance(self.portion, Range):
             upper = LAST if self.leaves_out_last else self.portion.upper
-            keys = {"min": self.portion.lower, "max": upper}
+            keys = {"min": self.lower, "max": upper}
             ends = {end: RawBSONDocument(key) for end, key in keys.items() if key is not None}
         else:
             filters.append(among(self.portion.keys))

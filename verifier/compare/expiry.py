@@ -24,10 +24,9 @@ _MOST_APART = timedelta(seconds=5)
 def expires(definitions: Iterable[CollectionSpec | None]) -> bool:
     """Return whether documents can expire in a collection with any of these definitions."""
     return any(
-        _SECONDS in each
+        _SECONDS in definition.options or any(_ttl_indexes(definition))
         for definition in definitions
         if definition is not None
-        for each in (definition.options, *definition.indexes.values())
     )
 
 
@@ -57,17 +56,29 @@ def note_on_clocks(source: datetime, destination: datetime) -> str | None:
 
 def _deletions(definition: CollectionSpec, now: datetime) -> Iterator[Document]:
     options = definition.options
-    if _SECONDS in options and definition.kind is Kind.TIME_SERIES:
-        # A bucket is deleted when the last measurement that it may hold has expired.
-        lived = options[_SECONDS] + options["timeseries"]["bucketMaxSpanSeconds"]
-        newest = now - timedelta(seconds=lived)
-        if newest > datetime(1970, 1, 1):
+    in_buckets = definition.kind is Kind.TIME_SERIES
+    # A bucket is deleted when the last measurement that it may hold has expired.
+    span = options["timeseries"]["bucketMaxSpanSeconds"] if in_buckets else 0
+    if _SECONDS in options:
+        newest = now - timedelta(seconds=options[_SECONDS] + span)
+        if not in_buckets:
+            yield {"_id": {"$lte": newest}}
+        elif newest > datetime(1970, 1, 1):
             yield {"_id": {"$lte": ObjectId.from_datetime(newest)}}
-    elif _SECONDS in options:
-        yield {"_id": {"$lte": now - timedelta(seconds=options[_SECONDS])}}
-    for index in definition.indexes.values():
-        seconds = index.get(_SECONDS, math.nan)
-        if not math.isnan(seconds):
-            field, *_ = index["key"]
-            dates = {field: {"$lte": now - timedelta(seconds=int(seconds))}}
+    for index in _ttl_indexes(definition):
+        if not math.isnan(index[_SECONDS]):
+            (field,) = index["key"]
+            dates = {field: {"$lte": now - timedelta(seconds=int(index[_SECONDS]) + span)}}
             yield {"$and": [dates, index.get("partialFilterExpression", {})]}
+
+
+def _ttl_indexes(definition: CollectionSpec) -> Iterator[Document]:
+    """Yield the indexes by which a server deletes documents.
+
+    The server ignores `expireAfterSeconds` on an index of several fields and on a special one, such as a hashed index,
+    whose key has a string in place of the direction.
+    """
+    for index in definition.indexes.values():
+        first, *others = index["key"].values()
+        if _SECONDS in index and not others and not isinstance(first, str):
+            yield index

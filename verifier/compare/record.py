@@ -43,7 +43,7 @@ FORMATS = Formats(
 MOST_NOTES = 1000
 _MORE_NOTES = (
     f"Only the first {MOST_NOTES:,} notes of the check are kept; further notes are left out. The kept notes about "
-    "documents that expire are true for every collection with expireAfterSeconds in its options or in an index."
+    "documents that expire are true for every collection whose documents expire (TTL)."
 )
 
 

@@ -10,31 +10,31 @@ Rechecks and mismatches are identified by a digest of the document's key, so sav
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 from uuid import uuid4
 
-import pymongo
 from bson.timestamp import Timestamp
-from pymongo.errors import OperationFailure, PyMongoError
+from pymongo.errors import OperationFailure
 
 from verifier.cluster import failures
 from verifier.cluster.bounds import one_save
 from verifier.cluster.connect import Client
 from verifier.cluster.namespace import Namespace
-from verifier.cluster.newest import read_newest
 from verifier.cluster.reading import read
 from verifier.cluster.specification import Document
 from verifier.cluster.writer import ClusterWriter
-from verifier.compare.check_progress import LASTING, MismatchCounts, NamespaceProgress
-from verifier.compare.errors import METADATA_BLOCKED, MISMATCHES_REPLACED, SUPERSEDED
-from verifier.compare.mismatch import (
-    DefinitionMismatch,
-    Difference,
-    DocumentMismatch,
-    StoredMismatch,
+from verifier.compare.check_progress import NamespaceProgress
+from verifier.compare.check_reader import (
+    CHECK,
+    DEFINITIONS,
+    DOCUMENTS,
+    CheckReader,
+    kept_generations,
 )
+from verifier.compare.errors import METADATA_BLOCKED, SUPERSEDED
+from verifier.compare.mismatch import DefinitionMismatch, DocumentMismatch
 from verifier.compare.record import (
     FORMATS,
     CheckProcess,
@@ -42,93 +42,49 @@ from verifier.compare.record import (
     SentCommand,
     Side,
     as_document,
-    from_document,
 )
 from verifier.compare.rows import (
     compared_row,
     definition_mismatch_row,
     document_mismatch_row,
     read_compared,
-    read_definition_mismatch,
-    read_document_mismatch,
-    read_namespace,
-    read_page_token,
     read_recheck,
     read_task,
     recheck_id,
     recheck_row,
-    stored,
     task_row,
 )
 from verifier.compare.task import Recheck, RecheckId, Task, whole_collection
 from verifier.runtime.errors import OperationError
-from verifier.runtime.retry import retry
 from verifier.runtime.tasks import StopToken
 
-T = TypeVar("T")
-
-# The name of the collection with the record of the check, and the `_id` of the record.
-CHECK = "check"
 _TASKS, _RECHECKS = "tasks", "rechecks"
-_DOCUMENTS, _DEFINITIONS = "documentMismatches", "definitionMismatches"
 # The progress of generation 0, by namespace.
 _COMPARED = "compared"
-_OF_A_GENERATION = (_TASKS, _RECHECKS, _DOCUMENTS, _DEFINITIONS)
+_OF_A_GENERATION = (_TASKS, _RECHECKS, DOCUMENTS, DEFINITIONS)
 
 # Limits of one insert, well below those of the server: 48 MB per message, 100,000 documents per command.
 _MOST_DOCUMENTS = 5_000
 _MOST_BYTES = 8 << 20
 
 
-class CheckStore:
-    """The saved state of one check. Changes are saved before they become visible in `record`.
+class CheckStore(CheckReader):
+    """The saved state of one check, for the process that runs it. Changes are saved before `record` shows them.
 
     `writer` writes to the cluster that `client` reads. Transient errors of the driver are retried; its other errors,
     and `Cancelled`, are raised. Every save raises OperationError MetadataBlocked if a write block of the cluster
     applies to this process. In a block of `retry.impatient`, a save of the record raises ClusterUnreachable if it has
     to wait too long for a save in another thread.
-
-    `patience` is for callers that only read: each query for the record, for mismatches or for their numbers then fails
-    after this number of seconds, with OperationError ClusterUnreachable.
     """
 
     def __init__(
-        self,
-        client: Client,
-        writer: ClusterWriter,
-        database: str,
-        stop: StopToken,
-        patience: float | None = None,
+        self, client: Client, writer: ClusterWriter, database: str, stop: StopToken
     ) -> None:
-        self._database = client[database]
+        super().__init__(client, database, stop)
         self._writer = writer
-        self._stop = stop
-        self._patience = patience
         self._lock = threading.Lock()  # held while the record is saved and replaced
-        self._record: CheckRecord | None = None
         # Notes that are saved with the next change of the record, or before the next tasks.
         self._unsaved_notes: list[str] = []
-
-    @property
-    def record(self) -> CheckRecord:
-        assert self._record is not None
-        return self._record
-
-    def load(self) -> CheckRecord | None:
-        """Read the record of the saved check, and return it; None if no check is saved.
-
-        The property `record` then has the record, too. Raises OperationError IncompatibleMetadata if this version
-        cannot read the format of the record.
-        """
-        document = self._ask(self._read_record)
-        self._record = None if document is None else from_document(document)
-        return self._record
-
-    def _read_record(self) -> dict[str, Any] | None:
-        if self._patience is not None:
-            # Callers that only read must not wait for a majority, and may see an older record.
-            return self._database[CHECK].find_one(CHECK)
-        return read_newest(self._database.client, self._database.name, CHECK, CHECK)
 
     def begin(self, record: CheckRecord) -> None:
         """Delete the saved state of an older check, then save a new check with this process as its owner.
@@ -310,7 +266,7 @@ class CheckStore:
         are in UNIX seconds.
         """
         rows = (document_mismatch_row(each, since, seen) for each in found)
-        self._insert(self._name(_DOCUMENTS), rows)
+        self._insert(self._name(DOCUMENTS), rows)
 
     def add_definition_mismatches(self, found: Iterable[DefinitionMismatch], seen: float) -> None:
         """Save mismatches of definitions, last seen at `seen` (UNIX seconds), for the current generation.
@@ -318,101 +274,24 @@ class CheckStore:
         A mismatch that the previous generation also found keeps the time at which it was first seen.
         """
         rows = [definition_mismatch_row(each, seen) for each in found]
-        before = self._database[self._name(_DEFINITIONS, self.record.generation - 1)]
+        before = self._database[self._name(DEFINITIONS, self.record.generation - 1)]
         ids = [row["_id"] for row in rows]
         known = read(lambda: list(before.find({"_id": {"$in": ids}})), self._stop)
         first = {str(row["_id"]): row["first"] for row in known}
         for row in rows:
             row["first"] = first.get(str(row["_id"]), seen)
-        self._insert(self._name(_DEFINITIONS), rows)
-
-    def document_mismatches(
-        self,
-        after: str | None,
-        limit: int | None,
-        least_seconds: float,
-        namespaces: Collection[str] = (),
-    ) -> Iterator[StoredMismatch]:
-        """Yield the mismatches of documents of the newest finished generation, in the order of their page tokens.
-
-        Begin after the page token `after` (None: at the first mismatch), and yield at most `limit` (None: all). Skip
-        documents that have differed for less than `least_seconds`. If `namespaces`, which are names on the source, is
-        not empty, yield only their mismatches. Before generation 0 is finished, yield its mismatches so far. Raises
-        OperationError MismatchesReplaced if the generation is dropped meanwhile, and ValueError for an invalid token.
-        """
-        long: Document = {"seconds": {"$gte": least_seconds}} if least_seconds else {}
-        query = {"$and": [long, _within(namespaces)]}
-        generation = self._shown_generation()
-        for row in self._page(_DOCUMENTS, generation, query, after, limit):
-            yield stored(read_document_mismatch(row), row, generation)
-
-    def definition_mismatches(
-        self, after: str | None, limit: int | None, namespaces: Collection[str] = ()
-    ) -> Iterator[StoredMismatch]:
-        """Yield the mismatches of definitions of the newest finished generation, in the order of their page tokens.
-
-        Begin after the page token `after` (None: at the first mismatch), and yield at most `limit` (None: all). If
-        `namespaces`, which are names on the source, is not empty, yield only their mismatches. For errors, see
-        `document_mismatches`.
-        """
-        generation = self._shown_generation()
-        for row in self._page(_DEFINITIONS, generation, _within(namespaces), after, limit):
-            yield stored(read_definition_mismatch(row), row, generation)
-
-    def one_sided(self, namespace: Namespace) -> tuple[int, int]:
-        """Return the numbers of missing and of extra documents that the current generation found in a collection."""
-        collection = self._database[self._name(_DOCUMENTS)]
-
-        def count(kind: Difference) -> int:
-            query = {"_id.n": str(namespace), "type": kind.value}
-            return read(lambda: collection.count_documents(query), self._stop)
-
-        return count(Difference.MISSING), count(Difference.EXTRA)
-
-    def mismatch_counts(self) -> MismatchCounts:
-        """Return the numbers of mismatches that `document_mismatches` and `definition_mismatches` yield."""
-        generation = self._shown_generation()
-        documents = self._database[self._name(_DOCUMENTS, generation)]
-        long = {"$cond": [{"$gte": ["$seconds", LASTING]}, 1, 0]}
-        counted = {"count": {"$sum": 1}, "lasting": {"$sum": long}}
-        group = {"$group": {"_id": {"n": "$_id.n", "type": "$type"}, **counted}}
-        kinds: dict[Difference, int] = {}
-        namespaces: dict[Namespace, int] = {}
-        rows = self._ask(lambda: list(documents.aggregate([group])))
-        for row in rows:
-            kind, name = Difference(row["_id"]["type"]), read_namespace(row["_id"]["n"])
-            kinds[kind] = kinds.get(kind, 0) + row["count"]
-            namespaces[name] = namespaces.get(name, 0) + row["count"]
-        definitions = self._database[self._name(_DEFINITIONS, generation)]
-        count = self._ask(definitions.estimated_document_count)
-        return MismatchCounts(kinds, namespaces, count, sum(row["lasting"] for row in rows))
+        self._insert(self._name(DEFINITIONS), rows)
 
     def forget_plan(self) -> None:
         """Drop the tasks and mismatches that a killed process saved for the current generation."""
-        names = {self._name(each) for each in (_TASKS, _DOCUMENTS, _DEFINITIONS)}
+        names = {self._name(each) for each in (_TASKS, DOCUMENTS, DEFINITIONS)}
         # Drop only what exists: on a sharded cluster, dropping a missing collection takes long.
         self._drop(names.intersection(self._generations()))
 
     def drop_older(self) -> None:
         """Drop the tasks, rechecks and mismatches of all generations but the previous, current and next one."""
-        kept = _kept(self.record.generation)
+        kept = kept_generations(self.record.generation)
         self._drop(name for name in self._generations() if _number(name) not in kept)
-
-    def _is_kept(self, generation: int) -> bool:
-        """Return whether the tasks and mismatches of this generation are still saved.
-
-        If another process has taken the check over, it may have dropped them.
-        """
-        saved = self._ask(lambda: self._database[CHECK].find_one(CHECK, {"generation": 1}))
-        return saved is not None and generation in _kept(saved["generation"])
-
-    def _shown_generation(self) -> int:
-        record = self.record
-        shown = record.done or record.generation == 0
-        return record.generation if shown else record.generation - 1
-
-    def _name(self, what: str, generation: int | None = None) -> str:
-        return f"{what}_{self.record.generation if generation is None else generation}"
 
     def _generations(self) -> list[str]:
         names = read(self._database.list_collection_names, self._stop)
@@ -432,42 +311,6 @@ class CheckStore:
         """Return a list with the UUID of the collection `name` in this database; empty if it does not exist."""
         rows = self._ask(lambda: list(self._database.list_collections(filter={"name": name})))
         return [each["info"]["uuid"] for each in rows]
-
-    def _find(self, name: str, query: Document) -> Iterator[Document]:
-        """Yield the documents of the collection `name` that match the query, in the order of their `_id`s.
-
-        After a lost cursor, continue after the last document.
-        """
-        after: Any = None
-
-        def portion() -> list[Document]:
-            beyond = [] if after is None else [{"_id": {"$gt": after}}]
-            found = self._database[name].find({"$and": [query, *beyond]})
-            # One batch, so that a lost connection leaves no open cursor. With `batch_size` equal to the limit, the
-            # server would keep the cursor open.
-            found.sort("_id", 1).limit(_MOST_DOCUMENTS).batch_size(_MOST_DOCUMENTS + 1)
-            return list(found)
-
-        while rows := self._ask(portion):
-            after = rows[-1]["_id"]
-            yield from rows
-
-    def _page(
-        self, what: str, generation: int, query: Document, after: str | None, limit: int | None
-    ) -> Iterator[Document]:
-        beyond = [] if after is None else [{"_id": {"$gt": read_page_token(after)}}]
-        left = limit
-        for row in self._find(self._name(what, generation), {"$and": [query, *beyond]}):
-            if left == 0:
-                return
-            yield row
-            left = None if left is None else left - 1
-        # A collection that was dropped meanwhile reads as if it had no more rows: check that it still exists.
-        if not self._is_kept(generation):
-            raise OperationError(
-                MISMATCHES_REPLACED,
-                f"Generation {generation} was replaced by a newer one while its mismatches were read.",
-            )
 
     def _insert(self, name: str, rows: Iterable[Document]) -> None:
         """Insert documents into the collection `name`. A document whose `_id` already exists stays unchanged."""
@@ -491,19 +334,6 @@ class CheckStore:
                 f"the cluster that stores the state of the check refused to save it: {errors[:3]}"
             )
 
-    def _ask(self, call: Callable[[], T]) -> T:
-        if self._patience is None:
-            return read(call, self._stop)
-        try:
-            with pymongo.timeout(self._patience):
-                return retry(call, failures.only_lost_cursor, self._stop)
-        except PyMongoError as error:
-            if not error.timeout:
-                raise
-            raise OperationError(
-                failures.CLUSTER_UNREACHABLE, f"{failures.text_of(error)}."
-            ) from error
-
     def _run(self, command: Mapping[str, Any]) -> Document:
         try:
             reply = self._writer.run(self._database.name, dict(command))
@@ -525,26 +355,8 @@ class CheckStore:
         )
 
 
-def _within(namespaces: Collection[str]) -> Document:
-    """Return a query for the saved mismatches of these namespaces; for all mismatches if `namespaces` is empty.
-
-    The query consists of ranges of `_id`, so that it uses the index.
-    """
-    ranges = [
-        # In the order of BSON, {"n": name} comes before all rows of the namespace, which have more fields.
-        {"_id": {"$gte": {"n": name}, "$lt": {"n": f"{name}\0"}}}
-        for name in namespaces
-    ]
-    return {"$or": ranges} if ranges else {}
-
-
 def _new_owner() -> str:
     return uuid4().hex
-
-
-def _kept(generation: int) -> range:
-    """Return the generations whose saved state is kept during this one: the previous, this and the next generation."""
-    return range(generation - 1, generation + 2)
 
 
 def _number(name: str) -> int:

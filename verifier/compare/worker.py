@@ -205,11 +205,12 @@ class Worker:
         `one_sided` holds mismatches of documents that only one cluster has.
         """
         left: set[bytes] = set()
-        for difference, client, name in zip(
-            (Difference.MISSING, Difference.EXTRA), self._clients, names, strict=True
-        ):
+        sides = zip(self._clients, names, self._not_before, strict=True)
+        for difference, side in zip((Difference.MISSING, Difference.EXTRA), sides, strict=True):
+            client, name, time = side
             keys = [each.key for each in one_sided if each.difference is difference]
-            there = fetch(client, name, keys, self._stop, projection=ONLY_IDS, query=query)
+            # Without this time, a new primary might still read a state that lacks the documents.
+            there = fetch(client, name, keys, self._stop, ONLY_IDS, query, time)
             left.update(key for key in keys if canonical_id(key) in there)
         return left
 

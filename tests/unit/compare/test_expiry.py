@@ -38,6 +38,9 @@ def collection(
         ),
         ([{**TTL, "expireAfterSeconds": float("nan")}], []),
         ([{"key": {"at": 1}}], []),
+        # The server ignores the option on such indexes.
+        ([{**TTL, "key": {"at": "hashed"}}], []),
+        ([{**TTL, "key": {"at": 1, "x": 1}}], []),
     ],
 )
 def test_a_document_expires_by_its_dates(
@@ -61,9 +64,22 @@ def test_measurements_expire_by_the_bucket() -> None:
     assert expired([collection([], for_ever, Kind.TIME_SERIES)], NOW) == []
 
 
+def test_an_index_on_measurements_expires_whole_buckets() -> None:
+    index = {
+        "key": {"control.min.t": 1},
+        "expireAfterSeconds": 10,
+        "partialFilterExpression": {"meta": 1},
+    }
+    options = {"timeseries": {"bucketMaxSpanSeconds": 50}}
+    assert expired([collection([index], options, Kind.TIME_SERIES)], NOW) == [
+        {"$and": [{"control.min.t": {"$lte": MINUTE_AGO}}, {"meta": 1}]}
+    ]
+
+
 def test_whether_anything_expires() -> None:
     assert expires([None, collection([{"key": {"a": 1}}, TTL])])
     assert not expires([None, collection([{"key": {"a": 1}}])])
+    assert not expires([collection([{**TTL, "key": {"at": "hashed"}}])])
 
 
 @pytest.mark.parametrize(

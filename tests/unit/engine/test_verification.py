@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from pymongo.errors import OperationFailure
 
 from syncsvc import errors
-from syncsvc.engine.verification import incompletion, is_ready, refusal
+from syncsvc.engine.verification import Verification, incompletion, is_ready, refusal
+from syncsvc.figures.progress import WarningKind
+from syncsvc.tuning import Tuning
 from verifier.cluster import failures
+from verifier.cluster.document_filters import DOCUMENT_FILTER_FAILED
 from verifier.compare import errors as of_checks
 from verifier.compare.check_progress import Amounts, Changes, CheckProgress, Outcome, Verdict
 from verifier.runtime.errors import INTERNAL_ERROR, ErrorKind, OperationError
+from verifier.runtime.tasks import StopToken, TaskGroup
 
 PASSED = Verdict(Outcome.PASSED)
 
@@ -87,3 +94,35 @@ def test_an_unknown_error_of_a_server_says_nothing_about_the_data() -> None:
     error = incompletion(failures.named(OperationFailure("no", 8, {"errmsg": "no"})))
     assert isinstance(error, OperationError) and error.kind == failures.UNEXPECTED_SERVER_ERROR
     assert "no (code 8)" in error.description
+
+
+def run_failing_check(*kinds: ErrorKind) -> list[WarningKind]:
+    """Run a check in which one thread fails with each of these errors, in this order; return the new warnings.
+
+    The errors of the generation are a group within the group of the check.
+    """
+    warned: list[WarningKind] = []
+    options = SimpleNamespace(verification=False)
+    context: Any = SimpleNamespace(
+        run=SimpleNamespace(record=SimpleNamespace(options=options)),
+        tuning=Tuning(),
+        progress=SimpleNamespace(warn=lambda kind, text: warned.append(kind)),
+    )
+
+    def fail() -> None:
+        first, *others = (OperationError(kind, "Why.") for kind in kinds)
+        inner = BaseExceptionGroup("the generation", others)
+        raise BaseExceptionGroup("the check", [first, inner])
+
+    check: Any = SimpleNamespace(run=fail)
+    Verification(context, TaskGroup("test", StopToken()))._run_check(check)
+    return warned
+
+
+def test_the_first_of_several_errors_of_a_check_counts() -> None:
+    lost, filter_failed = failures.OPLOG_WINDOW_EXCEEDED, DOCUMENT_FILTER_FAILED
+    assert run_failing_check(lost, filter_failed, filter_failed) == [WarningKind.CHECK_REPEATED]
+    with pytest.raises(OperationError) as raised:
+        run_failing_check(filter_failed, lost, filter_failed)
+    assert raised.value.kind == errors.VERIFICATION_INCOMPLETE
+    assert "DocumentFilterFailed: Why." in raised.value.description

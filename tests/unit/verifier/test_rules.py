@@ -8,7 +8,7 @@ import pytest
 
 from verifier.cluster.facts import ClusterFacts, Topology
 from verifier.compare.scope import Scope
-from verifier.rules import violations
+from verifier.rules import unfit_to_store, violations
 
 EVERYTHING: dict[str, Any] = {
     "access_control": True,
@@ -60,3 +60,20 @@ def test_reasons_to_refuse_a_check(
 ) -> None:
     found = violations(Scope(), facts("s", source), facts("d", destination))
     assert [kind.name for kind, _ in found] == expected
+
+
+@pytest.mark.parametrize(
+    "fields, expected",
+    [
+        ({}, []),
+        ({"topology": Topology.SHARDED}, []),
+        ({"version": (5, 0, 31)}, ["UnsupportedServerVersion"]),
+        ({"compatibility": (5, 0)}, ["UnsupportedServerVersion"]),
+    ],
+)
+def test_reasons_to_refuse_a_cluster_for_the_state(
+    fields: dict[str, Any], expected: list[str]
+) -> None:
+    found = list(unfit_to_store(facts("m", fields)))
+    assert [kind.name for kind, _ in found] == expected
+    assert all(text.startswith("The cluster of --metaURI runs MongoDB ") for _, text in found)

@@ -10,9 +10,8 @@ from pymongo import MongoClient
 
 from verifier.cluster.failures import CLUSTER_UNREACHABLE
 from verifier.cluster.times import Position
-from verifier.cluster.writer import ClusterWriter
+from verifier.compare.check_reader import CheckReader
 from verifier.compare.record import CheckRecord, Request, SideRecord
-from verifier.compare.store import CheckStore
 from verifier.runtime.errors import OperationError
 from verifier.runtime.retry import impatient
 from verifier.runtime.tasks import StopToken
@@ -21,12 +20,10 @@ from verifier.runtime.tasks import StopToken
 def test_the_numbers_of_mismatches_are_not_awaited_forever() -> None:
     """The numbers of mismatches must be read with a time limit, in case the cluster stops answering."""
     side = SideRecord(Position({}, Timestamp(1, 1)))
-    stop = StopToken()
     with MongoClient[dict[str, Any]]("mongodb://127.0.0.1:1", connect=False) as client:
-        writer = ClusterWriter(client, False, stop)
-        store = CheckStore(client, writer, "state", stop, patience=0.1)
-        store._record = CheckRecord("", ("", ""), Request(), 0.0, side, side)
-        # The outer limit ends the test if the store has no limit of its own.
+        reader = CheckReader(client, "state", StopToken(), patience=0.1)
+        reader._record = CheckRecord("", ("", ""), Request(), 0.0, side, side)
+        # The outer limit ends the test if the reader has no limit of its own.
         with impatient(0.0), pytest.raises(OperationError) as raised:
-            store.mismatch_counts()
+            reader.mismatch_counts()
         assert raised.value.kind is CLUSTER_UNREACHABLE
