@@ -115,6 +115,20 @@ def test_status_shows_the_state_and_the_next_step(
     assert done.stdout.splitlines()[-1].startswith("Next: ")
 
 
+@pytest.mark.parametrize("arguments", [["status"], ["watch"], ["commit", "--dry-run"]])
+def test_after_a_failure_the_daemon_says_what_to_do(
+    api: StubApi, run: Run, arguments: list[str]
+) -> None:
+    step = {"text": "This sync cannot be resumed. Reset it.", "command": "reset", "body": {}}
+    api.answer("progress", answer(FAILED))
+    api.answer("overview", {"overview": {"next": step}, **SUCCESS})
+    done = run(*arguments)
+    assert (done.exit_code, done.stderr) == (Exit.FAILED, "")
+    assert done.stdout.splitlines()[-1] == (
+        "Next: let the applications return to the source. This sync cannot be resumed. Reset it: syncctl reset"
+    )
+
+
 @pytest.mark.parametrize("arguments", [["status", "--json"], ["verifier", "status", "--json"]])
 def test_json_is_that_of_the_api(api: StubApi, run: Run, arguments: list[str]) -> None:
     both = {**COPYING, **PASSED, "warnings": ["odd\x1b[2J"]}
