@@ -96,9 +96,9 @@ class Reconciler:
                 return
             self._not_before = monotonic() + self._retry
             self._show(
-                f"The configuration declares desiredState {state}, but the command {command.value} was refused with "
-                f"{error.kind.name}: {error.description.rstrip('.')}",
-                f"The refused command is retried every {self._retry:.0f} s. {error.kind.remedy}",
+                f"The configuration declares desiredState {state}, but the command {command.value} is refused with "
+                f"{error.kind.name}",
+                f"{error.description} The command is retried every {self._retry:.0f} s. {error.kind.remedy}",
             )
         else:
             self._show(None)
@@ -114,10 +114,12 @@ class Reconciler:
     def _show(self, what: str | None, remedy: str = "") -> None:
         """Show in the progress, as a long wait, why the sync is not in the declared state (`what`), and the `remedy`.
 
-        If `what` is None, only end the wait that is shown.
+        The wait continues with the new remedy if `what` is unchanged. If `what` is None, only end the wait that is
+        shown.
         """
         if self._wait is not None:
             if self._wait.what == what:
+                self._wait.remedy = remedy
                 return
             waits.end(self._wait)
         self._wait = None if what is None else waits.begin(what, remedy)

@@ -1,4 +1,4 @@
-"""Decides for each kind of error whether a failed sync can be resumed, and how the resume changes the run record.
+"""Decides for each kind of error whether a failed sync can be resumed or repaired, and how the run record changes.
 
 After a resume, the sync continues from the changed record through the same code as after a restart. The functions here
 have no side effects.
@@ -203,6 +203,35 @@ def why_final(record: RunRecord, others: Collection[RunRecord]) -> str | None:
         f"The sync failed with {kind.name}. {kind.meaning} The source's oplog contains this change, so a resumed "
         "sync would fail at it again."
     )
+
+
+def refuse_repair(record: RunRecord) -> None:
+    """Raise OperationError CannotRepair if the sync cannot be repaired now; see `why_not_repairable`."""
+    reason = why_not_repairable(record)
+    if reason is not None:
+        raise OperationError(errors.CANNOT_REPAIR, reason)
+
+
+def why_not_repairable(record: RunRecord) -> str | None:
+    """Return a sentence that says why the sync cannot be repaired now; None if its record allows a repair.
+
+    A repair needs the verification, which runs in the phase APPLYING, and after a failure the error VerificationFailed.
+    While the sync runs, only the coordinator repairs. After a failure, each instance accepts the command, which also
+    resumes it. The caller must check that the state allows a repair.
+    """
+    failed = record.state is State.FAILED
+    name = "an unknown error" if record.failure is None else record.failure.name
+    if failed and name != errors.VERIFICATION_FAILED.name:
+        return (
+            f"The sync failed with {name}; only a failure with VerificationFailed can be repaired."
+        )
+    if not record.options.verification:
+        return "This sync was started without verification, so no differences are known."
+    if record.phase is not Phase.APPLYING:
+        return "The verification does not run in the present phase, so no differences are known."
+    if not failed and not record.coordinates:
+        return f"A repair must be sent to the coordinator {record.coordinator}."
+    return None
 
 
 def may_be_lost(failure: Failure) -> bool:

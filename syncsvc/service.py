@@ -42,7 +42,8 @@ from syncsvc.reports.report import Subject, report
 from syncsvc.reports.reset import reset_report
 from syncsvc.reports.standing import refuse_on_standby, silent_clusters, why_not_ready
 from syncsvc.reports.sync import Sync, Watcher
-from syncsvc.running.admission import can_commit, refuse_repair
+from syncsvc.resuming import refuse_repair
+from syncsvc.running.admission import can_commit
 from syncsvc.running.beginning import Starts, take_over
 from syncsvc.running.principals import not_requested
 from syncsvc.running.process import ProcessContext

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from itertools import permutations
 from typing import Any
@@ -14,6 +13,7 @@ from verifier.cluster.filters import NamespaceFilter
 from verifier.cluster.namespace import LONGEST_DATABASE, NOT_IN_DATABASES, Namespace
 from verifier.cluster.specification import Document
 from verifier.compare.scope import NamespacePair, Scope
+from verifier.runtime import strict_json
 from verifier.runtime.errors import OperationError
 from verifier.runtime.schemas import Strict, load
 
@@ -90,7 +90,7 @@ def _bad_database(name: str) -> Iterator[str]:
 
 def _json(name: str, text: str | None) -> Any:
     try:
-        return None if text is None else json.loads(text)
+        return None if text is None else strict_json.read(text)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"--{name} cannot be read as JSON: {error}") from error
 

@@ -101,10 +101,12 @@ def compared_of(verification: Document) -> tuple[int, int | None]:
     return side["hashedDocumentCount"], side["estimatedDocumentCount"]
 
 
-def next_step(progress: Document, syncctl: str) -> str:
+def next_step(progress: Document, syncctl: str, advice: Document | None = None) -> str:
     """Return a sentence that tells the operator what to do next.
 
-    `syncctl` is the program name with its connection options; the commands in the sentence begin with it.
+    `syncctl` is the program name with its connection options; the commands in the sentence begin with it. `advice` is
+    the next step that the daemon itself names (`next` in `GET /api/v1/overview`). It is used only if the sync has
+    failed, because only the daemon knows whether the sync can be continued.
     """
     if progress.get("role") == "standby":
         return (
@@ -120,7 +122,7 @@ def next_step(progress: Document, syncctl: str) -> str:
         "clean up (docs/howto/clean-up).",
         "REVERSING": f"wait until a commit is possible: {syncctl} watch --until canCommit",
         "RESETTING": f"wait until the reset is complete: {syncctl} watch --until idle",
-        "FAILED": _after_failure(progress, syncctl),
+        "FAILED": _after_failure(progress, syncctl, advice),
     }
     return str(steps.get(progress["state"], f"see {syncctl} status --json."))
 
@@ -137,15 +139,17 @@ def _while_committing(progress: Document, syncctl: str) -> str:
     return f"wait until applications may write: {syncctl} watch --until canWrite"
 
 
-def _after_failure(progress: Document, syncctl: str) -> str:
+def _after_failure(progress: Document, syncctl: str, advice: Document | None) -> str:
     if is_replaced(progress):
         return "wait a moment: another daemon continues the sync, and this one becomes a standby."
     if progress.get("error") == "Superseded":
         return "stop this daemon: the sync continues in another process."
+    if advice is None:
+        return "look up the error in docs/reference/errors."
+    if advice["command"] is None:
+        return str(advice["text"])
     if progress["canWrite"]:
         where = "leave the applications on the destination; the source lacks their writes."
     else:
         where = "let the applications return to the source."
-    if progress.get("error") == "VerificationFailed":
-        return f"{where} Then look at the differences: {syncctl} mismatches; {syncctl} repair --dry-run"
-    return f"{where} Remove the cause of the failure, then: {syncctl} resume"
+    return f"{where} {advice['text'].removesuffix('.')}: {syncctl} {advice['command']}"

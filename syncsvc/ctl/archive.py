@@ -6,7 +6,9 @@ import io
 import os
 import tarfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from time import time
 from typing import BinaryIO
@@ -15,8 +17,8 @@ from syncsvc.ctl.client import Client, ClientError, Document
 from syncsvc.ctl.exits import Exit
 from syncsvc.ctl.redaction import redacted
 
-# At most this many bytes from the end of a log are included.
-_LOG_BYTES = 50_000_000
+# The most bytes from the end of one log, and of all logs together, that are included.
+_LOG_BYTES, _ALL_LOGS_BYTES = 50_000_000, 200_000_000
 
 # The name of each file, and the request whose answer it holds.
 _ANSWERS = (
@@ -32,8 +34,9 @@ _ANSWERS = (
 def collected(api: Client, start: Document, logs: Sequence[Path]) -> Iterator[tuple[str, str]]:
     """Yield the name and the redacted text of each file of the archive; if a request fails, the text is its error.
 
-    The files are answers of the daemon, and the end of each log file of `logs`. `start` is the body of the preflight
-    request. Raises ClientError if a log cannot be read, or if the daemon does not answer and `logs` is empty.
+    The files are answers of the daemon, and the end of each log file of `logs`, which are absolute paths. `start` is the
+    body of the preflight request. Raises ClientError if a log cannot be read, or if the daemon does not answer and
+    `logs` is empty.
     """
     requests: dict[str, Callable[[], str]] = {
         **{name: partial(_answer, api, path) for name, path in _ANSWERS},
@@ -49,7 +52,8 @@ def collected(api: Client, start: Document, logs: Sequence[Path]) -> Iterator[tu
             text = error.answer
         yield name, redacted(text)
     for log in logs:
-        yield f"logs/{log.name}", redacted(_end_of(log))
+        # The whole path, because the logs of several instances have the same name.
+        yield f"logs{log}", redacted(_end_of(log))
 
 
 def _answer(api: Client, path: str) -> str:
@@ -57,10 +61,22 @@ def _answer(api: Client, path: str) -> str:
 
 
 def log_files(paths: Sequence[Path]) -> list[Path]:
-    """Return the given paths, with each directory replaced by the *.log files in it."""
-    return [
-        file for path in paths for file in (sorted(path.glob("*.log")) if path.is_dir() else [path])
-    ]
+    """Return the given files and all *.log files below the given directories, each once, the newest first.
+
+    The returned paths are absolute. Raises ClientError if a file cannot be read.
+    """
+    found = {
+        file.resolve()
+        for path in paths
+        for file in (path.rglob("*.log") if path.is_dir() else [path])
+    }
+    return sorted(found, key=lambda log: (_status(log).st_mtime, log), reverse=True)
+
+
+def newest(logs: Sequence[Path]) -> Sequence[Path]:
+    """Return the first of `logs` whose ends fit into an archive together. Raises ClientError if one cannot be read."""
+    used = accumulate(min(_status(log).st_size, _LOG_BYTES) for log in logs)
+    return logs[: sum(each <= _ALL_LOGS_BYTES for each in used)]
 
 
 def write(files: Iterator[tuple[str, str]], target: Path) -> list[str]:
@@ -94,11 +110,22 @@ def new_file(target: Path) -> BinaryIO:
     return os.fdopen(descriptor, "wb")
 
 
+def _status(log: Path) -> os.stat_result:
+    with _readable(log):
+        return log.stat()
+
+
 def _end_of(log: Path) -> str:
+    with _readable(log), log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - _LOG_BYTES))
+        return file.read(_LOG_BYTES).decode(errors="replace")
+
+
+@contextmanager
+def _readable(log: Path) -> Iterator[None]:
+    """Raise ClientError if the block cannot read the log."""
     try:
-        with log.open("rb") as file:
-            file.seek(max(0, log.stat().st_size - _LOG_BYTES))
-            return file.read().decode(errors="replace")
+        yield
     except OSError as error:
         raise ClientError(
             Exit.USAGE,

@@ -8,10 +8,10 @@ import click
 from rich.text import Text
 
 from syncsvc.ctl import options
-from syncsvc.ctl.advice import destination_name, is_replaced, next_step, obstacles
+from syncsvc.ctl.advice import destination_name, is_replaced, obstacles
 from syncsvc.ctl.client import Answer, ClientError, Document
 from syncsvc.ctl.exits import Exit
-from syncsvc.ctl.following import end_watch, read_progress, watch_sync
+from syncsvc.ctl.following import end_watch, next_sentence, read_progress, watch_sync
 from syncsvc.ctl.tool import Command, Tool, confirm, listed, pass_tool
 from syncsvc.ctl.watching import INTERVAL, Watch
 
@@ -99,7 +99,7 @@ def _judge_commit(tool: Tool, answer: Answer, progress: Document, max_lag: float
         step = f"stop the applications that write to the source, then: {tool.name} commit --wait"
         tool.show(answer, Text("A commit is possible now.", "bold green"), tool.next(step))
         return
-    step = next_step(progress, tool.name)
+    step = next_sentence(tool, progress)
     heading = Text("A commit is not possible now:", "bold yellow")
     tool.show(answer, heading, *listed(missing), tool.next(step))
     tool.end(Exit.NOT_YET if progress["state"] == "RUNNING" else Exit.FAILED)

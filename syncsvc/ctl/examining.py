@@ -76,7 +76,7 @@ def report(tool: Tool, output: Path | None) -> None:
     type=click.Path(path_type=Path, exists=True),
     multiple=True,
     metavar="PATH",
-    help="A log file, or a directory of log files, to include. Can be repeated.",
+    help="A log file to include, or a directory: then, all *.log files below it. Can be repeated.",
 )
 @options.JOB
 @pass_tool
@@ -84,16 +84,33 @@ def diagnose(tool: Tool, output: Path | None, logs: Sequence[Path], file: Path |
     """Write an archive that helps to find the cause of a problem, without secrets.
 
     The archive (--output) holds the progress, the collections, the metrics, a preflight with the start options of
-    --file, the report, and the end of the log files that --log names. Credentials, tokens and private keys are
-    removed. The names of hosts and collections, and the _ids of documents that differ or are logged, are kept.
+    --file, the report, and the end of the log files that --log names: the last 50 MB of each, and the newest 200 MB of
+    all. Credentials, tokens and private keys are removed. The names of hosts and collections, and the _ids of documents
+    that differ or are logged, are kept.
     """
     target = output or Path(f"syncsvc-diagnose-{now()}.tar.gz")
-    names = archive.write(
-        archive.collected(tool.api, start_request(file), archive.log_files(logs)), target
-    )
+    found = archive.log_files(logs)
+    held = archive.newest(found)
+    names = archive.write(archive.collected(tool.api, start_request(file), held), target)
     if tool.json:
         tool.write(json.dumps({"success": True, "file": str(target), "contents": names}))
         return
-    missing = "" if logs else "add the log to the archive with --log /var/log/syncsvc; "
+    missing = _missing_logs(logs, len(found), len(found) - len(held))
     step = f"{missing}review the archive before you pass it on: tar -tzf {quote(str(target))}"
     tool.say(f"Wrote {target} with {', '.join(names)}.", tool.next(step))
+
+
+def _missing_logs(given: Sequence[Path], found: int, left_out: int) -> str:
+    """Return the part of a sentence that says which logs are missing in the archive; empty if none is.
+
+    `given` are the paths that the operator named, `found` is the number of log files there, and `left_out` the number
+    of those that did not fit into the archive.
+    """
+    if not given:
+        return "add the log to the archive with --log /var/log/syncsvc; "
+    if not found:
+        places = ", ".join(map(str, given))
+        return f"no log file that you may read was found in {places}, so name another path with --log; "
+    if left_out:
+        return f"the oldest log files ({left_out} of {found}) did not fit; to include them, name only them with --log; "
+    return ""

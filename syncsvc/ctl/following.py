@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from syncsvc.ctl.advice import compared_of, copy_of, next_step
-from syncsvc.ctl.client import Answer, Document, progress_of
+from syncsvc.ctl.client import Answer, ClientError, Document, progress_of
 from syncsvc.ctl.exits import Exit
 from syncsvc.ctl.facts import sync_facts
 from syncsvc.ctl.tool import Tool
@@ -21,6 +21,22 @@ def watch_sync(tool: Tool, timeout: float | None = None, answered: bool = False)
 
 def read_progress(tool: Tool, answer: Answer) -> Document:
     return progress_of(answer, "state", f"{tool.api.url} is not a sync service")
+
+
+def next_sentence(tool: Tool, progress: Document) -> str:
+    """Return a sentence that tells the operator what to do next. If the sync has failed, ask the daemon."""
+    advice = _advice(tool) if progress["state"] == "FAILED" else None
+    return next_step(progress, tool.name, advice)
+
+
+def _advice(tool: Tool) -> Document | None:
+    """Return the next step that the daemon names; None if it names none, or does not answer."""
+    try:
+        overview = tool.api.get("overview").body["overview"]
+    except ClientError:
+        return None
+    step: Document | None = overview["next"]
+    return step
 
 
 def _counters(progress: Document) -> dict[str, int]:
@@ -58,6 +74,6 @@ def end_watch(tool: Tool, progress: Document, holds: bool, condition: str) -> No
             tool.say(
                 f"The sync is {progress['state']}, so this condition will not become true: {condition}."
             )
-        tool.say(tool.next(next_step(progress, tool.name)))
+        tool.say(tool.next(next_sentence(tool, progress)))
     if not holds:
         tool.end(Exit.FAILED)

@@ -9,11 +9,11 @@ from shlex import quote
 import click
 
 from syncsvc.ctl import options
-from syncsvc.ctl.advice import destination_name, is_replaced, next_step
+from syncsvc.ctl.advice import destination_name, is_replaced
 from syncsvc.ctl.client import ClientError, Document
 from syncsvc.ctl.exits import Exit
 from syncsvc.ctl.facts import sync_facts
-from syncsvc.ctl.following import end_watch, read_progress, watch_sync
+from syncsvc.ctl.following import end_watch, next_sentence, read_progress, watch_sync
 from syncsvc.ctl.limits import change_of, limits_view
 from syncsvc.ctl.pace import Pace
 from syncsvc.ctl.request_file import file_option, read_request, start_request
@@ -28,7 +28,7 @@ def status(tool: Tool) -> None:
     answer = tool.api.get("progress")
     progress = read_progress(tool, answer)
     tool.show(
-        answer, tool.facts(sync_facts(progress, Pace())), tool.next(next_step(progress, tool.name))
+        answer, tool.facts(sync_facts(progress, Pace())), tool.next(next_sentence(tool, progress))
     )
     if progress["state"] == "FAILED":
         tool.end(Exit.FAILED)

@@ -23,7 +23,7 @@ from syncsvc.reports.sync import (
     total_bytes,
 )
 from syncsvc.reports.verification_answer import documents_expected, first_amounts
-from syncsvc.resuming import why_final
+from syncsvc.resuming import why_final, why_not_repairable
 from syncsvc.saved.run import RunRecord
 from syncsvc.state import Phase, State, Trigger, next_state
 from verifier.compare.check_progress import Changes, CheckProgress
@@ -315,5 +315,5 @@ def _is_allowed(sync: Sync, name: str, trigger: Trigger) -> bool:
     if name == "resume":
         return why_final(record, ()) is None
     if name == "repair":
-        return record.options.verification and record.phase is Phase.APPLYING
+        return why_not_repairable(record) is None
     return True

@@ -29,34 +29,6 @@ def can_commit(record: RunRecord, snapshot: ProgressSnapshot) -> bool:
     return applying and snapshot.caught_up
 
 
-def refuse_repair(record: RunRecord) -> None:
-    """Raise OperationError CannotRepair if the sync cannot be repaired now.
-
-    A sync can be repaired only in the phase APPLYING, in which the verification runs, and not after a failure with
-    another error than VerificationFailed. A sync without verification cannot be repaired.
-    """
-    if record.state is State.FAILED and not _failed_verification(record):
-        name = "an unknown error" if record.failure is None else record.failure.name
-        raise OperationError(
-            errors.CANNOT_REPAIR,
-            f"The sync failed with {name}; only a failure with VerificationFailed can be repaired.",
-        )
-    if not record.options.verification:
-        raise OperationError(
-            errors.CANNOT_REPAIR,
-            "This sync was started without verification, so no differences are known.",
-        )
-    if record.phase is not Phase.APPLYING:
-        raise OperationError(
-            errors.CANNOT_REPAIR,
-            "The verification does not run in the present phase, so no differences are known.",
-        )
-
-
-def _failed_verification(record: RunRecord) -> bool:
-    return record.failure is not None and record.failure.name == errors.VERIFICATION_FAILED.name
-
-
 class Admission:
     """Checks for one run whether commands are possible. All methods raise OperationError and the driver's errors."""
 

@@ -29,8 +29,8 @@ from syncsvc.engine.run.instances import FailedElsewhere
 from syncsvc.engine.run.points import Point
 from syncsvc.engine.run.writeblock import to_put_back
 from syncsvc.figures.progress import WarningKind
-from syncsvc.resuming import is_damaged, is_saved, needs_new_check, resumed
-from syncsvc.running.admission import Admission, can_commit, refuse_repair
+from syncsvc.resuming import is_damaged, is_saved, needs_new_check, refuse_repair, resumed
+from syncsvc.running.admission import Admission, can_commit
 from syncsvc.running.assembly import Assembly
 from syncsvc.running.journaling import JournalKeeper
 from syncsvc.running.principals import Principals
@@ -199,9 +199,8 @@ class Runner:
         """Save a request to repair the differences that the verification has found; the engine runs the repair.
 
         If the sync failed because the verification has failed, also resume the sync. On an instance that is not the
-        coordinator, this only resumes the sync, because the coordinator manages the repair for all instances; if there
-        is nothing to resume, it raises OperationError CannotRepair. Raises OperationError if the repair or the resume
-        is refused, and the driver's errors.
+        coordinator, this only resumes the sync, because the coordinator manages the repair for all instances. Raises
+        OperationError if the repair or the resume is refused, and the driver's errors.
         """
         record = self.record
         state = next_state(record.state, Trigger.REPAIR)
@@ -211,16 +210,11 @@ class Runner:
             requests = self.record.repair_requests + record.coordinates
             self._retry(command, repair_requests=requests)
             self._spawn()
-        elif record.coordinates:
+        else:
             with self._changing:
                 next_state(self.record.state, Trigger.REPAIR)
                 requests = self.record.repair_requests + 1
                 self._store.update(command, repair_requests=requests)
-        else:
-            raise OperationError(
-                errors.CANNOT_REPAIR,
-                f"A repair must be sent to the coordinator {record.coordinator}.",
-            )
         _log.info("A repair was requested.", extra={"state": state.value})
 
     def replaced(self) -> set[Namespace]:

@@ -86,6 +86,21 @@ def test_the_page_follows_a_running_check(pair: Pair, verifier: Verifier, visits
         visit.shoot(f"verifier-running-{scheme}")
 
 
+def test_a_large_integer_in_a_filter_is_exact(
+    pair: Pair, verifier: Verifier, visits: Visits
+) -> None:
+    # JavaScript would round LARGE to the `_id` of the document that both clusters have.
+    pair.source.client.d.large.insert_many([{"_id": LARGE - 1}, {"_id": LARGE}])
+    pair.destination.client.d.large.insert_one({"_id": LARGE - 1})
+    visit = visits(f"http://127.0.0.1:{verifier.port}/")
+    visit.press("check")
+    visit.page.get_by_label("Only documents").fill(f'{{"_id": {LARGE}}}')
+    visit.confirm("Start")
+    visit.press("writesOff")
+    visit.confirm("End the check")
+    visit.wait_for_text("#state", "FAILED")
+
+
 def check(visit: Visit) -> None:
     visit.press("check")
     dialog = visit.page.get_by_role("dialog")

@@ -304,6 +304,29 @@ def test_limits_are_shown_and_changed(stage: Staged, visits: Visits) -> None:
     visit.wait_for_text("#limits", "500")
 
 
+def test_typed_options_are_sent_unchanged(stage: Staged, visits: Visits) -> None:
+    """JavaScript would round the integers, move the field "2" to the front, and drop the first of two equal fields."""
+    visit = visits(stage[1])
+    visit.press("start")
+    dialog = visit.page.get_by_role("dialog")
+
+    def start(typed: str) -> str:
+        dialog.get_by_label("More options").fill(typed)
+        with visit.page.expect_request("**/api/v1/start") as sent:
+            dialog.get_by_role("button", name="Start", exact=True).click()
+        return str(sent.value.post_data)
+
+    query = f'{{"_id": {{"$gt": {2**60 + 1}, "$lt": {{"$numberLong": "{2**60 + 3}"}}}}, "a": {{"b": 1, "2": 2}}}}'
+    typed = f'"source": "x", "documentFilter": [{{"database": "d", "collection": "c", "filter": {query}}}]'
+    sent = start(f"{{{typed}}}\n")
+    assert sent.endswith(f",{typed}}}") and sent.count('"source"') == 1
+    assert json.loads(sent)["buildIndexes"] == "beforeDataCopy"
+    visit.wait_for_text("dialog .problem", "UnknownCluster")
+    start('{"detectRandomId": true, "detectRandomId": false}')
+    visit.wait_for_text("dialog .problem", "twice")
+    assert json.loads(start(" { } "))["source"] == "cluster0"
+
+
 @pytest.mark.parametrize(
     "scene", [committed, failed, ready, several], ids=lambda each: each.__name__
 )

@@ -171,6 +171,7 @@ PURE = {
     "verifier.reports.rendering",
     "verifier.reports.report",
     "verifier.runtime.quantities",
+    "verifier.runtime.strict_json",
     "verifier.selection",
 }
 IMPURE_IMPORTS = ("pymongo", "flask", "threading")

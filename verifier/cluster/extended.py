@@ -5,13 +5,14 @@ The functions here have no side effects.
 
 from __future__ import annotations
 
-import json
-from typing import Any, NoReturn
+from typing import Any
 
 from bson import json_util
 from bson.codec_options import DatetimeConversion
 from bson.errors import BSONError
 from bson.json_util import JSONMode, JSONOptions
+
+from verifier.runtime import strict_json
 
 # Dates outside Python's range must not raise.
 _OPTIONS, _CANONICAL = (
@@ -27,10 +28,10 @@ _ERRORS = (BSONError, ValueError, TypeError, LookupError, AttributeError, Arithm
 def read(data: str) -> Any:
     """Parse relaxed or canonical Extended JSON; each value keeps its exact type.
 
-    Raise ValueError if the text is invalid, and RecursionError if it is nested too deeply.
+    Raise ValueError if the text is invalid or has a repeated field, and RecursionError if it is nested too deeply.
     """
     try:
-        return json.loads(data, object_pairs_hook=_document, parse_constant=_refuse_constant)
+        return strict_json.read(data, _document)
     except _ERRORS as error:
         raise ValueError(str(error)) from error
 
@@ -49,7 +50,7 @@ def converted(value: Any) -> Any:
 
 def _converted(value: Any) -> Any:
     if isinstance(value, dict):
-        return _document([(name, _converted(each)) for name, each in value.items()])
+        return _document({name: _converted(each) for name, each in value.items()})
     return [_converted(each) for each in value] if isinstance(value, list) else value
 
 
@@ -63,13 +64,6 @@ def written(value: Any) -> str:
     return json_util.dumps(value, json_options=_OPTIONS, allow_nan=False)
 
 
-def _document(pairs: list[tuple[str, Any]]) -> Any:
-    document = dict(pairs)
-    if len(document) != len(pairs):
-        raise ValueError(f"an object has a field twice; its fields are {', '.join(document)}")
+def _document(document: dict[str, Any]) -> Any:
     # `$regex` is a query operator here: the library would turn it into a value, and lose the fields beside it.
     return document if "$regex" in document else json_util.object_hook(document, _OPTIONS)
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f'{name} is not JSON: write {{"$numberDouble": "{name}"}}')

@@ -25,6 +25,7 @@ from werkzeug.exceptions import (
     RequestEntityTooLarge,
 )
 
+from verifier.runtime import strict_json
 from verifier.runtime.commands import MOST_WAITING
 from verifier.runtime.connections import (
     CLEANUP_INTERVAL,
@@ -52,8 +53,8 @@ _POLL = 0.2
 MALFORMED_BODY = ErrorKind(
     "MalformedBody",
     400,
-    "The request body is not a JSON object in UTF-8.",
-    "Send one JSON object in UTF-8, for example {}.",
+    "The request body is not a JSON object in UTF-8, or an object in it has a repeated field.",
+    "Send one JSON object in UTF-8, for example {}, without repeated fields.",
 )
 
 BODY_TOO_LARGE = ErrorKind(
@@ -95,7 +96,7 @@ TOO_MANY_READERS = ErrorKind(
 _log = logging.getLogger(__name__)
 
 
-def json_body(read: Callable[[str], Any] = json.loads) -> dict[str, Any]:
+def json_body(read: Callable[[str], Any] = strict_json.read) -> dict[str, Any]:
     """Return the request body as a JSON object, regardless of its content type; an absent body counts as {}.
 
     The body must be UTF-8, as RFC 8259 requires; a leading byte order mark is ignored. `read` parses the text; it must

@@ -160,19 +160,26 @@ class LogFile(logging.FileHandler):
         if self._rotation_requested:
             self._rotation_requested = False
             self._rotate()
-        super().emit(record)
+        try:
+            super().emit(record)
+        except OSError:
+            # The file cannot be opened; the next line tries again.
+            self.handleError(record)
 
     def _open(self) -> TextIOWrapper:
         """Open the log file. A new file gets mode 0600, because its lines hold names and queries."""
         return open(self.baseFilename, "a", encoding=self.encoding, opener=open_private)
 
     def _rotate(self) -> None:
+        """Rename the file and close it; the next line opens a new file. Never raises OSError."""
         # If the old file cannot be renamed, continue it: a line in the wrong file is better than none.
         with contextlib.suppress(OSError):
             _move_away(Path(self.baseFilename))
-        if self.stream is not None:
-            self.stream.close()
-        self.stream = self._open()
+        stream, self.stream = self.stream, None
+        # On a full disk, closing fails if lines are still buffered.
+        with contextlib.suppress(OSError):
+            if stream is not None:
+                stream.close()
 
 
 def _move_away(path: Path) -> None:

@@ -1,5 +1,6 @@
 // The buttons of the page, and the dialogs in which commands are confirmed.
 
+import { withTyped } from "./api.js";
 import { field, open } from "./dialog.js";
 import { factList } from "./differences.js";
 import { bytes, count, duration, el } from "./dom.js";
@@ -75,12 +76,11 @@ function startDialog(run) {
   const more = el("textarea", { name: "more", spellcheck: "false", placeholder: '{"includeNamespaces": [{"database": "shop"}]}' });
   const findings = el("div", { class: "dialog-body", role: "status" });
   const body = () => {
-    const extra = more.value.trim() ? JSON.parse(more.value) : {};
     const own = {
       source: source.value, destination: destination.value, buildIndexes: indexes.value,
       enableUserWriteBlocking: blocking.value, reversible: reversible.checked, verification: { enabled: verification.checked },
     };
-    return { ...own, ...extra };
+    return withTyped(own, more.value);
   };
   open(
     "Start a sync",

@@ -1,6 +1,6 @@
 // The limits at run time, if the daemon has them.
 
-import { Refused } from "./api.js";
+import { Refused, withTyped } from "./api.js";
 import { field, open } from "./dialog.js";
 import { factList } from "./differences.js";
 import { byId, bytes, clock, count, el, isKnown, whenChanged } from "./dom.js";
@@ -71,25 +71,19 @@ export class Limits {
       kind: "primary",
       run: async (form) => {
         // Only what was changed here: another operator may have changed other limits meanwhile.
-        const body = more.value.trim() === shownOthers ? {} : parsed(more.value);
+        const numbers = {};
         for (const [name, factor] of inputs) {
           const { value, defaultValue } = form.elements[name];
-          if (value !== defaultValue) body[name] = value === "" ? null : Math.round(Number(value) * factor);
+          if (value !== defaultValue) numbers[name] = value === "" ? null : Math.round(Number(value) * factor);
         }
-        if (Object.keys(body).length) await this.api.send(PATH, body, "PATCH");
+        const body = withTyped(numbers, more.value.trim() === shownOthers ? "" : more.value);
+        if (body !== "{}") await this.api.send(PATH, body, "PATCH");
         this.askedAt = 0;
         this.api.forget(PATH);
         this.changed();
       },
     }]);
   }
-}
-
-/** Return the object in a text; an empty text is an empty object. Throws an error whose message is for the operator. */
-function parsed(text) {
-  const value = text.trim() ? JSON.parse(text) : {};
-  if (typeof value !== "object" || value === null || Array.isArray(value)) throw new Error("The JSON must be an object, such as {\"windows\": []}.");
-  return value;
 }
 
 function shown(name, limit, effective) {

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from syncsvc.ctl.advice import destination_name, next_step, obstacles
+from syncsvc.ctl.advice import MAX_LAG_SECONDS, destination_name, next_step, obstacles
+from syncsvc.figures.progress import MOST_LAG
 from syncsvc.state import State
 from tests.unit.ctl.progress import (
     APPLYING,
@@ -65,9 +66,6 @@ def test_a_lag_above_the_limit_of_the_operator_is_an_obstacle() -> None:
         (COMMITTING, "--until canWrite"),
         (WRITABLE, "point the applications"),
         (COMMITTED, "clean up"),
-        (FAILED, "return to the source. Remove the cause of the failure, then: syncctl resume"),
-        ({**FAILED, "canWrite": True}, "leave the applications on the destination"),
-        ({**FAILED, "error": "VerificationFailed"}, "syncctl mismatches"),
         ({**FAILED, "error": "Superseded"}, "stop this daemon"),
         ({**FAILED, "error": "Superseded", "role": "active"}, "becomes a standby"),
         ({**COMMITTABLE, "role": "standby"}, "active daemon"),
@@ -75,6 +73,33 @@ def test_a_lag_above_the_limit_of_the_operator_is_an_obstacle() -> None:
 )
 def test_the_next_step_fits_the_state(progress: dict[str, Any], step: str) -> None:
     assert step in next_step(progress, "syncctl")
+
+
+@pytest.mark.parametrize(
+    "progress, advice, step",
+    [
+        (
+            FAILED,
+            {"text": "Remove the cause, then resume.", "command": "resume"},
+            "let the applications return to the source. Remove the cause, then resume: syncctl resume",
+        ),
+        (
+            {**FAILED, "canWrite": True},
+            {"text": "Resume.", "command": "resume"},
+            "leave the applications on the destination; the source lacks their writes. Resume: syncctl resume",
+        ),
+        (FAILED, {"text": "Keep both clusters.", "command": None}, "Keep both clusters."),
+        (FAILED, None, "look up the error in docs/reference/errors."),
+    ],
+)
+def test_the_next_step_after_a_failure_is_that_of_the_daemon(
+    progress: dict[str, Any], advice: dict[str, Any] | None, step: str
+) -> None:
+    assert next_step(progress, "syncctl", advice) == step
+
+
+def test_the_largest_lag_is_that_of_the_daemon() -> None:
+    assert MAX_LAG_SECONDS == MOST_LAG
 
 
 @pytest.mark.parametrize("state", [each.value for each in State])

@@ -14,6 +14,7 @@ import pytest
 import trustme
 from click.testing import CliRunner
 
+from syncsvc.ctl import archive
 from syncsvc.ctl.cli import syncctl
 from syncsvc.ctl.exits import Exit
 from tests.support.service_process import free_port
@@ -113,6 +114,20 @@ def test_status_shows_the_state_and_the_next_step(
     assert (done.exit_code, done.stderr) == (status, "")
     assert shown in done.stdout
     assert done.stdout.splitlines()[-1].startswith("Next: ")
+
+
+@pytest.mark.parametrize("arguments", [["status"], ["watch"], ["commit", "--dry-run"]])
+def test_after_a_failure_the_daemon_says_what_to_do(
+    api: StubApi, run: Run, arguments: list[str]
+) -> None:
+    step = {"text": "This sync cannot be resumed. Reset it.", "command": "reset", "body": {}}
+    api.answer("progress", answer(FAILED))
+    api.answer("overview", {"overview": {"next": step}, **SUCCESS})
+    done = run(*arguments)
+    assert (done.exit_code, done.stderr) == (Exit.FAILED, "")
+    assert done.stdout.splitlines()[-1] == (
+        "Next: let the applications return to the source. This sync cannot be resumed. Reset it: syncctl reset"
+    )
 
 
 @pytest.mark.parametrize("arguments", [["status", "--json"], ["verifier", "status", "--json"]])
@@ -556,17 +571,60 @@ def test_a_diagnosis_holds_no_secret(api: StubApi, run: Run, tmp_path: Path) -> 
     done = run("diagnose", "--log", str(log.parent), "-o", str(target))
     assert done.exit_code == Exit.OK, done.stderr
     assert stat.S_IMODE(os.stat(target).st_mode) == 0o600
-    with tarfile.open(target) as archive:
-        held = {
-            each.name: archive.extractfile(each).read().decode()  # type: ignore[union-attr]
-            for each in archive
-        }
+    held = texts_in(target)
     assert not [name for name, text in held.items() if "hunter2" in text]
-    assert "a.example:27017" in held["found/logs/syncsvc.log"]
+    assert "a.example:27017" in held[f"found/logs{log}"]
     assert "mongosync_state 1" in held["found/metrics.txt"]
     assert "NotFound" in held["found/limits.json"]
     # An existing file is not replaced.
     assert run("diagnose", "-o", str(target)).exit_code == Exit.USAGE
+
+
+@pytest.mark.parametrize("given", [["."], ["a", "b"], ["a", "b/syncsvc.log", "."]])
+def test_the_logs_of_several_instances_are_kept_apart(
+    api: StubApi, run: Run, tmp_path: Path, given: list[str]
+) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "syncsvc.log").write_text(f"instance {name}")
+    logs = [part for each in given for part in ("--log", str(tmp_path / each))]
+    held, _ = diagnosed(run, tmp_path, *logs)
+    texts = [text for name, text in held.items() if "/logs/" in name]
+    assert sorted(texts) == ["instance a", "instance b"]
+
+
+def test_missing_logs_are_named(
+    api: StubApi, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "logs").mkdir()
+    place = ["--log", str(tmp_path / "logs")]
+    assert "was found in" in diagnosed(run, tmp_path, *place)[1]
+    for age in range(3):
+        log = tmp_path / "logs" / f"syncsvc-{age}.log"
+        log.write_text(f"age {age}")
+        os.utime(log, (1_000_000 - age, 1_000_000 - age))
+    monkeypatch.setattr(archive, "_ALL_LOGS_BYTES", 10)
+    held, shown = diagnosed(run, tmp_path, *place)
+    assert [text for name, text in held.items() if "/logs/" in name] == ["age 0", "age 1"]
+    assert "the oldest log files (1 of 3) did not fit" in shown
+
+
+def diagnosed(run: Run, folder: Path, *arguments: str) -> tuple[dict[str, str], str]:
+    """Run `syncctl diagnose`, and return the texts in the archive by name, and the output."""
+    target = folder / "found.tar.gz"
+    target.unlink(missing_ok=True)
+    done = run("diagnose", "-o", str(target), *arguments)
+    assert done.exit_code == Exit.OK, done.stderr
+    return texts_in(target), done.stdout
+
+
+def texts_in(file: Path) -> dict[str, str]:
+    """Return the texts in a tar archive by name."""
+    with tarfile.open(file) as opened:
+        return {
+            each.name: opened.extractfile(each).read().decode()  # type: ignore[union-attr]
+            for each in opened
+        }
 
 
 def test_logs_are_collected_without_a_daemon(run: Run, tmp_path: Path) -> None:

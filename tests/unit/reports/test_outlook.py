@@ -16,7 +16,7 @@ from syncsvc.reports.outlook import commands_now, next_step, summary, why_no_com
 from syncsvc.reports.standing import Role, Standing
 from syncsvc.reports.sync import Sync
 from syncsvc.resuming import UNBLOCKED
-from syncsvc.saved.run import Failure
+from syncsvc.saved.run import Failure, RunRecord
 from syncsvc.state import Phase, State
 from tests.unit.syncsvc.records import START, collection_record, known, run_record
 from verifier.compare.check_progress import Amounts, Changes, CheckProgress, Outcome, Verdict
@@ -170,27 +170,41 @@ def test_a_daemon_that_becomes_a_standby_is_not_to_be_stopped() -> None:
     assert next_step(known(superseded, standing=Standing(Role.ACTIVE))) is None
 
 
-def test_the_allowed_commands() -> None:
-    reversible = StartOptions("cluster0", "cluster1", reversible=True)
-    committed = run_record(state=State.COMMITTED, phase=Phase.DONE, can_write=True)
-    expected = {
-        ("start",): known(None),
-        ("pause", "reset"): known(run_record()),
-        ("pause", "commit", "repair", "reset"): known(
-            run_record(phase=Phase.APPLYING), can_commit=True
+REVERSIBLE = StartOptions("cluster0", "cluster1", reversible=True)
+COMMITTED = run_record(state=State.COMMITTED, phase=Phase.DONE, can_write=True)
+FOLLOWER: dict[str, Any] = {"instance": "b", "instances": ("a", "b")}
+
+
+def failed(name: str, **fields: Any) -> RunRecord:
+    """Return the record of a sync that failed with this error while it applied change events."""
+    return run_record(state=State.FAILED, phase=Phase.APPLYING, failure=Failure(name, ""), **fields)
+
+
+@pytest.mark.parametrize(
+    "sync, commands",
+    [
+        (known(None), ["start"]),
+        (known(run_record()), ["pause", "reset"]),
+        (known(run_record(), standing=Standing(Role.ACTIVE)), ["pause", "reset"]),
+        (known(run_record(), standing=Standing()), []),
+        (
+            known(run_record(phase=Phase.APPLYING), can_commit=True),
+            ["pause", "commit", "repair", "reset"],
         ),
-        ("resume", "reset"): known(run_record(state=State.PAUSED)),
-        ("reset",): known(OPENED),
-        ("resume",): known(
-            run_record(state=State.FAILED, failure=Failure("DuplicateIds", ""), reversals=1)
-        ),
-        (): known(committed),
-        ("reverse",): known(replace(committed, options=reversible)),
-    }
-    for commands, sync in expected.items():
-        assert commands_now(sync) == list(commands)
-    assert commands_now(known(run_record(), standing=Standing())) == []
-    assert commands_now(known(run_record(), standing=Standing(Role.ACTIVE))) == ["pause", "reset"]
+        (known(run_record(phase=Phase.APPLYING, **FOLLOWER)), ["pause", "reset"]),
+        (known(run_record(state=State.PAUSED)), ["resume", "reset"]),
+        (known(OPENED), ["reset"]),
+        (known(failed("DuplicateIds", reversals=1)), ["resume"]),
+        (known(failed("OplogWindowExceeded")), ["resume", "reset"]),
+        (known(failed("EventTooLarge")), ["reset"]),
+        (known(failed("VerificationFailed")), ["resume", "repair", "reset"]),
+        (known(failed("VerificationFailed", **FOLLOWER)), ["resume", "repair", "reset"]),
+        (known(COMMITTED), []),
+        (known(replace(COMMITTED, options=REVERSIBLE)), ["reverse"]),
+    ],
+)
+def test_the_allowed_commands(sync: Sync, commands: list[str]) -> None:
+    assert commands_now(sync) == commands
 
 
 @pytest.mark.parametrize(

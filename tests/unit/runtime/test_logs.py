@@ -410,11 +410,44 @@ class TestRotation:
         messages = [json.loads(line)["message"] for line in (folder / "test.log").open()]
         assert messages == ["one", "two"]
 
+    def test_a_rotation_on_a_full_disk_does_not_fail(
+        self, folder: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        handler = file_handler()
+        assert handler.stream is not None
+        handler.stream.close()
+        handler.stream = open("/dev/full", "a")
+        log.info("lost")
+        logs.rotate(signal.SIGUSR1, None)
+        log.info("two")
+        log.info("three")
+        messages = [json.loads(line)["message"] for line in (folder / "test.log").open()]
+        assert messages == ["two", "three"]
+        assert "No space left on device" in capsys.readouterr().err
+
+    def test_a_file_that_cannot_be_opened_is_tried_again(
+        self, folder: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        log.info("one")
+        logs.rotate(signal.SIGUSR1, None)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(logs, "open_private", refuse)
+            log.info("two")
+        log.info("three")
+        assert last_line(folder / "test.log")["message"] == "three"
+        assert "PermissionError" in capsys.readouterr().err
+
     def test_a_rotation_without_a_log_file_does_nothing(self, own_handlers: None) -> None:
         logs.set_up(None, "test.log", "INFO")
         logs.rotate(signal.SIGUSR1, None)
         log.info("goes on")
 
 
-def refuse(path: Path) -> None:
+def file_handler() -> logs.LogFile:
+    """Return the handler that writes the log of the process to a file."""
+    [found] = [each for each in logging.getLogger().handlers if isinstance(each, logs.LogFile)]
+    return found
+
+
+def refuse(path: Path, *flags: int) -> int:
     raise PermissionError(path)

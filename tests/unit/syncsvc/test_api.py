@@ -148,6 +148,30 @@ def test_a_refusal_has_a_name(
     assert api.get("/api/v1/progress").get_json()["progress"]["state"] == "IDLE"
 
 
+@pytest.mark.parametrize(
+    "method, path, body, named",
+    [
+        ("POST", "start", b'{"source": "cluster0", "source": "cluster1"}', '"source" twice'),
+        (
+            "POST",
+            "preflight",
+            b'{"documentFilter": [{"filter": {"$or": [{"a": 1}], "$or": [{"b": 1}]}}]}',
+            '"$or" twice',
+        ),
+        ("POST", "start", b'{"documentFilter": [{"filter": {"a": NaN}}]}', "NaN is not JSON"),
+        ("PATCH", "limits", b'{"threads": 1, "threads": 2}', '"threads" twice'),
+        ("PATCH", "limits", b'{"eventsPerSecond": -Infinity}', "-Infinity is not JSON"),
+        ("PATCH", "limits", b'{"windows": [{"from": "1", "from": "2"}]}', '"from" twice'),
+    ],
+)
+def test_a_body_from_which_something_would_be_dropped_is_refused(
+    api: FlaskClient, method: str, path: str, body: bytes, named: str
+) -> None:
+    answer = api.open(f"/api/v1/{path}", method=method, data=body)
+    assert (answer.status_code, answer.get_json()["error"]) == (400, "MalformedBody")
+    assert named in answer.get_json()["errorDescription"]
+
+
 def test_all_violations_of_a_preflight_are_answered(api: FlaskClient) -> None:
     body = b'{"source": "x", "destination": "x", "reversible": true, "buildIndexes": "never"}'
     answer = api.post("/api/v1/preflight", data=body)

@@ -10,7 +10,7 @@ import pytest
 from bson import Timestamp
 
 from syncsvc import errors
-from syncsvc.options import WriteBlocking
+from syncsvc.options import StartOptions, WriteBlocking
 from syncsvc.resuming import (
     RESUMPTIONS,
     Resumption,
@@ -20,6 +20,7 @@ from syncsvc.resuming import (
     needs_new_check,
     refuse_final,
     resumed,
+    why_not_repairable,
 )
 from syncsvc.saved.run import Failure, RunRecord
 from syncsvc.state import Phase, State
@@ -166,3 +167,27 @@ def test_no_instance_is_resumed_before_all_have_stopped(state: State) -> None:
 def test_a_check_is_continued_unless_it_is_incomplete() -> None:
     assert not needs_new_check(Failure("VerificationFailed", "It differs."))
     assert needs_new_check(Failure("VerificationIncomplete", "Something is missing."))
+
+
+FOLLOWER: dict[str, Any] = {"instance": "b", "instances": ("a", "b")}
+
+
+@pytest.mark.parametrize(
+    "fields, named",
+    [
+        ({}, None),
+        ({"phase": Phase.COPYING}, "does not run in the present phase"),
+        (
+            {"options": StartOptions("cluster0", "cluster1", verification=False)},
+            "without verification",
+        ),
+        (FOLLOWER, "must be sent to the coordinator a"),
+        ({"state": State.FAILED, "failure": Failure("VerificationFailed", "")}, None),
+        ({"state": State.FAILED, "failure": Failure("VerificationFailed", ""), **FOLLOWER}, None),
+        ({"state": State.FAILED, "failure": Failure("DuplicateIds", "")}, "DuplicateIds; only"),
+        ({"state": State.FAILED}, "an unknown error"),
+    ],
+)
+def test_why_a_sync_cannot_be_repaired(fields: dict[str, Any], named: str | None) -> None:
+    reason = why_not_repairable(run_record(**{"phase": Phase.APPLYING, **fields}))
+    assert reason is None if named is None else named in str(reason)

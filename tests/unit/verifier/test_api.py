@@ -104,7 +104,7 @@ def test_writes_off_is_passed_to_the_service(
             "check",
             b'{"filter": {"a": 1, "a": 2}}',
             "MalformedBody",
-            "a field twice; its fields are a",
+            'has the field "a" twice',
         ),
         ("check", b"[" * 100_000, "MalformedBody", "JSON"),
         ("check", b'{"filter": null}', "InvalidRequest", "filter: Field may not be null"),

@@ -18,6 +18,28 @@ function exact(key, value, context) {
   return rounded ? context?.source ?? `about ${value}` : value;
 }
 
+/**
+ * Return a typed text if it is a JSON object; "{}" for an empty text. Throws an error whose message is for the operator.
+ *
+ * Send the text itself. JSON.stringify(JSON.parse(text)) would round large integers, drop repeated fields, and move fields
+ * such as "2" to the front; the daemon reads the text exactly, or refuses it.
+ */
+export function typedObject(text) {
+  if (!text.trim()) return "{}";
+  const value = JSON.parse(text);
+  if (typeof value !== "object" || value === null || Array.isArray(value)) throw new Error('The JSON must be an object, such as {"name": "value"}.');
+  return text;
+}
+
+/** Return a text as `typedObject` does, with the fields of `own` in front, except those that the text has, too. */
+export function withTyped(own, text) {
+  const typed = typedObject(text);
+  const names = new Set(Object.keys(JSON.parse(typed)));
+  const rest = Object.fromEntries(Object.entries(own).filter(([name]) => !names.has(name)));
+  const fields = [JSON.stringify(rest), typed].map((each) => each.trim().slice(1, -1));
+  return `{${fields.filter((each) => each.trim()).join(",")}}`;
+}
+
 /** The API of one daemon. `askForToken` returns a promise of a token, when the daemon wants one. */
 export class Api {
   constructor(askForToken) {
@@ -66,10 +88,11 @@ export class Api {
     return lines;
   }
 
-  /** Send a command, and return its answer. */
+  /** Send a command, and return its answer. `body` is an object, or the text of a JSON object, which is sent unchanged. */
   async send(path, body, method = "POST") {
     const headers = { "Content-Type": "application/json" };
-    return (await this.#send(path, { method, headers, body: JSON.stringify(body) })).json();
+    const text = typeof body === "string" ? body : JSON.stringify(body);
+    return (await this.#send(path, { method, headers, body: text })).json();
   }
 
   /** Ask for a token, once for all requests that wait for one. */

@@ -1,6 +1,6 @@
 // The page of the verifier. It asks for the overview every two seconds, and shows what has changed.
 
-import { Api, Refused, poll } from "./api.js";
+import { Api, Refused, poll, typedObject } from "./api.js";
 import { Chart } from "./chart.js";
 import { showCommand } from "./command.js";
 import { askForToken, field, open } from "./dialog.js";
@@ -176,7 +176,7 @@ function checkDialog() {
   ], [{
     text: "Start",
     kind: "primary",
-    run: () => run("check", filter.value.trim() ? { filter: JSON.parse(filter.value) } : {}),
+    run: () => run("check", `{"filter": ${typedObject(filter.value)}}`),
   }]);
 }
 
