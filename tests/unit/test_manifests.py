@@ -116,6 +116,17 @@ def test_the_options_are_valid(kind: str, tmp_path: Path) -> None:
     settings_of(kind, tmp_path)
 
 
+def test_the_file_of_the_verification_permits_filters(tmp_path: Path) -> None:
+    path = tmp_path / "verifier.yaml"
+    text = (manifests.FOLDER / "verification" / path.name).read_text()
+    path.write_text(text.replace("verifyAll: true", "includeNamespaces: [{database: shop}]"))
+    arguments = manifests.container("verification")["args"]
+    settings = verifier.settings.read_settings(
+        [each.replace("/etc/syncsvc/verifier.yaml", str(path)) for each in arguments]
+    )
+    assert settings.scope.namespaces.include == ({"database": "shop"},)
+
+
 @pytest.mark.parametrize("kind", ["shared", "standby"])
 def test_the_declared_start_is_valid(kind: str, tmp_path: Path) -> None:
     settings = settings_of(kind, tmp_path)
