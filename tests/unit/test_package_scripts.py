@@ -87,3 +87,17 @@ def test_units_that_cannot_be_read_again_cause_a_warning(
     host.boot()
     warned = host.run(script, argument, "daemon-reload")
     assert warned == "syncsvc: run systemctl daemon-reload, which has failed.\n"
+
+
+def test_a_removal_needs_no_systemctl(host: Host) -> None:
+    assert not host.run("preremove.sh", "remove")
+    assert not (host.root / "opt/syncsvc/bin/python3").exists()
+
+
+def test_a_removal_stops_and_disables_the_units(host: Host) -> None:
+    host.boot()
+    assert not host.run("preremove.sh", "0")
+    assert host.calls() == [
+        f"stop {' '.join(UNITS)}",
+        "--quiet disable syncsvc.service syncsvc@.service syncsvc-verifier.service",
+    ]
