@@ -91,6 +91,13 @@ def test_services_set_no_options(kind: str) -> None:
     assert manifests.pod(kind)["enableServiceLinks"] is False
 
 
+@pytest.mark.parametrize("kind", ["shared", "standby"])
+def test_pods_that_are_not_ready_can_be_reached_and_evicted(kind: str) -> None:
+    specs = {each["kind"]: each["spec"] for each in manifests.resources(kind) if "spec" in each}
+    assert specs["Service"]["publishNotReadyAddresses"] is True
+    assert specs["PodDisruptionBudget"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
+
+
 def test_a_pod_of_several_accepts_requests_by_its_name(tmp_path: Path) -> None:
     ids = manifests.FOLDER / "shared" / "ids"
     shell, flag, script, *rest = manifests.container("shared")["command"]
