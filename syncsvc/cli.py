@@ -147,7 +147,7 @@ def _serve(settings: Settings, goal: Goal | None, observe: Observer, tuning: Tun
         try:
             _log.info("Serving.", extra={"address": settings.address, "port": settings.port})
             # Serving also ends if a thread of the process fails: a process that cannot initialize must not serve.
-            server.serve(tasks.stop, service.gate.stop_waiting, protection.reload_if_requested)
+            server.serve(tasks.stop, service.gate.stop_waiting, protection.reload_if_needed)
             _log.info("Stopping.")
         finally:
             alarm.set()

@@ -132,7 +132,7 @@ def _serve(service: Service, settings: Settings, webhook: Webhook | None, stop: 
     if settings.start:
         _begin(service)
     _log.info("Serving.", extra={"address": settings.address, "port": settings.port})
-    server.serve(stop, between=protection.reload_if_requested)
+    server.serve(stop, between=protection.reload_if_needed)
     _log.info("Stopping.")
 
 

@@ -72,28 +72,73 @@ def test_a_verifier_with_tokens(pair: Pair, tmp_path: Path) -> None:
 
 
 def test_a_daemon_with_tls(tmp_path: Path) -> None:
-    made = make_certificates(tmp_path)
-    made.server.chmod(0o600)
+    authority = write_pair(tmp_path / "first")
     tokens = write_tokens(tmp_path)
-    options = ("--tlsCertFile", str(made.server), "--tlsKeyFile", str(made.server))
-    daemon = Daemon(NOBODY, NOBODY, tmp_path, *options, "--tokenFile", str(tokens))
-
-    def status(token: str) -> int | None:
-        url = f"https://127.0.0.1:{daemon.port}/api/v1/progress"
-        try:
-            answer = requests.get(
-                url, headers=bearer(token), verify=str(made.authority), timeout=PATIENCE
-            )
-        except requests.ConnectionError:
-            return None
-        return answer.status_code
-
+    daemon = secured_daemon(tmp_path, tmp_path / "first", "--tokenFile", str(tokens))
     try:
         daemon.launch()
-        wait_for(lambda: daemon.exit_status is not None or status(OPERATOR) == 200, "it answers")
+        wait_for(
+            lambda: daemon.exit_status is not None or status(daemon, authority, OPERATOR) == 200,
+            "it answers",
+        )
         tokens.write_text(f"reader {READER}")
         daemon.signal(signal.SIGHUP)
-        wait_for(lambda: status(OPERATOR) == 401, "the new tokens")
-        assert status(READER) == 200
+        wait_for(lambda: status(daemon, authority, OPERATOR) == 401, "the new tokens")
+        assert status(daemon, authority, READER) == 200
     finally:
         daemon.close()
+
+
+def test_a_renewed_certificate_needs_no_signal(tmp_path: Path) -> None:
+    """Swap a link to a folder with the certificate, as Kubernetes does when a secret changes."""
+    authorities = {name: write_pair(tmp_path / name) for name in ("first", "unusable", "second")}
+    (tmp_path / "unusable" / "server.pem").write_text("no certificate")
+    current = tmp_path / "current"
+    current.symlink_to("first")
+
+    def swap(name: str) -> None:
+        (tmp_path / "new").symlink_to(name)
+        (tmp_path / "new").replace(current)
+
+    daemon = secured_daemon(tmp_path, current)
+    try:
+        daemon.launch()
+        wait_for(
+            lambda: daemon.exit_status is not None or status(daemon, authorities["first"]) == 200,
+            "it answers",
+        )
+        swap("unusable")
+        wait_for(lambda: "Could not reload a file" in daemon.log, "the error")
+        assert status(daemon, authorities["first"]) == 200
+        swap("second")
+        wait_for(lambda: status(daemon, authorities["second"]) == 200, "the new certificate")
+        assert status(daemon, authorities["first"]) is None
+        assert daemon.log.count("Could not reload a file") == 1
+    finally:
+        daemon.close()
+
+
+def write_pair(folder: Path) -> Path:
+    """Write a new certificate with its key to `server.pem` in a new folder, and return the CA's certificate."""
+    folder.mkdir()
+    made = make_certificates(folder)
+    made.server.chmod(0o600)
+    return made.authority
+
+
+def secured_daemon(folder: Path, certificates: Path, *options: str) -> Daemon:
+    """Return a daemon that uses `server.pem` in the folder `certificates`."""
+    path = str(certificates / "server.pem")
+    return Daemon(NOBODY, NOBODY, folder, "--tlsCertFile", path, "--tlsKeyFile", path, *options)
+
+
+def status(daemon: Daemon, authority: Path, token: str = "") -> int | None:
+    """Return the status of an answer to a request with TLS; None if `authority` did not sign the certificate."""
+    url = f"https://127.0.0.1:{daemon.port}/api/v1/progress"
+    headers = bearer(token) if token else {}
+    try:
+        return requests.get(
+            url, headers=headers, verify=str(authority), timeout=PATIENCE
+        ).status_code
+    except requests.ConnectionError:
+        return None

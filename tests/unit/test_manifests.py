@@ -92,6 +92,13 @@ def test_services_set_no_options(kind: str) -> None:
     assert manifests.pod(kind)["enableServiceLinks"] is False
 
 
+@pytest.mark.parametrize("kind", ["shared", "standby"])
+def test_pods_that_are_not_ready_can_be_reached_and_evicted(kind: str) -> None:
+    specs = {each["kind"]: each["spec"] for each in manifests.resources(kind) if "spec" in each}
+    assert specs["Service"]["publishNotReadyAddresses"] is True
+    assert specs["PodDisruptionBudget"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
+
+
 def test_a_pod_of_several_accepts_requests_by_its_name(tmp_path: Path) -> None:
     ids = manifests.FOLDER / "shared" / "ids"
     shell, flag, script, *rest = manifests.container("shared")["command"]
@@ -115,6 +122,17 @@ def test_a_pod_of_several_accepts_requests_by_its_name(tmp_path: Path) -> None:
 @of_each_kind
 def test_the_options_are_valid(kind: str, tmp_path: Path) -> None:
     settings_of(kind, tmp_path)
+
+
+def test_the_file_of_the_verification_permits_filters(tmp_path: Path) -> None:
+    path = tmp_path / "verifier.yaml"
+    text = (manifests.FOLDER / "verification" / path.name).read_text()
+    path.write_text(text.replace("verifyAll: true", "includeNamespaces: [{database: shop}]"))
+    arguments = manifests.container("verification")["args"]
+    settings = verifier.settings.read_settings(
+        [each.replace("/etc/syncsvc/verifier.yaml", str(path)) for each in arguments]
+    )
+    assert settings.scope.namespaces.include == ({"database": "shop"},)
 
 
 @pytest.mark.parametrize("kind", ["shared", "standby"])

@@ -73,17 +73,32 @@ def test_the_program_accepts_the_unit_and_documented_options(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     variables = re.findall(
-        r"^    (SYNCSVC_\w+)='(.*)'$", (ROOT / "docs" / "howto" / "install.rst").read_text(), re.M
+        r"^    (SYNCSVC_\w+)='?(.*?)'?$",
+        (ROOT / "docs" / "howto" / "install.rst").read_text(),
+        re.M,
     )
     for variable, value in variables:
         monkeypatch.setenv(variable, value)
-    (started,) = re.findall("^ExecStart=(.*)$", (FOLDER / name).read_text(), re.M)
-    settings = READ[name](shlex.split(started)[1:])
+    settings = READ[name](arguments_of(name))
     read = [each.read().uri for each in settings.sources]
     assert ["@source.example:27017" in read[0], "@destination.example:27017" in read[1]] == [
         True
     ] * 2
     assert settings.log_path is not None and settings.log_path.is_relative_to("/var/log/syncsvc")
+
+
+def test_the_unit_of_the_verifier_permits_filters(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SYNCSVC_VERIFIER_SRC_URI", "mongodb://a")
+    monkeypatch.setenv("SYNCSVC_VERIFIER_DEST_URI", "mongodb://b")
+    monkeypatch.setenv("SYNCSVC_VERIFIER_INCLUDE_NAMESPACES", '[{"database": "shop"}]')
+    settings = verifier.settings.read_settings(arguments_of("syncsvc-verifier.service"))
+    assert settings.scope.namespaces.include == ({"database": "shop"},)
+
+
+def arguments_of(name: str) -> list[str]:
+    """Return the arguments with which a unit starts its program."""
+    (started,) = re.findall("^ExecStart=(.*)$", (FOLDER / name).read_text(), re.M)
+    return shlex.split(started)[1:]
 
 
 def test_the_template_only_adds_the_instance() -> None:

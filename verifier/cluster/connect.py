@@ -46,7 +46,7 @@ _SELECTION = "serverSelectionTimeoutMS"
 # wait for seconds on a link with latency, because a new connection takes several round trips.
 _CONNECTING = 16
 
-# The module that the driver imports for an authentication mechanism, and the extra of this project that installs it.
+# The module that the driver imports for an authentication mechanism, and the driver's extra that installs it.
 # All other mechanisms need no extra package.
 _MECHANISMS = {"MONGODB-AWS": ("pymongo_auth_aws", "aws"), "GSSAPI": ("kerberos", "gssapi")}
 _COMPRESSORS = ("zlib", "snappy", "zstd")
@@ -88,7 +88,7 @@ def _missing_extras(
 ) -> Iterator[tuple[str, str]]:
     """Yield (option, extra) for each option that needs a missing package.
 
-    `option` is a text such as "compressors=zstd". `extra` is the extra of this project that installs the package.
+    `option` is a text such as "compressors=zstd". `extra` is the driver's extra that installs the package.
     `options` are the options that the driver accepts, and `compressors` are all compressors that the user has given.
     """
     mechanism = str(options.get("authMechanism", ""))
@@ -128,7 +128,7 @@ def check_uri(uri: str) -> dict[str, Any]:
         raise OperationError(
             MISSING_PACKAGE,
             f"The option {given} of a connection string needs a Python package that is not installed: pip install "
-            f"'syncsvc[{extras}]'.",
+            f"'pymongo[{extras}]'.",
         )
     return options
 

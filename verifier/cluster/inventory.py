@@ -475,7 +475,7 @@ def measure(client: Client, namespace: Namespace) -> Size:
 
     Raises the driver's errors.
     """
-    # The rest of the statistics takes about 20 KB for each collection.
+    # The rest of the statistics takes about 20 kB for each collection.
     wanted = {f"storageStats.{name}": 1 for name in _STATISTICS}
     pipeline: list[Document] = [
         {"$collStats": {"storageStats": {"scale": 1}}},

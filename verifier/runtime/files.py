@@ -1,4 +1,4 @@
-"""Files that only their owner may access: creates log files, and reads secrets."""
+"""Files that only their owner may access: creates log files, reads secrets, and notices new versions of files."""
 
 from __future__ import annotations
 
@@ -49,6 +49,18 @@ def read_private(path: Path) -> bytes:
             return file.read()
     except OSError as error:
         raise ValueError(f"the file cannot be read: {error.strerror}") from error
+
+
+def version(path: Path) -> tuple[int, int] | None:
+    """Return a value that changes when the file is written or replaced, also by a new target of a link.
+
+    Return None if the status of the file cannot be read.
+    """
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns
 
 
 def _mode(status: os.stat_result) -> int:

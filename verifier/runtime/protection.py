@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import logging
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic
 from types import FrameType
 from typing import Any, Protocol
 
@@ -39,6 +40,9 @@ OPTIONS = (
         form=Form.FLAG,
     ),
 )
+
+# How often the files of the certificate are checked for changes, in seconds.
+_CHECK_INTERVAL = 5.0
 
 _log = logging.getLogger(__name__)
 
@@ -92,7 +96,7 @@ class Reloadable(Protocol):
 class Protection:
     """The tokens, the certificate and other secret files of this process.
 
-    After a SIGHUP, the next call of `reload_if_requested` reads all files again.
+    The owner must call `reload_if_needed` repeatedly: it reads the files again when necessary.
 
     Raises OperationError if a file cannot be used. Create this object in the main thread, to which Python delivers
     signals.
@@ -108,32 +112,50 @@ class Protection:
         own = (each for each in (self.tokens, self.certificate) if each is not None)
         self._files: list[Reloadable] = [*own, *others]
         self._reload_requested = False
+        self._next_check = 0.0
         if options.exposed is not None:
             _warn_of_exposure(options)
         if self._files:
             signal.signal(signal.SIGHUP, self._request_reload)
 
-    def reload_if_requested(self) -> None:
-        """Read the files again after a SIGHUP. If a file cannot be used, keep its former content and log an error."""
-        if not self._reload_requested:
-            return
-        self._reload_requested = False
-        for each in self._files:
-            try:
-                each.reload()
-                _log.info(
-                    "Reloaded a file with tokens, a certificate or a secret.",
-                    extra={"file": each.name},
-                )
-            except OperationError as error:
-                _log.error(
-                    "Could not reload a file with tokens, a certificate or a secret; the process keeps using the "
-                    "former content. Correct the file, then send SIGHUP again.",
-                    extra={"file": each.name, "error": f"{error.kind.name}: {error}"},
-                )
+    def reload_if_needed(self) -> None:
+        """Read all files again after a SIGHUP, and the certificate and its key if they have changed.
+
+        If a file cannot be used, keep its former content and log an error. May be called often: the certificate is
+        checked every few seconds only.
+        """
+        if self._reload_requested:
+            self._reload_requested = False
+            _reload(self._files)
+        elif self.certificate is not None and self._is_check_due() and self.certificate.is_outdated:
+            _reload([self.certificate])
+
+    def _is_check_due(self) -> bool:
+        """Return whether to check the files of the certificate now. True at most once per `_CHECK_INTERVAL`."""
+        now = monotonic()
+        if now < self._next_check:
+            return False
+        self._next_check = now + _CHECK_INTERVAL
+        return True
 
     def _request_reload(self, number: int, frame: FrameType | None) -> None:
         self._reload_requested = True
+
+
+def _reload(files: Iterable[Reloadable]) -> None:
+    for each in files:
+        try:
+            each.reload()
+            _log.info(
+                "Reloaded a file with tokens, a certificate or a secret.",
+                extra={"file": each.name},
+            )
+        except OperationError as error:
+            _log.error(
+                "Could not reload a file with tokens, a certificate or a secret; the process keeps using the "
+                "former content. Correct the file, then send SIGHUP.",
+                extra={"file": each.name, "error": f"{error.kind.name}: {error}"},
+            )
 
 
 def _warn_of_exposure(options: ProtectionOptions) -> None:

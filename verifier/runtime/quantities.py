@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 
-_UNITS = ("bytes", "KB", "MB", "GB", "TB", "PB")
+_UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB")
 # Control and formatting characters, surrogates, private and unassigned characters.
 _UNSAFE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
 

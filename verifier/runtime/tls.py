@@ -18,7 +18,7 @@ from typing import Any
 from waitress.channel import HTTPChannel
 
 from verifier.runtime.errors import ErrorKind, OperationError
-from verifier.runtime.files import why_not_private
+from verifier.runtime.files import version, why_not_private
 
 INVALID_CERTIFICATE = ErrorKind(
     "InvalidCertificate",
@@ -39,10 +39,17 @@ class Certificate:
         self.name = str(certificate)
         self._certificate = certificate
         self._key = key
-        self._context = self._load()
+        self.reload()
+
+    @property
+    def is_outdated(self) -> bool:
+        """Return whether a file was changed, replaced or removed since the last attempt to read both."""
+        return self._tried != self._versions()
 
     def reload(self) -> None:
         """Read the files again, for new connections. If they are invalid, raise OperationError and change nothing."""
+        # Before the files are read, because they may change again meanwhile.
+        self._tried = self._versions()
         self._context = self._load()
 
     def connect(self, server: Any, plain: socket.socket, *options: Any, **more: Any) -> None:
@@ -60,6 +67,9 @@ class Certificate:
             TlsChannel(server, secured, *options, **more)
         except OSError:
             plain.close()
+
+    def _versions(self) -> list[tuple[int, int] | None]:
+        return [version(each) for each in (self._certificate, self._key)]
 
     def _load(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

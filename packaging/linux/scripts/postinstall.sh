@@ -18,8 +18,11 @@ systemd-sysusers syncsvc.conf
 choose_python
 /opt/syncsvc/bin/python3 -m compileall -q /opt/syncsvc/lib/python3
 
-# A restarted process continues its sync where it was.
+# A restarted process continues its sync where it was. The installation must not fail here: before systemd 254, try-restart
+# fails if a unit is masked.
 if [ -d /run/systemd/system ]; then
-    systemctl daemon-reload
-    systemctl try-restart 'syncsvc.service' 'syncsvc@*.service' 'syncsvc-verifier.service'
+    systemctl daemon-reload || echo 'syncsvc: run systemctl daemon-reload, which has failed.' >&2
+    for unit in 'syncsvc.service' 'syncsvc@*.service' 'syncsvc-verifier.service'; do
+        systemctl try-restart "$unit" || echo "syncsvc: could not restart $unit: see the message above." >&2
+    done
 fi

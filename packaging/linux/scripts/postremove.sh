@@ -6,5 +6,5 @@ if [ "$1" = purge ]; then
     rm -rf /etc/syncsvc /var/log/syncsvc
 fi
 if [ -d /run/systemd/system ]; then
-    systemctl daemon-reload
+    systemctl daemon-reload || echo 'syncsvc: run systemctl daemon-reload, which has failed.' >&2
 fi

@@ -7,7 +7,10 @@ remove | 0)
     if [ -d /run/systemd/system ]; then
         systemctl stop 'syncsvc.service' 'syncsvc@*.service' 'syncsvc-verifier.service'
     fi
-    systemctl --quiet disable syncsvc.service syncsvc@.service syncsvc-verifier.service
+    # A container may have systemd-sysusers without the rest of systemd.
+    if command -v systemctl > /dev/null; then
+        systemctl --quiet disable syncsvc.service syncsvc@.service syncsvc-verifier.service
+    fi
     rm -f /opt/syncsvc/bin/python3
     ;;
 esac

@@ -111,7 +111,7 @@ def test_an_option_whose_package_is_missing_is_refused_with_the_remedy(
     for module in modules:
         monkeypatch.setitem(sys.modules, module, None)
     text = refusal(f"mongodb://user:{SECRET}@host/?{options}", kind=MISSING_PACKAGE)
-    assert f"pip install 'syncsvc[{extra}]'" in text
+    assert f"pip install 'pymongo[{extra}]'" in text
     assert SECRET not in text
 
 
@@ -119,7 +119,7 @@ def test_all_missing_packages_are_named_at_once(monkeypatch: pytest.MonkeyPatch)
     for module in ("snappy", "pymongo_auth_aws"):
         monkeypatch.setitem(sys.modules, module, None)
     query = "compressors=snappy,zlib&authMechanism=MONGODB-AWS"
-    assert "syncsvc[aws,snappy]" in refusal(f"mongodb://host/?{query}", kind=MISSING_PACKAGE)
+    assert "pymongo[aws,snappy]" in refusal(f"mongodb://host/?{query}", kind=MISSING_PACKAGE)
 
 
 def test_an_unknown_compressor_is_refused() -> None:

@@ -52,7 +52,7 @@ app = test_httpd.make_app()
 require_tokens(app, protection.tokens)
 server = test_httpd.HttpServer(app, "127.0.0.1", port, protection.certificate)
 print(port, flush=True)
-server.serve(StopToken(), between=protection.reload_if_requested)
+server.serve(StopToken(), between=protection.reload_if_needed)
 """
 
 
@@ -216,6 +216,22 @@ def test_files_are_reloaded_on_sighup(server: Served) -> None:
     wait_for(lambda: can_connect(server, second), "the new certificate")
     assert not can_connect(server, server.authority)
     assert ask(kept, "POST", "/body")[0] == 200, "no connection is lost"
+
+
+def test_changed_files_are_noticed_once(tmp_path: Path) -> None:
+    write_certificate(tmp_path, "first")
+    path = tmp_path / "server.pem"
+    certificate = Certificate(path, path)
+    assert not certificate.is_outdated
+    write_certificate(tmp_path, "second")
+    assert certificate.is_outdated
+    certificate.reload()
+    path.unlink()
+    assert certificate.is_outdated
+    with pytest.raises(OperationError, match="No such file"):
+        certificate.reload()
+    # Otherwise, the log would have the same error every few seconds.
+    assert not certificate.is_outdated
 
 
 def encrypted(key: bytes) -> bytes:

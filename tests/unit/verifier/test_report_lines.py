@@ -58,13 +58,13 @@ def test_the_full_report_of_a_failed_check() -> None:
         "",
         "Compared 2,000 documents, 1.0 MB, in 2 collections.",
         "Rechecked 1,300 documents in 3 recheck generations.",
-        "Duration: 1 min 40 s, 20 documents and 10.0 KB per second on average.",
+        "Duration: 1 min 40 s, 20 documents and 10.0 kB per second on average.",
         "",
         "Namespaces",
         "namespace      documents    compared      size    tasks done",
         "-----------  -----------  ----------  --------  ------------",
-        "shop.orders        1,500       100 %  800.0 KB        7 of 7",
-        "shop.items           500       100 %  200.0 KB        3 of 3",
+        "shop.orders        1,500       100 %  800.0 kB        7 of 7",
+        "shop.items           500       100 %  200.0 kB        3 of 3",
         "",
         "Documents that differ: first 4 of 1,234",
         "1,200 missing on the destination, 34 different.",
@@ -103,7 +103,7 @@ def test_an_incomplete_check_names_its_error() -> None:
 def test_a_running_check_has_no_verdict() -> None:
     lines = report(CHECKING, [], [])
     assert lines[0] == lines[-1] == "The check has not finished."
-    assert "Compared 500 documents of about 2,000 (25.0 %), 250.0 KB, in 2 collections." in lines
+    assert "Compared 500 documents of about 2,000 (25.0 %), 250.0 kB, in 2 collections." in lines
 
 
 def test_only_the_first_mismatches_are_shown() -> None:
@@ -160,7 +160,7 @@ def test_a_partial_share_is_never_shown_as_100_percent(one: int, other: int) -> 
     [
         (0, "0 bytes"),
         (999, "999 bytes"),
-        (1_000, "1.0 KB"),
+        (1_000, "1.0 kB"),
         (1_234_567, "1.2 MB"),
         (5e18, "5,000.0 PB"),
     ],
