@@ -310,11 +310,13 @@ class DefinitionEvents:
 
     def _rename(self, event: DefinitionEvent) -> None:
         assert event.collection is not None and event.renamed is not None
+        # `$out` into a time-series collection renames buckets.
+        before, name = event.namespace.owner, event.renamed.owner
         if event.replaced is not None:
             self._drop_collection(event.replaced)
         self._forget_replaced(event)
-        self._renames.follow(event.collection, event.namespace, event.renamed)
-        self._renames.release(self._names.to_destination(event.namespace))
+        self._renames.follow(event.collection, before, name)
+        self._renames.release(self._names.to_destination(before))
 
     def _modify(self, event: DefinitionEvent) -> None:
         if event.collection is None:
