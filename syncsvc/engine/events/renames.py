@@ -9,6 +9,7 @@ has the same name on both clusters, apart from the renames of `namespaceRemap`.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -30,12 +31,15 @@ from syncsvc.indexing import check, destined, rename_violations
 from syncsvc.options import RenamedOut
 from syncsvc.saved.registry import CollectionRecord, CopyStatus
 from syncsvc.shard_rules import key_of
-from verifier.cluster.namespace import Namespace
+from verifier.cluster.namespace import UUID_PATTERN, Namespace
 from verifier.cluster.specification import CollectionSpec
 from verifier.runtime.errors import OperationError, Violation, raise_all
 from verifier.runtime.tasks import StopToken
 
 _log = logging.getLogger(__name__)
+
+# Matches the names of the temporary collections that servers create for `$out`.
+_OUT = re.compile(rf"tmp\.agg_out\.{UUID_PATTERN}").fullmatch
 
 
 class Renames:
@@ -264,7 +268,10 @@ def renamed_out(before: Namespace, name: Namespace) -> OperationError:
 
 def is_temporary(record: CollectionRecord) -> bool:
     """Return whether the server created the collection as a step of `$out`, or of a rename to another database."""
-    return bool(record.definition.options.get("temp")) or _is_moved(record.source_name)
+    # From 8.0 on, shards do not mark the temporary collections of `$out`.
+    name = record.source_name
+    marked = bool(record.definition.options.get("temp"))
+    return marked or _is_moved(name) or _OUT(name.collection) is not None
 
 
 def _is_moved(name: Namespace) -> bool:
