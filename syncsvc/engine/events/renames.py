@@ -24,7 +24,11 @@ from syncsvc.engine.definitions.naming import (
     parked_name,
 )
 from syncsvc.engine.definitions.other_case import case_violations
-from syncsvc.engine.definitions.source_lookup import find_on_source, has_name_on_source
+from syncsvc.engine.definitions.source_lookup import (
+    find_on_source,
+    has_name_on_source,
+    size_on_source,
+)
 from syncsvc.engine.run.context import RunContext
 from syncsvc.errors import RENAMED_ACROSS_DATABASES, RENAMED_OUT_OF_FILTER
 from syncsvc.indexing import check, destined, rename_violations
@@ -246,7 +250,12 @@ class Renames:
             # Partitions may be left from a time when the collection was synced before.
             self._context.partitions.forget(uuid)
             record = new_record(
-                self._registry, wanted, name, CopyStatus.WAITING, source_key=found.shard_key
+                self._registry,
+                wanted,
+                name,
+                CopyStatus.WAITING,
+                size_on_source(self._context, found, self._stop),
+                found.shard_key,
             )
             self._registry.save(record)
         if not self.create_or_forget(record, self._catalog.create):
