@@ -18,7 +18,7 @@ from typing import Any
 from bson.binary import Binary
 
 from syncsvc.metadata import Metadata
-from syncsvc.saved.batches import save_rows
+from syncsvc.saved.batches import delete_ids, save_rows
 from syncsvc.saved.emptying import delete_rows
 from syncsvc.saved.registry import CopyStatus
 from syncsvc.saved.run import partitions_of
@@ -232,6 +232,8 @@ class Partitions:
 
     def forget(self, uuid: bytes) -> None:
         """Delete all partitions of a collection, so that they can be planned again."""
+        # Delete the first partition before the others, because the plan counts as complete while it exists.
+        delete_ids(self._writer, self._metadata.name, self._name, [_identity(uuid, 0)])
         query = {"_id.collection": Binary(uuid, 4)}
         delete_rows(self._metadata, self._writer, self._name, query, self._stop)
 

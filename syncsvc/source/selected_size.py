@@ -10,15 +10,13 @@ from verifier.cluster.connect import Client
 from verifier.cluster.inventory import Size
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.reading import read
+from verifier.cluster.sampling import largest_sample
 from verifier.cluster.specification import Document
 from verifier.runtime.tasks import StopToken
 
 # In a collection up to this size in bytes, the selected documents are counted; in a larger one, a sample is drawn.
 _MOST_COUNTED = 64 << 20
 _SAMPLE = 1_000
-# The largest sample, as a fraction of the collection. The server draws a larger sample not by random lookups, but by
-# sorting all documents in memory.
-_LARGEST_PART = 0.04
 
 
 def selected_size(
@@ -53,7 +51,7 @@ def _selected_part(
     """
     drawn, stages = whole.documents, list[Document]()
     if whole.bytes > _MOST_COUNTED:
-        drawn = min(_SAMPLE, max(1, int(whole.documents * _LARGEST_PART)))
+        drawn = min(_SAMPLE, largest_sample(whole.documents))
         stages = [{"$sample": {"size": drawn}}]
     pipeline = [*stages, {"$match": query}, {"$count": "n"}]
     try:

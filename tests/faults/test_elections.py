@@ -21,6 +21,7 @@ from syncsvc.engine.run.points import Point
 from syncsvc.metadata import METADATA_DATABASE
 from syncsvc.sandbox.replica_set import Client
 from syncsvc.sandbox.workload import Workload
+from syncsvc.saved.registry import CopyStatus
 from tests.faults.cells import Stage
 from tests.faults.flight import Disturbance, Journey, fill
 from tests.support.daemon import Daemon
@@ -195,14 +196,15 @@ def test_a_cursor_on_a_former_primary_is_closed(sets: Sets) -> None:
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("renamed", [False, True], ids=["listed", "renamed into the filter"])
 @pytest.mark.parametrize(
     "documents, size, partition",
     [(12_000, 5000, 6_000_000), full(2_000_000, 500, 64_000_000)],
 )
 def test_a_failover_costs_a_small_part_of_a_large_collection(
-    documents: int, size: int, partition: int, sets: Sets, tmp_path: Path
+    documents: int, size: int, partition: int, renamed: bool, sets: Sets, tmp_path: Path
 ) -> None:
-    """Kill the source's primary in the middle of the copy of a collection.
+    """Kill the source's primary in the middle of the copy of a collection, which may begin with a rename.
 
     Fewer than a tenth of the documents may be copied again.
     """
@@ -211,7 +213,9 @@ def test_a_failover_costs_a_small_part_of_a_large_collection(
     pair = Pair(sides[0], sides[1])
     pair.empty()
     database = clients[0].d
-    database.large.insert_many({"_id": n, "pad": "p" * size} for n in range(documents))
+    database["other" if renamed else "large"].insert_many(
+        {"_id": n, "pad": "p" * size} for n in range(documents)
+    )
     # With one reader and one writer, the copy stands still while the writer is held.
     daemon = pair.daemon(tmp_path, "--loadLevel", "1")
     daemon.small_partitions(partition)
@@ -220,18 +224,23 @@ def test_a_failover_costs_a_small_part_of_a_large_collection(
         excluded = [{"database": "d", "collections": ["other"]}]
         with daemon.held_at(Point.BATCH_WRITTEN, number=6):
             daemon.start(excludeNamespaces=excluded)
+            if renamed:
+                daemon.wait_until_committable()
+                database.other.rename("large")
             daemon.wait_until_reached(Point.BATCH_WRITTEN, number=6)
             _kill_primary(sets[0])
             database.other.insert_one({"_id": 1})
         with Workload([database.large], seed=4) as workload:
-            daemon.wait_until_applying()
+            copied = {"status": CopyStatus.DONE.value}
+            metadata = clients[1][METADATA_DATABASE]
+            wait_for(lambda: metadata.collections.find_one(copied), "the end of the copy")
             workload.stop()
         again = scrape(daemon)["mongosync_documents_copied_again_total"][()]
         print(f"{again:,.0f} of {documents:,} documents were copied again")
         assert again < documents / 10
-        (saved,) = clients[1][METADATA_DATABASE].collections.find()
+        (saved,) = metadata.collections.find()
         assert saved["documents"] < documents * 1.1
-        assert clients[1][METADATA_DATABASE].partitions.count_documents({}) > 5
+        assert metadata.partitions.count_documents({}) > 5
         daemon.commit()
         database.other.drop()
         pair.assert_equal()

@@ -10,7 +10,9 @@ from dataclasses import replace
 from typing import Any
 
 import bson
+import pytest
 from pymongo import MongoClient
+from pymongo.errors import OperationFailure
 from pymongo.monitoring import CommandListener, CommandStartedEvent, CommandSucceededEvent
 
 from syncsvc.metadata import METADATA_DATABASE
@@ -89,6 +91,16 @@ def test_an_interrupted_plan_leaves_no_partitions(pair: Pair) -> None:
     pair.destination.client[METADATA_DATABASE].partitions.delete_one({"_id.number": 0})
     partitions.plan(ONE, RANGES[:2])
     assert [each.range for each in partitions] == RANGES[:2]
+
+
+def test_an_interrupted_deletion_leaves_no_complete_plan(pair: Pair) -> None:
+    partitions = saved(pair, "a")
+    partitions.plan(ONE, RANGES * 150)
+    refused = {"failCommands": ["delete"], "errorCode": 2}
+    with failing(pair.destination.client, refused, {"skip": 1}), pytest.raises(OperationFailure):
+        partitions.forget(ONE)
+    assert partitions.planned() == set()
+    assert [*partitions] != []
 
 
 def test_a_reversed_sync_has_separate_partitions(pair: Pair) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -179,6 +180,22 @@ def test_ddl_of_excluded_collections_does_not_delay_changes(pair: Pair, daemon: 
     daemon.commit()
     assert names(pair.destination) == {("inside", "c")}
     assert documents(pair.destination, "inside", "c") == documents(pair.source, "inside", "c")
+
+
+def test_an_unmarked_temporary_collection_of_out_may_leave_the_filter(
+    pair: Pair, daemon: Daemon
+) -> None:
+    """Replace an excluded collection as `$out` does on shards of MongoDB 8.0, which do not set the option `temp`."""
+    client = pair.source.client
+    fill(client)
+    daemon.start(excludeNamespaces=[{"database": "shop", "collections": ["orders"]}])
+    daemon.wait_until_committable()
+    temporary = client.shop[f"tmp.agg_out.{uuid4()}"]
+    temporary.insert_one({"_id": 1})
+    temporary.rename("orders", dropTarget=True)
+    daemon.commit()
+    assert names(pair.source) - names(pair.destination) == {("shop", "orders")}
+    assert "was renamed on the source" not in daemon.log
 
 
 def test_a_rename_out_of_the_filter_fails_the_sync_by_name(pair: Pair, daemon: Daemon) -> None:

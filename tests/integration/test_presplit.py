@@ -112,3 +112,25 @@ def test_presplit_needs_sharded_clusters(pair: Pair, daemon: Daemon, presplit: s
         return
     assert (answer.status_code, answer.json()["error"]) == (409, "PresplitNotApplicable")
     assert "is a replica set" in answer.json()["errorDescription"]
+
+
+@across(TO_SHARDED)
+def test_a_large_collection_is_not_read_to_sample_it(pair: Pair, daemon: Daemon) -> None:
+    """Presplit a collection of few large documents: the server scans a collection to sample more than 5 % of it."""
+    d = pair.source.client.d
+    d.large.insert_many({"_id": n, "k": n, "pad": "p" * (1 << 20)} for n in range(75))
+    d.small.insert_many({"_id": n, "k": n} for n in range(75))
+    for name in ("d.large", "d.small"):
+        pair.shard(name, {"k": 1})
+    d.command("profile", 2)
+    try:
+        daemon.start()
+        daemon.wait_until_applying()
+    finally:
+        d.command("profile", 0)
+    query = {"command.pipeline.0.$sample": {"$exists": True}}
+    sizes = {
+        each["command"]["aggregate"]: each["command"]["pipeline"][0]["$sample"]["size"]
+        for each in d["system.profile"].find(query)
+    }
+    assert sizes == {"large": 3, "small": 2000}

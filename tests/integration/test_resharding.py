@@ -202,7 +202,7 @@ def reshard_and_report(client: Client) -> None:
 @pytest.mark.parametrize(
     "point", [full(None), Point.COLLECTION_REPLACED, full(Point.COLLECTION_COPIED)]
 )
-@prepared(Daemon.forge_reshardings)
+@prepared(Daemon.forge_events)
 def test_a_reported_resharding_is_applied(pair: Pair, daemon: Daemon, point: Point | None) -> None:
     """Reshard a collection with an event: it must be copied again, also if the daemon is killed meanwhile."""
     client = pair.source.client
@@ -224,7 +224,7 @@ def test_a_reported_resharding_is_applied(pair: Pair, daemon: Daemon, point: Poi
 
 
 @pytest.mark.full
-@prepared(Daemon.forge_reshardings, Daemon.judge_soon)
+@prepared(Daemon.forge_events, Daemon.judge_soon)
 def test_a_collection_of_a_reported_resharding_is_compared_again(
     pair: Pair, daemon: Daemon
 ) -> None:
@@ -251,7 +251,7 @@ def test_a_collection_of_a_reported_resharding_is_compared_again(
 
 
 @pytest.mark.full
-@prepared(Daemon.forge_reshardings)
+@prepared(Daemon.forge_events)
 def test_several_instances_apply_a_reported_resharding(pair: Pair, fleet: Fleet) -> None:
     client = pair.source.client
     fill(client)

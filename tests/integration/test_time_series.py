@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.integration.test_bad_input import GOOD, assert_refused
 from tests.support import writes
 from tests.support.behaviours import time_series
-from tests.support.daemon import Daemon
+from tests.support.daemon import Daemon, prepared
+from tests.support.forged import report_out, uuid_of
 from tests.support.pair import Pair, across_topologies
 from tests.support.phases import When, writes_in
 
@@ -77,3 +80,31 @@ def test_a_time_series_without_buckets_is_left_out(pair: Pair, daemon: Daemon) -
     assert {"before", "during"} <= {*d.list_collection_names()}
     daemon.commit()
     assert pair.destination.client.d.list_collection_names() == ["c"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"includeNamespaces": [{"database": "d", "collections": ["weather"]}]}],
+    ids=["all", "filtered"],
+)
+@prepared(Daemon.forge_events, Daemon.hide_drops)
+def test_buckets_that_out_replaces_are_copied_again(
+    pair: Pair, daemon: Daemon, options: dict[str, Any]
+) -> None:
+    """Replace a time-series collection as `$out` does from MongoDB 7.0.3 on: only a rename of its buckets says so."""
+    client = pair.source.client
+    fill(client)
+    replaced = uuid_of(client, "d.system.buckets.weather")
+    daemon.start(**options)
+    daemon.wait_until_committable()
+    client.d.weather.drop()
+    client.d.create_collection("weather", timeseries=time_series.WEATHER)
+    time_series.measure(client.d, "weather", 50)
+    report_out(client, "d.weather", replaced)
+    time_series.measure(client.d, "weather", 50, 1000)
+    daemon.commit()
+    of_source, of_destination = (
+        list(side.client.d["system.buckets.weather"].find().sort("_id"))
+        for side in (pair.source, pair.destination)
+    )
+    assert of_source == of_destination != []

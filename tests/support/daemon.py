@@ -198,12 +198,12 @@ class Daemon(ServiceProcess):
         """
         (self.folder / "watch-closely").touch()
 
-    def forge_reshardings(self) -> None:
-        """Make later processes of this daemon receive the events of `tests.support.forged.report_resharding`.
+    def forge_events(self) -> None:
+        """Make later processes of this daemon receive the events that `tests.support.forged` reports.
 
         These processes do not look for resharded collections themselves after their start.
         """
-        (self.folder / "forge-reshardings").touch()
+        (self.folder / "forge-events").touch()
 
     def hide_drops(self) -> None:
         """Make later processes of this daemon ignore the drop events of the source."""

@@ -1,18 +1,23 @@
-"""Makes change events look like those of newer servers: adds events of reshardings, or hides drop events.
+"""Makes change events look like those of newer servers: adds events, or hides drop events.
 
-MongoDB reports reshardings from 6.0.14 on. A test creates a collection whose name contains the event; a prepared daemon
-parses the `create` event of this collection as the forged event. So the position of the forged event in the change
-stream, and its resume token, are real.
+MongoDB reports reshardings from 6.0.14 on, and runs `$out` into a time-series collection from 7.0.3 on. A test creates
+a collection whose name contains the event; a prepared daemon parses the `create` event of this collection as the forged
+event. So the position of the forged event in the change stream, and its resume token, are real.
 """
 
 from __future__ import annotations
+
+from uuid import uuid4
+
+from bson.binary import UUID_SUBTYPE, Binary
 
 from syncsvc.engine.events import tail
 from syncsvc.sandbox.replica_set import Client
 from verifier.cluster.events import DataEvent, DefinitionEvent, Fragment
 from verifier.cluster.namespace import Namespace
 
-_PREFIX = "forged resharding of "
+_RESHARDING = "forged resharding of "
+_OUT = "forged out of "
 
 
 def uuid_of(client: Client, name: str) -> bytes:
@@ -25,7 +30,20 @@ def uuid_of(client: Client, name: str) -> bytes:
 def report_resharding(client: Client, name: str, uuid: bytes) -> None:
     """Report in the change stream that the collection `name`, which had this UUID before, was resharded."""
     database, _, collection = name.partition(".")
-    marker = f"{_PREFIX}{uuid.hex()} {collection}"
+    _mark(client, database, f"{_RESHARDING}{uuid.hex()} {collection}")
+
+
+def report_out(client: Client, name: str, replaced: bytes) -> None:
+    """Report in the change stream that `$out` has replaced the buckets of the time-series collection `name`.
+
+    `replaced` is the UUID of the earlier buckets. The present buckets must be the ones that `$out` would have written.
+    """
+    database, _, collection = name.partition(".")
+    present = uuid_of(client, str(Namespace(database, collection).buckets))
+    _mark(client, database, f"{_OUT}{replaced.hex()} {present.hex()} {collection}")
+
+
+def _mark(client: Client, database: str, marker: str) -> None:
     client[database].create_collection(marker)
     client[database].drop_collection(marker)
 
@@ -58,12 +76,21 @@ def hide_drops() -> None:
 
 def _forged(event: DefinitionEvent) -> DefinitionEvent:
     database, collection = event.namespace
-    if not collection.startswith(_PREFIX):
-        return event
-    uuid, _, name = collection.removeprefix(_PREFIX).partition(" ")
-    return event._replace(
-        operation="reshardCollection",
-        namespace=Namespace(database, name),
-        collection=bytes.fromhex(uuid),
-        description={},
-    )
+    if collection.startswith(_RESHARDING):
+        uuid, _, name = collection.removeprefix(_RESHARDING).partition(" ")
+        return event._replace(
+            operation="reshardCollection",
+            namespace=Namespace(database, name),
+            collection=bytes.fromhex(uuid),
+            description={},
+        )
+    if collection.startswith(_OUT):
+        replaced, present, name = collection.removeprefix(_OUT).split(" ", 2)
+        return event._replace(
+            operation="rename",
+            namespace=Namespace(database, f"tmp.agg_out.{uuid4()}").buckets,
+            collection=bytes.fromhex(present),
+            renamed=Namespace(database, name).buckets,
+            description={"dropTarget": Binary(bytes.fromhex(replaced), UUID_SUBTYPE)},
+        )
+    return event

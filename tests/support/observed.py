@@ -8,8 +8,9 @@ More files in the folder change the daemon:
 - `small-partitions`: the file contains a size in bytes. Collections larger than that are copied in ranges of that size.
 - `old-source`: it treats servers of 6.0 like those of 5.0. Without `watch-closely`, it compares definitions only once,
   before the commit.
-- `forge-reshardings`: the change stream of the source reports reshardings, as servers of 6.0.14 do: see
-  `tests.support.forged`. The daemon itself looks for resharded collections only once.
+- `forge-events`: the change stream of the source reports the events of newer servers that `tests.support.forged`
+  forges. The daemon itself looks for resharded collections only once.
+- `hide-drops`: the change stream of the source reports no drops.
 - `watch-closely`: it checks the oplog, shard keys and balancers ten times a second, and, for an old source, the
   definitions as often.
 - `spool-often`: the event spool gets a row several times a second, and rows are small. A paused sync that cannot save
@@ -65,7 +66,7 @@ def run(folder: Path, options: Sequence[str]) -> int:
         ClusterFacts.reports_ddl = False  # type: ignore[assignment,method-assign]
     if (folder / "without-features").exists():
         withhold((folder / "without-features").read_text().splitlines())
-    if (folder / "forge-reshardings").exists():
+    if (folder / "forge-events").exists():
         forged.obey()
     if (folder / "hide-drops").exists():
         forged.hide_drops()
@@ -106,7 +107,7 @@ def _tuned(folder: Path) -> Iterator[tuple[str, Any]]:
         yield "partition_bytes", int((folder / "small-partitions").read_text())
     if (folder / "watch-closely").exists():
         yield from ((name, 0.1) for name in _WATCH_CLOSELY)
-    if (folder / "forge-reshardings").exists():
+    if (folder / "forge-events").exists():
         yield "shard_key_interval", 3600.0
     if (folder / "spool-often").exists():
         yield "spool_interval", 0.1

@@ -23,6 +23,9 @@ USER_COLLECTION_PATTERN = r"^(?!system\.)"
 # The prefix that turns the name of a time-series collection into that of its buckets, which hold its documents.
 BUCKETS_PREFIX = "system.buckets."
 
+# A regular expression for the UUIDs in the names of collections that servers create for themselves.
+UUID_PATTERN = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+
 # The limits of servers for the name of a database, and for that of a collection with its database; in bytes.
 LONGEST_DATABASE = 63
 LONGEST_NAME = 255

@@ -16,19 +16,27 @@ from pymongo.errors import OperationFailure
 
 from verifier.cluster import failures, rawbson
 from verifier.cluster.connect import Client
-from verifier.cluster.keys import id_element
+from verifier.cluster.keys import canonical_id, id_element
 from verifier.cluster.lookup import LONGEST_BOUND
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.rawcursor import RawCursor
 from verifier.cluster.reading import read
 from verifier.cluster.renamed import follow_renames
+from verifier.cluster.sampling import largest_sample
 from verifier.runtime.tasks import StopToken
 
 # With this many samples, the sizes of two ranges usually differ by less than half.
 _SAMPLES_A_RANGE = 8
-_MOST_RANGES = 10_000
-# The server samples a larger part of a collection not by random lookups, but by sorting all documents in memory.
-_LARGEST_SAMPLE = 0.04
+# The number of samples in one call. The server reads a random document for each of them before it returns the first
+# one. A slow disk reads about 100 a second, and a call without an answer fails after a minute.
+_MOST_SAMPLES = 5_000
+# Two samples a range are enough for a huge collection: its ranges are read in pages, whatever their sizes.
+_MOST_RANGES = _MOST_SAMPLES // 2
+# The number of ranges per thread into which a collection is divided. With more than one, all threads end at about the
+# same time.
+_RANGES_A_THREAD = 2
+# The size in bytes below which ranges are not made smaller just to occupy all threads. Each range takes some commands.
+_LEAST_RANGE = 8 << 20
 
 
 @dataclass(frozen=True)
@@ -58,28 +66,34 @@ Portion = Range | Keys
 LAST = rawbson.single(rawbson.MAX_KEY, b"_id", b"")
 
 
+def range_bytes(size: int, threads: int, most: int) -> int:
+    """Return the size of the ranges of a collection of `size` bytes that `threads` read: at most `most` bytes.
+
+    The ranges are small enough to occupy all threads, unless they would be tiny.
+    """
+    return min(most, max(_LEAST_RANGE, size // (_RANGES_A_THREAD * threads)))
+
+
 def split(
     client: Client,
     namespace: Namespace,
     count: int,
     size: int,
-    range_bytes: int,
+    bytes_a_range: int,
     stop: StopToken,
     uuid: bytes | None = None,
 ) -> list[Range]:
-    """Divide a whole collection into ranges of about `range_bytes` each, at most 10,000 ranges.
+    """Divide a whole collection into ranges of about `bytes_a_range` each, at most 2,500 ranges.
 
     `count` (documents) and `size` (bytes) may be estimates. The server samples and sorts the bounds, so they are valid
     for any collation. With `uuid`, a renamed collection is found; CollectionGone is raised if it was dropped. Temporary
     errors are retried. Raises the driver's other errors, and `Cancelled`.
     """
-    number = min(_MOST_RANGES, max(1, size // range_bytes), max(1, count))
+    number = min(_MOST_RANGES, max(1, size // bytes_a_range), max(1, count))
     if number == 1:
         return [Range()]
-    sampled = read(
-        lambda: _sample(client, namespace, count, number * _SAMPLES_A_RANGE, uuid),
-        stop,
-    )
+    wanted = min(_MOST_SAMPLES, number * _SAMPLES_A_RANGE)
+    sampled = read(lambda: _sample(client, namespace, count, wanted, uuid), stop)
     bounds = _evenly(sampled, number)
     return [Range(*pair) for pair in zip([None, *bounds], [*bounds, None])]
 
@@ -97,7 +111,7 @@ def _sample(
             options["collectionUUID"] = Binary(uuid, 4)
         return list(follow_renames(namespace, lambda name: _keys(client, name, sampling, options)))
 
-    if wanted < count * _LARGEST_SAMPLE:
+    if wanted <= largest_sample(count):
         try:
             return keys([{"$sample": {"size": wanted}}])
         except OperationFailure as error:
@@ -130,4 +144,5 @@ def _evenly(sampled: list[bytes], number: int) -> list[bytes]:
     ends = (rawbson.MIN_KEY, rawbson.MAX_KEY)
     fit = [key for key in sampled if len(key) <= LONGEST_BOUND and id_element(key).kind not in ends]
     picked = (fit[index * len(fit) // number] for index in range(1, number) if fit)
-    return list(dict.fromkeys(picked))
+    # Documents on different shards can have equal keys of different types, such as 1 and 1.0.
+    return list({canonical_id(key): key for key in picked}.values())

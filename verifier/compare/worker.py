@@ -18,7 +18,7 @@ from verifier.cluster.inventory import Snapshot, extent, find_named
 from verifier.cluster.keys import canonical_id
 from verifier.cluster.lookup import ONLY_IDS, fetch
 from verifier.cluster.namespace import Namespace
-from verifier.cluster.ranges import Keys, Portion, Range, split
+from verifier.cluster.ranges import Keys, Portion, Range, range_bytes, split
 from verifier.cluster.rawcursor import first_page_size
 from verifier.cluster.reading import read
 from verifier.cluster.specification import CollectionSpec, Document, Kind
@@ -39,10 +39,6 @@ from verifier.runtime.tasks import StopToken
 
 # How many mismatches are saved at once.
 _MOST_UNSAVED = 500
-# A collection is divided into at least `_RANGES_A_THREAD` ranges for each thread, so that all threads end at about the
-# same time. But ranges are not made smaller than `_LEAST_RANGE` bytes for this, because each range takes some commands.
-_RANGES_A_THREAD = 2
-_LEAST_RANGE = 8 << 20
 
 
 class Definitions(NamedTuple):
@@ -380,19 +376,13 @@ class Worker:
         client, name = self._clients[0], stored.source
         amount = read(lambda: extent(client, name), self._stop)
         count, size = amount.documents, amount.bytes
-        ranges = split(client, name, count, size, self._range_bytes_of(size), self._stop)
+        each = range_bytes(size, self._threads, self._range_bytes)
+        ranges = split(client, name, count, size, each, self._stop)
         if name in self._filters:
             # Take the estimates from the destination: if it is complete, it has exactly the documents to compare.
             expected = read(lambda: extent(self._clients[1], stored.destination), self._stop)
             count, size = expected.documents, expected.bytes
         self._add_ranges(stored, ranges, count, size)
-
-    def _range_bytes_of(self, size: int) -> int:
-        """Return the range size in bytes for a collection of `size` bytes: small enough to occupy all threads.
-
-        It is at most `range_bytes`, and otherwise at least `_LEAST_RANGE`.
-        """
-        return min(self._range_bytes, max(_LEAST_RANGE, size // (_RANGES_A_THREAD * self._threads)))
 
 
 def clock_of(client: Client, stop: StopToken) -> datetime:

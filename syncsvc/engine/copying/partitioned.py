@@ -20,16 +20,10 @@ from syncsvc.engine.run.points import Point
 from syncsvc.saved.partitions import Copied, Partition
 from syncsvc.saved.registry import CollectionRecord, CopyStatus
 from verifier.cluster.inventory import Size, extent
-from verifier.cluster.ranges import Range, split
+from verifier.cluster.ranges import Range, range_bytes, split
 from verifier.cluster.reading import read
 from verifier.cluster.renamed import CollectionGone
-from verifier.runtime.tasks import StopToken
-
-# The number of ranges per reader into which a collection is divided. With more than one, all readers end at about the
-# same time.
-_RANGES_A_READER = 2
-# The size in bytes below which ranges are not made smaller just to occupy all readers. Each range takes some commands.
-_LEAST_RANGE = 8 << 20
+from verifier.runtime.tasks import StopToken, for_each
 
 
 def plan_copy(context: RunContext, stop: StopToken) -> None:
@@ -46,9 +40,12 @@ def plan_copy(context: RunContext, stop: StopToken) -> None:
     ]
     scanned = {each.uuid: _to_scan(context, each, stop) for each in left}
     divided = [each for each in left if _is_divided(context, each, scanned[each.uuid])]
-    for record in divided:
+
+    def plan(record: CollectionRecord, stop: StopToken) -> None:
         ranges = _ranges(context, record, scanned[record.uuid], stop)
         context.partitions.plan(record.uuid, ranges, record.total, record.definition.namespace)
+
+    for_each("plan", divided, plan, context.load.readers, stop)
     uuids = {each.uuid for each in divided}
     context.partitions.plan_whole([_whole(each) for each in left if each.uuid not in uuids])
 
@@ -108,7 +105,7 @@ def _ranges(
                 record.source_storage,
                 scanned.documents,
                 scanned.bytes,
-                _range_bytes(context, scanned.bytes),
+                _bytes_a_range(context, scanned.bytes),
                 stop,
                 context.source_uuid(record),
             )
@@ -116,11 +113,11 @@ def _ranges(
         return [Range()]
 
 
-def _range_bytes(context: RunContext, total: int) -> int:
-    """Return the size in bytes of the ranges of a collection of `total` bytes: small enough to occupy all readers."""
-    ranges = _RANGES_A_READER * context.threads.readers
-    # At least two ranges: a single one would be read in natural order.
-    return min(context.tuning.partition_bytes, total // 2, max(_LEAST_RANGE, total // ranges))
+def _bytes_a_range(context: RunContext, total: int) -> int:
+    """Return the size in bytes of the ranges of a collection of `total` bytes; there are at least two ranges."""
+    # A single range would be read in natural order.
+    most = min(context.tuning.partition_bytes, total // 2)
+    return range_bytes(total, context.threads.readers, most)
 
 
 def settle(context: RunContext) -> None:

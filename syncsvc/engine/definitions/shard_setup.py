@@ -24,10 +24,11 @@ from syncsvc.rules import sharding
 from syncsvc.rules.sharding import Placement, Range
 from verifier.cluster import failures, rawbson
 from verifier.cluster.connect import Client
-from verifier.cluster.inventory import SPLITTABLE
+from verifier.cluster.inventory import SPLITTABLE, extent
 from verifier.cluster.namespace import Namespace, is_user_database
 from verifier.cluster.rawcursor import RawCursor
 from verifier.cluster.reading import read
+from verifier.cluster.sampling import largest_sample
 from verifier.cluster.specification import CollectionSpec, Document
 from verifier.runtime.tasks import StopToken
 
@@ -35,6 +36,9 @@ from verifier.runtime.tasks import StopToken
 # shards.
 _RANGES_A_SHARD = 4
 _SAMPLE_SIZE = 2000
+# The size in bytes up to which a whole collection may be read to draw a sample that the server cannot draw by random
+# lookups.
+_MOST_SCANNED = 64 << 20
 _SIMPLE = {"locale": "simple"}
 
 
@@ -133,13 +137,20 @@ class Sharding:
         found = find_on_source(self._context, database, definition.uuid, self._stop)
         if found is None:
             return []
-        wanted = [{"$sample": {"size": _SAMPLE_SIZE}}, *_only(fields)]
+        size = self._sample_size(found)
         try:
-            return self._read(found.namespace, wanted)
+            return self._read(found.namespace, [{"$sample": {"size": size}}, *_only(fields)])
         except OperationFailure as error:
             if error.code != failures.NO_MORE_SAMPLES:
                 raise
-        return self._read(found.namespace, [{"$limit": _SAMPLE_SIZE}, *_only(fields)])
+        return self._read(found.namespace, [{"$limit": size}, *_only(fields)])
+
+    def _sample_size(self, found: CollectionSpec) -> int:
+        """Return how many documents to sample of a collection of the source, without reading a large one completely."""
+        whole = read(lambda: extent(self._context.source_client, found.storage), self._stop)
+        if whole.bytes <= _MOST_SCANNED:
+            return _SAMPLE_SIZE
+        return min(_SAMPLE_SIZE, largest_sample(whole.documents))
 
     def _read(self, namespace: Namespace, pipeline: list[Document]) -> list[bytes]:
         command = {

@@ -5,14 +5,13 @@ from __future__ import annotations
 from syncsvc.engine.definitions.created import present, save_created
 from syncsvc.engine.definitions.naming import new_record
 from syncsvc.engine.definitions.shared_catalog import catalog_of
+from syncsvc.engine.definitions.source_lookup import size_on_source
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
 from syncsvc.rules.indexing import definition_violations, destined
 from syncsvc.rules.taken_names import taken, taken_violations
 from syncsvc.saved.registry import CollectionRecord, CopyStatus
-from syncsvc.source.selected_size import selected_size
-from verifier.cluster.document_filters import judging
-from verifier.cluster.inventory import Size, extent, list_collections
+from verifier.cluster.inventory import Size, list_collections
 from verifier.cluster.reading import read
 from verifier.cluster.specification import CollectionSpec, Kind, same_document
 from verifier.runtime.errors import raise_all
@@ -102,11 +101,7 @@ class SourceListing:
         amounts: dict[bytes, Size] = {}
 
         def measure(definition: CollectionSpec, stop: StopToken) -> None:
-            found = read(lambda: extent(self._source_client, definition.storage), stop)
-            query = self._context.document_filters.of(definition.namespace)
-            with judging(self._context.document_filters, definition.namespace):
-                found = selected_size(self._source_client, definition.storage, query, found, stop)
-            amounts[_uuid(definition)] = found
+            amounts[_uuid(definition)] = size_on_source(self._context, definition, stop)
 
         for_each("measure", new, measure, self._context.load.readers, self._stop)
         self._registry.save_all(

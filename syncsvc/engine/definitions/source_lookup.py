@@ -1,4 +1,4 @@
-"""Looks up the present definitions of collections on the source, for change events that do not contain them."""
+"""Looks up the present definitions and sizes of collections on the source, which change events do not contain."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from pymongo.errors import OperationFailure
 
 from syncsvc.engine.run.context import RunContext
 from syncsvc.saved.registry import CollectionRecord
-from verifier.cluster.inventory import find_collection, find_named, find_time_series
+from syncsvc.source.selected_size import selected_size
+from verifier.cluster.document_filters import judging
+from verifier.cluster.inventory import Size, extent, find_collection, find_named, find_time_series
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.reading import read
 from verifier.cluster.renamed import CollectionGone
@@ -42,6 +44,19 @@ def time_series_on_source(
 ) -> bytes | None:
     """Return the UUID of the buckets of the source's time-series collection with this name; None if there is none."""
     return read(lambda: find_time_series(context.source_client, namespace), stop)
+
+
+def size_on_source(context: RunContext, definition: CollectionSpec, stop: StopToken) -> Size:
+    """Return the estimated size of the documents to copy of a collection, which has this definition on the source.
+
+    With a document filter, only the selected documents count. Raises OperationError DocumentFilterFailed, and the
+    driver's errors.
+    """
+    client, filters = context.source_client, context.document_filters
+    whole = read(lambda: extent(client, definition.storage), stop)
+    with judging(filters, definition.namespace):
+        query = filters.of(definition.namespace)
+        return selected_size(client, definition.storage, query, whole, stop)
 
 
 @contextmanager

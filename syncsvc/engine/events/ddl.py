@@ -10,6 +10,7 @@ dropped since. An event that is applied a second time changes nothing.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
@@ -34,7 +35,12 @@ from syncsvc.rules.indexing import Target, check, check_ttl, destined
 from syncsvc.saved.registry import CollectionRecord, CopyStatus
 from verifier.cluster.events import DefinitionEvent
 from verifier.cluster.failures import DUPLICATE_KEY
-from verifier.cluster.namespace import Namespace, is_user_namespace
+from verifier.cluster.namespace import (
+    BUCKETS_PREFIX,
+    UUID_PATTERN,
+    Namespace,
+    is_user_namespace,
+)
 from verifier.cluster.specification import CollectionSpec, Document, Kind, same_document
 from verifier.runtime.errors import OperationError, raise_all
 from verifier.runtime.tasks import StopToken
@@ -51,13 +57,16 @@ OF_NO_CONSEQUENCE = frozenset(
     }
 )
 
+# Matches the names of the buckets into which servers copy a time-series collection to reshard it.
+_of_resharding = re.compile(re.escape(BUCKETS_PREFIX) + rf"resharding\.{UUID_PATTERN}").fullmatch
+
 
 def has_consequences(event: DefinitionEvent) -> bool:
     """Return whether a DDL event may change a definition of a user's collection or view.
 
-    An unknown event without a namespace may do that, too.
+    An unknown event without a namespace may do that, too. An event of the temporary buckets of a resharding may not.
     """
-    if event.operation in OF_NO_CONSEQUENCE:
+    if event.operation in OF_NO_CONSEQUENCE or _of_resharding(event.namespace.collection):
         return False
     return not event.namespace.database or is_user_namespace(event.namespace.owner)
 
@@ -310,11 +319,13 @@ class DefinitionEvents:
 
     def _rename(self, event: DefinitionEvent) -> None:
         assert event.collection is not None and event.renamed is not None
+        # `$out` into a time-series collection renames buckets.
+        before, name = event.namespace.owner, event.renamed.owner
         if event.replaced is not None:
             self._drop_collection(event.replaced)
         self._forget_replaced(event)
-        self._renames.follow(event.collection, event.namespace, event.renamed)
-        self._renames.release(self._names.to_destination(event.namespace))
+        self._renames.follow(event.collection, before, name)
+        self._renames.release(self._names.to_destination(before))
 
     def _modify(self, event: DefinitionEvent) -> None:
         if event.collection is None:

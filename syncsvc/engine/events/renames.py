@@ -9,6 +9,7 @@ has the same name on both clusters, apart from the renames of `namespaceRemap`.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -23,19 +24,26 @@ from syncsvc.engine.definitions.naming import (
     parked_name,
 )
 from syncsvc.engine.definitions.other_case import case_violations
-from syncsvc.engine.definitions.source_lookup import find_on_source, has_name_on_source
+from syncsvc.engine.definitions.source_lookup import (
+    find_on_source,
+    has_name_on_source,
+    size_on_source,
+)
 from syncsvc.engine.run.context import RunContext
 from syncsvc.errors import RENAMED_ACROSS_DATABASES, RENAMED_OUT_OF_FILTER
 from syncsvc.options import RenamedOut
 from syncsvc.rules.indexing import check, destined, rename_violations
 from syncsvc.rules.sharding import key_of
 from syncsvc.saved.registry import CollectionRecord, CopyStatus
-from verifier.cluster.namespace import Namespace
+from verifier.cluster.namespace import UUID_PATTERN, Namespace
 from verifier.cluster.specification import CollectionSpec
 from verifier.runtime.errors import OperationError, Violation, raise_all
 from verifier.runtime.tasks import StopToken
 
 _log = logging.getLogger(__name__)
+
+# Matches the names of the temporary collections that servers create for `$out`.
+_OUT = re.compile(rf"tmp\.agg_out\.{UUID_PATTERN}").fullmatch
 
 
 class Renames:
@@ -242,7 +250,12 @@ class Renames:
             # Partitions may be left from a time when the collection was synced before.
             self._context.partitions.forget(uuid)
             record = new_record(
-                self._registry, wanted, name, CopyStatus.WAITING, source_key=found.shard_key
+                self._registry,
+                wanted,
+                name,
+                CopyStatus.WAITING,
+                size_on_source(self._context, found, self._stop),
+                found.shard_key,
             )
             self._registry.save(record)
         if not self.create_or_forget(record, self._catalog.create):
@@ -264,7 +277,10 @@ def renamed_out(before: Namespace, name: Namespace) -> OperationError:
 
 def is_temporary(record: CollectionRecord) -> bool:
     """Return whether the server created the collection as a step of `$out`, or of a rename to another database."""
-    return bool(record.definition.options.get("temp")) or _is_moved(record.source_name)
+    # From 8.0 on, shards do not mark the temporary collections of `$out`.
+    name = record.source_name
+    marked = bool(record.definition.options.get("temp"))
+    return marked or _is_moved(name) or _OUT(name.collection) is not None
 
 
 def _is_moved(name: Namespace) -> bool:

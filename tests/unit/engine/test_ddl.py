@@ -11,6 +11,7 @@ from verifier.cluster.events import DefinitionEvent
 from verifier.cluster.namespace import Namespace
 
 SYNCED, OTHER = b"s" * 16, b"o" * 16
+RANDOM = "5c1fbf0e-9b39-4b5a-8a6a-0c6f7d0e2b11"
 IN, OUT = Namespace("in", "c"), Namespace("out", "c")
 
 
@@ -32,6 +33,8 @@ def event(
         (event("create", IN.buckets), True),
         (event("create", OUT.buckets), False),
         (event("create", collection=None, viewOn="c"), False),
+        (event("shardCollection", Namespace("in", f"resharding.{RANDOM}").buckets), False),
+        (event("shardCollection", Namespace("in", "resharding.mine").buckets), True),
         (event("createIndexes", indexes=[]), False),
         (event("startIndexBuild", IN), False),
         (event("create", Namespace("in", "system.js")), False),
