@@ -10,13 +10,14 @@ from bson.timestamp import Timestamp
 from syncsvc.created import refuse_foreign, temporary_prefix
 from syncsvc.engine.copying.copy import copy_all, end_copy
 from syncsvc.engine.copying.partitioned import plan_copy, settle
-from syncsvc.engine.cutover import Cutover, SourceWritten
+from syncsvc.engine.cutover import Cutover
 from syncsvc.engine.definitions.index_builds import build_all, restore_indexes
 from syncsvc.engine.definitions.source_listing import SourceListing
 from syncsvc.engine.definitions.views import reconcile_views
 from syncsvc.engine.events.application import Application
 from syncsvc.engine.events.definition_watch import DefinitionWatch
 from syncsvc.engine.events.rekeying import ShardKeys, ShardKeyWatch
+from syncsvc.engine.late_writes import SourceWritten
 from syncsvc.engine.phases import Phases
 from syncsvc.engine.reversal import replace_views, weaken_definitions
 from syncsvc.engine.run.balancers import watch_balancers

@@ -462,6 +462,27 @@ def test_a_commit_does_not_wait_for_documents_that_expire(pair: Pair, daemon: Da
     pair.assert_equal()
 
 
+@across(REPLICA_SETS, SHARDED)
+def test_deletes_by_users_of_documents_that_can_expire_are_applied(
+    pair: Pair, daemon: Daemon
+) -> None:
+    """Let a user delete a document a year before it expires, after the lanes have stopped."""
+    source, destination = pair.source.client, pair.destination.client
+    writes.fill(source)
+    source.d.sessions.create_index("at", expireAfterSeconds=0)
+    expiration = datetime.now(UTC) + timedelta(days=365)
+    source.d.sessions.insert_many({"_id": n, "at": expiration} for n in range(3))
+    daemon.start()
+    prepared = (Point.STEP_DONE, "definitions prepared")
+    with daemon.held_at(*prepared):
+        daemon.ask_for_commit()
+        daemon.wait_until_reached(*prepared)
+        source.d.sessions.delete_one({"_id": 1})
+    daemon.wait_for_state("COMMITTED")
+    assert destination.d.sessions.distinct("_id") == [0, 2]
+    pair.assert_equal()
+
+
 def wait_until_some_expire(client: writes.AnyClient) -> None:
     before = client.d.expiring.count_documents({})
     wait_for(lambda: client.d.expiring.count_documents({}) < before, "some expire")

@@ -1,0 +1,153 @@
+"""Finds the changes that users have made on a cluster since a position in its change stream.
+
+A commit ends only when the destination has all writes of users to the source. `LateWrites` finds those after the commit
+time. A reversal is refused if users have written to the old source since the commit.
+
+An event of a change stream does not tell whether a user deleted a document, or the server because the document had
+expired (TTL). If each such delete counted, a source that deletes expired documents all the time would never let a
+commit end. If none counted, the deletes of users would be lost. So the destination decides: a delete is a late write if
+the destination still has the document and the document has not expired. An expired document is left to the
+destination, which deletes it after the commit.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from syncsvc.engine.events.ddl import OF_NO_CONSEQUENCE
+from syncsvc.engine.run.context import RunContext
+from syncsvc.saved.registry import CollectionRecord
+from verifier.cluster import failures
+from verifier.cluster.changes import ChangeReader, ChangeStream
+from verifier.cluster.cluster import Cluster
+from verifier.cluster.events import DefinitionEvent, KeyEvent, parse_key_event
+from verifier.cluster.lookup import ONLY_IDS, fetch
+from verifier.cluster.migrations import Migrations
+from verifier.cluster.namespace import Namespace, is_user_namespace
+from verifier.cluster.note import append_note
+from verifier.cluster.times import Position, position_after
+from verifier.compare.expiry import expired
+from verifier.compare.worker import clock_of
+from verifier.runtime.errors import OperationError
+from verifier.runtime.tasks import StopToken
+
+Change = KeyEvent | DefinitionEvent
+# Returns the collections and views, of those that the given changes concern, to which users have written.
+Judge = Callable[[Sequence[Change]], Collection[Namespace]]
+
+
+class SourceWritten(Exception):
+    """Raised if users have, or may have, written to the source after the commit time.
+
+    The commit time is the cluster time of the source up to which all changes are applied before the commit.
+    `namespaces` are some of the collections with newer writes; empty if these collections are unknown.
+    """
+
+    def __init__(self, namespaces: Collection[Namespace] = ()) -> None:
+        self.namespaces = namespaces
+
+
+@dataclass(frozen=True)
+class LateWrites:
+    """The writes of users to the source after the commit time of a run."""
+
+    context: RunContext
+    stop: StopToken
+
+    def refuse(self) -> None:
+        """Raise SourceWritten if the destination lacks a write of users, or may lack one, since the commit time.
+
+        Also raise it if the oplog no longer reaches back to the commit time, so that this check is not possible. The
+        commit can still be repeated, because the event spool may hold the lost events.
+        """
+        context = self.context
+        record = context.run.record
+        assert record.commit_time is not None
+        source = Cluster(record.source, context.source_client, context.source_facts)
+        since = position_after(record.commit_time)
+        expiring = {each.source_name: each for each in context.registry if each.definition.expires}
+        try:
+            written = first_written(source, since, partial(self._lacking, expiring), self.stop)
+        except OperationError as error:
+            if error.kind != failures.OPLOG_WINDOW_EXCEEDED:
+                raise
+            raise SourceWritten from error
+        if written:
+            raise SourceWritten(written)
+
+    def _lacking(
+        self, expiring: Mapping[Namespace, CollectionRecord], changes: Sequence[Change]
+    ) -> set[Namespace]:
+        """Return the selected collections and views of which the destination lacks a change, or may lack one.
+
+        `expiring` are the collections whose documents can expire, by their names on the source.
+        """
+        others: list[Change] = []
+        deleted: dict[Namespace, list[bytes]] = defaultdict(list)
+        for each in changes:
+            name = each.namespace.owner
+            if isinstance(each, KeyEvent) and each.operation == "delete" and name in expiring:
+                deleted[name].append(each.key)
+            else:
+                others.append(each)
+        written = set(filter(self.context.selection.selects, names_of(others)))
+        # Ask the destination only if the answer is needed.
+        return written or {
+            name for name, keys in deleted.items() if self._keeps(expiring[name], keys)
+        }
+
+    def _keeps(self, record: CollectionRecord, keys: list[bytes]) -> bool:
+        """Return whether the destination has a document with one of these keys that has not expired."""
+        context = self.context
+        gone = expired([record.definition], clock_of(context.source_client, self.stop))
+        return bool(
+            fetch(
+                context.destination_client,
+                record.namespace,
+                keys,
+                self.stop,
+                projection=ONLY_IDS,
+                query={"$nor": gone} if gone else {},
+            )
+        )
+
+
+def first_written(
+    cluster: Cluster, since: Position, judge: Judge, stop: StopToken
+) -> Collection[Namespace]:
+    """Return the first collections and views to which users have written between `since` and now; empty if none.
+
+    `since` is a position in the cluster's change stream. `judge` gets the changes of users in each page of the stream,
+    until it returns a name.
+    """
+    now = append_note(cluster.client, stop)
+    stream = ChangeStream(cluster.client, cluster.facts, keys_only=True)
+    migrations = Migrations(cluster.client, cluster.facts, stop)
+    for page in ChangeReader(stream, since, stop).pages():
+        changes = map(parse_key_event, map(bytes, page.events))
+        written = judge([each for each in changes if not _is_of_servers(each, migrations)])
+        if written or page.position.time >= now:
+            return written
+    raise AssertionError("the pages of a change stream do not end")
+
+
+def names_of(changes: Iterable[Change]) -> set[Namespace]:
+    """Return the user collections and views that the changes concern."""
+    return {name for each in changes for name in _names(each) if is_user_namespace(name)}
+
+
+def _names(change: Change) -> frozenset[Namespace]:
+    return frozenset([change.namespace.owner]) if isinstance(change, KeyEvent) else change.owners
+
+
+def _is_of_servers(change: Change, migrations: Migrations) -> bool:
+    """Return whether the servers caused the event, and not a user: for example, a chunk migration of the balancer.
+
+    `migrations` recognizes the DDL events of chunk migrations.
+    """
+    if isinstance(change, KeyEvent):
+        return False
+    return change.operation in OF_NO_CONSEQUENCE or migrations.caused(change)
