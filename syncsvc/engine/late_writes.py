@@ -16,6 +16,9 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from time import monotonic
+
+from bson.timestamp import Timestamp
 
 from syncsvc.engine.events.ddl import OF_NO_CONSEQUENCE
 from syncsvc.engine.run.context import RunContext
@@ -32,7 +35,13 @@ from verifier.cluster.times import Position, position_after
 from verifier.compare.expiry import expired
 from verifier.compare.worker import clock_of
 from verifier.runtime.errors import OperationError
+from verifier.runtime.retry import patience_left
 from verifier.runtime.tasks import StopToken
+from verifier.runtime.waits import waiting
+
+_NO_MAJORITY = (
+    "Start the members of this cluster that are down, and check the replication lag of the others."
+)
 
 Change = KeyEvent | DefinitionEvent
 # Returns the collections and views, of those that the given changes concern, to which users have written.
@@ -70,7 +79,8 @@ class LateWrites:
         since = position_after(record.commit_time)
         expiring = {each.source_name: each for each in context.registry if each.definition.expires}
         try:
-            written = first_written(source, since, partial(self._lacking, expiring), self.stop)
+            now = append_note(source.client, self.stop)
+            written = first_written(source, since, now, partial(self._lacking, expiring), self.stop)
         except OperationError as error:
             if error.kind != failures.OPLOG_WINDOW_EXCEEDED:
                 raise
@@ -116,21 +126,35 @@ class LateWrites:
 
 
 def first_written(
-    cluster: Cluster, since: Position, judge: Judge, stop: StopToken
+    cluster: Cluster, since: Position, until: Timestamp, judge: Judge, stop: StopToken
 ) -> Collection[Namespace]:
-    """Return the first collections and views to which users have written between `since` and now; empty if none.
+    """Return the first collections and views to which users have written between `since` and `until`; empty if none.
 
-    `since` is a position in the cluster's change stream. `judge` gets the changes of users in each page of the stream,
-    until it returns a name.
+    `since` is a position in the cluster's change stream, and `until` a time that `append_note` has returned. `judge`
+    gets the changes of users in each page of the stream, until it returns a name. Inside a block of `retry.impatient`,
+    raise OperationError ClusterUnreachable if the stream does not advance for as long as that block allows: this
+    happens while the cluster has no working majority.
     """
-    now = append_note(cluster.client, stop)
     stream = ChangeStream(cluster.client, cluster.facts, keys_only=True)
     migrations = Migrations(cluster.client, cluster.facts, stop)
-    for page in ChangeReader(stream, since, stop).pages():
-        changes = map(parse_key_event, map(bytes, page.events))
-        written = judge([each for each in changes if not _is_of_servers(each, migrations)])
-        if written or page.position.time >= now:
-            return written
+    read_until, deadline = since.time, monotonic() + patience_left()
+    with waiting(
+        f"The search for writes of users waits until {cluster.name} returns its newest changes, which a majority of "
+        "the members must confirm first",
+        _NO_MAJORITY,
+    ):
+        for page in ChangeReader(stream, since, stop).pages():
+            changes = map(parse_key_event, map(bytes, page.events))
+            written = judge([each for each in changes if not _is_of_servers(each, migrations)])
+            if written or page.position.time >= until:
+                return written
+            if page.position.time > read_until:
+                read_until, deadline = page.position.time, monotonic() + patience_left()
+            elif monotonic() > deadline:
+                raise OperationError(
+                    failures.CLUSTER_UNREACHABLE,
+                    f"No majority of the members of {cluster.name} confirms its newest changes.",
+                )
     raise AssertionError("the pages of a change stream do not end")
 
 

@@ -22,10 +22,12 @@ from syncsvc.errors import OLD_SOURCE_WRITTEN
 from syncsvc.saved.registry import CollectionRecord
 from syncsvc.saved.run import RunRecord
 from syncsvc.state import Phase
+from verifier.cluster.bounds import answered_soon
 from verifier.cluster.changes import ChangeReader, ChangeStream, start_position
 from verifier.cluster.cluster import Cluster
 from verifier.cluster.inventory import list_collections, list_uuids
 from verifier.cluster.namespace import Namespace, some_of
+from verifier.cluster.note import append_note
 from verifier.cluster.reading import read
 from verifier.cluster.specification import Kind
 from verifier.cluster.times import Position
@@ -179,9 +181,13 @@ def refuse_written(old_source: Cluster, since: Position, stop: StopToken) -> Non
     """Raise OperationError OldSourceWritten if users changed anything on the old source after the commit.
 
     `since` is the position in the old source's change stream at which the commit ended. Later writes exist only on the
-    old source, and the reversed sync would overwrite them.
+    old source, and the reversed sync would overwrite them. Call this for a command: it raises the driver's errors, or
+    OperationError ClusterUnreachable, if the old source does not answer soon, or has no working majority.
     """
-    if written := first_written(old_source, since, names_of, stop):
+    # The server holds back its answer while the cluster has no working majority.
+    with answered_soon():
+        now = append_note(old_source.client, stop)
+    if written := first_written(old_source, since, now, names_of, stop):
         raise OperationError(
             OLD_SOURCE_WRITTEN,
             f"Since the commit, users wrote to collections on {old_source.name}: {some_of(written)}.",
