@@ -3,20 +3,26 @@
 A commit ends only when the destination has all writes of users to the source. `LateWrites` finds those after the commit
 time. A reversal is refused if users have written to the old source since the commit.
 
-An event of a change stream does not tell whether a user deleted a document, or the server because the document had
-expired (TTL). If each such delete counted, a source that deletes expired documents all the time would never let a
-commit end. If none counted, the deletes of users would be lost. So the destination decides: a delete is a late write if
-the destination still has the document and the document has not expired. An expired document is left to the
-destination, which deletes it after the commit.
+A change event alone does not always tell whether the destination lacks the change:
+
+- the server may have deleted the document, because it had expired (TTL). The destination does so itself after the
+  commit;
+- the document may be one that the document filter does not select.
+
+If all these events counted, a source that goes on like that would never let a commit end. If none counted, writes of
+users would be lost. So the clusters decide. A delete counts if the destination still has the document and the document
+has not expired. Another change of a filtered collection counts if the destination has the document, or if the source
+has it and the filter selects it.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic
+from typing import Any
 
 from bson.timestamp import Timestamp
 
@@ -26,8 +32,9 @@ from syncsvc.saved.registry import CollectionRecord
 from verifier.cluster import failures
 from verifier.cluster.changes import ChangeReader, ChangeStream
 from verifier.cluster.cluster import Cluster
+from verifier.cluster.document_filters import judging
 from verifier.cluster.events import DefinitionEvent, KeyEvent, parse_key_event
-from verifier.cluster.lookup import ONLY_IDS, fetch
+from verifier.cluster.lookup import ONLY_IDS, fetch, fetch_pages, portions
 from verifier.cluster.migrations import Migrations
 from verifier.cluster.namespace import Namespace, is_user_namespace
 from verifier.cluster.note import append_note
@@ -77,10 +84,12 @@ class LateWrites:
         assert record.commit_time is not None
         source = Cluster(record.source, context.source_client, context.source_facts)
         since = position_after(record.commit_time)
-        expiring = {each.source_name: each for each in context.registry if each.definition.expires}
+        unsure = {each.source_name: each for each in context.registry if self._is_unsure(each)}
         try:
             now = append_note(source.client, self.stop)
-            written = first_written(source, since, now, partial(self._lacking, expiring), self.stop)
+            written = first_written(
+                source, since, now, partial(self._lacking, unsure, now), self.stop
+            )
         except OperationError as error:
             if error.kind != failures.OPLOG_WINDOW_EXCEEDED:
                 raise
@@ -88,41 +97,78 @@ class LateWrites:
         if written:
             raise SourceWritten(written)
 
+    def _is_unsure(self, record: CollectionRecord) -> bool:
+        """Return whether changes of documents of the collection may be none that the destination must have."""
+        return record.definition.expires or record.source_name in self.context.document_filters
+
     def _lacking(
-        self, expiring: Mapping[Namespace, CollectionRecord], changes: Sequence[Change]
+        self,
+        unsure: Mapping[Namespace, CollectionRecord],
+        not_before: Timestamp,
+        changes: Sequence[Change],
     ) -> set[Namespace]:
         """Return the selected collections and views of which the destination lacks a change, or may lack one.
 
-        `expiring` are the collections whose documents can expire, by their names on the source.
+        `unsure` are the collections for which `_is_unsure` is true, by their names on the source. The source is read
+        at the cluster time `not_before` or later.
         """
-        others: list[Change] = []
-        deleted: dict[Namespace, list[bytes]] = defaultdict(list)
+        certain: list[Change] = []
+        asked: dict[Namespace, _Keys] = defaultdict(_Keys)
         for each in changes:
             name = each.namespace.owner
-            if isinstance(each, KeyEvent) and each.operation == "delete" and name in expiring:
-                deleted[name].append(each.key)
+            if not isinstance(each, KeyEvent) or name not in unsure:
+                certain.append(each)
+            elif each.operation == "delete":
+                asked[name].deleted.append(each.key)
+            elif name in self.context.document_filters:
+                asked[name].changed.append(each.key)
             else:
-                others.append(each)
-        written = set(filter(self.context.selection.selects, names_of(others)))
-        # Ask the destination only if the answer is needed.
+                certain.append(each)
+        written = set(filter(self.context.selection.selects, names_of(certain)))
+        # Ask the clusters only if the answer is needed.
         return written or {
-            name for name, keys in deleted.items() if self._keeps(expiring[name], keys)
+            name
+            for name, keys in asked.items()
+            if self._keeps(unsure[name], keys) or self._selects(unsure[name], keys, not_before)
         }
 
-    def _keeps(self, record: CollectionRecord, keys: list[bytes]) -> bool:
-        """Return whether the destination has a document with one of these keys that has not expired."""
+    def _keeps(self, record: CollectionRecord, keys: _Keys) -> bool:
+        """Return whether the destination has a changed document, or a deleted document that has not expired."""
         context = self.context
         gone = expired([record.definition], clock_of(context.source_client, self.stop))
-        return bool(
-            fetch(
-                context.destination_client,
-                record.namespace,
-                keys,
-                self.stop,
-                projection=ONLY_IDS,
-                query={"$nor": gone} if gone else {},
-            )
+        unexpired = {"$nor": gone} if gone else {}
+        return any(
+            fetch(context.destination_client, record.namespace, each, self.stop, ONLY_IDS, query)
+            for each, query in ((keys.deleted, unexpired), (keys.changed, {}))
         )
+
+    def _selects(self, record: CollectionRecord, keys: _Keys, not_before: Timestamp) -> bool:
+        """Return whether the source has a changed document that the document filter selects."""
+        client, filters = self.context.source_client, self.context.document_filters
+        query: Mapping[str, Any] = filters.of(record.source_name) or {}
+        with judging(filters, record.source_name):
+            return any(
+                page
+                for portion in portions(keys.changed)
+                for page in fetch_pages(
+                    client,
+                    record.source_storage,
+                    portion,
+                    self.stop,
+                    not_before=not_before,
+                    projection=ONLY_IDS,
+                    query=query,
+                    by_id=True,
+                )
+            )
+
+
+@dataclass(frozen=True)
+class _Keys:
+    """Keys of documents of one collection: of those that were deleted, and of those that were inserted or changed."""
+
+    deleted: list[bytes] = field(default_factory=list)
+    changed: list[bytes] = field(default_factory=list)
 
 
 def first_written(
