@@ -7,8 +7,6 @@ commit time, and no check would detect that.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from bson.timestamp import Timestamp
 
 from syncsvc.engine.definitions.index_builds import restore_indexes
@@ -16,9 +14,7 @@ from syncsvc.engine.late_writes import LateWrites, SourceWritten
 from syncsvc.engine.repairer import Repairer
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
-from syncsvc.figures.progress import WarningKind
 from syncsvc.saved.run import RunRecord
-from verifier.cluster.namespace import Namespace, some_of
 from verifier.cluster.note import append_note
 from verifier.runtime.tasks import StopToken, wait_until
 from verifier.runtime.waits import waiting
@@ -43,28 +39,29 @@ class CommitEnd:
         differences; these are repaired if the start options allow that. Raises OperationError DefinitionNotApplicable
         if a withheld index cannot be built.
         """
-        # Without differences, leave the few writes that pass the block of the source to the cut-over, which finds them
-        # and lets the commit be repeated.
-        looks = differs or not self._context.run.record.options.blocks_source
-        try:
-            if looks:
-                self._late_writes.refuse()
-        except SourceWritten as error:
-            # Apply these writes before repairing differences: a document may differ only because its change events are
-            # not applied yet.
-            self._warn(error.namespaces)
-        else:
-            if not (differs and self._repairer.repair_in_commit()):
-                self._context.progress.end_warning(WarningKind.SOURCE_WRITTEN)
-                return None
+        # Apply late writes before repairing differences: a document may differ only because its change events are not
+        # applied yet.
+        if not (self._is_written(differs) or (differs and self._repairer.repair_in_commit())):
+            return None
         time = self._postpone()
         # Any instance may have withheld indexes while it applied these changes, because an index refused a document.
         self._context.registry.reload(self._stop)
         restore_indexes(self._context, self._stop)
         return time
 
-    def _warn(self, written: Collection[Namespace]) -> None:
-        self._context.progress.warn(WarningKind.SOURCE_WRITTEN, warning_of(written))
+    def _is_written(self, differs: bool) -> bool:
+        """Return whether users have, or may have, written to the source since the commit time.
+
+        If the source is blocked and nothing differs, return False without a look: the cut-over finds the few writes
+        that pass the block, and the commit is then repeated.
+        """
+        if self._context.run.record.options.blocks_source and not differs:
+            return False
+        try:
+            self._late_writes.refuse()
+        except SourceWritten:
+            return True
+        return False
 
     def _postpone(self) -> Timestamp:
         """Save a new commit time, and return it once all instances have applied all changes up to that time."""
@@ -82,16 +79,3 @@ class CommitEnd:
             wait_until(lambda: is_past(run.record), self._stop)
         self._context.instances.wait_for_all(is_past, self._stop)
         return time
-
-
-def warning_of(written: Collection[Namespace]) -> str:
-    """Return the warning about late writes to the collections `written`; empty if these collections are unknown."""
-    if not written:
-        return (
-            "The oplog of the source is too short to find out whether applications still write to the source. The "
-            "commit applies all changes and checks this again: stop the applications."
-        )
-    return (
-        "Applications still write to the source although the commit was requested, for example to "
-        f"{some_of(written)}. The commit applies these writes and waits until no more follow: stop the applications."
-    )

@@ -223,9 +223,11 @@ class Coordinator(Phases):
         """
         # Clear the value of an earlier process, which other instances would mistake for the current one.
         self._publish_caught_up(False)
-        # An earlier commit may have failed before it could end this warning.
-        self._context.progress.end_warning(WarningKind.SOURCE_WRITTEN)
         run = self._context.run
+        if run.record.state is not State.COMMITTING:
+            # An earlier commit may have failed before it could end this warning. If the present commit was withdrawn,
+            # the warning lasts until it succeeds.
+            self._context.progress.end_warning(WarningKind.SOURCE_WRITTEN)
         while run.record.repair_requested or not self._all_committing(stop):
             caught_up = self._have_caught_up(application)
             if caught_up:

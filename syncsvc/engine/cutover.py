@@ -28,6 +28,7 @@ from syncsvc.engine.principals import PrincipalCopy
 from syncsvc.engine.reversal import prepare_reversal
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
+from syncsvc.figures.progress import WarningKind
 from syncsvc.resuming import CHECKED, UNBLOCKED
 from syncsvc.saved.registry import CollectionRecord
 from syncsvc.saved.run import refuse_resetting
@@ -135,6 +136,8 @@ class Cutover:
     def _check_source(self) -> None:
         """Raise SourceWritten if users have, or may have, written to the source since the commit time.
 
+        A warning about such writes lasts until this check passes, also while the commit is repeated.
+
         Such a write was not verified. Even if it is older than the saved position of this instance, another instance
         may not have applied it. A write block on the source does not make this check unnecessary: it does not apply to
         users with the role `root` or `restore`, and operators can lift it.
@@ -142,6 +145,7 @@ class Cutover:
         # An earlier version of syncsvc, which recorded no check, may have unblocked the destination.
         if UNBLOCKED not in self.context.run.record.steps:
             LateWrites(self.context, self.stop).refuse()
+        self.context.progress.end_warning(WarningKind.SOURCE_WRITTEN)
 
     def _unblock(self) -> None:
         if self.context.run.record.options.blocks_destination:

@@ -28,6 +28,7 @@ from bson.timestamp import Timestamp
 
 from syncsvc.engine.events.ddl import OF_NO_CONSEQUENCE
 from syncsvc.engine.run.context import RunContext
+from syncsvc.figures.progress import WarningKind
 from syncsvc.saved.registry import CollectionRecord
 from verifier.cluster import failures
 from verifier.cluster.changes import ChangeReader, ChangeStream
@@ -36,7 +37,7 @@ from verifier.cluster.document_filters import judging
 from verifier.cluster.events import DefinitionEvent, KeyEvent, parse_key_event
 from verifier.cluster.lookup import ONLY_IDS, fetch, fetch_pages, portions
 from verifier.cluster.migrations import Migrations
-from verifier.cluster.namespace import Namespace, is_user_namespace
+from verifier.cluster.namespace import Namespace, is_user_namespace, some_of
 from verifier.cluster.note import append_note
 from verifier.cluster.times import Position, position_after
 from verifier.compare.expiry import expired
@@ -74,31 +75,40 @@ class LateWrites:
     stop: StopToken
 
     def refuse(self) -> None:
-        """Raise SourceWritten if the destination lacks a write of users, or may lack one, since the commit time.
+        """Warn, and raise SourceWritten, if the destination lacks a write of users, or may lack one.
 
-        Also raise it if the oplog no longer reaches back to the commit time, so that this check is not possible. The
+        Also do so if the oplog no longer reaches back to the commit time, so that this check is not possible. The
         commit can still be repeated, because the event spool may hold the lost events.
         """
-        context = self.context
-        record = context.run.record
-        assert record.commit_time is not None
-        source = Cluster(record.source, context.source_client, context.source_facts)
-        since = position_after(record.commit_time)
-        unsure = {each.source_name: each for each in context.registry if self._is_unsure(each)}
         try:
-            now = append_note(source.client, self.stop)
-            written = first_written(
-                source, since, now, partial(self._lacking, unsure, now), self.stop
-            )
+            written = self._find()
         except OperationError as error:
             if error.kind != failures.OPLOG_WINDOW_EXCEEDED:
                 raise
+            self._warn(())
             raise SourceWritten from error
         if written:
+            self._warn(written)
             raise SourceWritten(written)
 
+    def _warn(self, written: Collection[Namespace]) -> None:
+        self.context.progress.warn(WarningKind.SOURCE_WRITTEN, warning_of(written))
+
+    def _find(self) -> Collection[Namespace]:
+        """Return some collections with late writes; empty if there are none.
+
+        Raises OperationError OplogWindowExceeded if the oplog no longer reaches back to the commit time.
+        """
+        record = self.context.run.record
+        assert record.commit_time is not None
+        source = Cluster(record.source, self.context.source_client, self.context.source_facts)
+        since = position_after(record.commit_time)
+        unsure = {each.source_name: each for each in self.context.registry if self._is_unsure(each)}
+        now = append_note(source.client, self.stop)
+        return first_written(source, since, now, partial(self._lacking, unsure, now), self.stop)
+
     def _is_unsure(self, record: CollectionRecord) -> bool:
-        """Return whether changes of documents of the collection may be none that the destination must have."""
+        """Return whether some changes of the documents of this collection need not reach the destination."""
         return record.definition.expires or record.source_name in self.context.document_filters
 
     def _lacking(
@@ -169,6 +179,19 @@ class _Keys:
 
     deleted: list[bytes] = field(default_factory=list)
     changed: list[bytes] = field(default_factory=list)
+
+
+def warning_of(written: Collection[Namespace]) -> str:
+    """Return the warning about late writes to the collections `written`; empty if these collections are unknown."""
+    if not written:
+        return (
+            "The oplog of the source is too short to find out whether applications still write to the source. The "
+            "commit applies all changes and checks this again: stop the applications."
+        )
+    return (
+        "Applications still write to the source although the commit was requested, for example to "
+        f"{some_of(written)}. The commit applies these writes and waits until no more follow: stop the applications."
+    )
 
 
 def first_written(

@@ -544,6 +544,31 @@ def test_writes_during_the_cut_over_are_applied(pair: Pair, daemon: Daemon) -> N
     pair.assert_equal()
 
 
+def test_a_warning_lasts_while_the_commit_is_repeated(pair: Pair, daemon: Daemon) -> None:
+    client = pair.source.client
+    writes.fill(client)
+    daemon.start()
+    daemon.wait_until_committable()
+    prepared = (Point.STEP_DONE, "definitions prepared")
+    with daemon.held_at(*prepared, 3):
+        with daemon.held_at(*prepared, 2):
+            with daemon.held_at(*prepared):
+                daemon.ask_for_commit()
+                daemon.wait_until_reached(*prepared)
+                assert not warnings_of_writes(daemon)
+                client.d.c.insert_one({"_id": "first"})
+            daemon.wait_until_reached(*prepared, 2)
+            (warning,) = warnings_of_writes(daemon)
+            assert "d.c" in warning
+            client.d.other.insert_one({"_id": "second"})
+        daemon.wait_until_reached(*prepared, 3)
+        (warning,) = warnings_of_writes(daemon)
+        assert "d.other" in warning
+    daemon.wait_for_state("COMMITTED")
+    assert not warnings_of_writes(daemon)
+    pair.assert_equal()
+
+
 @across(REPLICA_SETS, SHARDED)
 @pytest.mark.parametrize("step", ["drained", "definitions prepared"])
 def test_writes_that_pass_the_block_of_the_source_are_applied(
