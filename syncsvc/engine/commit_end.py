@@ -7,19 +7,15 @@ commit time, and no check would detect that.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from bson.timestamp import Timestamp
 
 from syncsvc.engine.definitions.index_builds import restore_indexes
+from syncsvc.engine.late_writes import LateWrites, SourceWritten
 from syncsvc.engine.repairer import Repairer
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
-from syncsvc.figures.progress import WarningKind
 from syncsvc.saved.run import RunRecord
-from verifier.cluster.namespace import Namespace, some_of
 from verifier.cluster.note import append_note
-from verifier.compare.feed import Feed
 from verifier.runtime.tasks import StopToken, wait_until
 from verifier.runtime.waits import waiting
 
@@ -27,17 +23,12 @@ _APPLYING = "lagTimeSeconds in GET /api/v1/progress shows the lag. If the lag do
 
 
 class CommitEnd:
-    """Decides whether a commit ends with a verdict now, or continues up to a later commit time.
+    """Decides whether a commit ends with a verdict now, or continues up to a later commit time."""
 
-    `feed` provides the cluster times of the newest changes that were read from the source.
-    """
-
-    def __init__(
-        self, context: RunContext, repairer: Repairer, feed: Feed, stop: StopToken
-    ) -> None:
+    def __init__(self, context: RunContext, repairer: Repairer, stop: StopToken) -> None:
         self._context = context
         self._repairer = repairer
-        self._feed = feed
+        self._late_writes = LateWrites(context, stop)
         self._stop = stop
 
     def later(self, differs: bool) -> Timestamp | None:
@@ -48,12 +39,9 @@ class CommitEnd:
         differences; these are repaired if the start options allow that. Raises OperationError DefinitionNotApplicable
         if a withheld index cannot be built.
         """
-        if written := self._written():
-            # Apply these writes before repairing differences: a document may differ only because its change events are
-            # not applied yet.
-            self._warn(written)
-        elif not (differs and self._repairer.repair_in_commit()):
-            self._context.progress.end_warning(WarningKind.SOURCE_WRITTEN)
+        # Apply late writes before repairing differences: a document may differ only because its change events are not
+        # applied yet.
+        if not (self._is_written(differs) or (differs and self._repairer.repair_in_commit())):
             return None
         time = self._postpone()
         # Any instance may have withheld indexes while it applied these changes, because an index refused a document.
@@ -61,37 +49,19 @@ class CommitEnd:
         restore_indexes(self._context, self._stop)
         return time
 
-    def _written(self) -> list[Namespace]:
-        """Return some collections to which users have written on the source since the commit time.
+    def _is_written(self, differs: bool) -> bool:
+        """Return whether users have, or may have, written to the source since the commit time.
 
-        Deletes in collections whose documents can expire do not count: a source that deletes expired documents all the
-        time would never let a commit end, and the destination's TTL monitor deletes them after the commit.
+        If the source is blocked and nothing differs, return False without a look: the cut-over finds the few writes
+        that pass the block, and the commit is then repeated.
         """
-        record = self._context.run.record
-        # The cut-over finds the few writes that pass the block of the source, and the commit is then repeated.
-        if not record.options.blocks_source:
-            self._read_until_now()
-        time, newest = record.commit_time, self._feed.newest_changes
-        return [name for name in newest if time is not None and newest[name] > time]
-
-    def _read_until_now(self) -> None:
-        """Wait until this instance has read the change events of all writes to the source before this call."""
-        now = append_note(self._context.source_client, self._stop)
-        append_note(self._context.source_client, self._stop)
-
-        def is_read() -> bool:
-            return self._feed.read_until is not None and self._feed.read_until > now
-
-        with waiting("The commit waits until the newest changes of the source are read", _APPLYING):
-            wait_until(is_read, self._stop)
-
-    def _warn(self, written: Iterable[Namespace]) -> None:
-        self._context.progress.warn(
-            WarningKind.SOURCE_WRITTEN,
-            "Applications still write to the source although the commit was requested, for example to "
-            f"{some_of(written)}. The commit applies these writes and waits until no more follow: stop the "
-            "applications.",
-        )
+        if self._context.run.record.options.blocks_source and not differs:
+            return False
+        try:
+            self._late_writes.refuse()
+        except SourceWritten:
+            return True
+        return False
 
     def _postpone(self) -> Timestamp:
         """Save a new commit time, and return it once all instances have applied all changes up to that time."""

@@ -9,13 +9,14 @@ from bson.timestamp import Timestamp
 
 from syncsvc.engine.copying.copy import copy_all, end_copy
 from syncsvc.engine.copying.partitioned import plan_copy, settle
-from syncsvc.engine.cutover import Cutover, SourceWritten
+from syncsvc.engine.cutover import Cutover
 from syncsvc.engine.definitions.index_builds import build_all, restore_indexes
 from syncsvc.engine.definitions.source_listing import SourceListing
 from syncsvc.engine.definitions.views import reconcile_views
 from syncsvc.engine.events.application import Application
 from syncsvc.engine.events.definition_watch import DefinitionWatch
 from syncsvc.engine.events.rekeying import ShardKeys, ShardKeyWatch
+from syncsvc.engine.late_writes import SourceWritten
 from syncsvc.engine.phases import Phases
 from syncsvc.engine.reversal import replace_views, weaken_definitions
 from syncsvc.engine.run.balancers import watch_balancers
@@ -222,9 +223,11 @@ class Coordinator(Phases):
         """
         # Clear the value of an earlier process, which other instances would mistake for the current one.
         self._publish_caught_up(False)
-        # An earlier commit may have failed before it could end this warning.
-        self._context.progress.end_warning(WarningKind.SOURCE_WRITTEN)
         run = self._context.run
+        if run.record.state is not State.COMMITTING:
+            # An earlier commit may have failed before it could end this warning. If the present commit was withdrawn,
+            # the warning lasts until it succeeds.
+            self._context.progress.end_warning(WarningKind.SOURCE_WRITTEN)
         while run.record.repair_requested or not self._all_committing(stop):
             caught_up = self._have_caught_up(application)
             if caught_up:

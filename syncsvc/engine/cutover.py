@@ -15,30 +15,28 @@ withdraws the commit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from syncsvc.engine.definitions.catalog import Catalog, known_uuids
 from syncsvc.engine.definitions.confirmation import confirmed_together
 from syncsvc.engine.definitions.shared_catalog import catalog_of
+from syncsvc.engine.late_writes import LateWrites
 from syncsvc.engine.principals import PrincipalCopy
-from syncsvc.engine.reversal import prepare_reversal, written_since
+from syncsvc.engine.reversal import prepare_reversal
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
+from syncsvc.figures.progress import WarningKind
 from syncsvc.resuming import CHECKED, UNBLOCKED
 from syncsvc.saved.created_collections import is_replaced, under_present_names
 from syncsvc.saved.registry import CollectionRecord
 from syncsvc.saved.run import refuse_resetting
-from verifier.cluster import failures
-from verifier.cluster.cluster import Cluster
 from verifier.cluster.inventory import list_uuids
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.reading import read
 from verifier.cluster.specification import CollectionSpec
-from verifier.cluster.times import position_after
 from verifier.cluster.writer import MAJORITY, PRIMARY_ONLY
-from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import StopToken, for_each
 
 Step = tuple[str, Callable[[], None]]
@@ -47,17 +45,6 @@ Change = Callable[[Catalog, CollectionSpec], None]
 
 # The name is saved, so it must never change.
 _PRINCIPALS_COPIED = "users and roles copied"
-
-
-class SourceWritten(Exception):
-    """Raised if users have, or may have, written to the source after the commit time.
-
-    The commit time is the cluster time of the source up to which all changes are applied before the commit.
-    `namespaces` are some of the collections with newer writes; empty if these collections are unknown.
-    """
-
-    def __init__(self, namespaces: Collection[Namespace] = ()) -> None:
-        self.namespaces = namespaces
 
 
 @dataclass(frozen=True)
@@ -147,38 +134,22 @@ class Cutover:
         self.context.run.update(reverse_start=prepare_reversal(self.context, self.stop))
 
     def _check_source(self) -> None:
+        """Raise SourceWritten if users have, or may have, written to the source since the commit time.
+
+        A warning about such writes lasts until this check passes, also while the commit is repeated.
+
+        Such a write was not verified. Even if it is older than the saved position of this instance, another instance
+        may not have applied it. A write block on the source does not make this check unnecessary: it does not apply to
+        users with the role `root` or `restore`, and operators can lift it.
+        """
         # An earlier version of syncsvc, which recorded no check, may have unblocked the destination.
         if UNBLOCKED not in self.context.run.record.steps:
-            self._refuse_written()
+            LateWrites(self.context, self.stop).refuse()
+        self.context.progress.end_warning(WarningKind.SOURCE_WRITTEN)
 
     def _unblock(self) -> None:
         if self.context.run.record.options.blocks_destination:
             self.context.destination_block.lift()
-
-    def _refuse_written(self) -> None:
-        """Raise SourceWritten if users have, or may have, written to the source since the commit time.
-
-        Such a write was not verified. Even if it is older than the saved position of this instance, another instance
-        may not have applied it. Deletes in collections whose documents can expire do not count. Also raise
-        SourceWritten if the oplog no longer reaches back to the commit time, so that this check is not possible: the
-        commit can still be repeated, because the event spool may hold the lost events. A write block on the source does
-        not make this check unnecessary: it does not apply to users with the role `root` or `restore`, and operators
-        can lift it.
-        """
-        context = self.context
-        record = context.run.record
-        assert record.commit_time is not None
-        source = Cluster(record.source, context.source_client, context.source_facts)
-        expiring = {each.source_name for each in context.registry if each.definition.expires}
-        since = position_after(record.commit_time)
-        try:
-            for names in written_since(source, since, self.stop, expiring):
-                if written := set(filter(context.selection.selects, names)):
-                    raise SourceWritten(written)
-        except OperationError as error:
-            if error.kind != failures.OPLOG_WINDOW_EXCEEDED:
-                raise
-            raise SourceWritten from error
 
     def _allow_writes(self) -> None:
         # If a reset is already saved, it will drop the data, so users must not be told to write.

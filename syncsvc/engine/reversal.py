@@ -9,25 +9,24 @@ they are weakened in place, so that no index is built again.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from syncsvc.engine.definitions.shared_catalog import catalog_of
 from syncsvc.engine.definitions.standin import prepared
-from syncsvc.engine.events.ddl import OF_NO_CONSEQUENCE
+from syncsvc.engine.late_writes import first_written, names_of
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
 from syncsvc.errors import OLD_SOURCE_WRITTEN
 from syncsvc.saved.registry import CollectionRecord
 from syncsvc.saved.run import RunRecord
 from syncsvc.state import Phase
+from verifier.cluster.bounds import answered_soon
 from verifier.cluster.changes import ChangeReader, ChangeStream, start_position
 from verifier.cluster.cluster import Cluster
-from verifier.cluster.events import DefinitionEvent, KeyEvent, parse_key_event
 from verifier.cluster.inventory import list_collections, list_uuids
-from verifier.cluster.migrations import Migrations
-from verifier.cluster.namespace import Namespace, is_user_namespace, some_of
+from verifier.cluster.namespace import Namespace, some_of
 from verifier.cluster.note import append_note
 from verifier.cluster.reading import read
 from verifier.cluster.specification import Kind
@@ -182,57 +181,14 @@ def refuse_written(old_source: Cluster, since: Position, stop: StopToken) -> Non
     """Raise OperationError OldSourceWritten if users changed anything on the old source after the commit.
 
     `since` is the position in the old source's change stream at which the commit ended. Later writes exist only on the
-    old source, and the reversed sync would overwrite them.
+    old source, and the reversed sync would overwrite them. Call this for a command: it raises the driver's errors, or
+    OperationError ClusterUnreachable, if the old source does not answer soon, or has no working majority.
     """
-    for written in written_since(old_source, since, stop):
+    # The server holds back its answer while the cluster has no working majority.
+    with answered_soon():
+        now = append_note(old_source.client, stop)
+    if written := first_written(old_source, since, now, names_of, stop):
         raise OperationError(
             OLD_SOURCE_WRITTEN,
             f"Since the commit, users wrote to collections on {old_source.name}: {some_of(written)}.",
         )
-
-
-def written_since(
-    cluster: Cluster, since: Position, stop: StopToken, expiring: Container[Namespace] = ()
-) -> Iterator[set[Namespace]]:
-    """Yield the collections and views that users changed between `since` and now, one set for each page of events.
-
-    `since` is a position in the cluster's change stream. Deletes in the collections `expiring` are ignored, because the
-    cluster's TTL monitor may have caused them.
-    """
-    now = append_note(cluster.client, stop)
-    stream = ChangeStream(cluster.client, cluster.facts, keys_only=True)
-    migrations = Migrations(cluster.client, cluster.facts, stop)
-    for page in ChangeReader(stream, since, stop).pages():
-        events = map(parse_key_event, map(bytes, page.events))
-        by_users = (
-            each
-            for each in events
-            if not _is_of_servers(each, migrations) and not _is_delete(each, expiring)
-        )
-        if written := {
-            name for each in by_users for name in _names(each) if is_user_namespace(name)
-        }:
-            yield written
-        if page.position.time >= now:
-            return
-
-
-def _is_delete(event: KeyEvent | DefinitionEvent, collections: Container[Namespace]) -> bool:
-    """Return whether the event deletes a document of one of the collections."""
-    if not isinstance(event, KeyEvent):
-        return False
-    return event.operation == "delete" and event.namespace.owner in collections
-
-
-def _names(event: KeyEvent | DefinitionEvent) -> frozenset[Namespace]:
-    return frozenset([event.namespace.owner]) if isinstance(event, KeyEvent) else event.owners
-
-
-def _is_of_servers(event: KeyEvent | DefinitionEvent, migrations: Migrations) -> bool:
-    """Return whether the servers caused the event, and not a user: for example, a chunk migration of the balancer.
-
-    `migrations` recognizes the DDL events of chunk migrations.
-    """
-    if isinstance(event, KeyEvent):
-        return False
-    return event.operation in OF_NO_CONSEQUENCE or migrations.caused(event)

@@ -70,7 +70,7 @@ class Verification:
         self._check: Check | None = None
         self._verdict: Verdict | None = None
         self._repairer = Repairer(context, group.stop)
-        self._commit_end = CommitEnd(context, self._repairer, self.feed, group.stop)
+        self._commit_end = CommitEnd(context, self._repairer, group.stop)
         if self._enabled:
             self._recall()
 

@@ -1,4 +1,4 @@
-"""Causes outages of the destination: the daemon must report each of them, and no command may hang.
+"""Causes outages of a cluster: the daemon must report each of them, and no command may hang.
 
 When the outage ends, the sync must continue.
 """
@@ -6,6 +6,8 @@ When the outage ends, the sync must continue.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from time import monotonic
 
 import pytest
 
@@ -26,11 +28,16 @@ def three() -> Iterator[ThreeMembers]:
 
 
 @pytest.fixture
-def pair(three: ThreeMembers, replica_sets: Pair) -> Iterator[Pair]:
+def pair(request: pytest.FixtureRequest, three: ThreeMembers, replica_sets: Pair) -> Iterator[Pair]:
+    """Return an empty pair whose destination has three members; the mark `from_three` makes this cluster the source."""
     with three.client() as client:
-        pair = Pair(replica_sets.source, Side(three.uri, client))
+        sides = [replica_sets.source, Side(three.uri, client)]
+        pair = Pair(*(reversed(sides) if hasattr(request, "param") else sides))
         pair.empty()
         yield pair
+
+
+from_three = pytest.mark.parametrize("pair", [True], indirect=True)
 
 
 @pytest.fixture
@@ -85,6 +92,39 @@ def test_a_missing_majority_is_shown_and_holds_up_no_command(
     daemon.commit()
     daemon.wait_without_warning()
     pair.assert_equal()
+
+
+@from_three
+@pytest.mark.parametrize("concern", [1, "majority"])
+def test_a_reversal_is_refused_while_the_old_source_has_no_majority(
+    three: ThreeMembers, pair: Pair, daemon: Daemon, concern: int | str
+) -> None:
+    """Without a majority, the old source answers no command at all, or answers but does not return its new events.
+
+    The default write concern of the cluster decides.
+    """
+    writes.fill(pair.source.client)
+    daemon.start(reversible=True, enableUserWriteBlocking="sourceAndDestination")
+    daemon.commit()
+    with default_write_concern(pair, concern), three.without_majority():
+        for _ in range(2):
+            began = monotonic()
+            answer = daemon.post("reverse")
+            assert answer.json()["error"] == "ClusterUnreachable", answer.text
+            assert monotonic() - began < 20
+            assert daemon.progress()["state"] == "COMMITTED"
+    daemon.reverse()
+    daemon.commit()
+    pair.assert_equal()
+
+
+@contextmanager
+def default_write_concern(pair: Pair, concern: int | str) -> Iterator[None]:
+    """Set the default write concern of the source during the block, and majority at its end."""
+    command = {"setDefaultRWConcern": 1, "writeConcern": {"w": "majority"}}
+    pair.source.client.admin.command({**command, "defaultWriteConcern": {"w": concern}})
+    yield
+    pair.source.client.admin.command({**command, "defaultWriteConcern": {"w": "majority"}})
 
 
 @pytest.mark.full

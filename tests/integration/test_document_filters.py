@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import random
 import threading
@@ -32,7 +33,7 @@ from tests.support.daemon import Daemon, prepared
 from tests.support.failpoints import APPLICATION, failing
 from tests.support.filtered import assert_selected
 from tests.support.fleet import Fleet
-from tests.support.pair import FROM_SHARDED, SHARDED, TO_SHARDED, Pair, across
+from tests.support.pair import FROM_SHARDED, REPLICA_SETS, SHARDED, TO_SHARDED, Pair, across
 from tests.support.phases import When, writes_in
 from tests.support.spools import wait_until_spooled
 from tests.support.verifier import Verifier
@@ -410,6 +411,48 @@ def test_without_repair_an_unselected_document_fails_the_commit(pair: Pair, daem
     change_behind_our_back(pair, {"insert": "orders", "documents": [surplus]})
     assert daemon.commit_or_fail()["error"] == "VerificationFailed"
     assert ("extraOnDst", None, 0) in listed(daemon)
+
+
+@across(REPLICA_SETS, SHARDED)
+def test_a_commit_waits_only_for_selected_documents(pair: Pair, daemon: Daemon) -> None:
+    """Keep writing unselected documents; the commit must apply the writes of selected ones, and end."""
+    fill(pair.source.client)
+    daemon.start(documentFilter=elements())
+    daemon.wait_until_committable()
+    orders = pair.source.client.shop.orders
+    prepared = (Point.STEP_DONE, "definitions prepared")
+    with writing_unselected(pair.source.client):
+        with daemon.held_at(*prepared):
+            daemon.ask_for_commit()
+            daemon.wait_until_reached(*prepared)
+            orders.update_one({"_id": 3}, {"$set": {"region": "us"}})
+            orders.update_one({"_id": 2}, {"$set": {"region": "eu", "date": NEW}})
+            orders.delete_one({"_id": 9})
+        daemon.wait_for_state("COMMITTED")
+    assert daemon.log.count("repeats the commit") == 1
+    assert_selected(pair, QUERIES)
+
+
+@contextmanager
+def writing_unselected(client: AnyClient) -> Iterator[None]:
+    """Insert, change and delete documents in another thread that no query selects, until the end of the block."""
+    over = threading.Event()
+
+    def write() -> None:
+        for n in itertools.count():
+            client.shop.orders.update_one({"_id": 1}, {"$set": {"pad": n}})
+            client.shop.orders.insert_one({"_id": f"unselected {n}", "region": "us", "n": -n - 1})
+            client.shop.orders.delete_one({"_id": f"unselected {n - 5}"})
+            if over.wait(0.01):
+                return
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 @prepared(Daemon.small_partitions)

@@ -135,14 +135,16 @@ def roll_over_while_read(source: writes.AnyClient, destination: writes.AnyClient
         wait_for(is_applied, "all events are applied")
 
 
-def test_a_commit_outlives_the_oplog(pair: Pair, daemon: Daemon) -> None:
-    """During a commit, drop the oplog entries in which the cut-over searches for later writes.
+@pytest.mark.parametrize("blocking", ["destinationOnly", "sourceAndDestination"])
+def test_a_commit_outlives_the_oplog(pair: Pair, daemon: Daemon, blocking: str) -> None:
+    """During a commit, drop the oplog entries in which the sync searches for later writes.
 
-    The sync must repeat the commit.
+    The sync must postpone the commit. If the source is blocked, only the cut-over searches, and the sync must repeat
+    the commit.
     """
     source, destination = pair.source.client, pair.destination.client
     writes.fill(source)
-    daemon.start()
+    daemon.start(enableUserWriteBlocking=blocking)
     daemon.wait_until_committable()
     with daemon.held_at(Point.STEP_DONE, "drained"):
         daemon.ask_for_commit()
@@ -150,7 +152,7 @@ def test_a_commit_outlives_the_oplog(pair: Pair, daemon: Daemon) -> None:
         roll_over_while_read(source, destination)
     daemon.wait_for_state("COMMITTED")
     pair.assert_equal()
-    assert "repeats the commit" in daemon.log
+    assert ("repeats the commit" in daemon.log) == (blocking == "sourceAndDestination")
 
 
 # A collection that does not change. While its copy is held, the copy of the sync is not complete.

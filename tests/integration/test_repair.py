@@ -462,6 +462,27 @@ def test_a_commit_does_not_wait_for_documents_that_expire(pair: Pair, daemon: Da
     pair.assert_equal()
 
 
+@across(REPLICA_SETS, SHARDED)
+def test_deletes_by_users_of_documents_that_can_expire_are_applied(
+    pair: Pair, daemon: Daemon
+) -> None:
+    """Let a user delete a document a year before it expires, after the lanes have stopped."""
+    source, destination = pair.source.client, pair.destination.client
+    writes.fill(source)
+    source.d.sessions.create_index("at", expireAfterSeconds=0)
+    expiration = datetime.now(UTC) + timedelta(days=365)
+    source.d.sessions.insert_many({"_id": n, "at": expiration} for n in range(3))
+    daemon.start()
+    prepared = (Point.STEP_DONE, "definitions prepared")
+    with daemon.held_at(*prepared):
+        daemon.ask_for_commit()
+        daemon.wait_until_reached(*prepared)
+        source.d.sessions.delete_one({"_id": 1})
+    daemon.wait_for_state("COMMITTED")
+    assert destination.d.sessions.distinct("_id") == [0, 2]
+    pair.assert_equal()
+
+
 def wait_until_some_expire(client: writes.AnyClient) -> None:
     before = client.d.expiring.count_documents({})
     wait_for(lambda: client.d.expiring.count_documents({}) < before, "some expire")
@@ -520,6 +541,31 @@ def test_writes_during_the_cut_over_are_applied(pair: Pair, daemon: Daemon) -> N
     daemon.wait_until_killed()
     daemon.run()
     daemon.wait_for_state("COMMITTED")
+    pair.assert_equal()
+
+
+def test_a_warning_lasts_while_the_commit_is_repeated(pair: Pair, daemon: Daemon) -> None:
+    client = pair.source.client
+    writes.fill(client)
+    daemon.start()
+    daemon.wait_until_committable()
+    prepared = (Point.STEP_DONE, "definitions prepared")
+    with daemon.held_at(*prepared, 3):
+        with daemon.held_at(*prepared, 2):
+            with daemon.held_at(*prepared):
+                daemon.ask_for_commit()
+                daemon.wait_until_reached(*prepared)
+                assert not warnings_of_writes(daemon)
+                client.d.c.insert_one({"_id": "first"})
+            daemon.wait_until_reached(*prepared, 2)
+            (warning,) = warnings_of_writes(daemon)
+            assert "d.c" in warning
+            client.d.other.insert_one({"_id": "second"})
+        daemon.wait_until_reached(*prepared, 3)
+        (warning,) = warnings_of_writes(daemon)
+        assert "d.other" in warning
+    daemon.wait_for_state("COMMITTED")
+    assert not warnings_of_writes(daemon)
     pair.assert_equal()
 
 

@@ -33,7 +33,7 @@ LONGEST_NAME = 255
 NOT_IN_DATABASES = frozenset('/\\. "$\0')
 
 # How many namespaces a message names.
-MOST_NAMED = 5
+_MOST_NAMED = 5
 
 
 class Namespace(NamedTuple):
@@ -59,8 +59,8 @@ class Namespace(NamedTuple):
 def some_of(names: Iterable[Namespace]) -> str:
     """Return the first few names in alphabetical order, for a message, with "and others" if there are more."""
     ordered = sorted(map(str, names))
-    others = " and others" if len(ordered) > MOST_NAMED else ""
-    return ", ".join(ordered[:MOST_NAMED]) + others
+    others = " and others" if len(ordered) > _MOST_NAMED else ""
+    return ", ".join(ordered[:_MOST_NAMED]) + others
 
 
 def is_user_database(name: str) -> bool:

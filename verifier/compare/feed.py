@@ -19,13 +19,13 @@ again at the end.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from bson.timestamp import Timestamp
 
 from verifier.cluster.events import DefinitionEvent
-from verifier.cluster.namespace import MOST_NAMED, Namespace, is_user_namespace
+from verifier.cluster.namespace import Namespace, is_user_namespace
 from verifier.cluster.times import Position, seconds_between
 from verifier.compare.amounts import Lag, Rate
 from verifier.compare.check_progress import Changes
@@ -74,10 +74,6 @@ class Feed:
         self._newest: Timestamp | None = None
         self._lag = Lag()
         self._rate = Rate()
-        # Set by the reading thread, also without a check: first the cluster time of the last change of each of the most
-        # recently changed collections, then the cluster time up to which the thread has read.
-        self.newest_changes: Mapping[Namespace, Timestamp] = {}
-        self.read_until: Timestamp | None = None
 
     def open(self, store: CheckStore, rechecks: Rechecks) -> None:
         """Connect the feed to a check: changes from the next page on are saved as rechecks of this check."""
@@ -112,15 +108,6 @@ class Feed:
         if self._counts:
             with self._noting:
                 self._noted.collections.update(namespaces)
-
-    def written(self, times: Mapping[Namespace, Timestamp]) -> None:
-        """Note when collections were last changed: `times` has the cluster time of the last change of each one.
-
-        Only the most recently changed collections are remembered.
-        """
-        known = {**self.newest_changes, **times}
-        newest = sorted(known, key=known.__getitem__, reverse=True)[: MOST_NAMED + 1]
-        self.newest_changes = {name: known[name] for name in newest}
 
     def page_ends(self, position: Position, source_time: Timestamp) -> None:
         """End a page: all events up to `position` were passed. Flush if many changed keys are not saved yet.

@@ -29,21 +29,16 @@ from syncsvc.saved.registry import CollectionRecord
 from verifier.cluster.changes import StreamPage
 from verifier.cluster.events import (
     DataEvent,
-    DataKind,
     DefinitionEvent,
     Fragment,
     join_fragments,
     parse_event,
     token_of,
 )
-from verifier.cluster.namespace import Namespace
 from verifier.cluster.times import Position, position_at, seconds_between
 from verifier.compare.feed import Feed
 from verifier.runtime.tasks import Channel, StopToken
 from verifier.runtime.waits import waiting
-
-# A local name: looking up a member of an Enum class takes ten times as long.
-_DELETE = DataKind.DELETE
 
 _SLOW = (
     "You need not do anything. If the wait does not end, see the other warnings, and check the load of "
@@ -136,7 +131,6 @@ class Tail:
 
     def _hand_on(self, page: StreamPage) -> None:
         before: bytes | None = None
-        changed: dict[Namespace, bytes] = {}
         read = 0
         for view in page.events:
             raw = bytes(view)
@@ -152,22 +146,13 @@ class Tail:
                 read += 1
                 record = self._record_of(event)
                 if record is not None:
-                    if not _may_be_expired(event, record):
-                        changed[record.source_name] = raw
                     self._feed.changed(record.source_storage, event.key)
                     self._dispatcher.add(record, event, page.source_time)
             elif isinstance(event, DefinitionEvent) and self._needs_barrier(event):
                 self._barrier(before, event, page.source_time)
-                if has_consequences(event):
-                    selected = filter(self._context.selection.selects, event.owners)
-                    changed.update(dict.fromkeys(selected, raw))
             elif isinstance(event, DefinitionEvent):
                 self._feed.defined(event)
             before = raw
-        if changed:
-            times = {name: position_at(token_of(raw)).time for name, raw in changed.items()}
-            self._feed.written(times)
-        self._feed.read_until = page.position.time
         self._context.progress.add(events_read=read)
         self._feed.page_ends(page.position, page.source_time)
         # A position among the fragments of an event is not valid as a resume point.
@@ -259,8 +244,3 @@ class Tail:
             self._definitions.apply(event)
         else:
             self._named_events.apply(event)
-
-
-def _may_be_expired(event: DataEvent, record: CollectionRecord) -> bool:
-    """Return whether the source's TTL monitor may have caused the event: its deletes look like deletes by users."""
-    return event.kind is _DELETE and record.definition.expires

@@ -177,13 +177,3 @@ def test_the_feed_reports_its_lag() -> None:
     feed.page_begins(Timestamp(9, 1))
     feed.page_ends(position(2), Timestamp(9, 1))
     assert feed.changes().lag_seconds == 7
-
-
-def test_the_newest_changes_are_remembered() -> None:
-    feed = Feed(MOST_WAITING)
-    names = [Namespace("d", str(number)) for number in range(8)]
-    feed.written({name: Timestamp(time, 1) for time, name in enumerate(names)})
-    assert set(feed.newest_changes) == set(names[2:])
-    feed.written({names[0]: Timestamp(9, 1), names[2]: Timestamp(10, 1)})
-    assert set(feed.newest_changes) == {names[0], names[2], *names[4:]}
-    assert feed.newest_changes[names[2]] == Timestamp(10, 1)

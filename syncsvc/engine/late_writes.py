@@ -1,0 +1,246 @@
+"""Finds the changes that users have made on a cluster since a position in its change stream.
+
+A commit ends only when the destination has all writes of users to the source. `LateWrites` finds those after the commit
+time. A reversal is refused if users have written to the old source since the commit.
+
+A change event alone does not always tell whether the destination lacks the change:
+
+- the server may have deleted the document, because it had expired (TTL). The destination does so itself after the
+  commit;
+- the document may be one that the document filter does not select.
+
+If all these events counted, a source that goes on like that would never let a commit end. If none counted, writes of
+users would be lost. So the clusters decide. A delete counts if the destination still has the document and the document
+has not expired. Another change of a filtered collection counts if the destination has the document, or if the source
+has it and the filter selects it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from time import monotonic
+from typing import Any
+
+from bson.timestamp import Timestamp
+
+from syncsvc.engine.events.ddl import OF_NO_CONSEQUENCE
+from syncsvc.engine.run.context import RunContext
+from syncsvc.figures.progress import WarningKind
+from syncsvc.saved.registry import CollectionRecord
+from verifier.cluster import failures
+from verifier.cluster.changes import ChangeReader, ChangeStream
+from verifier.cluster.cluster import Cluster
+from verifier.cluster.document_filters import judging
+from verifier.cluster.events import DefinitionEvent, KeyEvent, parse_key_event
+from verifier.cluster.lookup import ONLY_IDS, fetch, fetch_pages, portions
+from verifier.cluster.migrations import Migrations
+from verifier.cluster.namespace import Namespace, is_user_namespace, some_of
+from verifier.cluster.note import append_note
+from verifier.cluster.times import Position, position_after
+from verifier.compare.expiry import expired
+from verifier.compare.worker import clock_of
+from verifier.runtime.errors import OperationError
+from verifier.runtime.retry import patience_left
+from verifier.runtime.tasks import StopToken
+from verifier.runtime.waits import waiting
+
+_NO_MAJORITY = (
+    "Start the members of this cluster that are down, and check the replication lag of the others."
+)
+
+Change = KeyEvent | DefinitionEvent
+# Returns the collections and views, of those that the given changes concern, to which users have written.
+Judge = Callable[[Sequence[Change]], Collection[Namespace]]
+
+
+class SourceWritten(Exception):
+    """Raised if users have, or may have, written to the source after the commit time.
+
+    The commit time is the cluster time of the source up to which all changes are applied before the commit.
+    `namespaces` are some of the collections with newer writes; empty if these collections are unknown.
+    """
+
+    def __init__(self, namespaces: Collection[Namespace] = ()) -> None:
+        self.namespaces = namespaces
+
+
+@dataclass(frozen=True)
+class LateWrites:
+    """The writes of users to the source after the commit time of a run."""
+
+    context: RunContext
+    stop: StopToken
+
+    def refuse(self) -> None:
+        """Warn, and raise SourceWritten, if the destination lacks a write of users, or may lack one.
+
+        Also do so if the oplog no longer reaches back to the commit time, so that this check is not possible. The
+        commit can still be repeated, because the event spool may hold the lost events.
+        """
+        try:
+            written = self._find()
+        except OperationError as error:
+            if error.kind != failures.OPLOG_WINDOW_EXCEEDED:
+                raise
+            self._warn(())
+            raise SourceWritten from error
+        if written:
+            self._warn(written)
+            raise SourceWritten(written)
+
+    def _warn(self, written: Collection[Namespace]) -> None:
+        self.context.progress.warn(WarningKind.SOURCE_WRITTEN, warning_of(written))
+
+    def _find(self) -> Collection[Namespace]:
+        """Return some collections with late writes; empty if there are none.
+
+        Raises OperationError OplogWindowExceeded if the oplog no longer reaches back to the commit time.
+        """
+        record = self.context.run.record
+        assert record.commit_time is not None
+        source = Cluster(record.source, self.context.source_client, self.context.source_facts)
+        since = position_after(record.commit_time)
+        unsure = {each.source_name: each for each in self.context.registry if self._is_unsure(each)}
+        now = append_note(source.client, self.stop)
+        return first_written(source, since, now, partial(self._lacking, unsure, now), self.stop)
+
+    def _is_unsure(self, record: CollectionRecord) -> bool:
+        """Return whether some changes of the documents of this collection need not reach the destination."""
+        return record.definition.expires or record.source_name in self.context.document_filters
+
+    def _lacking(
+        self,
+        unsure: Mapping[Namespace, CollectionRecord],
+        not_before: Timestamp,
+        changes: Sequence[Change],
+    ) -> set[Namespace]:
+        """Return the selected collections and views of which the destination lacks a change, or may lack one.
+
+        `unsure` are the collections for which `_is_unsure` is true, by their names on the source. The source is read
+        at the cluster time `not_before` or later.
+        """
+        certain: list[Change] = []
+        asked: dict[Namespace, _Keys] = defaultdict(_Keys)
+        for each in changes:
+            name = each.namespace.owner
+            if not isinstance(each, KeyEvent) or name not in unsure:
+                certain.append(each)
+            elif each.operation == "delete":
+                asked[name].deleted.append(each.key)
+            elif name in self.context.document_filters:
+                asked[name].changed.append(each.key)
+            else:
+                certain.append(each)
+        written = set(filter(self.context.selection.selects, names_of(certain)))
+        # Ask the clusters only if the answer is needed.
+        return written or {
+            name
+            for name, keys in asked.items()
+            if self._keeps(unsure[name], keys) or self._selects(unsure[name], keys, not_before)
+        }
+
+    def _keeps(self, record: CollectionRecord, keys: _Keys) -> bool:
+        """Return whether the destination has a changed document, or a deleted document that has not expired."""
+        context = self.context
+        gone = expired([record.definition], clock_of(context.source_client, self.stop))
+        unexpired = {"$nor": gone} if gone else {}
+        return any(
+            fetch(context.destination_client, record.namespace, each, self.stop, ONLY_IDS, query)
+            for each, query in ((keys.deleted, unexpired), (keys.changed, {}))
+        )
+
+    def _selects(self, record: CollectionRecord, keys: _Keys, not_before: Timestamp) -> bool:
+        """Return whether the source has a changed document that the document filter selects."""
+        client, filters = self.context.source_client, self.context.document_filters
+        query: Mapping[str, Any] = filters.of(record.source_name) or {}
+        with judging(filters, record.source_name):
+            return any(
+                page
+                for portion in portions(keys.changed)
+                for page in fetch_pages(
+                    client,
+                    record.source_storage,
+                    portion,
+                    self.stop,
+                    not_before=not_before,
+                    projection=ONLY_IDS,
+                    query=query,
+                    by_id=True,
+                )
+            )
+
+
+@dataclass(frozen=True)
+class _Keys:
+    """Keys of documents of one collection: of those that were deleted, and of those that were inserted or changed."""
+
+    deleted: list[bytes] = field(default_factory=list)
+    changed: list[bytes] = field(default_factory=list)
+
+
+def warning_of(written: Collection[Namespace]) -> str:
+    """Return the warning about late writes to the collections `written`; empty if these collections are unknown."""
+    if not written:
+        return (
+            "The oplog of the source is too short to find out whether applications still write to the source. The "
+            "commit applies all changes and checks this again: stop the applications."
+        )
+    return (
+        "Applications still write to the source although the commit was requested, for example to "
+        f"{some_of(written)}. The commit applies these writes and waits until no more follow: stop the applications."
+    )
+
+
+def first_written(
+    cluster: Cluster, since: Position, until: Timestamp, judge: Judge, stop: StopToken
+) -> Collection[Namespace]:
+    """Return the first collections and views to which users have written between `since` and `until`; empty if none.
+
+    `since` is a position in the cluster's change stream, and `until` a time that `append_note` has returned. `judge`
+    gets the changes of users in each page of the stream, until it returns a name. Inside a block of `retry.impatient`,
+    raise OperationError ClusterUnreachable if the stream does not advance for as long as that block allows: this
+    happens while the cluster has no working majority.
+    """
+    stream = ChangeStream(cluster.client, cluster.facts, keys_only=True)
+    migrations = Migrations(cluster.client, cluster.facts, stop)
+    read_until, deadline = since.time, monotonic() + patience_left()
+    with waiting(
+        f"The search for writes of users waits until {cluster.name} returns its newest changes, which a majority of "
+        "the members must confirm first",
+        _NO_MAJORITY,
+    ):
+        for page in ChangeReader(stream, since, stop).pages():
+            changes = map(parse_key_event, map(bytes, page.events))
+            written = judge([each for each in changes if not _is_of_servers(each, migrations)])
+            if written or page.position.time >= until:
+                return written
+            if page.position.time > read_until:
+                read_until, deadline = page.position.time, monotonic() + patience_left()
+            elif monotonic() > deadline:
+                raise OperationError(
+                    failures.CLUSTER_UNREACHABLE,
+                    f"No majority of the members of {cluster.name} confirms its newest changes.",
+                )
+    raise AssertionError("the pages of a change stream do not end")
+
+
+def names_of(changes: Iterable[Change]) -> set[Namespace]:
+    """Return the user collections and views that the changes concern."""
+    return {name for each in changes for name in _names(each) if is_user_namespace(name)}
+
+
+def _names(change: Change) -> frozenset[Namespace]:
+    return frozenset([change.namespace.owner]) if isinstance(change, KeyEvent) else change.owners
+
+
+def _is_of_servers(change: Change, migrations: Migrations) -> bool:
+    """Return whether the servers caused the event, and not a user: for example, a chunk migration of the balancer.
+
+    `migrations` recognizes the DDL events of chunk migrations.
+    """
+    if isinstance(change, KeyEvent):
+        return False
+    return change.operation in OF_NO_CONSEQUENCE or migrations.caused(change)
