@@ -34,8 +34,8 @@ _ANSWERS = (
 def collected(api: Client, start: Document, logs: Sequence[Path]) -> Iterator[tuple[str, str]]:
     """Yield the name and the redacted text of each file of the archive; if a request fails, the text is its error.
 
-    The files are answers of the daemon, and the end of each log file of `logs`, which are absolute paths. `start` is the
-    body of the preflight request. Raises ClientError if a log cannot be read, or if the daemon does not answer and
+    The files are answers of the daemon, and the end of each log file of `logs`, which are absolute paths. `start` is
+    the body of the preflight request. Raises ClientError if a log cannot be read, or if the daemon does not answer and
     `logs` is empty.
     """
     requests: dict[str, Callable[[], str]] = {
@@ -61,14 +61,14 @@ def _answer(api: Client, path: str) -> str:
 
 
 def log_files(paths: Sequence[Path]) -> list[Path]:
-    """Return the given files and all *.log files below the given directories, each once, the newest first.
+    """Return the given files and all readable *.log files below the given directories, each once, the newest first.
 
-    The returned paths are absolute. Raises ClientError if a file cannot be read.
+    The returned paths are absolute. Raises ClientError if a given file cannot be read.
     """
     found = {
         file.resolve()
         for path in paths
-        for file in (path.rglob("*.log") if path.is_dir() else [path])
+        for file in (filter(_may_be_read, path.rglob("*.log")) if path.is_dir() else [path])
     }
     return sorted(found, key=lambda log: (_status(log).st_mtime, log), reverse=True)
 
@@ -108,6 +108,10 @@ def new_file(target: Path) -> BinaryIO:
             f"{target} cannot be created: {error.strerror}. Name another file with --output.",
         ) from error
     return os.fdopen(descriptor, "wb")
+
+
+def _may_be_read(file: Path) -> bool:
+    return file.is_file() and os.access(file, os.R_OK)
 
 
 def _status(log: Path) -> os.stat_result:

@@ -20,7 +20,7 @@ from syncsvc.ctl.views import grid, plain
 
 
 @click.command(cls=Command, name="doctor")
-@options.JOB
+@options.START
 @pass_tool
 def examine(tool: Tool, file: Path | None) -> None:
     """Examine the daemon, and its clusters before a start.
@@ -78,7 +78,7 @@ def report(tool: Tool, output: Path | None) -> None:
     metavar="PATH",
     help="A log file to include, or a directory: then, all *.log files below it. Can be repeated.",
 )
-@options.JOB
+@options.START
 @pass_tool
 def diagnose(tool: Tool, output: Path | None, logs: Sequence[Path], file: Path | None) -> None:
     """Write an archive that helps to find the cause of a problem, without secrets.

@@ -75,7 +75,7 @@ def watch(tool: Tool, until: str | None, timeout: float | None) -> None:
 
 
 @click.command(cls=Command)
-@options.JOB
+@options.START
 @pass_tool
 def preflight(tool: Tool, file: Path | None) -> None:
     """Check whether a start would succeed. Changes nothing."""
@@ -93,7 +93,7 @@ def preflight(tool: Tool, file: Path | None) -> None:
 
 
 @click.command(cls=Command)
-@options.JOB
+@options.START
 @pass_tool
 def start(tool: Tool, file: Path | None) -> None:
     """Start the sync."""

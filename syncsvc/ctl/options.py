@@ -57,7 +57,7 @@ def flag(name: str, meaning: str) -> Decorator:
     return click.option(name, is_flag=True, help=meaning)
 
 
-JOB = file(
+START = file(
     "YAML or JSON file with the start options. Default: a sync from cluster0 to cluster1, with default options."
 )
 TIMEOUT = seconds("--timeout", "Stop waiting after this time, with exit status 4.")

@@ -39,6 +39,7 @@ def selected_size(
         int(whole.bytes * part),
         int(whole.on_disk * part),
         {name: int(size * part) for name, size in whole.indexes.items()},
+        whole.shards,
     )
 
 
@@ -51,7 +52,7 @@ def _selected_part(
     """
     drawn, stages = whole.documents, list[Document]()
     if whole.bytes > _MOST_COUNTED:
-        drawn = min(_SAMPLE, largest_sample(whole.documents))
+        drawn = min(_SAMPLE, largest_sample(whole.documents, whole.shards))
         stages = [{"$sample": {"size": drawn}}]
     pipeline = [*stages, {"$match": query}, {"$count": "n"}]
     try:

@@ -118,6 +118,13 @@ def test_ranges_of_a_collection_with_two_collations_are_compared_as_a_whole(pair
     assert told(found) == {"B350": "missing on the destination"}
 
 
+def test_a_range_of_a_collection_that_the_destination_lacks_is_compared(pair: Pair) -> None:
+    source = pair.source.client.d.create_collection("c", collation={"locale": "en"})
+    source.insert_many(LETTERS)
+    found = mismatches(pair, Range(bson.encode({"_id": "B650"}), None))
+    assert told(found) == {f"B{number}": "missing on the destination" for number in range(650, 700)}
+
+
 def test_equal_documents_of_all_types_are_equal(pair: Pair) -> None:
     for side in (pair.source, pair.destination):
         insert_odd_documents(side.client.d.c)

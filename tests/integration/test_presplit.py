@@ -115,8 +115,8 @@ def test_presplit_needs_sharded_clusters(pair: Pair, daemon: Daemon, presplit: s
 
 
 @across(TO_SHARDED)
-def test_a_large_collection_is_not_read_to_sample_it(pair: Pair, daemon: Daemon) -> None:
-    """Presplit a collection of few large documents: the server scans a collection to sample more than 5 % of it."""
+def test_the_sample_of_few_large_documents_is_small(pair: Pair, daemon: Daemon) -> None:
+    """Presplit a collection of few documents: a server reads all of them to draw more than 5 % as a sample."""
     d = pair.source.client.d
     d.large.insert_many({"_id": n, "k": n, "pad": "p" * (1 << 20)} for n in range(75))
     d.small.insert_many({"_id": n, "k": n} for n in range(75))

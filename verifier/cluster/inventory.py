@@ -443,13 +443,15 @@ class Size:
     """The size of a collection, as its statistics say. All sizes are in bytes.
 
     `documents` is the number of documents, `bytes` their uncompressed size, and `on_disk` their size on disk. `indexes`
-    has the size of each index, by name. For a time-series collection, each bucket counts as a document.
+    has the size of each index, by name. For a time-series collection, each bucket counts as a document. `shards` is the
+    number of shards that have the collection.
     """
 
     documents: int = 0
     bytes: int = 0
     on_disk: int = 0
     indexes: Mapping[str, int] = field(default_factory=dict)
+    shards: int = 1
 
 
 def extent(client: Client, namespace: Namespace) -> Size:
@@ -504,4 +506,5 @@ def measure(client: Client, namespace: Namespace) -> Size:
         bytes=sum(int(each["size"]) for each in found),
         on_disk=sum(int(each["storageSize"]) for each in found),
         indexes=indexes,
+        shards=max(1, len(found)),
     )

@@ -82,10 +82,12 @@ def split(
     bytes_a_range: int,
     stop: StopToken,
     uuid: bytes | None = None,
+    shards: int = 1,
 ) -> list[Range]:
     """Divide a whole collection into ranges of about `bytes_a_range` each, at most 2,500 ranges.
 
-    `count` (documents) and `size` (bytes) may be estimates. The server samples and sorts the bounds, so they are valid
+    `count` (documents) and `size` (bytes) may be estimates, and so may be the number of `shards` that have the
+    collection. The server samples and sorts the bounds, so they are valid
     for any collation. With `uuid`, a renamed collection is found; CollectionGone is raised if it was dropped. Temporary
     errors are retried. Raises the driver's other errors, and `Cancelled`.
     """
@@ -93,17 +95,18 @@ def split(
     if number == 1:
         return [Range()]
     wanted = min(_MOST_SAMPLES, number * _SAMPLES_A_RANGE)
-    sampled = read(lambda: _sample(client, namespace, count, wanted, uuid), stop)
+    by_lookups = wanted <= largest_sample(count, shards)
+    sampled = read(lambda: _sample(client, namespace, wanted, by_lookups, uuid), stop)
     bounds = _evenly(sampled, number)
     return [Range(*pair) for pair in zip([None, *bounds], [*bounds, None])]
 
 
 def _sample(
-    client: Client, namespace: Namespace, count: int, wanted: int, uuid: bytes | None
+    client: Client, namespace: Namespace, wanted: int, by_lookups: bool, uuid: bytes | None
 ) -> list[bytes]:
     """Return the keys of up to `wanted` random documents of the collection, in the order of its `_id` index.
 
-    `count` is the estimated number of documents in the collection.
+    `by_lookups` says whether the server is expected to draw the sample by random lookups.
     """
 
     def keys(sampling: list[dict[str, Any]], **options: Any) -> list[bytes]:
@@ -111,7 +114,7 @@ def _sample(
             options["collectionUUID"] = Binary(uuid, 4)
         return list(follow_renames(namespace, lambda name: _keys(client, name, sampling, options)))
 
-    if wanted <= largest_sample(count):
+    if by_lookups:
         try:
             return keys([{"$sample": {"size": wanted}}])
         except OperationFailure as error:

@@ -1,7 +1,8 @@
 """The limits for samples of a collection that the server draws with `$sample`.
 
 The server draws a small sample by one random lookup for each document. For a larger sample, it reads the whole
-collection and sorts it, which can take longer than the timeout of a command.
+collection and sorts it, which can take longer than the timeout of a command. On a sharded cluster, each shard draws the
+whole sample from its own documents. Collections of at most 100 documents are always read.
 """
 
 from __future__ import annotations
@@ -10,6 +11,9 @@ from __future__ import annotations
 _LARGEST_PART = 0.04
 
 
-def largest_sample(documents: int) -> int:
-    """Return how many of a collection's `documents` can be sampled without reading the whole collection; at least 1."""
-    return max(1, int(documents * _LARGEST_PART))
+def largest_sample(documents: int, shards: int = 1) -> int:
+    """Return how many documents can be sampled without reading the whole collection; at least 1.
+
+    The collection has this number of `documents`, spread evenly over this number of `shards`.
+    """
+    return max(1, int(documents / shards * _LARGEST_PART))

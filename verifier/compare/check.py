@@ -311,8 +311,7 @@ class Check:
             self._save_done(generation.tally, monotonic() - began)
         found = self._store.mismatch_counts()
         same, self.figures.mismatches = found == self.figures.mismatches, found
-        durations = self._store.record.recheck_seconds
-        self._pause = next_pause(self._pause, same, sum(durations[-1:]), self._tuning)
+        self._pause = next_pause(self._pause, same, self._last_duration, self._tuning)
         self._store.drop_older()
 
     def _generation(
@@ -364,10 +363,11 @@ class Check:
         when stopped.
         """
         began = monotonic()
+        least = pause_after_changes(self._last_duration, self._found_any(), self._tuning)
 
         def due() -> bool:
             rested = monotonic() - began
-            changed = self._rechecks.of_changes and rested > self._tuning.least_pause
+            changed = self._rechecks.of_changes and rested > least
             some = changed or self._found_any() and rested > self._pause
             return self._drained() or some and self._subject.is_settled()
 
@@ -396,6 +396,11 @@ class Check:
     def _drained(self) -> bool:
         return all(each.drained for each in self._changes.values())
 
+    @property
+    def _last_duration(self) -> float:
+        """Return the duration of the last generation that compared documents again, in seconds; 0 if there was none."""
+        return sum(self._store.record.recheck_seconds[-1:])
+
     def _found_any(self) -> bool:
         return self.figures.mismatches.are_some
 
@@ -420,6 +425,17 @@ def next_pause(before: float, same: bool, duration: float, tuning: CheckTuning) 
     if not same:
         return tuning.least_pause
     return min(2 * before, max(tuning.most_pause, _MOST_PAUSES * duration))
+
+
+def pause_after_changes(duration: float, mismatches: bool, tuning: CheckTuning) -> float:
+    """Return the least pause before a generation that compares changed documents, in seconds.
+
+    `duration` is that of the previous generation. If there are mismatches, the pause is as long as that, but at most
+    `tuning.most_pause`: the next generation compares and saves all mismatches again, too.
+    """
+    if not mismatches:
+        return tuning.least_pause
+    return min(tuning.most_pause, max(tuning.least_pause, duration))
 
 
 def _time_is_known(changes: ChangeSource) -> Callable[[], bool]:

@@ -313,11 +313,14 @@ class _Reading(NamedTuple):
     def fitting(self, stored: tuple[_Stored, _Stored]) -> _Reading:
         """Return the reading to use for collections with these properties.
 
-        If their collations differ, the bounds of a range select different documents on the two clusters, or none. So
-        the first range of the collection becomes the whole collection, and its other ranges become empty.
+        If both exist and their collations differ, the bounds of a range select different documents on the two clusters,
+        or none. So the first range of the collection becomes the whole collection, and its other ranges become empty.
         """
         source, destination = stored
-        if source.collation == destination.collation or isinstance(self.portion, Keys):
+        same = source.collation == destination.collation or not all(
+            each.is_there for each in stored
+        )
+        if same or isinstance(self.portion, Keys):
             return self
         return self._replace(portion=Keys(()) if self.portion.lower else Range())
 

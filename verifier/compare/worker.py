@@ -377,7 +377,7 @@ class Worker:
         amount = read(lambda: extent(client, name), self._stop)
         count, size = amount.documents, amount.bytes
         each = range_bytes(size, self._threads, self._range_bytes)
-        ranges = split(client, name, count, size, each, self._stop)
+        ranges = split(client, name, count, size, each, self._stop, shards=amount.shards)
         if name in self._filters:
             # Take the estimates from the destination: if it is complete, it has exactly the documents to compare.
             expected = read(lambda: extent(self._clients[1], stored.destination), self._stop)

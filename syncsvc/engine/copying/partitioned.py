@@ -108,6 +108,7 @@ def _ranges(
                 _bytes_a_range(context, scanned.bytes),
                 stop,
                 context.source_uuid(record),
+                max(1, len(context.source_facts.shards)),
             )
     except CollectionGone:
         return [Range()]

@@ -150,7 +150,7 @@ class Sharding:
         whole = read(lambda: extent(self._context.source_client, found.storage), self._stop)
         if whole.bytes <= _MOST_SCANNED:
             return _SAMPLE_SIZE
-        return min(_SAMPLE_SIZE, largest_sample(whole.documents))
+        return min(_SAMPLE_SIZE, largest_sample(whole.documents, whole.shards))
 
     def _read(self, namespace: Namespace, pipeline: list[Document]) -> list[bytes]:
         command = {

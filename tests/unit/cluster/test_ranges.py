@@ -30,7 +30,7 @@ def test_the_samples_of_one_call_are_limited(
 ) -> None:
     wanted = []
 
-    def sample(client: Any, name: Namespace, count: int, number: int, uuid: Any) -> list[bytes]:
+    def sample(client: Any, name: Namespace, number: int, *_: Any) -> list[bytes]:
         wanted.append(number)
         return [key(0x10, int32(each)) for each in range(number)]
 
@@ -64,6 +64,8 @@ def test_ranges_occupy_all_threads(size: int, threads: int, most: int, expected:
     assert range_bytes(size, threads, most) == expected
 
 
-@pytest.mark.parametrize("documents, expected", [(0, 1), (10, 1), (40_000, 1_600)])
-def test_a_sample_is_small(documents: int, expected: int) -> None:
-    assert largest_sample(documents) == expected
+@pytest.mark.parametrize(
+    "documents, shards, expected", [(0, 1, 1), (10, 1, 1), (40_000, 1, 1_600), (40_000, 4, 400)]
+)
+def test_a_sample_is_small(documents: int, shards: int, expected: int) -> None:
+    assert largest_sample(documents, shards) == expected

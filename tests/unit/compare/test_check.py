@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from verifier.compare.check import next_pause
+from verifier.compare.check import next_pause, pause_after_changes
 from verifier.compare.tuning import CheckTuning
 
 TUNING = CheckTuning(least_pause=1.0, most_pause=30.0)
@@ -27,3 +27,13 @@ def test_the_pause_grows_while_the_mismatches_stay_the_same(
     before: float, same: bool, duration: float, pause: float
 ) -> None:
     assert next_pause(before, same, duration, TUNING) == pause
+
+
+@pytest.mark.parametrize(
+    "duration, mismatches, pause",
+    [(0.1, False, 1), (60, False, 1), (0.1, True, 1), (10, True, 10), (60, True, 30)],
+)
+def test_changed_documents_wait_longer_if_many_mismatches_are_compared_with_them(
+    duration: float, mismatches: bool, pause: float
+) -> None:
+    assert pause_after_changes(duration, mismatches, TUNING) == pause

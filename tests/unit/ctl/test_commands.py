@@ -153,7 +153,7 @@ def test_a_denied_request_has_its_own_status(api: StubApi, run: Run, status: int
     assert run("status").exit_code == Exit.DENIED
 
 
-def test_an_invalid_job_is_a_wrong_usage(api: StubApi, run: Run, tmp_path: Path) -> None:
+def test_an_invalid_request_file_is_a_wrong_usage(api: StubApi, run: Run, tmp_path: Path) -> None:
     api.refuse("start", "InvalidRequest", 400)
     (tmp_path / "start.yaml").write_text("source: cluster0\nfast: true")
     done = run("start", "-f", str(tmp_path / "start.yaml"))
@@ -596,7 +596,8 @@ def test_the_logs_of_several_instances_are_kept_apart(
 def test_missing_logs_are_named(
     api: StubApi, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "folder.log").mkdir(parents=True)
+    (tmp_path / "logs" / "gone.log").symlink_to("nowhere")
     place = ["--log", str(tmp_path / "logs")]
     assert "was found in" in diagnosed(run, tmp_path, *place)[1]
     for age in range(3):

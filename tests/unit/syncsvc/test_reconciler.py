@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from syncsvc import reconciler
-from syncsvc.desired import Goal
+from syncsvc.desired import DesiredState, Goal
 from syncsvc.errors import INSUFFICIENT_MEMORY
 from syncsvc.figures.progress import ProgressSnapshot
 from syncsvc.options import StartOptions
 from syncsvc.reports.sync import Sync
 from syncsvc.saved.journal import Sender
 from syncsvc.service import Service
-from syncsvc.settings import LOAD_LEVELS, DesiredState
 from syncsvc.state import State
+from syncsvc.tuning import LOAD_LEVELS
 from tests.unit.syncsvc.test_api import refuse_to_spawn
 from verifier.runtime import waits
 from verifier.runtime.errors import OperationError
