@@ -128,6 +128,9 @@ class RunRecord:
     reversals: int = 0
     # Where the change events of the next reversal begin, in the destination's change stream; None until it is known.
     reverse_start: Position | None = None
+    # Where the former source's change stream was at the commit before the newest reversal; None before the first one,
+    # and in records that earlier versions saved.
+    committed: Position | None = None
     # The clusters whose users this sync blocks, and whether they were already blocked before.
     found_blocked: Mapping[str, bool] = field(default_factory=dict)
     # The clusters whose balancer this sync has stopped, and whether it was on before.
@@ -267,6 +270,7 @@ class _StoredRun(Stored):
     failure = fields.Nested(_StoredFailure, allow_none=True)
     reversals = fields.Integer()
     reverse_start = fields.Nested(StoredPosition, data_key="reverseStart", allow_none=True)
+    committed = fields.Nested(StoredPosition, allow_none=True)
     found_blocked = fields.Dict(data_key="foundBlocked")
     found_balancing = fields.Dict(data_key="foundBalancing")
     instances = fields.List(fields.String())
