@@ -50,18 +50,9 @@ from verifier.runtime.formats import Formats
 from verifier.runtime.retry import FOREVER, patience_left
 
 RUNS = "runs"
-# The metadata collection for the views that the sync has created.
-VIEWS = "views"
-# The metadata collection for the users and roles that the sync has created.
-PRINCIPALS = "principals"
-# The metadata collection with the list of repairs.
-REPAIRS = "repairs"
 # The index that allows at most one run: every coordinator saves the same value in this field, and a follower saves its
 # instance ID.
 _ONLY_INDEX = {"key": {"only": 1}, "name": "only", "unique": True}
-# The metadata collections of the two directions, by the number of reversals modulo 2.
-_COLLECTIONS = ("collections", "collectionsReversed")
-_PARTITIONS = ("partitions", "partitionsReversed")
 
 # The most phases that a record lists. A sync has six if no commit is withdrawn and the sync is not reversed.
 MOST_PHASES = 50
@@ -214,16 +205,6 @@ class RunRecord:
         # The option has the names of the cluster that is written after a reversal.
         first = self.names.to_destination(name) if self.reversals % 2 else name
         return self.options.in_natural_order(first)
-
-
-def collections_of(reversals: int) -> str:
-    """Return the name of the metadata collection for the registry of a sync that was reversed `reversals` times."""
-    return _COLLECTIONS[reversals % len(_COLLECTIONS)]
-
-
-def partitions_of(reversals: int) -> str:
-    """Return the name of the metadata collection for the partitions of a sync that was reversed `reversals` times."""
-    return _PARTITIONS[reversals % len(_PARTITIONS)]
 
 
 class _StoredFailure(Stored):
