@@ -240,7 +240,7 @@ class Coordinator(Phases):
             verification.repair_if_asked()
             verification.show()
             ready = (
-                verification.is_ready(MOST_LAG)
+                verification.is_ready()
                 and self._definitions.unchanged
                 and not self._shard_keys.resharded
             )
