@@ -752,7 +752,12 @@ OPERATIONS = (
         "Resumes a sync that was paused, or that failed.",
         SuccessAnswer(),
         body=EmptySchema(),
-        errors=(*_ANY, errors.FAILURE_IS_FINAL),
+        errors=(
+            *_ANY,
+            errors.FAILURE_IS_FINAL,
+            errors.OLD_SOURCE_WRITTEN,
+            OPLOG_WINDOW_EXCEEDED,
+        ),
     ),
     Operation(
         "post",

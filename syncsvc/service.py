@@ -44,7 +44,7 @@ from syncsvc.reports.standing import refuse_on_standby, silent_clusters, why_not
 from syncsvc.reports.sync import Sync, Watcher
 from syncsvc.resuming import refuse_repair
 from syncsvc.running.admission import can_commit
-from syncsvc.running.beginning import Starts, take_over
+from syncsvc.running.beginning import Starts
 from syncsvc.running.principals import not_requested
 from syncsvc.running.process import ProcessContext
 from syncsvc.running.runner import Runner
@@ -162,8 +162,8 @@ class Service:
     def initialize(self, saved: RunRecord | None, term: TaskGroup | None = None) -> None:
         """Continue the run `saved`, unless it is None; then accept commands.
 
-        If the start of the run was invalid, the run is deleted instead (see `take_over`), and the state becomes IDLE.
-        All threads of the run belong to the task group `term`, or to the process if `term` is None. Raises
+        If the start of the run was invalid, the run is deleted instead (see `Starts.take_over`), and the state becomes
+        IDLE. All threads of the run belong to the task group `term`, or to the process if `term` is None. Raises
         OperationError Superseded if another process took the run over, and the driver's errors.
         """
         if term is not None:
@@ -187,16 +187,19 @@ class Service:
         """Return whether another process has saved or taken over the run of this instance. Raises the driver's errors.
 
         Return False while this process is being initialized or runs a command. Also return False if no run is saved,
-        because a reset may just have ended.
+        because a reset may just have ended. If the saved run belongs to a start that failed in this process, delete the
+        run, and return False.
         """
         runner = self._runner
         if self.state is State.INITIALIZING:
             return False
-        with pymongo.timeout(_OWNER_PATIENCE):
+        with pymongo.timeout(_OWNER_PATIENCE), impatient(0.0):
             owner = load_owner(self._process.metadata(HOME), self.instance)
-        if self.gate.busy or self._runner is not runner or owner is None:
-            return False
-        return runner is None or runner.record.owner != owner
+            if self.gate.busy or self._runner is not runner or owner is None:
+                return False
+            if runner is None:
+                return not self._starts.withdraw(owner)
+            return runner.record.owner != owner
 
     @property
     def silent_clusters(self) -> list[str]:
@@ -542,7 +545,7 @@ class Service:
     def _recover(self, saved: RunRecord) -> bool:
         """Take over and continue a saved run; return False if it was deleted instead, as its start was invalid."""
         self._limiter.begin_at(self._limits_at(saved.options.destination))
-        store = take_over(self._process, saved)
+        store = self._starts.take_over(self._process, saved)
         if store is None:
             return False
         self._recovered = True

@@ -173,6 +173,10 @@ class Tuning:
     lease_poll: float = seconds(
         0.5, "How often a standby reads the lease, and an active daemon retries a failed renewal."
     )
+    source_patience: float = seconds(
+        60.0,
+        "How long a reset waits for a source that does not answer, to lift its write block and start its balancer.",
+    )
     desired_retry: float = seconds(
         10.0, "How long --desiredState waits before it sends a refused command again."
     )

@@ -39,7 +39,13 @@ from verifier.runtime.tasks import POLL, StopToken, TaskGroup
 _log = logging.getLogger(__name__)
 
 # The phases in which the engine blocks the destination and stops the balancers as soon as it starts.
-_HOLDING = (Phase.COPYING, Phase.INDEXING, Phase.WITHDRAWING, Phase.APPLYING)
+_HOLDING = (
+    Phase.REVERSING,
+    Phase.COPYING,
+    Phase.INDEXING,
+    Phase.WITHDRAWING,
+    Phase.APPLYING,
+)
 
 
 class Coordinator(Phases):
@@ -65,7 +71,6 @@ class Coordinator(Phases):
         reversals = context.run.record.reversals
         context.instances.wait_for_all(lambda other: other.reversals == reversals, stop)
         context.observe(Point.REVERSING, "")
-        self._keep_balancers_still(stop)
         # The saved check belongs to the other direction.
         context.checks.forget()
         context.repairs.forget()
@@ -235,7 +240,7 @@ class Coordinator(Phases):
             verification.repair_if_asked()
             verification.show()
             ready = (
-                verification.is_ready(MOST_LAG)
+                verification.is_ready()
                 and self._definitions.unchanged
                 and not self._shard_keys.resharded
             )

@@ -3,14 +3,19 @@
 Every step is idempotent, and the run records are dropped last. Until then they have the state RESETTING, so a reset
 that was killed continues when its process is restarted.
 
+A source that does not answer delays a reset only if its write block or its balancer must be restored, and then only for
+a minute: it may be gone for good.
+
 If several instances share the run, the user sends the reset to each of them, and each stops its own work. Once all have
 stopped, the coordinator does everything else, and finally drops the run records of all instances.
 """
 
 from __future__ import annotations
 
+import logging
+
 from bson.binary import Binary
-from pymongo.errors import OperationFailure
+from pymongo.errors import OperationFailure, PyMongoError
 
 from syncsvc.engine.definitions.created import created
 from syncsvc.engine.definitions.shard_setup import Sharding
@@ -20,14 +25,30 @@ from syncsvc.engine.run.points import Point
 from syncsvc.saved.created_collections import Found
 from syncsvc.saved.fence import FENCES
 from syncsvc.saved.lease import LEASES
-from syncsvc.saved.run import RUNS, drop_metadata, saved_instances
+from syncsvc.saved.run import RUNS, RunRecord, drop_metadata, saved_instances
 from syncsvc.state import Phase
 from verifier.cluster import failures
 from verifier.cluster.inventory import list_raw
 from verifier.cluster.reading import read
 from verifier.cluster.specification import Document, Kind
+from verifier.runtime.retry import impatient
 from verifier.runtime.tasks import SLOW_POLL, StopToken, wait_until
 from verifier.runtime.waits import waiting
+
+_log = logging.getLogger(__name__)
+
+
+def undo_commands(record: RunRecord, cluster: str) -> list[str]:
+    """Return the mongosh commands that lift the sync's write block of a cluster and start the balancer it has stopped.
+
+    The list is empty if the saved record names neither.
+    """
+    unblocked = record.found_blocked.get(cluster) is False
+    balanced = record.found_balancing.get(cluster, False)
+    return [
+        *(["db.adminCommand({setUserWriteBlockMode: 1, global: false})"] if unblocked else []),
+        *(["sh.startBalancer()"] if balanced else []),
+    ]
 
 
 class Reset:
@@ -71,10 +92,9 @@ class Reset:
 
     def _clear(self) -> None:
         context = self._context
-        source_balancer, destination_balancer = context.balancers
+        _, destination_balancer = context.balancers
         # Release the source first, because applications may be waiting to write to it.
-        context.source_block.put_back()
-        source_balancer.put_back()
+        self._release_source()
         context.observe(Point.SOURCE_RELEASED, "")
         context.instances.wait_for_started(lambda other: other.phase is Phase.RESETTING, self._stop)
         if context.run.record.options.blocks_destination:
@@ -85,6 +105,30 @@ class Reset:
         destination_balancer.put_back()
         context.observe(Point.DESTINATION_RELEASED, "")
         self._drop_metadata()
+
+    def _release_source(self) -> None:
+        """Restore the write block and the balancer of the source; if it does not answer, log what is not restored."""
+        context = self._context
+        record = context.run.record
+        commands = undo_commands(record, record.source)
+        if not commands:
+            return
+        try:
+            with impatient(context.tuning.source_patience):
+                read(lambda: context.source_client.admin.command("ping"), self._stop)
+        except PyMongoError as error:
+            _log.warning(
+                "The source does not answer, so the reset leaves it as it is. If it returns, undo what the sync has "
+                "done to it.",
+                extra={
+                    "cluster": record.source,
+                    "undo": commands,
+                    "error": failures.text_of(error),
+                },
+            )
+            return
+        context.source_block.put_back()
+        context.balancers[0].put_back()
 
     def _drop_created(self) -> None:
         context, views = self._context, self._context.views.load()

@@ -9,13 +9,13 @@ they are weakened in place, so that no index is built again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from syncsvc.engine.definitions.shared_catalog import catalog_of
 from syncsvc.engine.definitions.standin import prepared
-from syncsvc.engine.late_writes import first_written, names_of
+from syncsvc.engine.late_writes import Change, first_written, names_of
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
 from syncsvc.errors import OLD_SOURCE_WRITTEN
@@ -34,6 +34,8 @@ from verifier.cluster.times import Position
 from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import StopToken
 
+# The DDL operations that a reversal runs on the old source, in `weaken_definitions`.
+WEAKENING = frozenset({"modify", "createIndexes", "dropIndexes"})
 # The fields about repairs that a reversal resets, because they belong to the other direction. The numbers of the rounds
 # of repairs continue.
 _NO_REPAIRS = {
@@ -105,6 +107,7 @@ def coordinator_reversal(
         "steps": (),
         "can_write": False,
         "reverse_start": None,
+        "committed": record.position,
         "barrier": None,
         "attempt": _reversal_attempt(record, others),
         "caught_up": False,
@@ -177,17 +180,24 @@ def refuse_lost(source: Cluster, reverse_start: Position, stop: StopToken) -> No
     next(ChangeReader(ChangeStream(source.client, source.facts), reverse_start, stop).pages())
 
 
-def refuse_written(old_source: Cluster, since: Position, stop: StopToken) -> None:
+def refuse_written(
+    old_source: Cluster, since: Position, stop: StopToken, ignored: Container[str] = ()
+) -> None:
     """Raise OperationError OldSourceWritten if users changed anything on the old source after the commit.
 
     `since` is the position in the old source's change stream at which the commit ended. Later writes exist only on the
-    old source, and the reversed sync would overwrite them. Call this for a command: it raises the driver's errors, or
-    OperationError ClusterUnreachable, if the old source does not answer soon, or has no working majority.
+    old source, and the reversed sync would overwrite them. DDL operations in `ignored` do not count, such as
+    `WEAKENING`. Call this for a command: it raises the driver's errors, or OperationError ClusterUnreachable, if the
+    old source does not answer soon, or has no working majority.
     """
+
+    def judge(changes: Iterable[Change]) -> Collection[Namespace]:
+        return names_of(each for each in changes if each.operation not in ignored)
+
     # The server holds back its answer while the cluster has no working majority.
     with answered_soon():
         now = append_note(old_source.client, stop)
-    if written := first_written(old_source, since, now, names_of, stop):
+    if written := first_written(old_source, since, now, judge, stop):
         raise OperationError(
             OLD_SOURCE_WRITTEN,
             f"Since the commit, users wrote to collections on {old_source.name}: {some_of(written)}.",

@@ -25,7 +25,7 @@ from syncsvc.errors import (
     VERIFICATION_INCOMPLETE,
     of_sync,
 )
-from syncsvc.figures.progress import WarningKind
+from syncsvc.figures.progress import MOST_LAG, WarningKind
 from syncsvc.saved.journal import MOST_NOTES, Verified
 from syncsvc.state import State
 from verifier.cluster import failures
@@ -89,15 +89,11 @@ class Verification:
             begin(sides.source, sides.destination, request, store, self._stop, position)
             self._launch(self._new_check())
 
-    def is_ready(self, most_lag: int) -> bool:
-        """Return whether a commit can be verified soon; True without verification, False before the check begins.
-
-        The check must have completed its first pass. It must also have a verdict, or lag at most `most_lag` seconds
-        behind the change events of both clusters.
-        """
+    def is_ready(self) -> bool:
+        """Return whether a commit can be verified soon; True without verification, False before the check begins."""
         if not self._enabled:
             return True
-        return self._check is not None and is_ready(self._check.figures.progress(), most_lag)
+        return self._check is not None and is_ready(self._check.figures.progress())
 
     def show(self) -> None:
         """Copy the progress of the check into the progress of the sync; a no-op before the check begins."""
@@ -220,13 +216,13 @@ class Verification:
         )
 
 
-def is_ready(progress: CheckProgress, most_lag: int) -> bool:
-    """Return whether a check has completed its first pass, and has a verdict or lags at most `most_lag` seconds.
+def is_ready(progress: CheckProgress) -> bool:
+    """Return whether a check has completed its first pass, and has a verdict or lags at most `MOST_LAG` seconds.
 
     The lag is measured against the change events of both clusters; neither lag may be longer or unknown.
     """
     lags = (progress.source.lag_seconds, progress.destination.lag_seconds)
-    in_time = all(lag is not None and lag <= most_lag for lag in lags)
+    in_time = all(lag is not None and lag <= MOST_LAG for lag in lags)
     return progress.first is not None and (in_time or progress.verdict is not None)
 
 

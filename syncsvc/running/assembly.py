@@ -92,11 +92,7 @@ class Assembly:
 
     def _context(self, stop: StopToken) -> RunContext:
         process, record = self._process, self._store.record
-        # The servers may have been upgraded since the process started.
-        source, destination = (
-            read(partial(refreshed, process.clusters[name]), stop)
-            for name in (record.source, record.destination)
-        )
+        source, destination = self._present_clusters(stop)
         # The saved state stays on the original destination, even while the sync runs in reverse.
         home = process.clusters[record.options.destination]
         metadata = process.metadata(home.name)
@@ -139,6 +135,21 @@ class Assembly:
             observe=process.observe,
         )
 
+    @property
+    def _resets(self) -> bool:
+        return self._store.record.state is State.RESETTING
+
+    def _present_clusters(self, stop: StopToken) -> tuple[Cluster, Cluster]:
+        """Return the source and the destination with their present facts, because servers may have been upgraded.
+
+        During a reset, the source keeps its earlier facts: a reset must not depend on a source that is gone for good.
+        """
+        record, clusters = self._store.record, self._process.clusters
+        source, destination = clusters[record.source], clusters[record.destination]
+        if not self._resets:
+            source = read(partial(refreshed, source), stop)
+        return source, read(partial(refreshed, destination), stop)
+
     def _document_writer(
         self, destination: Cluster, writer: FencedWriter, registry: Registry, stop: StopToken
     ) -> DocumentWriter:
@@ -151,9 +162,9 @@ class Assembly:
         An insert that the server refuses is ignored. Nothing is inserted during a reset, because the coordinator may
         have dropped the metadata already.
         """
-        record = self._store.record
-        if record.state is State.RESETTING:
+        if self._resets:
             return
+        record = self._store.record
         addresses = {name: each.facts.address for name, each in self._process.clusters.items()}
         for name, document in documents(record, addresses, time()).items():
             # The thread that updates them warns if they do not exist.
@@ -170,8 +181,12 @@ class Assembly:
         return Spool(metadata, writer, record.fence, record.reversals, stop)
 
     def _threads(self, source: Cluster, destination: Cluster, stop: StopToken) -> LoadLevel:
-        """Measure the round-trip times to both clusters; return the numbers of threads for the longer time."""
-        longest = max(round_trip(each.client, stop) for each in (source, destination))
+        """Measure the round-trip times to both clusters; return the numbers of threads for the longer time.
+
+        A reset measures only the destination.
+        """
+        measured = (destination,) if self._resets else (source, destination)
+        longest = max(round_trip(each.client, stop) for each in measured)
         threads = self._process.load.over(longest)
         _log.info(
             "Chose the numbers of threads for the round-trip time to the clusters.",

@@ -25,13 +25,14 @@ T = TypeVar("T")
 
 
 class Starts:
-    """Begins new runs. If a start fails after its record was saved, the record is deleted.
+    """Begins new runs, and takes over saved ones. If a start fails after its record was saved, the record is deleted.
 
-    If the cluster does not answer, the next start deletes the record. Only one thread may use this object at a time.
+    If the cluster does not answer, the record is deleted later: by the next start, by `withdraw`, or by `take_over`.
+    Only `withdraw` may be called by another thread while a method runs.
     """
 
     def __init__(self) -> None:
-        # The store of a failed start whose record may still be saved.
+        # The store of the newest start, unless that start has succeeded. Its record may still be saved.
         self._failed: RunStore | None = None
 
     def begin(
@@ -44,8 +45,7 @@ class Starts:
         if another instance was started with other options. Also raises the driver's errors, and the errors of
         `prepare`.
         """
-        home = record.options.destination
-        store = RunStore(process.metadata(home).name, process.saver(home), record)
+        store = _store_of(process, record)
         self._failed = store
         with ExitStack() as undo:
             undo.callback(self.withdraw_failed)
@@ -62,6 +62,41 @@ class Starts:
         if self._failed is not None:
             self._failed.withdraw()
             self._failed = None
+
+    def withdraw(self, owner: str) -> bool:
+        """Delete the saved record with this owner if its start failed in this process; return whether it failed.
+
+        Raises the driver's errors.
+        """
+        failed = self._failed_of(owner)
+        if failed is not None:
+            failed.withdraw()
+        return failed is not None
+
+    def take_over(self, process: ProcessContext, saved: RunRecord) -> RunStore | None:
+        """Take over a saved run, and return its store. Return None if the saved run was deleted instead.
+
+        The saved run is deleted if its start failed in this process, or would have been refused: if it has no saved
+        start position and its options differ from those of other instances, then its process was killed first.
+
+        Raises OperationError Superseded if another process took the run over, and the driver's errors.
+        """
+        if self._failed_of(saved.owner) is None:
+            return _take_over(process, saved)
+        _log.warning("The failed start was withdrawn. Send the start request again.")
+        # The writer of the failed start may be stopped.
+        _store_of(process, saved).withdraw()
+        return None
+
+    def _failed_of(self, owner: str) -> RunStore | None:
+        """Return the store of the failed start whose record has this owner; None if there is no such start."""
+        failed = self._failed
+        return failed if failed is not None and failed.record.owner == owner else None
+
+
+def _store_of(process: ProcessContext, record: RunRecord) -> RunStore:
+    home = record.options.destination
+    return RunStore(process.metadata(home).name, process.saver(home), record)
 
 
 def _refuse_conflicts(process: ProcessContext, store: RunStore) -> None:
@@ -96,14 +131,8 @@ def _join_attempt(process: ProcessContext, store: RunStore) -> None:
         store.update(attempt=max(each.attempt for each in peers))
 
 
-def take_over(process: ProcessContext, saved: RunRecord) -> RunStore | None:
-    """Take over a saved run, and return its store. Return None if the saved run was deleted instead.
-
-    The saved run is deleted if it has no saved start position and its options differ from those of other instances. Its
-    start would have been refused for that reason, but its process was killed first.
-
-    Raises OperationError Superseded if another process took the run over, and the driver's errors.
-    """
+def _take_over(process: ProcessContext, saved: RunRecord) -> RunStore | None:
+    """Take over a saved run, and return its store. Return None if the run was deleted because of its options."""
     home = saved.options.destination
     store = RunStore.take_over(process.metadata(home), process.saver(home), saved)
     if store.record.start is None and _differences(process, store):

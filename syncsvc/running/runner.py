@@ -23,7 +23,12 @@ from syncsvc.engine.pause import spool_while_paused
 from syncsvc.engine.phases import Phases
 from syncsvc.engine.principals import PrincipalCopy
 from syncsvc.engine.reset import Reset
-from syncsvc.engine.reversal import coordinator_reversal, follower_reversal, refuse_written
+from syncsvc.engine.reversal import (
+    WEAKENING,
+    coordinator_reversal,
+    follower_reversal,
+    refuse_written,
+)
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.instances import FailedElsewhere
 from syncsvc.engine.run.points import Point
@@ -54,7 +59,7 @@ from syncsvc.saved.run import (
     refuse_resetting,
 )
 from syncsvc.saved.views import CreatedViews
-from syncsvc.state import ACTIVE, State, Trigger, next_state
+from syncsvc.state import ACTIVE, Phase, State, Trigger, next_state
 from verifier.cluster import failures
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.reading import read
@@ -171,6 +176,7 @@ class Runner:
         self._pause.stop.stop("resume")
         try:
             self._wait_for_rest()
+            self._refuse_overwriting()
             self._save_resumed(state, command)
         finally:
             if self.record.state is State.PAUSED:
@@ -178,6 +184,19 @@ class Runner:
                 self._spawn_pause()
         _log.info("The sync is resumed.", extra={"state": self.record.state.value})
         self._spawn()
+
+    def _refuse_overwriting(self) -> None:
+        """Raise OperationError OldSourceWritten if a reversal that failed would overwrite writes of users.
+
+        Someone may have lifted the block of the old source since the reversal began. If users wrote nothing there,
+        block it again. Does nothing in another phase than REVERSING, and in an instance that is not the coordinator.
+        """
+        record = self.record
+        if record.phase is Phase.REVERSING and record.coordinates and record.committed is not None:
+            old, stop = self._process.clusters[record.destination], self._process.stop
+            refuse_written(old, record.committed, stop, WEAKENING)
+            self._assembly.block(old, stop).set()
+            refuse_written(old, record.committed, stop, WEAKENING)
 
     def _save_resumed(self, state: State, command: Entry) -> None:
         """Prepare a new engine, and save that the sync is resumed.

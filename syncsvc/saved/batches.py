@@ -9,6 +9,7 @@ import bson
 from bson.timestamp import Timestamp
 
 from syncsvc.metadata import Metadata
+from verifier.cluster import rawbson
 from verifier.cluster.newest import newest_time, read_after
 from verifier.cluster.reading import read
 from verifier.cluster.writer import ClusterWriter
@@ -83,3 +84,11 @@ def delete_ids(writer: ClusterWriter, database: str, name: str, ids: Iterable[An
             raise RuntimeError(
                 f"the server refused to delete metadata of the sync: {reply['writeErrors'][:3]}"
             )
+
+
+def delete_rows(
+    metadata: Metadata, writer: ClusterWriter, name: str, query: dict[str, Any], stop: StopToken
+) -> None:
+    """Delete all documents that match `query` from the metadata collection `name`. Raises the driver's errors."""
+    rows = newest_rows(metadata, writer, name, stop, filter=query, projection={"_id": 1})
+    delete_ids(writer, metadata.name, name, (rawbson.decode(each)["_id"] for each in rows))

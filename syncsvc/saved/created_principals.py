@@ -7,12 +7,13 @@ from typing import Any
 
 from syncsvc.metadata import Metadata
 from syncsvc.principals.comparison import Identity, Listing, Principal, removable
-from syncsvc.saved.batches import newest_rows, save_rows
-from syncsvc.saved.emptying import delete_rows
-from syncsvc.saved.run import PRINCIPALS
+from syncsvc.saved.batches import delete_rows, newest_rows, save_rows
 from verifier.cluster import rawbson
 from verifier.cluster.writer import ClusterWriter
 from verifier.runtime.tasks import StopToken
+
+# The metadata collection for the users and roles that the sync has created.
+PRINCIPALS = "principals"
 
 
 class CreatedPrincipals:

@@ -1,34 +1,18 @@
-"""Deletes documents of the metadata, each with its own statement.
-
-Only such statements accept a `txnNumber`, by which servers refuse late writes (see `syncsvc.saved.fence`).
-"""
+"""Deletes the saved state of an earlier run."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from syncsvc.metadata import Metadata
-from syncsvc.saved.batches import delete_ids, newest_rows
-from syncsvc.saved.run import (
-    PRINCIPALS,
-    REPAIRS,
-    VIEWS,
-    collections_of,
-    partitions_of,
-)
+from syncsvc.saved.batches import delete_rows
+from syncsvc.saved.created_principals import PRINCIPALS
+from syncsvc.saved.partitions import partitions_of
+from syncsvc.saved.registry import collections_of
+from syncsvc.saved.repairs import REPAIRS
 from syncsvc.saved.spool import SPOOL
-from verifier.cluster import rawbson
+from syncsvc.saved.views import VIEWS
 from verifier.cluster.writer import ClusterWriter
 from verifier.compare.check_reader import CHECK
 from verifier.runtime.tasks import StopToken
-
-
-def delete_rows(
-    metadata: Metadata, writer: ClusterWriter, name: str, query: dict[str, Any], stop: StopToken
-) -> None:
-    """Delete all documents that match `query` from the metadata collection `name`. Raises the driver's errors."""
-    rows = newest_rows(metadata, writer, name, stop, filter=query, projection={"_id": 1})
-    delete_ids(writer, metadata.name, name, (rawbson.decode(each)["_id"] for each in rows))
 
 
 def forget_earlier(metadata: Metadata, writer: ClusterWriter, stop: StopToken) -> None:

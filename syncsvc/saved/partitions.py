@@ -18,10 +18,8 @@ from typing import Any
 from bson.binary import Binary
 
 from syncsvc.metadata import Metadata
-from syncsvc.saved.batches import delete_ids, save_rows
-from syncsvc.saved.emptying import delete_rows
+from syncsvc.saved.batches import delete_ids, delete_rows, save_rows
 from syncsvc.saved.registry import CopyStatus
-from syncsvc.saved.run import partitions_of
 from syncsvc.source.natural_scan import ResumePoint
 from verifier.cluster import rawbson
 from verifier.cluster.namespace import Namespace
@@ -31,6 +29,8 @@ from verifier.cluster.reading import read
 from verifier.cluster.writer import ClusterWriter
 from verifier.runtime.tasks import StopToken
 
+# The metadata collections of the two directions, by the number of reversals modulo 2.
+_PARTITIONS = ("partitions", "partitionsReversed")
 # The index for claims, which look for the largest unclaimed partition, and for the check whether any partition is left.
 _INDEX = {"key": {"status": 1, "instance": 1, "total": -1, "_id": 1}, "name": "claims"}
 # How many partitions one call claims at most, and their total size in bytes if other instances need a share of them.
@@ -47,6 +47,11 @@ _SHOWN = {
     CopyStatus.COPYING: "in progress",
     CopyStatus.DONE: "done",
 }
+
+
+def partitions_of(reversals: int) -> str:
+    """Return the name of the metadata collection for the partitions of a sync that was reversed `reversals` times."""
+    return _PARTITIONS[reversals % len(_PARTITIONS)]
 
 
 @dataclass(frozen=True)

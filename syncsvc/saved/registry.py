@@ -12,9 +12,7 @@ from typing import Any
 from bson.binary import Binary
 
 from syncsvc.metadata import Metadata
-from syncsvc.saved.batches import save_rows
-from syncsvc.saved.emptying import delete_rows
-from syncsvc.saved.run import collections_of
+from syncsvc.saved.batches import delete_rows, save_rows
 from syncsvc.source.natural_scan import ResumePoint
 from verifier.cluster import rawbson
 from verifier.cluster.namespace import Namespace
@@ -24,12 +22,19 @@ from verifier.cluster.specification import CollectionSpec, Document, Kind
 from verifier.cluster.writer import ClusterWriter
 from verifier.runtime.tasks import StopToken
 
+# The metadata collections of the two directions, by the number of reversals modulo 2.
+_COLLECTIONS = ("collections", "collectionsReversed")
 # Fields that are saved without the other fields of the record, because another instance may have changed those: for
 # example, one instance saves the progress of the copy while another one withholds indexes.
 _OF_THE_COPY = {
     *("status", "total", "totalDocuments", "copied", "documents", "resume", "withheld"),
     "destinationUuid",
 }
+
+
+def collections_of(reversals: int) -> str:
+    """Return the name of the metadata collection for the registry of a sync that was reversed `reversals` times."""
+    return _COLLECTIONS[reversals % len(_COLLECTIONS)]
 
 
 class CopyStatus(Enum):

@@ -12,9 +12,7 @@ from typing import Any, NamedTuple
 import pymongo
 
 from syncsvc.metadata import Metadata
-from syncsvc.saved.batches import save_rows
-from syncsvc.saved.emptying import delete_rows
-from syncsvc.saved.run import REPAIRS
+from syncsvc.saved.batches import delete_rows, save_rows
 from verifier.cluster import rawbson
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.newest import newest_time, read_after
@@ -37,6 +35,8 @@ from verifier.compare.rows import (
 )
 from verifier.runtime.tasks import StopToken
 
+# The metadata collection with the list of repairs.
+REPAIRS = "repairs"
 # How many rows are read at once.
 _PAGE = 1_000
 

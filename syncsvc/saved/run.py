@@ -50,18 +50,9 @@ from verifier.runtime.formats import Formats
 from verifier.runtime.retry import FOREVER, patience_left
 
 RUNS = "runs"
-# The metadata collection for the views that the sync has created.
-VIEWS = "views"
-# The metadata collection for the users and roles that the sync has created.
-PRINCIPALS = "principals"
-# The metadata collection with the list of repairs.
-REPAIRS = "repairs"
 # The index that allows at most one run: every coordinator saves the same value in this field, and a follower saves its
 # instance ID.
 _ONLY_INDEX = {"key": {"only": 1}, "name": "only", "unique": True}
-# The metadata collections of the two directions, by the number of reversals modulo 2.
-_COLLECTIONS = ("collections", "collectionsReversed")
-_PARTITIONS = ("partitions", "partitionsReversed")
 
 # The most phases that a record lists. A sync has six if no commit is withdrawn and the sync is not reversed.
 MOST_PHASES = 50
@@ -128,6 +119,9 @@ class RunRecord:
     reversals: int = 0
     # Where the change events of the next reversal begin, in the destination's change stream; None until it is known.
     reverse_start: Position | None = None
+    # Where the former source's change stream was at the commit before the newest reversal; None before the first one,
+    # and in records that earlier versions saved.
+    committed: Position | None = None
     # The clusters whose users this sync blocks, and whether they were already blocked before.
     found_blocked: Mapping[str, bool] = field(default_factory=dict)
     # The clusters whose balancer this sync has stopped, and whether it was on before.
@@ -213,16 +207,6 @@ class RunRecord:
         return self.options.in_natural_order(first)
 
 
-def collections_of(reversals: int) -> str:
-    """Return the name of the metadata collection for the registry of a sync that was reversed `reversals` times."""
-    return _COLLECTIONS[reversals % len(_COLLECTIONS)]
-
-
-def partitions_of(reversals: int) -> str:
-    """Return the name of the metadata collection for the partitions of a sync that was reversed `reversals` times."""
-    return _PARTITIONS[reversals % len(_PARTITIONS)]
-
-
 class _StoredFailure(Stored):
     kind = Failure
 
@@ -267,6 +251,7 @@ class _StoredRun(Stored):
     failure = fields.Nested(_StoredFailure, allow_none=True)
     reversals = fields.Integer()
     reverse_start = fields.Nested(StoredPosition, data_key="reverseStart", allow_none=True)
+    committed = fields.Nested(StoredPosition, allow_none=True)
     found_blocked = fields.Dict(data_key="foundBlocked")
     found_balancing = fields.Dict(data_key="foundBalancing")
     instances = fields.List(fields.String())

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from syncsvc.metadata import Metadata
-from syncsvc.saved.batches import delete_ids, newest_rows, save_rows
-from syncsvc.saved.emptying import delete_rows
-from syncsvc.saved.run import VIEWS
+from syncsvc.saved.batches import delete_ids, delete_rows, newest_rows, save_rows
 from verifier.cluster import rawbson
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.specification import CollectionSpec, Document
 from verifier.cluster.writer import ClusterWriter
 from verifier.runtime.tasks import StopToken
+
+# The metadata collection for the views that the sync has created.
+VIEWS = "views"
 
 
 class CreatedViews:

@@ -13,7 +13,7 @@ from syncsvc.metadata import METADATA_DATABASE
 from syncsvc.sandbox.replica_set import Client
 from tests.integration.test_reset import balancers
 from tests.support import writes
-from tests.support.blocks import blocked
+from tests.support.blocks import block, blocked, is_blocked
 from tests.support.daemon import Daemon, prepared
 from tests.support.failpoints import ALWAYS, APPLICATION, failing
 from tests.support.fleet import running_fleet
@@ -234,9 +234,14 @@ def reverse_and_return(pair: Pair, daemon: Daemon) -> None:
     with collmod_refused(old_source.client):
         daemon.post("reverse")
         fail(daemon, "DefinitionNotApplicable", "reversing")
+        block(old_source, refuse=False)
+        fails_again(daemon, "DefinitionNotApplicable")
+    assert is_blocked(old_source)
+    block(old_source, refuse=False)
     new_source.client.d.c.insert_many([{"_id": f"reversed {n}", "u": -5000 - n} for n in range(50)])
     kill_while_resumed(pair, daemon, Point.REVERSED)
     daemon.wait_until_committable()
+    assert is_blocked(old_source)
     new_source.client.d.plain.update_one({"_id": "again"}, {"$unset": {"u": 1}})
     wait_for(lambda: old_source.client.d.plain.find_one({"_id": "again", "u": None}), "updated")
     by_hand(old_source, UNIQUE)
@@ -246,6 +251,25 @@ def reverse_and_return(pair: Pair, daemon: Daemon) -> None:
     daemon.resume()
     daemon.commit()
     pair.assert_equal()
+
+
+def test_a_resumed_reversal_overwrites_no_writes_of_users(pair: Pair, daemon: Daemon) -> None:
+    old_source = pair.source
+    define(old_source.client)
+    daemon.start(**REVERSIBLE)
+    daemon.commit()
+    with collmod_refused(old_source.client, {"skip": 1}):
+        daemon.post("reverse")
+        fail(daemon, "DefinitionNotApplicable", "reversing")
+        # The first collMod has weakened a definition. That is no write of a user.
+        fails_again(daemon, "DefinitionNotApplicable")
+    block(old_source, refuse=False)
+    old_source.client.d.c.insert_one({"_id": "on the old source"})
+    status, name, description = refused(daemon)
+    assert (status, name) == (409, "OldSourceWritten") and "d.c" in description
+    assert daemon.progress()["state"] == "FAILED"
+    assert not is_blocked(old_source)
+    assert old_source.client.d.c.find_one({"_id": "on the old source"})
 
 
 @pytest.mark.full

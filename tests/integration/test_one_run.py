@@ -19,6 +19,7 @@ from syncsvc.errors import METADATA_LEFT_OVER, SUPERSEDED
 from syncsvc.metadata import METADATA_DATABASE
 from syncsvc.sandbox import ReplicaSet
 from syncsvc.sandbox.mongod import Mongod
+from syncsvc.saved.lease import LEASES
 from syncsvc.saved.peers import Peers
 from syncsvc.saved.run import (
     Failure,
@@ -30,6 +31,7 @@ from syncsvc.saved.run import (
 )
 from syncsvc.state import State
 from tests.support.daemon import Daemon
+from tests.support.duo import role_of
 from tests.support.failpoints import APPLICATION, failing
 from tests.support.pair import Pair
 from tests.support.waiting import wait_for
@@ -118,6 +120,31 @@ def test_a_start_whose_engine_cannot_be_created_can_be_repeated(
         assert answer.json()["error"] == "InternalError"
         assert daemon.progress()["state"] == "IDLE"
         assert bool(saved_instances(client[METADATA_DATABASE])) is ("delete" in commands)
+        daemon.start()
+        daemon.commit()
+
+
+@pytest.mark.parametrize("loses_lease", [False, True], ids=["keeps the lease", "loses the lease"])
+def test_an_active_daemon_deletes_the_record_of_a_failed_start(
+    pair: Pair, tmp_path: Path, loses_lease: bool
+) -> None:
+    """Fail a start and the deletion of its record: a daemon with `--standby` must not run this sync later.
+
+    The daemon must delete the record while it is active, or when it becomes active again.
+    """
+    client = pair.destination.client
+    metadata = client[METADATA_DATABASE]
+    with pair.daemon(tmp_path, "--standby").running() as daemon:
+        with failing(client, refused("ping", "delete")):
+            answer = daemon.post("start", daemon.start_body())
+            assert answer.json()["error"] == "InternalError"
+            assert saved_instances(metadata)
+            if loses_lease:
+                metadata[LEASES].update_one({}, {"$set": {"holder": "another daemon"}})
+                wait_for(lambda: daemon.progress()["role"] == "standby", "the daemon is a standby")
+        wait_for(lambda: not saved_instances(metadata), "the record is deleted")
+        wait_for(lambda: role_of(daemon) == "active", "the daemon is active")
+        assert daemon.progress()["state"] == "IDLE"
         daemon.start()
         daemon.commit()
 

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from syncsvc.engine.run.points import Point
 from syncsvc.metadata import METADATA_DATABASE
+from syncsvc.sandbox import ReplicaSet
 from syncsvc.sandbox.replica_set import Client
 from tests.support import writes
-from tests.support.blocks import blocked
+from tests.support.blocks import blocked, is_blocked
 from tests.support.daemon import Daemon
 from tests.support.fleet import Fleet, running_fleet
 from tests.support.pair import FROM_SHARDED, REPLICA_SETS, SHARDED, TO_SHARDED, Pair, Side, across
 from tests.support.selection import full
 from tests.support.waiting import wait_for
 
+# The command of mongosh that lifts a write block.
+UNBLOCK = "db.adminCommand({setUserWriteBlockMode: 1, global: false})"
 CONFIRM = {"confirm": "cluster1"}
 SYSTEM = {"admin", "config", "local"}
 REVERSIBLE = {"reversible": True, "enableUserWriteBlocking": "sourceAndDestination"}
@@ -357,3 +362,36 @@ def test_zones_of_a_killed_process_are_removed(pair: Pair, daemon: Daemon) -> No
     daemon.wait_for_state("IDLE")
     assert config.tags.count_documents({}) == 0
     assert contents(pair.destination.client) == set()
+
+
+@pytest.fixture
+def mortal(pair: Pair) -> Iterator[tuple[ReplicaSet, Pair]]:
+    """Start a replica set that the test may kill, and return it with a pair in which it is the source."""
+    # The client is closed when no member answers any more.
+    options = {"serverSelectionTimeoutMS": 5000}
+    with ReplicaSet(name="mortal", members=3) as source, source.client(**options) as client:
+        yield source, Pair(Side(source.uri, client), pair.destination)
+
+
+@pytest.mark.parametrize("commits", [False, True], ids=["unblocked source", "blocked source"])
+def test_a_reset_does_not_need_the_source(
+    mortal: tuple[ReplicaSet, Pair], tmp_path: Path, commits: bool
+) -> None:
+    """Kill all members of the source for good, also when a commit has blocked it, and reset the sync."""
+    source, pair = mortal
+    writes.fill(pair.source.client)
+    daemon = pair.daemon(tmp_path)
+    daemon.give_up_soon()
+    with daemon.running():
+        daemon.start(enableUserWriteBlocking="sourceAndDestination")
+        daemon.wait_until_committable()
+        with daemon.held_at(Point.STEP_DONE, "source blocked"):
+            if commits:
+                daemon.ask_for_commit()
+                daemon.wait_until_reached(Point.STEP_DONE, "source blocked")
+            for index in range(3):
+                source.kill_member(index)
+        reset(daemon)
+        assert contents(pair.destination.client) == set()
+        assert not is_blocked(pair.destination)
+        assert (UNBLOCK in daemon.log) is commits

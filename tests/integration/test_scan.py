@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,10 +13,10 @@ import pytest
 from pymongo import MongoClient
 
 from syncsvc.sandbox import ReplicaSet
-from syncsvc.sandbox.binary import find_mongod
-from syncsvc.sandbox.mongod import Mongod, MongodOptions
+from syncsvc.sandbox.mongod import Mongod
 from syncsvc.sandbox.replica_set import Client
 from syncsvc.source.natural_scan import NaturalScan, ResumePoint
+from tests.support.members import folder_of, shut_down, standalone
 from tests.support.waiting import wait_for
 from verifier.cluster.cluster import Cluster, open_cluster
 from verifier.cluster.inventory import find_named
@@ -75,17 +73,6 @@ def two_pages(replica_set: ReplicaSet, checkpoint: bool) -> tuple[list[int], Res
 def the_rest(uri: str, point: ResumePoint | None) -> list[int]:
     with opened(uri) as cluster:
         return [each for page, _ in pages(cluster, point) for each in page]
-
-
-def shut_down(member: Mongod) -> None:
-    """Shut the server of this member down cleanly, so that its files contain all data."""
-    assert member.pid is not None
-    os.kill(member.pid, signal.SIGTERM)
-    wait_for(lambda: member.pid is None, "the server ends")
-
-
-def folder_of(member: Mongod) -> Path:
-    return member._folder
 
 
 def copy_files(source: Path, target: Path) -> None:
@@ -158,20 +145,15 @@ def test_a_member_seeded_with_copied_files_has_other_record_ids() -> None:
 
 def renumber(member: Mongod) -> None:
     """Insert the documents of a stopped member again in reverse order, so that they get other record IDs."""
-    alone = Mongod(find_mongod(), folder_of(member), MongodOptions(None))
     documents: list[dict[str, Any]] = []
     # Record IDs begin at 1 again when a server opens an empty collection.
     for write in ("delete", "insert"):
-        alone.start()
-        alone.wait_until_listening()
-        with MongoClient[dict[str, Any]](f"mongodb://{alone.address}/") as client:
+        with standalone(member) as client:
             if write == "delete":
                 documents = list(client.d.c.find())
                 client.d.c.delete_many({})
             else:
                 client.d.c.insert_many(documents[::-1])
-        shut_down(alone)
-    alone.close()
 
 
 def make_primary(replica_set: ReplicaSet, wanted: Mongod) -> None:

@@ -230,7 +230,10 @@ class Daemon(ServiceProcess):
         (self.folder / "warn-soon").touch()
 
     def give_up_soon(self) -> None:
-        """Make later processes of this daemon retry unexpected errors for only 5 s, and wait for servers for 10 s."""
+        """Make later processes of this daemon retry unexpected errors for only 5 s, and wait for servers for 10 s.
+
+        Their resets wait 5 s for a source that does not answer.
+        """
         (self.folder / "give-up-soon").touch()
 
     def judge_soon(self) -> None:

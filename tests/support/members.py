@@ -1,15 +1,22 @@
-"""Replica sets of three members, with methods that cause failures: stops, restarts, rollbacks, loss of the majority."""
+"""Replica sets of three members, with methods that cause failures: stops, restarts, rollbacks, loss of the majority.
+
+The functions change or replace the data files of single members.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any
 
+from pymongo import MongoClient
+
 from syncsvc.sandbox import ReplicaSet
-from syncsvc.sandbox.mongod import Mongod
+from syncsvc.sandbox.binary import find_mongod
+from syncsvc.sandbox.mongod import Mongod, MongodOptions
 from syncsvc.sandbox.replica_set import Client
 from tests.support.proxy import Network, Proxy
 from tests.support.waiting import wait_for
@@ -116,6 +123,30 @@ class ProxiedMembers(ThreeMembers):
         if member.port not in self._proxies:
             self._proxies[member.port] = self._network.proxy(member.port)
         return self._proxies[member.port].address
+
+
+def shut_down(member: Mongod) -> None:
+    """Shut the server of this member down cleanly, so that its files contain all data."""
+    os.kill(_pid(member), signal.SIGTERM)
+    wait_for(lambda: member.pid is None, "the server ends")
+
+
+def folder_of(member: Mongod) -> Path:
+    return member._folder
+
+
+@contextmanager
+def standalone(member: Mongod) -> Iterator[Client]:
+    """Yield a client of a standalone server that runs on the data of a member within the block.
+
+    The member must not run, and is not started.
+    """
+    with closing(Mongod(find_mongod(), folder_of(member), MongodOptions(None))) as server:
+        server.start()
+        server.wait_until_listening()
+        with MongoClient[dict[str, Any]](f"mongodb://{server.address}/") as client:
+            yield client
+        shut_down(server)
 
 
 def _pid(member: Mongod) -> int:

@@ -21,7 +21,8 @@ More files in the folder change the daemon:
 - `report-often`: the half-minute report is logged several times a second.
 - `warn-soon`: it warns of a wait, such as an unanswered call, after two seconds instead of 15.
 - `give-up-soon`: it retries after unexpected errors for five seconds instead of a minute, and waits for bytes from a
-  server for ten seconds instead of a minute.
+  server for ten seconds instead of a minute. A reset waits for a source that does not answer for five seconds instead
+  of a minute.
 - `judge-soon`: differences that remain at the end of the verification count at once, instead of being rechecked for
   three seconds.
 - `no-room`: while the file exists, the daemon sees little memory, and no free disk space on the destination. Otherwise,
@@ -117,6 +118,8 @@ def _tuned(folder: Path) -> Iterator[tuple[str, Any]]:
         yield "most_silence", 3.0
     if (folder / "lease").exists():
         yield "lease_seconds", float((folder / "lease").read_text())
+    if (folder / "give-up-soon").exists():
+        yield "source_patience", 5.0
     if (folder / "wait-briefly").exists():
         yield "startup_wait", 0.1
     if (folder / "report-often").exists():

@@ -12,7 +12,7 @@ from typing import Any
 
 from pymongo.errors import OperationFailure
 
-from verifier.cluster import failures, features, probing
+from verifier.cluster import failures, features, inventory, probing
 from verifier.cluster.connect import Client
 from verifier.cluster.features import Feature, Side, Version
 
@@ -179,7 +179,7 @@ def _identity(client: Client, topology: Topology) -> str | None:
     try:
         if topology is Topology.REPLICA_SET:
             config = client.admin.command("replSetGetConfig")["config"]
-            return str(config["settings"]["replicaSetId"])
+            return _replica_set_id(config) or _substitute_id(client, config)
         if topology is Topology.SHARDED:
             version = client.config["version"].find_one()
             return None if version is None else str(version["clusterId"])
@@ -187,6 +187,21 @@ def _identity(client: Client, topology: Topology) -> str | None:
         if failures.is_transient(error):
             raise
     return None
+
+
+def _replica_set_id(config: Mapping[str, Any]) -> str | None:
+    """Return the ID in a replica set configuration; None if MongoDB before 3.2 has initiated the replica set."""
+    found = config.get("settings", {}).get("replicaSetId")
+    return None if found is None else str(found)
+
+
+def _substitute_id(client: Client, config: Mapping[str, Any]) -> str:
+    """Return an ID for a replica set whose configuration has none: its name and the UUID of `admin.system.version`.
+
+    All members have the same UUID for this collection, and no server drops the collection.
+    """
+    (version,) = inventory.list_raw(client, "admin", {"name": "system.version"})
+    return f"{config['_id']} {bytes(version['info']['uuid']).hex()}"
 
 
 def _shards(client: Client) -> tuple[str, ...]:

@@ -297,22 +297,18 @@ def _stored(name: Namespace, rows: dict[Namespace, Document]) -> Namespace:
 
 
 def list_collections(
-    client: Client,
-    selection: Selection | None = None,
-    database: str | None = None,
-    kind: Kind | None = None,
+    client: Client, selection: Selection | None = None, kind: Kind | None = None
 ) -> Iterator[CollectionSpec]:
     """Yield every user collection and view, in the order of their names.
 
-    `selection`, `database` and `kind` restrict the result; `kind` must not be Kind.TIME_SERIES. Only the selected
-    collections are queried in detail. On a sharded cluster, a collection that is renamed or dropped during the listing
-    may be left out; one that is replaced, as by `movePrimary`, is listed as it is now. Raises the driver's errors, and
-    with a `selection`, `Cancelled`.
+    `selection` and `kind` restrict the result; `kind` must not be Kind.TIME_SERIES. Only the selected collections
+    are queried in detail. On a sharded cluster, a collection that is renamed or dropped during the listing may be left
+    out; one that is replaced, as by `movePrimary`, is listed as it is now. Raises the driver's errors, and with a
+    `selection`, `Cancelled`.
     """
-    databases = client.list_database_names() if database is None else [database]
     query = None if kind is None else {"type": kind.value}
     catalog = None if kind is Kind.VIEW else IndexCatalog(client)
-    for each in sorted(filter(is_user_database, databases)):
+    for each in sorted(filter(is_user_database, client.list_database_names())):
         rows = _user_rows(client, each, query)
         names = set(filter(is_user_namespace, rows))
         selected = sorted(names if selection is None else selection.of(names))

@@ -28,11 +28,6 @@ class ShardKey:
         return cls(tuple(name.encode() for name in shard_key["key"]))
 
     @property
-    def is_id(self) -> bool:
-        """Return whether the shard key is only the `_id`, so that no two shards have documents with the same `_id`."""
-        return self.paths == (_ID,)
-
-    @property
     def projection(self) -> dict[str, int]:
         """Return the projection that keeps all fields that `query_of` needs."""
         return {"_id": 1} | {path.decode(): 1 for path in self.paths if path != _ID}

@@ -16,10 +16,10 @@ from dataclasses import replace
 
 from pymongo.errors import OperationFailure
 
+from syncsvc.engine.definitions.catalog import Catalog
 from syncsvc.engine.definitions.created import save_created
 from syncsvc.engine.definitions.index_builds import build_indexes
 from syncsvc.engine.definitions.naming import new_record
-from syncsvc.engine.definitions.shared_catalog import catalog_of
 from syncsvc.engine.definitions.source_lookup import (
     find_named_on_source,
     find_on_source,
@@ -96,13 +96,15 @@ def concerns(
 class DefinitionEvents:
     """Applies DDL events to the registry and to the destination."""
 
-    def __init__(self, context: RunContext, stop: StopToken) -> None:
+    def __init__(
+        self, context: RunContext, catalog: Catalog, renames: Renames, stop: StopToken
+    ) -> None:
         self._context = context
         self._stop = stop
-        self._catalog = catalog_of(context, stop)
-        self._renames = Renames(context, self._catalog, stop)
+        self._catalog = catalog
+        self._renames = renames
         self._shard_keys = ShardKeys(context, stop)
-        self._recreated = Recreated(context, self._renames, stop)
+        self._recreated = Recreated(context, renames, stop)
         self._registry = context.registry
         self._names = context.names
         self._selection = context.selection

@@ -74,9 +74,9 @@ class Tail:
         self._awaited: Listing | None = None
         self._applied: Listing | None = None
         self._reader = reader
-        self._definitions = DefinitionEvents(context, stop)
         catalog = catalog_of(context, stop)
         renames = Renames(context, catalog, stop)
+        self._definitions = DefinitionEvents(context, catalog, renames, stop)
         self._named_events = named_events(context, self._definitions, renames, stop)
         self._unreported = Unreported(context, catalog, renames, feed, stop)
         record = context.run.record

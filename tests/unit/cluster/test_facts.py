@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from bson import ObjectId
 from pymongo import MongoClient
 
 from verifier.cluster.facts import (
@@ -17,6 +18,7 @@ from verifier.cluster.facts import (
     _is_of_config,
     _privileges,
     _privileges_by_collection,
+    _replica_set_id,
     _topology,
 )
 
@@ -36,6 +38,18 @@ def test_the_topology_shows_in_hello(hello: dict[str, Any], topology: Topology) 
 def test_the_address_is_that_of_the_primary() -> None:
     with MongoClient[dict[str, Any]]("mongodb://h:1", connect=False) as client:
         assert _address(client, {"primary": "p:27017"}) == "p:27017"
+
+
+@pytest.mark.parametrize(
+    "config, expected",
+    [
+        ({"_id": "rs0", "settings": {"replicaSetId": ObjectId("0" * 24)}}, "0" * 24),
+        ({"_id": "rs0", "settings": {"chainingAllowed": True}}, None),
+        ({"_id": "rs0"}, None),
+    ],
+)
+def test_an_old_replica_set_has_no_id(config: dict[str, Any], expected: str | None) -> None:
+    assert _replica_set_id(config) == expected
 
 
 def status(users: list[str], privileges: list[dict[str, Any]]) -> dict[str, Any]:

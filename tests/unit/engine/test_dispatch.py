@@ -5,7 +5,6 @@ The position up to which all events count as applied (the frontier) must never p
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
 from typing import Any
 
 import bson
@@ -16,13 +15,13 @@ from hypothesis import strategies as st
 
 from syncsvc.engine.events.dispatch import Dispatcher, group_of, lane_of
 from syncsvc.engine.events.lanes import IN_ORDER, Lane, Portion, Room
-from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.frontier import Frontier
 from syncsvc.engine.run.pace import Pace
 from syncsvc.limits import Limit
 from syncsvc.saved.registry import CollectionRecord
 from syncsvc.tuning import Tuning
 from tests.unit import documents
+from tests.unit.engine.contexts import context_with
 from tests.unit.syncsvc.records import START, collection_record
 from verifier.cluster.document_filters import DocumentFilters
 from verifier.cluster.events import DataEvent, DataKind
@@ -100,8 +99,7 @@ def test_an_ordered_collection_has_one_lane() -> None:
     assert len(used) == 1
 
 
-NOTHING: Any = None
-CONTEXT = replace(RunContext(*[NOTHING] * len(fields(RunContext))), tuning=Tuning())
+CONTEXT = context_with(tuning=Tuning())
 NOW = Timestamp(1800000000, 1)
 AFTER = Position({"_data": "83"}, NOW)
 LATER = Position({"_data": "84"}, NOW)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pymongo.errors import OperationFailure
 
 from syncsvc.engine.events.spooler import Spooler
 from syncsvc.engine.oplog_watch import OplogWatch
-from syncsvc.engine.run.context import RunContext
 from syncsvc.figures.progress import Progress, WarningKind
 from syncsvc.state import Phase
 from syncsvc.tuning import Tuning
+from tests.unit.engine.contexts import context_with
 from tests.unit.preflight.values import facts
 from tests.unit.syncsvc.records import START, run_record
 from verifier.runtime.tasks import Cancelled, StopToken
@@ -21,22 +22,26 @@ from verifier.runtime.tasks import Cancelled, StopToken
 COPYING = run_record(position=START)
 
 
-class Watched:
-    """An OplogWatch whose two warnings about the oplog are active.
+class _FailingClient:
+    """A client with which every read of the oplog fails."""
 
-    Its fake context has no source client, so every read of the oplog fails.
-    """
+    def __getattr__(self, name: str) -> Any:
+        raise OperationFailure(f"{name} is refused")
+
+
+class Watched:
+    """An OplogWatch whose two warnings about the oplog are active, and which cannot read the oplog."""
 
     def __init__(self) -> None:
         self.run = SimpleNamespace(record=COPYING)
         self.progress = Progress()
-        given: dict[str, Any] = {
-            "run": self.run,
-            "progress": self.progress,
-            "source_facts": facts(),
-            "tuning": Tuning(),
-        }
-        context = RunContext(**{each.name: given.get(each.name) for each in fields(RunContext)})
+        context = context_with(
+            run=self.run,
+            progress=self.progress,
+            source_facts=facts(),
+            source_client=_FailingClient(),
+            tuning=Tuning(),
+        )
         self.watch = OplogWatch(context, Spooler(context))
         for kind in (WarningKind.OPLOG_SHORT, WarningKind.OPLOG_UNKNOWN):
             self.progress.warn(kind, "It was so.")

@@ -50,6 +50,7 @@ def test_a_reversal_resets_the_progress_of_the_run() -> None:
         position=REVERSE_START,
         copy_end=REVERSE_START.time,
         reversals=1,
+        committed=START,
         found_blocked={"cluster0": False},
         repair=2,
         repaired=2,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,18 +9,17 @@ import pytest
 from bson.timestamp import Timestamp
 
 from syncsvc.engine.events.spooler import Spooler
-from syncsvc.engine.run.context import RunContext
 from syncsvc.figures.progress import Progress, SpoolFigures, WarningKind
 from syncsvc.options import EventSpool
 from syncsvc.tuning import Tuning
+from tests.unit.engine.contexts import context_with
 from tests.unit.preflight.values import options
 from verifier.cluster.times import Position
 
 
 def spooler(option: EventSpool, **given: Any) -> Spooler:
     record = SimpleNamespace(options=options(event_spool=option))
-    given["run"] = SimpleNamespace(record=record)
-    return Spooler(RunContext(**{each.name: given.get(each.name) for each in fields(RunContext)}))
+    return Spooler(context_with(run=SimpleNamespace(record=record), **given))
 
 
 @pytest.mark.parametrize("option", EventSpool)

@@ -47,7 +47,7 @@ def test_a_check_is_ready_after_the_first_pass_with_a_short_lag(
         destination=Changes(lag_seconds=destination),
         verdict=verdict,
     )
-    assert is_ready(progress, 30) is ready
+    assert is_ready(progress) is ready
 
 
 def test_a_passed_check_does_not_refuse_the_commit() -> None:

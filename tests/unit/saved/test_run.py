@@ -103,7 +103,10 @@ RUNS = [
     run_record(failure=Failure("SomeError", "Why.")),
     run_record(failure=Failure("SomeError", "Why.", elsewhere=True)),
     run_record(
-        reversals=3, reverse_start=START, found_blocked={"cluster0": True, "cluster1": False}
+        reversals=3,
+        reverse_start=START,
+        committed=START,
+        found_blocked={"cluster0": True, "cluster1": False},
     ),
     run_record(instances=("a", "coordinator"), barrier="82", caught_up=True, beat=7),
     run_record(fence=UUID(int=2**127 + 5), epoch=3, attempt=2),
@@ -372,6 +375,7 @@ CURRENT = {
     "phases": [],
     "reversals": 3,
     "reverseStart": _OF_6["wayBack"],
+    "committed": None,
     "fence": "00000000-0000-0000-0000-000000000007",
     "attempt": 0,
 }
