@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from verifier.cluster.cluster import SAME_CLUSTER, lacking, unfit
 from verifier.cluster.facts import ClusterFacts, Topology
 from verifier.cluster.failures import NOT_AUTHORIZED
-from verifier.cluster.features import Side
+from verifier.cluster.features import ClusterRole
 from verifier.compare.scope import Scope
 from verifier.errors import UNSUPPORTED_VERSION
 from verifier.runtime.errors import Violation
@@ -32,7 +32,7 @@ def violations(
         ("destination", destination, OLDEST_DESTINATION),
     ):
         yield from unfit(role, facts, _SUPPORTED, oldest, UNSUPPORTED_VERSION)
-        yield from lacking(Side(role), facts, of_verifier=True)
+        yield from lacking(ClusterRole(role), facts, of_verifier=True)
         yield from _missing_privileges(role, facts)
     yield from unknown_identities(source, destination)
     if source.identity is not None and source.identity == destination.identity:

@@ -17,7 +17,7 @@ from verifier.cluster.specification import CollectionSpec
 
 
 @dataclass(frozen=True)
-class Metadata:
+class ReservedDatabase:
     """A database with a reserved name, such as the metadata database of a sync, and the names of its collections.
 
     `instances` are the IDs of the syncsvc instances whose run records the database holds; empty if it holds none.
@@ -58,7 +58,7 @@ class Findings:
     # The other syncs that have the same destination.
     others: tuple[OtherSync, ...] = ()
     # The databases on the destination with a reserved name.
-    metadata: tuple[Metadata, ...] = ()
+    metadata: tuple[ReservedDatabase, ...] = ()
     # The collections and views of the source that will be synced.
     contents: tuple[Measured, ...] | None = None
     # The collections in the start option `sharding` that the filter excludes.

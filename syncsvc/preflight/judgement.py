@@ -30,7 +30,7 @@ from syncsvc.preflight.rules import (
 from syncsvc.principals.comparison import Comparison
 from verifier.cluster import failures
 from verifier.cluster.cluster import Cluster
-from verifier.cluster.features import Feature, Side
+from verifier.cluster.features import ClusterRole, Feature
 from verifier.runtime.errors import OperationError, Violation
 from verifier.runtime.tasks import StopToken
 
@@ -116,8 +116,11 @@ def judgement_of(
         estimates=estimates,
         instances=instances,
         missing=(
-            *((options.source, each) for each in found.source.missing(Side.SOURCE)),
-            *((options.destination, each) for each in found.destination.missing(Side.DESTINATION)),
+            *((options.source, each) for each in found.source.missing(ClusterRole.SOURCE)),
+            *(
+                (options.destination, each)
+                for each in found.destination.missing(ClusterRole.DESTINATION)
+            ),
         ),
         principals=found.principals,
     )

@@ -8,10 +8,10 @@ from typing import TypeVar
 
 from pymongo.errors import OperationFailure, ServerSelectionTimeoutError
 
-from syncsvc.metadata import Metadata as MetadataDatabase
+from syncsvc.metadata import Metadata
 from syncsvc.options import StartOptions
 from syncsvc.preflight import memory
-from syncsvc.preflight.findings import Findings, Measured, Metadata
+from syncsvc.preflight.findings import Findings, Measured, ReservedDatabase
 from syncsvc.principals.comparison import Comparison
 from syncsvc.principals.listing import compare_clusters
 from syncsvc.rules import sharding
@@ -134,7 +134,7 @@ def _principals(
     return compare_clusters(copied, source.client, destination.client, stop)
 
 
-def _runs(metadata: MetadataDatabase, stop: StopToken) -> tuple[RunRecord, ...]:
+def _runs(metadata: Metadata, stop: StopToken) -> tuple[RunRecord, ...]:
     """Return the run records on the destination.
 
     Return an empty tuple if the user may not read them, or if one of them has an unsupported format. In the second
@@ -224,12 +224,12 @@ def _taken(client: Client, needed: list[Namespace]) -> Taken:
     return taken(list_names(client), needed)
 
 
-def _metadata(client: Client, own: str) -> Iterator[Metadata]:
+def _metadata(client: Client, own: str) -> Iterator[ReservedDatabase]:
     for name in sorted(client.list_database_names()):
         if name.startswith(RESERVED_PREFIXES):
             collections = frozenset(str(row["name"]) for row in list_raw(client, name))
             instances = saved_instances(client[name]) if name == own else ()
-            yield Metadata(name, collections, instances)
+            yield ReservedDatabase(name, collections, instances)
 
 
 def free_disk(client: Client) -> int | None:

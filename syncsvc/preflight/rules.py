@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from syncsvc import errors
 from syncsvc.options import BuildIndexes, CopyReadPreference, Presplit, StartOptions
-from syncsvc.preflight.findings import Findings, Metadata
+from syncsvc.preflight.findings import Findings, ReservedDatabase
 from syncsvc.preflight.privileges import privilege_violations
 from syncsvc.principals import comparison
 from syncsvc.rules import sharding
@@ -20,7 +20,7 @@ from syncsvc.saved.other_syncs import sharing_violations
 from syncsvc.saved.run import RUNS
 from verifier.cluster.cluster import SAME_CLUSTER, lacking, unfit
 from verifier.cluster.facts import ClusterFacts, Topology
-from verifier.cluster.features import BLOCK_WRITES, MERGE_PRINCIPALS, Side
+from verifier.cluster.features import BLOCK_WRITES, MERGE_PRINCIPALS, ClusterRole
 from verifier.cluster.namespace_map import contradictions, entries_of, reverse_contradictions
 from verifier.cluster.specification import Kind
 from verifier.runtime.errors import Violation
@@ -253,7 +253,7 @@ def _version_violations(
     ):
         topologies = (Topology.REPLICA_SET, Topology.SHARDED)
         yield from unfit(role, facts, topologies, oldest, errors.UNSUPPORTED_VERSION)
-        yield from lacking(Side(role), facts)
+        yield from lacking(ClusterRole(role), facts)
     versions = f"The source runs MongoDB {source.dotted_version}, the destination runs {destination.dotted_version}"
     if destination.level[:2] < source.level[:2]:
         yield errors.UNSUPPORTED_VERSION, f"{versions}, but the destination must not be older than the source."
@@ -300,7 +300,7 @@ def emptiness_violations(options: StartOptions, found: Findings) -> Iterator[Vio
         yield errors.DESTINATION_NOT_EMPTY, f"The destination holds user databases: {names}."
 
 
-def metadata_violations(metadata: Iterable[Metadata]) -> Iterator[Violation]:
+def metadata_violations(metadata: Iterable[ReservedDatabase]) -> Iterator[Violation]:
     """Yield a violation for each database with a reserved name that holds the metadata of this sync or of mongosync."""
     for each in metadata:
         if each.instances:

@@ -49,7 +49,7 @@ def taken_violations(found: Taken) -> Iterator[Violation]:
         )
 
 
-def foreign(namespace: Namespace) -> OperationError:
+def foreign_error(namespace: Namespace) -> OperationError:
     """Return the error for a name that the sync needs, but that a foreign collection or view already has.
 
     Foreign means: not created by this sync.
@@ -61,7 +61,7 @@ def foreign(namespace: Namespace) -> OperationError:
     )
 
 
-def replaced(namespace: Namespace) -> OperationError:
+def replaced_error(namespace: Namespace) -> OperationError:
     """Return the error for a collection that users have dropped, renamed or replaced on the destination."""
     return OperationError(
         DESTINATION_NAMESPACE_EXISTS,

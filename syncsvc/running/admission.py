@@ -14,7 +14,7 @@ from syncsvc.resuming import is_damaged, may_be_lost, refuse_final
 from syncsvc.running.process import ProcessContext
 from syncsvc.saved.peers import Peers
 from syncsvc.saved.run import Failure, RunRecord, RunStore, refuse_in_use
-from syncsvc.saved.spool import saved_end, text_of
+from syncsvc.saved.spool import saved_end, token_text
 from syncsvc.state import Phase, State
 from verifier.cluster.times import Position
 from verifier.runtime.errors import OperationError
@@ -127,4 +127,4 @@ class Admission:
             return position
         metadata = self._process.metadata(self._store.record.destination)
         end = saved_end(metadata, record.fence, record.reversals, self._process.stop)
-        return position if end is None else max(position, end, key=text_of)
+        return position if end is None else max(position, end, key=token_text)

@@ -20,7 +20,7 @@ from syncsvc.engine.run.instances import Instances
 from syncsvc.engine.run.writeblock import WriteBlock
 from syncsvc.metadata import Metadata
 from syncsvc.reports.dashboards import documents
-from syncsvc.rules.taken_names import foreign
+from syncsvc.rules.taken_names import foreign_error
 from syncsvc.running.process import ProcessContext
 from syncsvc.saved import dashboards
 from syncsvc.saved.created_principals import CreatedPrincipals
@@ -236,5 +236,5 @@ def own_uuid(record: RunRecord, sharded: bool, registry: Registry, name: Namespa
     if found is None:
         return None
     if found.destination_uuid is None:
-        raise foreign(name.owner)
+        raise foreign_error(name.owner)
     return None if sharded or name != name.owner else found.destination_uuid

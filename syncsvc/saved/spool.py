@@ -68,14 +68,14 @@ class Row(NamedTuple):
     checksum: int
 
 
-def text_of(position: Position) -> str:
+def token_text(position: Position) -> str:
     """Return the resume token of a position as text. These texts sort in the order of the change stream."""
     return str(position.token["_data"])
 
 
 def joint_of(position: Position) -> int:
     """Return the checksum of a position's resume token, for the check that a row begins where the previous row ends."""
-    return zlib.crc32(text_of(position).encode())
+    return zlib.crc32(token_text(position).encode())
 
 
 def checksum(number: int, joint: int, end: Position, events: int, data: bytes) -> int:
@@ -84,7 +84,7 @@ def checksum(number: int, joint: int, end: Position, events: int, data: bytes) -
     The row has this number, `events` events as the compressed bytes `data`, and the position `end` after them. `joint`
     is the result of `joint_of` for the position before them.
     """
-    header = f"{number} {joint} {text_of(end)} {events}"
+    header = f"{number} {joint} {token_text(end)} {events}"
     return zlib.crc32(data, zlib.crc32(header.encode()))
 
 
@@ -165,8 +165,8 @@ class Spool:
 
     def after(self, position: Position) -> Row | None:
         """Return the first row that ends after `position`; None if there is no such row."""
-        text = text_of(position)
-        return next((each for each in self._rows if text_of(each.end) > text), None)
+        text = token_text(position)
+        return next((each for each in self._rows if token_text(each.end) > text), None)
 
     def is_saved(self, stop: StopToken) -> bool:
         """Return whether any rows are saved. Shortly after an election, the answer may be out of date.
@@ -262,8 +262,8 @@ class Spool:
     def forget(self, position: Position) -> None:
         """Delete the rows that end at or before `position`. Raises the driver's errors."""
         with self._saving:
-            text = text_of(position)
-            applied = [each for each in self._rows if text_of(each.end) <= text]
+            text = token_text(position)
+            applied = [each for each in self._rows if token_text(each.end) <= text]
             if not applied:
                 return
             ids = (self._id(row.number, part) for row in applied for part in range(row.parts + 1))

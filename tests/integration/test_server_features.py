@@ -24,8 +24,8 @@ from verifier.cluster.features import (
     RAW_UPDATES,
     SPLIT_EVENTS,
     SYSTEM_EVENTS,
+    ClusterRole,
 )
-from verifier.cluster.features import Side as Role
 from verifier.cluster.inventory import sharded_names
 
 NEWEST = (99, 0, 0)
@@ -50,8 +50,8 @@ def test_a_server_of_6_0_5_lacks_only_the_splitting_of_events(pair: Pair) -> Non
     for side in (pair.source, pair.destination):
         facts = gather(side.client)
         assert (facts.refused, facts.compatibility) == (frozenset(), (6, 0))
-        assert facts.missing(Role.SOURCE) == [SPLIT_EVENTS]
-        assert facts.missing(Role.DESTINATION) == []
+        assert facts.missing(ClusterRole.SOURCE) == [SPLIT_EVENTS]
+        assert facts.missing(ClusterRole.DESTINATION) == []
 
 
 def test_a_passing_failure_does_not_look_like_a_missing_privilege(pair: Pair) -> None:

@@ -314,7 +314,7 @@ def _features() -> str:
 
     def rest(feature: Feature) -> tuple[str, ...]:
         where = [
-            each.value for each in (feature.side, feature.shape) if each.value not in _ANYWHERE
+            each.value for each in (feature.role, feature.shape) if each.value not in _ANYWHERE
         ]
         who = "sync, verifier" if feature.verifier else "sync"
         return (

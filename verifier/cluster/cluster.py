@@ -11,7 +11,7 @@ from pymongo.errors import PyMongoError
 from verifier.cluster import failures
 from verifier.cluster.connect import Client, connect
 from verifier.cluster.facts import ClusterFacts, Topology, gather
-from verifier.cluster.features import DOCUMENTS, REPORTING_DDL, Side
+from verifier.cluster.features import DOCUMENTS, REPORTING_DDL, ClusterRole
 from verifier.runtime.errors import INTERNAL_ERROR, ErrorKind, OperationError, Violation
 
 SAME_CLUSTER = ErrorKind(
@@ -79,7 +79,7 @@ def open_cluster(name: str, uri: str, application: str) -> Cluster:
         extra={
             "cluster": name,
             "serverVersion": facts.dotted_version,
-            "missing": [each.name for each in facts.missing(Side.BOTH)],
+            "missing": [each.name for each in facts.missing(ClusterRole.BOTH)],
         },
     )
     return Cluster(name, client, facts)
@@ -116,25 +116,27 @@ def unfit(
         )
 
 
-def lacking(side: Side, facts: ClusterFacts, of_verifier: bool = False) -> Iterator[Violation]:
+def lacking(
+    role: ClusterRole, facts: ClusterFacts, of_verifier: bool = False
+) -> Iterator[Violation]:
     """Yield a violation that names the required commands that the cluster lacks; nothing if it has all of them.
 
     Yield another violation if a sharded source does not report all DDL events although its version should: sharded
-    clusters have no substitute for these events. `side` is the role of the cluster. With `of_verifier`, only check the
+    clusters have no substitute for these events. `role` is that of the cluster. With `of_verifier`, only check the
     features that the verifier needs.
     """
     refused = [
         each
-        for each in facts.missing(side)
+        for each in facts.missing(role)
         if each.name in facts.refused and (each.verifier or not of_verifier)
     ]
     names = [each.name for each in refused if each.required]
     if names:
         yield SERVER_FEATURE_MISSING, (
-            f"The {side.value} (MongoDB {facts.dotted_version}) does not have the commands: {', '.join(names)}."
+            f"The {role.value} (MongoDB {facts.dotted_version}) does not have the commands: {', '.join(names)}."
         )
     unreported = [each.name for each in refused if each in REPORTING_DDL]
-    if unreported and side is Side.SOURCE and facts.is_sharded:
+    if unreported and role is ClusterRole.SOURCE and facts.is_sharded:
         yield SERVER_FEATURE_MISSING, (
             f"The source is a sharded cluster (MongoDB {facts.dotted_version}) that does not report all DDL events: it "
             f"does not have {', '.join(unreported)}."

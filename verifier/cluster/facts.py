@@ -14,7 +14,7 @@ from pymongo.errors import OperationFailure
 
 from verifier.cluster import failures, features, inventory, probing
 from verifier.cluster.connect import Client
-from verifier.cluster.features import Feature, Side, Version
+from verifier.cluster.features import ClusterRole, Feature, Version
 
 # A patch version that is newer than any.
 _ANY_PATCH = 999
@@ -85,12 +85,12 @@ class ClusterFacts:
     def offers(self, feature: Feature) -> bool:
         return feature.promised(self.level) and feature.name not in self.refused
 
-    def missing(self, side: Side) -> list[Feature]:
+    def missing(self, role: ClusterRole) -> list[Feature]:
         """Return the features that the sync service or the verifier would use on this cluster, but that it lacks.
 
-        `side` is the role of the cluster: source or destination, or both if the role is not known.
+        `role` is that of the cluster: source or destination, or both if it is not known.
         """
-        concerned = (each for each in features.FEATURES if each.concerns(side, self.is_sharded))
+        concerned = (each for each in features.FEATURES if each.concerns(role, self.is_sharded))
         return [each for each in concerned if not self.offers(each)]
 
     @property

@@ -29,7 +29,7 @@ class Probe(Enum):
     USE = "first use"
 
 
-class Side(Enum):
+class ClusterRole(Enum):
     """The role of the clusters on which a feature is used."""
 
     BOTH = "both"
@@ -58,7 +58,7 @@ class Feature:
     # The first versions that have the feature, the oldest one first. All but the last one hold for their own release
     # only.
     since: tuple[Version, ...] = _ALWAYS
-    side: Side = Side.BOTH
+    role: ClusterRole = ClusterRole.BOTH
     shape: Shape = Shape.ANY
     # Whether nothing can replace the feature, so that a server without it is refused.
     required: bool = False
@@ -84,10 +84,12 @@ class Feature:
         """Return `without`, the effect of a missing feature, as plain text."""
         return self.without.replace("``", "")
 
-    def concerns(self, side: Side, sharded: bool) -> bool:
-        """Return whether the feature is used on clusters of this role and topology. Side.BOTH means either role."""
+    def concerns(self, role: ClusterRole, sharded: bool) -> bool:
+        """Return whether the feature is used on clusters of this role (BOTH: of either) and topology."""
         shapes = (Shape.ANY, Shape.SHARDED if sharded else Shape.REPLICA_SET)
-        return (side is Side.BOTH or self.side in (Side.BOTH, side)) and self.shape in shapes
+        return (
+            role is ClusterRole.BOTH or self.role in (ClusterRole.BOTH, role)
+        ) and self.shape in shapes
 
 
 _REFUSED = "``ServerFeatureMissing``"
@@ -103,7 +105,7 @@ EXPANDED_EVENTS = Feature(
     _OR_REFUSED,
     Probe.STREAM,
     since=((6, 0, 0),),
-    side=Side.SOURCE,
+    role=ClusterRole.SOURCE,
     verifier=True,
 )
 SYSTEM_EVENTS = Feature(
@@ -112,7 +114,7 @@ SYSTEM_EVENTS = Feature(
     _OR_REFUSED,
     Probe.STREAM,
     since=((6, 0, 0),),
-    side=Side.SOURCE,
+    role=ClusterRole.SOURCE,
     verifier=True,
 )
 MIGRATION_EVENTS = Feature(
@@ -121,7 +123,7 @@ MIGRATION_EVENTS = Feature(
     _AS_BEFORE_60,
     Probe.STREAM,
     since=((6, 0, 0),),
-    side=Side.SOURCE,
+    role=ClusterRole.SOURCE,
     shape=Shape.REPLICA_SET,
     verifier=True,
 )
@@ -131,7 +133,7 @@ RAW_UPDATES = Feature(
     "Updated documents are reread from the source.",
     Probe.STREAM,
     since=((6, 0, 0),),
-    side=Side.SOURCE,
+    role=ClusterRole.SOURCE,
 )
 SPLIT_EVENTS = Feature(
     "$changeStreamSplitLargeEvent",
@@ -140,7 +142,7 @@ SPLIT_EVENTS = Feature(
     "too large even without its contents fails the sync with ``EventTooLarge``.",
     Probe.STREAM,
     since=((6, 0, 9), (7, 0, 0)),
-    side=Side.SOURCE,
+    role=ClusterRole.SOURCE,
 )
 COLLECTION_UUID = Feature(
     "collectionUUID",
@@ -182,14 +184,14 @@ MERGE_PRINCIPALS = Feature(
     "Copying users and roles.",
     f"A start that copies users and roles (``usersAndRoles``) is refused: {_REFUSED}.",
     Probe.COMMANDS,
-    side=Side.DESTINATION,
+    role=ClusterRole.DESTINATION,
 )
 # All of these features are needed to follow DDL by events alone.
 REPORTING_DDL = (EXPANDED_EVENTS, SYSTEM_EVENTS, MIGRATION_EVENTS, COLLECTION_UUID)
 
 
 def _required(
-    use: str, names: str, side: Side = Side.BOTH, shape: Shape = Shape.ANY
+    use: str, names: str, role: ClusterRole = ClusterRole.BOTH, shape: Shape = Shape.ANY
 ) -> Iterator[Feature]:
     for name in names.split():
         yield Feature(
@@ -197,18 +199,22 @@ def _required(
             use,
             _REFUSED,
             Probe.COMMANDS,
-            side=side,
+            role=role,
             shape=shape,
             required=True,
-            verifier=side is Side.BOTH and shape is Shape.ANY,
+            verifier=role is ClusterRole.BOTH and shape is Shape.ANY,
         )
 
 
 def _tried(
-    use: str, without: str, *names: str, side: Side = Side.BOTH, shape: Shape = Shape.ANY
+    use: str,
+    without: str,
+    *names: str,
+    role: ClusterRole = ClusterRole.BOTH,
+    shape: Shape = Shape.ANY,
 ) -> Iterator[Feature]:
     for name in names:
-        yield Feature(name, use, without, Probe.USE, side=side, shape=shape)
+        yield Feature(name, use, without, Probe.USE, role=role, shape=shape)
 
 
 FEATURES: tuple[Feature, ...] = (
@@ -219,7 +225,7 @@ FEATURES: tuple[Feature, ...] = (
     *_required(
         "Writing documents and definitions.",
         "collMod create createIndexes delete drop dropDatabase dropIndexes insert renameCollection update",
-        Side.DESTINATION,
+        ClusterRole.DESTINATION,
     ),
     Feature(
         "dataSize",
@@ -239,7 +245,7 @@ FEATURES: tuple[Feature, ...] = (
     *_required(
         "Sharding collections and distributing databases.",
         "addShardToZone enableSharding refineCollectionShardKey removeShardFromZone shardCollection updateZoneKeyRange",
-        Side.DESTINATION,
+        ClusterRole.DESTINATION,
         Shape.SHARDED,
     ),
     EXPANDED_EVENTS,
@@ -252,7 +258,7 @@ FEATURES: tuple[Feature, ...] = (
         "Applying the oplog's own diff of an update.",
         "Updated documents are reread from the source.",
         Probe.USE,
-        side=Side.DESTINATION,
+        role=ClusterRole.DESTINATION,
     ),
     SPLIT_EVENTS,
     DOCUMENTS,
@@ -262,7 +268,7 @@ FEATURES: tuple[Feature, ...] = (
         "The sync fails if a server lacks the feature, but all supported versions of MongoDB have the feature.",
         "$_requestResumeToken",
         "$_resumeAfter",
-        side=Side.SOURCE,
+        role=ClusterRole.SOURCE,
         shape=Shape.REPLICA_SET,
     ),
     BLOCK_WRITES,
@@ -280,7 +286,7 @@ FEATURES: tuple[Feature, ...] = (
         "Reading the size of the oplog, and the times of its first and last entry.",
         "The size of the oplog and the times of its entries are unknown, and a warning says so.",
         Probe.COMMANDS,
-        side=Side.SOURCE,
+        role=ClusterRole.SOURCE,
         shape=Shape.REPLICA_SET,
     ),
     Feature(
@@ -288,7 +294,7 @@ FEATURES: tuple[Feature, ...] = (
         "Reading the free disk space of the destination.",
         "The free disk space is not checked, and a warning says so.",
         Probe.COMMANDS,
-        side=Side.DESTINATION,
+        role=ClusterRole.DESTINATION,
     ),
     *_tried(
         "Reading the identity of a replica set, and its replication lag for throttling the sync.",
@@ -302,7 +308,7 @@ FEATURES: tuple[Feature, ...] = (
         "The sync fails if a server lacks the feature, but all supported versions of MongoDB have the feature.",
         "$currentOp",
         "killSessions",
-        side=Side.DESTINATION,
+        role=ClusterRole.DESTINATION,
     ),
     *_tried(
         "Recognizing that a member still has the data files to which a resume point belongs.",
@@ -310,7 +316,7 @@ FEATURES: tuple[Feature, ...] = (
         "point.",
         "local.startup_log",
         "local.replset.initialSyncId",
-        side=Side.SOURCE,
+        role=ClusterRole.SOURCE,
         shape=Shape.REPLICA_SET,
     ),
     *_tried(

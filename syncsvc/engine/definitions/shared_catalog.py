@@ -23,7 +23,7 @@ from syncsvc.engine.definitions.catalog import BY_UUID, Catalog
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
 from syncsvc.errors import DEFINITION_NOT_APPLICABLE
-from syncsvc.rules.taken_names import foreign
+from syncsvc.rules.taken_names import foreign_error
 from syncsvc.saved.created_collections import temporary_prefix
 from syncsvc.saved.registry import CollectionRecord, Registry
 from verifier.cluster import failures
@@ -136,7 +136,7 @@ class SharedCatalog(Catalog):
         namespace = definition.namespace
         command = {"create": namespace.collection, **standin.stand_in(definition).options}
         if self._run(namespace, command, failures.NAMESPACE_EXISTS) is None:
-            raise foreign(namespace)
+            raise foreign_error(namespace)
         self._observe(Point.TIME_SERIES_CREATED, str(namespace))
         self._save_uuid(record, definition.storage)
 
@@ -155,10 +155,10 @@ class SharedCatalog(Catalog):
             # The command is for a view, or for a collection with a temporary name.
             return {}
         if record.destination_uuid is None:
-            raise foreign(record.definition.namespace)
+            raise foreign_error(record.definition.namespace)
         if record.definition.kind is Kind.TIME_SERIES:
             if not self._has(record, record.definition.namespace):
-                raise foreign(record.definition.namespace)
+                raise foreign_error(record.definition.namespace)
             return {}
         return {"collectionUUID": Binary(record.destination_uuid, 4)}
 
@@ -194,7 +194,7 @@ class SharedCatalog(Catalog):
             return
         record = self._registry.at(namespace)
         if record is None or not self._has(record, namespace):
-            raise foreign(namespace)
+            raise foreign_error(namespace)
 
     def _has(self, record: CollectionRecord, namespace: Namespace) -> bool:
         """Return whether the collection of `record` has the name `namespace` on the destination now."""

@@ -11,7 +11,7 @@ from syncsvc.engine.events.event_stream import event_stream
 from syncsvc.engine.events.spooler import Spooler
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
-from syncsvc.saved.spool import Row, joint_of, text_of
+from syncsvc.saved.spool import Row, joint_of, token_text
 from verifier.cluster.changes import ChangeReader, StreamPage
 from verifier.cluster.events import token_of
 from verifier.cluster.note import append_note
@@ -91,10 +91,10 @@ class EventSource:
 
     def _new(self, row: Row, events: Sequence[memoryview]) -> list[memoryview]:
         """Return those of `events`, the events saved in `row` of the spool, that come after the current position."""
-        at = text_of(self._position)
+        at = token_text(self._position)
         old = 0
         if joint_of(self._position) != row.joint:
-            while old < len(events) and text_of(position_at(token_of(events[old]))) <= at:
+            while old < len(events) and token_text(position_at(token_of(events[old]))) <= at:
                 old += 1
         return list(events[old:])
 

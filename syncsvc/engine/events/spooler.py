@@ -21,7 +21,7 @@ from syncsvc.errors import EVENT_SPOOL_FULL
 from syncsvc.figures import spooling
 from syncsvc.figures.progress import SpoolFigures, WarningKind
 from syncsvc.options import EventSpool
-from syncsvc.saved.spool import text_of
+from syncsvc.saved.spool import token_text
 from verifier.cluster import failures
 from verifier.cluster.changes import ChangeReader, ChangeStream, StreamPage
 from verifier.cluster.events import Fragment, parse_event
@@ -141,7 +141,7 @@ class Spooler:
             # Read the end of the spool before the position: rows are deleted once a position after them is saved.
             end, position = self._spool.end, run.record.position
             if self.is_active and position is not None:
-                self._run_from(max(end or position, position, key=text_of), stop)
+                self._run_from(max(end or position, position, key=token_text), stop)
             stop.sleep(SLOW_POLL)
 
     def _run_from(self, position: Position, stop: StopToken) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from bson.binary import Binary
 from pymongo.errors import OperationFailure
 
-from syncsvc.rules.taken_names import replaced
+from syncsvc.rules.taken_names import replaced_error
 from syncsvc.saved.fence import FencedWriter
 from verifier.cluster.failures import COLLECTION_UUID_MISMATCH, DUPLICATE_KEY
 from verifier.cluster.namespace import Namespace
@@ -125,10 +125,10 @@ class DocumentWriter:
             reply = self._writer.run(namespace.database, command, retried, as_transaction)
         except OperationFailure as error:
             if error.code == COLLECTION_UUID_MISMATCH:
-                raise replaced(namespace) from error
+                raise replaced_error(namespace) from error
             raise
         if any(each["code"] == COLLECTION_UUID_MISMATCH for each in reply.get("writeErrors", ())):
-            raise replaced(namespace)
+            raise replaced_error(namespace)
         return reply
 
 

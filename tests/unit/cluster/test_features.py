@@ -20,7 +20,7 @@ from verifier.cluster.features import (
     RAW_UPDATES,
     REPORTING_DDL,
     SPLIT_EVENTS,
-    Side,
+    ClusterRole,
     Version,
 )
 
@@ -81,44 +81,44 @@ def test_ddl_is_reported_only_with_all_features_for_it(each: Any) -> None:
 
 def test_a_refused_feature_is_missing_on_the_side_that_uses_it() -> None:
     refused = facts(version=(8, 0, 0), refused=frozenset({RAW_UPDATES.name, BLOCK_WRITES.name}))
-    assert refused.missing(Side.SOURCE) == [RAW_UPDATES, BLOCK_WRITES]
-    assert refused.missing(Side.DESTINATION) == [BLOCK_WRITES]
-    assert refused.missing(Side.BOTH) == [RAW_UPDATES, BLOCK_WRITES]
+    assert refused.missing(ClusterRole.SOURCE) == [RAW_UPDATES, BLOCK_WRITES]
+    assert refused.missing(ClusterRole.DESTINATION) == [BLOCK_WRITES]
+    assert refused.missing(ClusterRole.BOTH) == [RAW_UPDATES, BLOCK_WRITES]
 
 
 def test_a_feature_of_replica_sets_is_not_missing_on_a_sharded_cluster() -> None:
     refused = frozenset({MIGRATION_EVENTS.name})
     sharded = facts(version=(7, 0, 0), topology=Topology.SHARDED, refused=refused)
-    assert sharded.missing(Side.SOURCE) == []
+    assert sharded.missing(ClusterRole.SOURCE) == []
 
 
 @pytest.mark.parametrize("of_verifier", [False, True])
 def test_a_sharded_source_must_report_ddl(of_verifier: bool) -> None:
     refused = frozenset({EXPANDED_EVENTS.name, COLLECTION_UUID.name})
     sharded = facts(topology=Topology.SHARDED, refused=refused)
-    ((kind, text),) = lacking(Side.SOURCE, sharded, of_verifier)
+    ((kind, text),) = lacking(ClusterRole.SOURCE, sharded, of_verifier)
     assert kind.name == "ServerFeatureMissing"
     assert text == (
         "The source is a sharded cluster (MongoDB 6.0.5) that does not report all DDL events: it does not have "
         "showExpandedEvents, collectionUUID."
     )
-    assert [*lacking(Side.DESTINATION, sharded, of_verifier)] == []
-    assert [*lacking(Side.SOURCE, facts(refused=refused), of_verifier)] == []
+    assert [*lacking(ClusterRole.DESTINATION, sharded, of_verifier)] == []
+    assert [*lacking(ClusterRole.SOURCE, facts(refused=refused), of_verifier)] == []
 
 
 def test_the_verifier_needs_the_command_that_reads_sizes() -> None:
     refused = facts(refused=frozenset({"dataSize", "serverStatus"}))
-    ((_, text),) = lacking(Side.SOURCE, refused, of_verifier=True)
+    ((_, text),) = lacking(ClusterRole.SOURCE, refused, of_verifier=True)
     assert text.endswith("commands: dataSize.")
 
 
 def test_only_required_commands_rule_a_cluster_out() -> None:
     refused = facts(refused=frozenset({DOCUMENTS.name, "collMod", "listIndexes"}))
-    ((kind, text),) = lacking(Side.DESTINATION, refused)
+    ((kind, text),) = lacking(ClusterRole.DESTINATION, refused)
     assert kind.name == "ServerFeatureMissing"
     assert text == (
         "The destination (MongoDB 6.0.5) does not have the commands: listIndexes, collMod."
     )
-    ((_, text),) = lacking(Side.DESTINATION, refused, of_verifier=True)
+    ((_, text),) = lacking(ClusterRole.DESTINATION, refused, of_verifier=True)
     assert text.endswith("commands: listIndexes.")
-    assert [*lacking(Side.SOURCE, facts(version=(4, 4, 0)))] == []
+    assert [*lacking(ClusterRole.SOURCE, facts(version=(4, 4, 0)))] == []

@@ -15,7 +15,7 @@ from syncsvc.options import (
     UsersAndRoles,
     WriteBlocking,
 )
-from syncsvc.preflight.findings import Measured, Metadata
+from syncsvc.preflight.findings import Measured, ReservedDatabase
 from syncsvc.preflight.rules import (
     cluster_violations,
     name_violations,
@@ -272,43 +272,49 @@ def test_options_fit_the_clusters(
 @pytest.mark.parametrize(
     "metadata, text",
     [
-        (Metadata("mongosync_reserved_for_internal_use", frozenset()), None),
-        (Metadata("mongosync_reserved_for_internal_use", frozenset({"collections"})), None),
-        (Metadata("mongosync_reserved_for_internal_use", frozenset({"partitions"})), None),
+        (ReservedDatabase("mongosync_reserved_for_internal_use", frozenset()), None),
+        (ReservedDatabase("mongosync_reserved_for_internal_use", frozenset({"collections"})), None),
+        (ReservedDatabase("mongosync_reserved_for_internal_use", frozenset({"partitions"})), None),
         # A start was refused after it had written its documents for dashboards.
         (
-            Metadata("mongosync_reserved_for_internal_use", frozenset({"resumeData", "runs"})),
+            ReservedDatabase(
+                "mongosync_reserved_for_internal_use", frozenset({"resumeData", "runs"})
+            ),
             None,
         ),
-        (Metadata("__mdb_internal_syncsvc_verifier", frozenset({"partitions_of_a"})), None),
-        (Metadata("__mdb_internal_migration_verifier", frozenset({"tasks"})), None),
+        (ReservedDatabase("__mdb_internal_syncsvc_verifier", frozenset({"partitions_of_a"})), None),
+        (ReservedDatabase("__mdb_internal_migration_verifier", frozenset({"tasks"})), None),
         (
-            Metadata("mongosync_reserved_for_internal_use", frozenset({"runs"}), ("a", "b")),
+            ReservedDatabase(
+                "mongosync_reserved_for_internal_use", frozenset({"runs"}), ("a", "b")
+            ),
             "The database mongosync_reserved_for_internal_use holds the metadata of a sync (instances: a, b).",
         ),
         (
-            Metadata("mongosync_reserved_for_internal_use", frozenset({"resumeData"})),
+            ReservedDatabase("mongosync_reserved_for_internal_use", frozenset({"resumeData"})),
             "The database mongosync_reserved_for_internal_use holds the metadata of mongosync.",
         ),
         (
-            Metadata("__mdb_internal_mongosync", frozenset()),
+            ReservedDatabase("__mdb_internal_mongosync", frozenset()),
             "The database __mdb_internal_mongosync holds the metadata of mongosync.",
         ),
         (
-            Metadata("__mdb_internal_mongosync_verifier_src", frozenset()),
+            ReservedDatabase("__mdb_internal_mongosync_verifier_src", frozenset()),
             "The database __mdb_internal_mongosync_verifier_src holds the metadata of mongosync.",
         ),
         (
-            Metadata("mongosync_reserved_for_verification_dst_metadata", frozenset()),
+            ReservedDatabase("mongosync_reserved_for_verification_dst_metadata", frozenset()),
             "The database mongosync_reserved_for_verification_dst_metadata holds the metadata of mongosync.",
         ),
         (
-            Metadata("mongosync_internal_shop", frozenset()),
+            ReservedDatabase("mongosync_internal_shop", frozenset()),
             "The database mongosync_internal_shop holds the metadata of mongosync.",
         ),
     ],
 )
-def test_metadata_of_another_sync_is_left_over(metadata: Metadata, text: str | None) -> None:
+def test_metadata_of_another_sync_is_left_over(
+    metadata: ReservedDatabase, text: str | None
+) -> None:
     found = list(cluster_violations(options(), findings(metadata=(metadata,))))
     assert [each.name for each, _ in found] == ([] if text is None else ["MetadataLeftOver"])
     assert texts(found) == ([] if text is None else [text])
@@ -531,7 +537,7 @@ def test_all_violations_are_found_at_once() -> None:
         {"topology": Topology.SHARDED, "version": (7, 0, 0)},
         {"version": (5, 0, 0), "privileges": frozenset()},
         occupied=("a",),
-        metadata=(Metadata("__mdb_internal_mongosync", frozenset()),),
+        metadata=(ReservedDatabase("__mdb_internal_mongosync", frozenset()),),
         bad_patterns=("x",),
     )
     assert names(cluster_violations(options(**SHARDING), found)) == [
