@@ -197,9 +197,12 @@ class Service:
             owner = load_owner(self._process.metadata(HOME), self.instance)
             if self.gate.busy or self._runner is not runner or owner is None:
                 return False
-            if runner is None:
-                return not self._starts.withdraw(owner)
-            return runner.record.owner != owner
+            if runner is not None:
+                return runner.record.owner != owner
+            if self._starts.withdraw(owner):
+                return False
+            # A new start may have withdrawn this record in the meantime.
+            return owner == load_owner(self._process.metadata(HOME), self.instance)
 
     @property
     def silent_clusters(self) -> list[str]:
@@ -228,7 +231,7 @@ class Service:
                 return
             state = next_state(self.state, Trigger.START)
             clusters = self._process.clusters
-            self._starts.withdraw_failed()
+            self._starts.withdraw_failed(self._process)
             judgement = self._check_start(options)
             raise_all(judgement.violations)
             _log.info("Preflight checks completed.", extra={"warnings": list(judgement.warnings)})

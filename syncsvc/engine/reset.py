@@ -39,9 +39,9 @@ _log = logging.getLogger(__name__)
 
 
 def undo_commands(record: RunRecord, cluster: str) -> list[str]:
-    """Return the mongosh commands that lift the sync's write block of a cluster and start the balancer it has stopped.
+    """Return the mongosh commands that undo what the sync has done to a cluster: its write block and stopped balancer.
 
-    The list is empty if the saved record names neither.
+    The list is empty if the saved record contains neither a block that the sync set nor a balancer that it stopped.
     """
     unblocked = record.found_blocked.get(cluster) is False
     balanced = record.found_balancing.get(cluster, False)
@@ -107,7 +107,10 @@ class Reset:
         self._drop_metadata()
 
     def _release_source(self) -> None:
-        """Restore the write block and the balancer of the source; if it does not answer, log what is not restored."""
+        """Restore the write block and the balancer of the source; if it does not answer, log the commands for that.
+
+        Raises the driver's errors if the source answers, but refuses a command: the reset can be repeated then.
+        """
         context = self._context
         record = context.run.record
         commands = undo_commands(record, record.source)
@@ -115,20 +118,20 @@ class Reset:
             return
         try:
             with impatient(context.tuning.source_patience):
-                read(lambda: context.source_client.admin.command("ping"), self._stop)
+                context.source_block.put_back()
+                context.balancers[0].put_back()
         except PyMongoError as error:
+            if failures.named_kind(error) is not failures.CLUSTER_UNREACHABLE:
+                raise
             _log.warning(
-                "The source does not answer, so the reset leaves it as it is. If it returns, undo what the sync has "
-                "done to it.",
+                "The source does not answer, so the reset continues without it: users may stay blocked there, and the "
+                "balancer stopped. If the source returns, run the commands of the field undo there in mongosh.",
                 extra={
                     "cluster": record.source,
                     "undo": commands,
                     "error": failures.text_of(error),
                 },
             )
-            return
-        context.source_block.put_back()
-        context.balancers[0].put_back()
 
     def _drop_created(self) -> None:
         context, views = self._context, self._context.views.load()

@@ -33,7 +33,7 @@ from syncsvc.saved.repairs import Repairs
 from syncsvc.saved.run import RunRecord, RunStore
 from syncsvc.saved.spool import Spool
 from syncsvc.saved.views import CreatedViews
-from syncsvc.state import State
+from syncsvc.state import Phase, State
 from syncsvc.tuning import LoadLevel
 from verifier.cluster.cluster import Cluster, filter_evaluator, refreshed
 from verifier.cluster.filters import Selection
@@ -137,7 +137,9 @@ class Assembly:
 
     @property
     def _resets(self) -> bool:
-        return self._store.record.state is State.RESETTING
+        """Return whether a reset runs, or has failed and is now repeated or resumed."""
+        record = self._store.record
+        return record.state is State.RESETTING or record.phase is Phase.RESETTING
 
     def _present_clusters(self, stop: StopToken) -> tuple[Cluster, Cluster]:
         """Return the source and the destination with their present facts, because servers may have been upgraded.

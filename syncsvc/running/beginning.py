@@ -28,7 +28,8 @@ class Starts:
     """Begins new runs, and takes over saved ones. If a start fails after its record was saved, the record is deleted.
 
     If the cluster does not answer, the record is deleted later: by the next start, by `withdraw`, or by `take_over`.
-    Only `withdraw` may be called by another thread while a method runs.
+    Another process does not know that the start has failed: if it takes the record over first, it runs the sync. Only
+    `withdraw` may be called by another thread while a method runs.
     """
 
     def __init__(self) -> None:
@@ -48,7 +49,7 @@ class Starts:
         store = _store_of(process, record)
         self._failed = store
         with ExitStack() as undo:
-            undo.callback(self.withdraw_failed)
+            undo.callback(self.withdraw_failed, process)
             store.insert()
             _refuse_conflicts(process, store)
             _join_attempt(process, store)
@@ -57,10 +58,11 @@ class Starts:
             self._failed = None
         return prepared
 
-    def withdraw_failed(self) -> None:
+    def withdraw_failed(self, process: ProcessContext) -> None:
         """Delete the record of a failed start if it may still be saved. Raises the driver's errors."""
         if self._failed is not None:
-            self._failed.withdraw()
+            # Use a new store, because the writer of the failed start may belong to a term that has ended.
+            _store_of(process, self._failed.record).withdraw()
             self._failed = None
 
     def withdraw(self, owner: str) -> bool:
@@ -76,16 +78,18 @@ class Starts:
     def take_over(self, process: ProcessContext, saved: RunRecord) -> RunStore | None:
         """Take over a saved run, and return its store. Return None if the saved run was deleted instead.
 
-        The saved run is deleted if its start failed in this process, or would have been refused: if it has no saved
-        start position and its options differ from those of other instances, then its process was killed first.
+        The saved run is deleted in two cases. Its start failed in this process. Or it has no saved start position, and
+        its options differ from those of other instances: its process was killed before it could refuse the start.
 
         Raises OperationError Superseded if another process took the run over, and the driver's errors.
         """
         if self._failed_of(saved.owner) is None:
             return _take_over(process, saved)
-        _log.warning("The failed start was withdrawn. Send the start request again.")
-        # The writer of the failed start may be stopped.
-        _store_of(process, saved).withdraw()
+        self.withdraw_failed(process)
+        _log.warning(
+            "The record of a failed start was still saved. It is deleted now, and no sync is running. Send the start "
+            "request again."
+        )
         return None
 
     def _failed_of(self, owner: str) -> RunStore | None:

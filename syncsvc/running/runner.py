@@ -176,7 +176,6 @@ class Runner:
         self._pause.stop.stop("resume")
         try:
             self._wait_for_rest()
-            self._refuse_overwriting()
             self._save_resumed(state, command)
         finally:
             if self.record.state is State.PAUSED:
@@ -186,10 +185,11 @@ class Runner:
         self._spawn()
 
     def _refuse_overwriting(self) -> None:
-        """Raise OperationError OldSourceWritten if a reversal that failed would overwrite writes of users.
+        """Block the old source again before a failed reversal is resumed.
 
-        Someone may have lifted the block of the old source since the reversal began. If users wrote nothing there,
-        block it again. Does nothing in another phase than REVERSING, and in an instance that is not the coordinator.
+        Someone may have lifted the block since the reversal began. Raises OperationError OldSourceWritten if users wrote
+        to the old source meanwhile, because the reversed sync would overwrite these writes. A no-op in another phase
+        than REVERSING, and on an instance that is not the coordinator.
         """
         record = self.record
         if record.phase is Phase.REVERSING and record.coordinates and record.committed is not None:
@@ -209,6 +209,7 @@ class Runner:
             self._prepare()
             self._store.update(command, state=state)
         elif self._failed_in is not None:
+            self._refuse_overwriting()
             self._prepare()
             self._store.update(command, state=self._failed_in, failure=None)
         else:
@@ -261,6 +262,7 @@ class Runner:
         others = self._others()
         self._admission.refuse_final(failure, others)
         changes = resumed(self.record, others)
+        self._refuse_overwriting()
         # The failure may not be saved yet, and a commit may have left the source blocked.
         self._release(state=self.record.state, failure=failure)
         context = self._prepare()
