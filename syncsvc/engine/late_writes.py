@@ -43,7 +43,7 @@ from verifier.cluster.times import Position, position_after
 from verifier.compare.expiry import expired
 from verifier.compare.worker import clock_of
 from verifier.runtime.errors import OperationError
-from verifier.runtime.retry import patience_left
+from verifier.runtime.retry import FOREVER
 from verifier.runtime.tasks import StopToken
 from verifier.runtime.waits import waiting
 
@@ -195,18 +195,23 @@ def warning_of(written: Collection[Namespace]) -> str:
 
 
 def first_written(
-    cluster: Cluster, since: Position, until: Timestamp, judge: Judge, stop: StopToken
+    cluster: Cluster,
+    since: Position,
+    until: Timestamp,
+    judge: Judge,
+    stop: StopToken,
+    longest_stall: float = FOREVER,
 ) -> Collection[Namespace]:
     """Return the first collections and views to which users have written between `since` and `until`; empty if none.
 
     `since` is a position in the cluster's change stream, and `until` a time that `append_note` has returned. `judge`
-    gets the changes of users in each page of the stream, until it returns a name. Inside a block of `retry.impatient`,
-    raise OperationError ClusterUnreachable if the stream does not advance for as long as that block allows: this
-    happens while the cluster has no working majority.
+    gets the changes of users in each page of the stream, until it returns a name. Raises OperationError
+    ClusterUnreachable if the stream does not advance for `longest_stall` seconds. An idle sharded cluster can cause
+    this, as well as a cluster without a working majority.
     """
     stream = ChangeStream(cluster.client, cluster.facts, keys_only=True)
     migrations = Migrations(cluster.client, cluster.facts, stop)
-    read_until, deadline = since.time, monotonic() + patience_left()
+    read_until, advanced_at = since.time, monotonic()
     with waiting(
         f"The search for writes of users waits until {cluster.name} returns its newest changes, which a majority of "
         "the members must confirm first",
@@ -218,11 +223,12 @@ def first_written(
             if written or page.position.time >= until:
                 return written
             if page.position.time > read_until:
-                read_until, deadline = page.position.time, monotonic() + patience_left()
-            elif monotonic() > deadline:
+                read_until, advanced_at = page.position.time, monotonic()
+            elif monotonic() > advanced_at + longest_stall:
                 raise OperationError(
                     failures.CLUSTER_UNREACHABLE,
-                    f"No majority of the members of {cluster.name} confirms its newest changes.",
+                    f"The change stream of {cluster.name} did not return the newest changes within "
+                    f"{longest_stall:.0f} seconds.",
                 )
     raise AssertionError("the pages of a change stream do not end")
 

@@ -31,9 +31,14 @@ from verifier.cluster.note import append_note
 from verifier.cluster.reading import read
 from verifier.cluster.specification import Kind
 from verifier.cluster.times import Position
+from verifier.cluster.writer import MAJORITY
 from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import StopToken
 
+# How long the change stream of the old source may stand still, in seconds. The stream of an idle sharded cluster stands
+# still for up to 20 seconds: it waits for the config servers. They write a no-op every 10 seconds, but leave one out if
+# they have written something else since the last one.
+_LONGEST_STALL = 25.0
 # The fields about repairs that a reversal resets, because they belong to the other direction. The numbers of the rounds
 # of repairs continue.
 _NO_REPAIRS = {
@@ -182,12 +187,13 @@ def refuse_written(old_source: Cluster, since: Position, stop: StopToken) -> Non
 
     `since` is the position in the old source's change stream at which the commit ended. Later writes exist only on the
     old source, and the reversed sync would overwrite them. Call this for a command: it raises the driver's errors, or
-    OperationError ClusterUnreachable, if the old source does not answer soon, or has no working majority.
+    OperationError ClusterUnreachable, if the old source does not answer soon, has no working majority, or does not
+    return its newest changes.
     """
-    # The server holds back its answer while the cluster has no working majority.
+    # This fails if a majority of the members does not confirm the no-op soon.
     with answered_soon():
-        now = append_note(old_source.client, stop)
-    if written := first_written(old_source, since, now, names_of, stop):
+        now = append_note(old_source.client, stop, MAJORITY)
+    if written := first_written(old_source, since, now, names_of, stop, _LONGEST_STALL):
         raise OperationError(
             OLD_SOURCE_WRITTEN,
             f"Since the commit, users wrote to collections on {old_source.name}: {some_of(written)}.",
