@@ -22,10 +22,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 
 from bson.timestamp import Timestamp
 
+from syncsvc.engine.definitions.confirmation import newest_destination_time
 from syncsvc.engine.events.ddl import OF_NO_CONSEQUENCE
 from syncsvc.engine.run.context import RunContext
 from syncsvc.figures.progress import WarningKind
@@ -105,7 +106,9 @@ class LateWrites:
         since = position_after(record.commit_time)
         unsure = {each.source_name: each for each in self.context.registry if self._is_unsure(each)}
         now = append_note(source.client, self.stop)
-        return first_written(source, since, now, partial(self._lacking, unsure, now), self.stop)
+        destination_time = newest_destination_time(self.context, self.stop) if unsure else None
+        judge = partial(self._lacking, unsure, _Times(now, destination_time))
+        return first_written(source, since, now, judge, self.stop)
 
     def _is_unsure(self, record: CollectionRecord) -> bool:
         """Return whether some changes of the documents of this collection need not reach the destination."""
@@ -114,13 +117,12 @@ class LateWrites:
     def _lacking(
         self,
         unsure: Mapping[Namespace, CollectionRecord],
-        not_before: Timestamp,
+        times: _Times,
         changes: Sequence[Change],
     ) -> set[Namespace]:
         """Return the selected collections and views of which the destination lacks a change, or may lack one.
 
-        `unsure` are the collections for which `_is_unsure` is true, by their names on the source. The source is read
-        at the cluster time `not_before` or later.
+        `unsure` are the collections for which `_is_unsure` is true, by their names on the source.
         """
         certain: list[Change] = []
         asked: dict[Namespace, _Keys] = defaultdict(_Keys)
@@ -139,20 +141,28 @@ class LateWrites:
         return written or {
             name
             for name, keys in asked.items()
-            if self._keeps(unsure[name], keys) or self._selects(unsure[name], keys, not_before)
+            if self._keeps(unsure[name], keys, times) or self._selects(unsure[name], keys, times)
         }
 
-    def _keeps(self, record: CollectionRecord, keys: _Keys) -> bool:
+    def _keeps(self, record: CollectionRecord, keys: _Keys, times: _Times) -> bool:
         """Return whether the destination has a changed document, or a deleted document that has not expired."""
         context = self.context
         gone = expired([record.definition], clock_of(context.source_client, self.stop))
         unexpired = {"$nor": gone} if gone else {}
         return any(
-            fetch(context.destination_client, record.namespace, each, self.stop, ONLY_IDS, query)
+            fetch(
+                context.destination_client,
+                record.namespace,
+                each,
+                self.stop,
+                ONLY_IDS,
+                query,
+                times.destination,
+            )
             for each, query in ((keys.deleted, unexpired), (keys.changed, {}))
         )
 
-    def _selects(self, record: CollectionRecord, keys: _Keys, not_before: Timestamp) -> bool:
+    def _selects(self, record: CollectionRecord, keys: _Keys, times: _Times) -> bool:
         """Return whether the source has a changed document that the document filter selects."""
         client, filters = self.context.source_client, self.context.document_filters
         query: Mapping[str, Any] = filters.of(record.source_name) or {}
@@ -165,12 +175,22 @@ class LateWrites:
                     record.source_storage,
                     portion,
                     self.stop,
-                    not_before=not_before,
+                    not_before=times.source,
                     projection=ONLY_IDS,
                     query=query,
                     by_id=True,
                 )
             )
+
+
+class _Times(NamedTuple):
+    """The cluster times at which, or later, the two clusters are read.
+
+    A newly elected primary could otherwise return older documents. `destination` is None if it need not be read.
+    """
+
+    source: Timestamp
+    destination: Timestamp | None
 
 
 @dataclass(frozen=True)
