@@ -18,9 +18,10 @@ has it and the filter selects it.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -36,6 +37,7 @@ from verifier.cluster.changes import ChangeReader, ChangeStream
 from verifier.cluster.cluster import Cluster
 from verifier.cluster.document_filters import judging
 from verifier.cluster.events import DefinitionEvent, KeyEvent, parse_key_event
+from verifier.cluster.filters import NamespaceFilter
 from verifier.cluster.lookup import ONLY_IDS, fetch, fetch_pages, portions
 from verifier.cluster.migrations import Migrations
 from verifier.cluster.namespace import Namespace, is_user_namespace, some_of
@@ -108,7 +110,8 @@ class LateWrites:
         now = append_note(source.client, self.stop)
         destination_time = newest_destination_time(self.context, self.stop) if unsure else None
         judge = partial(self._lacking, unsure, _Times(now, destination_time))
-        return first_written(source, since, now, judge, self.stop)
+        namespaces = self.context.run.record.options.namespaces
+        return first_written(source, since, now, judge, self.stop, namespaces=namespaces)
 
     def _is_unsure(self, record: CollectionRecord) -> bool:
         """Return whether some changes of the documents of this collection need not reach the destination."""
@@ -136,13 +139,20 @@ class LateWrites:
                 asked[name].changed.append(each.key)
             else:
                 certain.append(each)
-        written = set(filter(self.context.selection.selects, names_of(certain)))
-        # Ask the clusters only if the answer is needed.
-        return written or {
-            name
-            for name, keys in asked.items()
-            if self._keeps(unsure[name], keys, times) or self._selects(unsure[name], keys, times)
-        }
+        written = self.context.selection.of(names_of(certain))
+        # Ask the clusters only if the answer is needed, and only until one collection has a late write.
+        return written or set(islice(self._changed(unsure, asked, times), 1))
+
+    def _changed(
+        self,
+        unsure: Mapping[Namespace, CollectionRecord],
+        asked: Mapping[Namespace, _Keys],
+        times: _Times,
+    ) -> Iterator[Namespace]:
+        """Ask the clusters for these documents, and yield the collections of which the destination lacks a change."""
+        for name, keys in asked.items():
+            if self._keeps(unsure[name], keys, times) or self._selects(unsure[name], keys, times):
+                yield name
 
     def _keeps(self, record: CollectionRecord, keys: _Keys, times: _Times) -> bool:
         """Return whether the destination has a changed document, or a deleted document that has not expired."""
@@ -221,15 +231,17 @@ def first_written(
     judge: Judge,
     stop: StopToken,
     longest_stall: float = FOREVER,
+    namespaces: NamespaceFilter = NamespaceFilter(),
 ) -> Collection[Namespace]:
     """Return the first collections and views to which users have written between `since` and `until`; empty if none.
 
     `since` is a position in the cluster's change stream, and `until` a time that `append_note` has returned. `judge`
-    gets the changes of users in each page of the stream, until it returns a name. Raises OperationError
-    ClusterUnreachable if the stream does not advance for `longest_stall` seconds. An idle sharded cluster can cause
-    this, as well as a cluster without a working majority.
+    gets the changes of users in each page of the stream, until it returns a name. The stream leaves out most changes of
+    documents whose namespaces do not match `namespaces`. Raises OperationError ClusterUnreachable if the stream does
+    not advance for `longest_stall` seconds. An idle sharded cluster can cause this, as well as a cluster without a
+    working majority.
     """
-    stream = ChangeStream(cluster.client, cluster.facts, keys_only=True)
+    stream = ChangeStream(cluster.client, cluster.facts, keys_only=True, namespaces=namespaces)
     migrations = Migrations(cluster.client, cluster.facts, stop)
     read_until, advanced_at = since.time, monotonic()
     with waiting(
