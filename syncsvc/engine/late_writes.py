@@ -50,8 +50,9 @@ from verifier.runtime.retry import FOREVER
 from verifier.runtime.tasks import StopToken
 from verifier.runtime.waits import waiting
 
-_NO_MAJORITY = (
-    "Start the members of this cluster that are down, and check the replication lag of the others."
+_SEARCHING = (
+    "On an idle sharded cluster, this takes up to 20 seconds, and longer after many changes. If it does not end, check "
+    "that all members of this cluster are up, and their replication lag."
 )
 
 Change = KeyEvent | DefinitionEvent
@@ -239,17 +240,16 @@ def first_written(
     gets the changes of users in each page of the stream, until it returns a name. The stream leaves out most changes of
     documents whose namespaces do not match `namespaces`. Raises OperationError ClusterUnreachable if the stream does
     not advance for `longest_stall` seconds. An idle sharded cluster can cause this, as well as a cluster without a
-    working majority.
+    working majority. Raises OperationError OplogWindowExceeded if the oplog does not reach back to `since`.
     """
     stream = ChangeStream(cluster.client, cluster.facts, keys_only=True, namespaces=namespaces)
     migrations = Migrations(cluster.client, cluster.facts, stop)
     read_until, advanced_at = since.time, monotonic()
     with waiting(
-        f"The search for writes of users waits until {cluster.name} returns its newest changes, which a majority of "
-        "the members must confirm first",
-        _NO_MAJORITY,
+        f"The search for writes of users reads the changes of {cluster.name} up to its newest ones",
+        _SEARCHING,
     ):
-        for page in ChangeReader(stream, since, stop).pages():
+        for page in ChangeReader(stream, since, stop, awaits_oplog=False).pages():
             changes = map(parse_key_event, map(bytes, page.events))
             written = judge([each for each in changes if not _is_of_servers(each, migrations)])
             if written or page.position.time >= until:
