@@ -158,13 +158,12 @@ class LateWrites:
     def _keeps(self, record: CollectionRecord, keys: _Keys, times: _Times) -> bool:
         """Return whether the destination has a changed document, or a deleted document that has not expired."""
         context = self.context
-        gone = expired([record.definition], clock_of(context.source_client, self.stop))
-        unexpired = {"$nor": gone} if gone else {}
+        unexpired = self._unexpired(record) if keys.deleted else {}
         return any(
             fetch(
                 context.destination_client,
                 record.namespace,
-                each,
+                list(dict.fromkeys(each)),
                 self.stop,
                 ONLY_IDS,
                 query,
@@ -173,6 +172,13 @@ class LateWrites:
             for each, query in ((keys.deleted, unexpired), (keys.changed, {}))
         )
 
+    def _unexpired(self, record: CollectionRecord) -> dict[str, Any]:
+        """Return the query for the documents of a collection that have not expired."""
+        if not record.definition.expires:
+            return {}
+        gone = expired([record.definition], clock_of(self.context.source_client, self.stop))
+        return {"$nor": gone} if gone else {}
+
     def _selects(self, record: CollectionRecord, keys: _Keys, times: _Times) -> bool:
         """Return whether the source has a changed document that the document filter selects."""
         client, filters = self.context.source_client, self.context.document_filters
@@ -180,7 +186,7 @@ class LateWrites:
         with judging(filters, record.source_name):
             return any(
                 page
-                for portion in portions(keys.changed)
+                for portion in portions(list(dict.fromkeys(keys.changed)))
                 for page in fetch_pages(
                     client,
                     record.source_storage,
@@ -216,12 +222,13 @@ def warning_of(written: Collection[Namespace]) -> str:
     """Return the warning about late writes to the collections `written`; empty if these collections are unknown."""
     if not written:
         return (
-            "The oplog of the source is too short to find out whether applications still write to the source. The "
+            "The oplog of the source is too short to find out whether applications wrote to the source. The "
             "commit applies all changes and checks this again: stop the applications."
         )
     return (
-        "Applications still write to the source although the commit was requested, for example to "
-        f"{some_of(written)}. The commit applies these writes and waits until no more follow: stop the applications."
+        "Applications wrote to the source after the commit was requested, for example to "
+        f"{some_of(written)}. The commit applies these writes, and is repeated until no more follow: stop the "
+        "applications."
     )
 
 
