@@ -52,7 +52,7 @@ class CommitEnd:
     def _is_written(self, differs: bool) -> bool:
         """Return whether users have, or may have, written to the source since the commit time.
 
-        If the source is blocked and nothing differs, return False without a look: the cut-over finds the few writes
+        If the source is blocked and nothing differs, return False without searching: the cut-over finds the few writes
         that pass the block, and the commit is then repeated.
         """
         if self._context.run.record.options.blocks_source and not differs:

@@ -49,10 +49,11 @@ _PRINCIPALS_COPIED = "users and roles copied"
 
 @dataclass(frozen=True)
 class Cutover:
-    """Runs the steps of a cut-over, once the verification has passed or is disabled. Reads no documents of the source.
+    """Runs the steps of a cut-over, once the verification has passed or is disabled.
 
     `run` raises SourceWritten if users have, or may have, written to the source after the commit time. It checks this
-    before it unblocks the destination.
+    before it unblocks the destination. For this check, it reads documents of the source only if a document filter
+    applies to their collection.
     """
 
     context: RunContext

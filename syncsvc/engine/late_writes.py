@@ -9,23 +9,25 @@ A change event alone does not always tell whether the destination lacks the chan
   commit;
 - the document may be one that the document filter does not select.
 
-If all these events counted, a source that goes on like that would never let a commit end. If none counted, writes of
-users would be lost. So the clusters decide. A delete counts if the destination still has the document and the document
-has not expired. Another change of a filtered collection counts if the destination has the document, or if the source
-has it and the filter selects it.
+If all these events counted, a source with constant TTL deletes or unselected writes would never let a commit end. If
+none counted, writes of users would be lost. Therefore, `LateWrites` queries the clusters. A delete counts if the
+destination still has the document and the document has not expired. Another change of a filtered collection counts if
+the destination has the document, or if the source has it and the filter selects it.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 
 from bson.timestamp import Timestamp
 
+from syncsvc.engine.definitions.confirmation import newest_destination_time
 from syncsvc.engine.events.ddl import OF_NO_CONSEQUENCE
 from syncsvc.engine.run.context import RunContext
 from syncsvc.figures.progress import WarningKind
@@ -35,6 +37,7 @@ from verifier.cluster.changes import ChangeReader, ChangeStream
 from verifier.cluster.cluster import Cluster
 from verifier.cluster.document_filters import judging
 from verifier.cluster.events import DefinitionEvent, KeyEvent, parse_key_event
+from verifier.cluster.filters import NamespaceFilter
 from verifier.cluster.lookup import ONLY_IDS, fetch, fetch_pages, portions
 from verifier.cluster.migrations import Migrations
 from verifier.cluster.namespace import Namespace, is_user_namespace, some_of
@@ -43,16 +46,17 @@ from verifier.cluster.times import Position, position_after
 from verifier.compare.expiry import expired
 from verifier.compare.worker import clock_of
 from verifier.runtime.errors import OperationError
-from verifier.runtime.retry import patience_left
+from verifier.runtime.retry import FOREVER
 from verifier.runtime.tasks import StopToken
 from verifier.runtime.waits import waiting
 
-_NO_MAJORITY = (
-    "Start the members of this cluster that are down, and check the replication lag of the others."
+_SEARCHING = (
+    "On an idle sharded cluster, this takes up to 20 seconds, and longer after many changes. If it does not end, check "
+    "that all members of this cluster are up, and their replication lag."
 )
 
 Change = KeyEvent | DefinitionEvent
-# Returns the collections and views, of those that the given changes concern, to which users have written.
+# Takes changes; returns the collections and views to which users have written, empty if no change is a user's write.
 Judge = Callable[[Sequence[Change]], Collection[Namespace]]
 
 
@@ -105,7 +109,10 @@ class LateWrites:
         since = position_after(record.commit_time)
         unsure = {each.source_name: each for each in self.context.registry if self._is_unsure(each)}
         now = append_note(source.client, self.stop)
-        return first_written(source, since, now, partial(self._lacking, unsure, now), self.stop)
+        destination_time = newest_destination_time(self.context, self.stop) if unsure else None
+        judge = partial(self._lacking, unsure, _Times(now, destination_time))
+        namespaces = self.context.run.record.options.namespaces
+        return first_written(source, since, now, judge, self.stop, namespaces=namespaces)
 
     def _is_unsure(self, record: CollectionRecord) -> bool:
         """Return whether some changes of the documents of this collection need not reach the destination."""
@@ -114,13 +121,12 @@ class LateWrites:
     def _lacking(
         self,
         unsure: Mapping[Namespace, CollectionRecord],
-        not_before: Timestamp,
+        times: _Times,
         changes: Sequence[Change],
     ) -> set[Namespace]:
         """Return the selected collections and views of which the destination lacks a change, or may lack one.
 
-        `unsure` are the collections for which `_is_unsure` is true, by their names on the source. The source is read
-        at the cluster time `not_before` or later.
+        `unsure` are the collections for which `_is_unsure` is true, by their names on the source.
         """
         certain: list[Change] = []
         asked: dict[Namespace, _Keys] = defaultdict(_Keys)
@@ -134,43 +140,74 @@ class LateWrites:
                 asked[name].changed.append(each.key)
             else:
                 certain.append(each)
-        written = set(filter(self.context.selection.selects, names_of(certain)))
-        # Ask the clusters only if the answer is needed.
-        return written or {
-            name
-            for name, keys in asked.items()
-            if self._keeps(unsure[name], keys) or self._selects(unsure[name], keys, not_before)
-        }
+        written = self.context.selection.of(names_of(certain))
+        # Ask the clusters only if the answer is needed, and only until one collection has a late write.
+        return written or set(islice(self._changed(unsure, asked, times), 1))
 
-    def _keeps(self, record: CollectionRecord, keys: _Keys) -> bool:
+    def _changed(
+        self,
+        unsure: Mapping[Namespace, CollectionRecord],
+        asked: Mapping[Namespace, _Keys],
+        times: _Times,
+    ) -> Iterator[Namespace]:
+        """Ask the clusters for these documents, and yield the collections of which the destination lacks a change."""
+        for name, keys in asked.items():
+            if self._keeps(unsure[name], keys, times) or self._selects(unsure[name], keys, times):
+                yield name
+
+    def _keeps(self, record: CollectionRecord, keys: _Keys, times: _Times) -> bool:
         """Return whether the destination has a changed document, or a deleted document that has not expired."""
         context = self.context
-        gone = expired([record.definition], clock_of(context.source_client, self.stop))
-        unexpired = {"$nor": gone} if gone else {}
+        unexpired = self._unexpired(record) if keys.deleted else {}
         return any(
-            fetch(context.destination_client, record.namespace, each, self.stop, ONLY_IDS, query)
+            fetch(
+                context.destination_client,
+                record.namespace,
+                list(dict.fromkeys(each)),
+                self.stop,
+                ONLY_IDS,
+                query,
+                times.destination,
+            )
             for each, query in ((keys.deleted, unexpired), (keys.changed, {}))
         )
 
-    def _selects(self, record: CollectionRecord, keys: _Keys, not_before: Timestamp) -> bool:
+    def _unexpired(self, record: CollectionRecord) -> dict[str, Any]:
+        """Return the query for the documents of a collection that have not expired."""
+        if not record.definition.expires:
+            return {}
+        gone = expired([record.definition], clock_of(self.context.source_client, self.stop))
+        return {"$nor": gone} if gone else {}
+
+    def _selects(self, record: CollectionRecord, keys: _Keys, times: _Times) -> bool:
         """Return whether the source has a changed document that the document filter selects."""
         client, filters = self.context.source_client, self.context.document_filters
         query: Mapping[str, Any] = filters.of(record.source_name) or {}
         with judging(filters, record.source_name):
             return any(
                 page
-                for portion in portions(keys.changed)
+                for portion in portions(list(dict.fromkeys(keys.changed)))
                 for page in fetch_pages(
                     client,
                     record.source_storage,
                     portion,
                     self.stop,
-                    not_before=not_before,
+                    not_before=times.source,
                     projection=ONLY_IDS,
                     query=query,
                     by_id=True,
                 )
             )
+
+
+class _Times(NamedTuple):
+    """The cluster times at which, or later, the two clusters are read.
+
+    A newly elected primary could otherwise return older documents. `destination` is None if it need not be read.
+    """
+
+    source: Timestamp
+    destination: Timestamp | None
 
 
 @dataclass(frozen=True)
@@ -185,44 +222,54 @@ def warning_of(written: Collection[Namespace]) -> str:
     """Return the warning about late writes to the collections `written`; empty if these collections are unknown."""
     if not written:
         return (
-            "The oplog of the source is too short to find out whether applications still write to the source. The "
+            "The oplog of the source is too short to find out whether applications wrote to the source. The "
             "commit applies all changes and checks this again: stop the applications."
         )
     return (
-        "Applications still write to the source although the commit was requested, for example to "
-        f"{some_of(written)}. The commit applies these writes and waits until no more follow: stop the applications."
+        "Applications wrote to the source after the commit was requested, for example to "
+        f"{some_of(written)}. The commit applies these writes, and is repeated until no more follow: stop the "
+        "applications."
     )
 
 
 def first_written(
-    cluster: Cluster, since: Position, until: Timestamp, judge: Judge, stop: StopToken
+    cluster: Cluster,
+    since: Position,
+    until: Timestamp,
+    judge: Judge,
+    stop: StopToken,
+    longest_stall: float = FOREVER,
+    namespaces: NamespaceFilter = NamespaceFilter(),
 ) -> Collection[Namespace]:
-    """Return the first collections and views to which users have written between `since` and `until`; empty if none.
+    """Search the change stream for writes of users; return the collections and views of the first page that has any.
+
+    Return an empty collection if there are none between `since` and `until`.
 
     `since` is a position in the cluster's change stream, and `until` a time that `append_note` has returned. `judge`
-    gets the changes of users in each page of the stream, until it returns a name. Inside a block of `retry.impatient`,
-    raise OperationError ClusterUnreachable if the stream does not advance for as long as that block allows: this
-    happens while the cluster has no working majority.
+    gets the changes of users in each page of the stream, until it returns a name. The stream leaves out most changes of
+    documents whose namespaces do not match `namespaces`. Raises OperationError ClusterUnreachable if the stream does
+    not advance for `longest_stall` seconds. An idle sharded cluster can cause this, as well as a cluster without a
+    working majority. Raises OperationError OplogWindowExceeded if the oplog does not reach back to `since`.
     """
-    stream = ChangeStream(cluster.client, cluster.facts, keys_only=True)
+    stream = ChangeStream(cluster.client, cluster.facts, keys_only=True, namespaces=namespaces)
     migrations = Migrations(cluster.client, cluster.facts, stop)
-    read_until, deadline = since.time, monotonic() + patience_left()
+    read_until, advanced_at = since.time, monotonic()
     with waiting(
-        f"The search for writes of users waits until {cluster.name} returns its newest changes, which a majority of "
-        "the members must confirm first",
-        _NO_MAJORITY,
+        f"The search for writes of users reads the changes of {cluster.name} up to its newest ones",
+        _SEARCHING,
     ):
-        for page in ChangeReader(stream, since, stop).pages():
+        for page in ChangeReader(stream, since, stop, awaits_oplog=False).pages():
             changes = map(parse_key_event, map(bytes, page.events))
             written = judge([each for each in changes if not _is_of_servers(each, migrations)])
             if written or page.position.time >= until:
                 return written
             if page.position.time > read_until:
-                read_until, deadline = page.position.time, monotonic() + patience_left()
-            elif monotonic() > deadline:
+                read_until, advanced_at = page.position.time, monotonic()
+            elif monotonic() > advanced_at + longest_stall:
                 raise OperationError(
                     failures.CLUSTER_UNREACHABLE,
-                    f"No majority of the members of {cluster.name} confirms its newest changes.",
+                    f"The change stream of {cluster.name} did not return the newest changes within "
+                    f"{longest_stall:.0f} seconds.",
                 )
     raise AssertionError("the pages of a change stream do not end")
 

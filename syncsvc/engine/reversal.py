@@ -31,11 +31,16 @@ from verifier.cluster.note import append_note
 from verifier.cluster.reading import read
 from verifier.cluster.specification import Kind
 from verifier.cluster.times import Position
+from verifier.cluster.writer import MAJORITY
 from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import StopToken
 
 # The DDL operations that a reversal runs on the old source, in `weaken_definitions`.
 WEAKENING = frozenset({"modify", "createIndexes", "dropIndexes"})
+# How long the change stream of the old source may stand still, in seconds. The stream of an idle sharded cluster stands
+# still for up to 20 seconds: it waits for the config servers. They write a no-op every 10 seconds, but leave one out if
+# they have written something else since the last one.
+_LONGEST_STALL = 25.0
 # The fields about repairs that a reversal resets, because they belong to the other direction. The numbers of the rounds
 # of repairs continue.
 _NO_REPAIRS = {
@@ -188,16 +193,16 @@ def refuse_written(
     `since` is the position in the old source's change stream at which the commit ended. Later writes exist only on the
     old source, and the reversed sync would overwrite them. DDL operations in `ignored` do not count, such as
     `WEAKENING`. Call this for a command: it raises the driver's errors, or OperationError ClusterUnreachable, if the
-    old source does not answer soon, or has no working majority.
+    old source does not answer soon, has no working majority, or does not return its newest changes.
     """
 
     def judge(changes: Iterable[Change]) -> Collection[Namespace]:
         return names_of(each for each in changes if each.operation not in ignored)
 
-    # The server holds back its answer while the cluster has no working majority.
+    # This fails if a majority of the members does not confirm the no-op soon.
     with answered_soon():
-        now = append_note(old_source.client, stop)
-    if written := first_written(old_source, since, now, judge, stop):
+        now = append_note(old_source.client, stop, MAJORITY)
+    if written := first_written(old_source, since, now, judge, stop, _LONGEST_STALL):
         raise OperationError(
             OLD_SOURCE_WRITTEN,
             f"Since the commit, users wrote to collections on {old_source.name}: {some_of(written)}.",

@@ -187,9 +187,9 @@ class Runner:
     def _refuse_overwriting(self) -> None:
         """Block the old source again before a failed reversal is resumed.
 
-        Someone may have lifted the block since the reversal began. Raises OperationError OldSourceWritten if users wrote
-        to the old source meanwhile, because the reversed sync would overwrite these writes. A no-op in another phase
-        than REVERSING, and on an instance that is not the coordinator.
+        Someone may have lifted the block since the reversal began. Raises OperationError OldSourceWritten if users
+        wrote to the old source meanwhile, because the reversed sync would overwrite these writes. A no-op in another
+        phase than REVERSING, and on an instance that is not the coordinator.
         """
         record = self.record
         if record.phase is Phase.REVERSING and record.coordinates and record.committed is not None:

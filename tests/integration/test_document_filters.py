@@ -433,18 +433,55 @@ def test_a_commit_waits_only_for_selected_documents(pair: Pair, daemon: Daemon) 
     assert_selected(pair, QUERIES)
 
 
+def test_a_commit_reads_the_newest_documents_of_the_destination(pair: Pair, daemon: Daemon) -> None:
+    """Delete a document during the commit: the search for it on the destination must name a cluster time.
+
+    Without one, a newly elected primary could return older documents.
+    """
+    fill(pair.source.client)
+    daemon.start(documentFilter=elements())
+    daemon.wait_until_committable()
+    prepared = (Point.STEP_DONE, "definitions prepared")
+    shop = pair.destination.client.shop
+    with daemon.held_at(*prepared):
+        daemon.ask_for_commit()
+        daemon.wait_until_reached(*prepared)
+        deleted = pair.source.client.shop.orders.find_one(QUERY)
+        assert deleted is not None
+        pair.source.client.shop.orders.delete_one(deleted)
+        shop.command("profile", 2)
+    daemon.wait_for_state("COMMITTED")
+    shop.command("profile", 0)
+    finds = [each["command"] for each in shop["system.profile"].find({"command.find": "orders"})]
+    concerns = [
+        each["readConcern"]
+        for each in finds
+        if each["filter"].get("$and", [{}])[0] == {"_id": {"$in": [deleted["_id"]]}}
+        and each.get("projection") == {"_id": 1}
+    ]
+    assert concerns and all("afterClusterTime" in each for each in concerns)
+    assert_selected(pair, QUERIES)
+
+
 @contextmanager
 def writing_unselected(client: AnyClient) -> Iterator[None]:
-    """Insert, change and delete documents in another thread that no query selects, until the end of the block."""
-    over = threading.Event()
+    """Insert, change and delete documents in another thread that no query selects, until the end of the block.
+
+    Fail if a write has failed.
+    """
+    over, errors = threading.Event(), list[BaseException]()
 
     def write() -> None:
-        for n in itertools.count():
-            client.shop.orders.update_one({"_id": 1}, {"$set": {"pad": n}})
-            client.shop.orders.insert_one({"_id": f"unselected {n}", "region": "us", "n": -n - 1})
-            client.shop.orders.delete_one({"_id": f"unselected {n - 5}"})
-            if over.wait(0.01):
-                return
+        try:
+            for n in itertools.count():
+                client.shop.orders.update_one({"_id": 1}, {"$set": {"pad": n}})
+                new = {"_id": f"unselected {n}", "region": "us", "n": -n - 1}
+                client.shop.orders.insert_one(new)
+                client.shop.orders.delete_one({"_id": f"unselected {n - 5}"})
+                if over.wait(0.01):
+                    return
+        except BaseException as error:  # reported by the thread that waits
+            errors.append(error)
 
     thread = threading.Thread(target=write)
     thread.start()
@@ -453,6 +490,7 @@ def writing_unselected(client: AnyClient) -> Iterator[None]:
     finally:
         over.set()
         thread.join()
+    assert not errors, errors
 
 
 @prepared(Daemon.small_partitions)

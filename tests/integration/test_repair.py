@@ -620,7 +620,7 @@ def change_all(database: Any) -> None:
 
 
 def warnings_of_writes(daemon: Daemon) -> list[str]:
-    return daemon.warnings("still write to the source")
+    return daemon.warnings("wrote to the source")
 
 
 @pytest.mark.in_turns

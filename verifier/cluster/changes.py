@@ -149,14 +149,22 @@ def start_position(stream: ChangeStream) -> Position:
 class ChangeReader:
     """Reads one change stream, beginning at a given position.
 
-    After a failure, the stream is reopened at the position that the reader has reached.
+    After a failure, the stream is reopened at the position that the reader has reached. If the oplog no longer reaches
+    back to that position, `awaits_oplog` is whether to wait for a member with a longer oplog to become the primary.
     """
 
-    def __init__(self, stream: ChangeStream, position: Position, stop: StopToken) -> None:
+    def __init__(
+        self,
+        stream: ChangeStream,
+        position: Position,
+        stop: StopToken,
+        awaits_oplog: bool = True,
+    ) -> None:
         self._stream = stream
         self._position = position
         self._newest = passed_time(position)
         self._stop = stop
+        self._awaits_oplog = awaits_oplog
         self._form = Form()
 
     def pages(self) -> Iterator[StreamPage]:
@@ -176,9 +184,11 @@ class ChangeReader:
     def _lost(self) -> str:
         """Return a sentence that says that the oplog does not reach back to the position of the reader."""
         facts, since = self._stream.facts, _shown(self._position.time)
+        # The other members of the shard, or of the replica set, were not asked.
         if facts.is_sharded:
-            # The other members of the shard were not asked.
             return f"The oplog of a shard of the cluster at {facts.address} no longer reaches back to {since}."
+        if not self._awaits_oplog:
+            return f"The oplog of the primary at {facts.address} no longer reaches back to {since}."
         return (
             f"The oplog at {facts.address} no longer reaches back to {since}, nor does the oplog of any other member "
             "(hidden members were not asked)."
@@ -219,7 +229,9 @@ class ChangeReader:
             # An open cursor whose next events are no longer in the oplog fails with another code than a lost resume
             # token. Reopen the stream to find out whether the resume token is lost, too.
             lags = code == failures.CAPPED_POSITION_LOST
-            return failures.again(error) if lags else self._classify_loss()
+            if lags:
+                return failures.again(error)
+            return self._classify_loss() if self._awaits_oplog else None
         if code == failures.BSON_OBJECT_TOO_LARGE and not self._form.bare:
             self._form = replace(self._form, bare=True)
             return failures.again(error)

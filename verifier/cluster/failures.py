@@ -6,8 +6,9 @@ Decides by label and code, never by text.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 from pymongo.errors import (
     ConnectionFailure,
@@ -275,6 +276,16 @@ def is_transient(error: BaseException) -> bool:
     if any(error.has_error_label(label) for label in _TRANSIENT_LABELS):
         return True
     return code_of(error) in _TRANSIENT_CODES
+
+
+def refuse_unconfirmed(reply: Mapping[str, Any]) -> None:
+    """Raise WriteConcernError, a transient error, if the members did not confirm a command as its write concern asks.
+
+    The driver does not raise this error for commands that it sends unchanged.
+    """
+    error = reply.get("writeConcernError")
+    if error is not None:
+        raise WriteConcernError(error.get("errmsg", ""), error.get("code"), error)
 
 
 def is_refusal(error: BaseException) -> bool:

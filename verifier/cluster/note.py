@@ -16,23 +16,31 @@ from verifier.runtime.tasks import StopToken
 _NOTE = {"appendOplogNote": 1, "data": {"syncsvc": "tick"}}
 
 
-def append_note(client: Client, stop: StopToken) -> Timestamp:
+def append_note(
+    client: Client, stop: StopToken, write_concern: Mapping[str, Any] | None = None
+) -> Timestamp:
     """Write a no-op to the oplog, and return the cluster's newest time: every later write has a newer time.
+
+    With `write_concern`, this call fails if the members do not confirm the no-op as the write concern asks.
 
     The no-op makes change streams reach that time immediately. If the user lacks the privilege, or the mongos is too
     old, nothing is written: change streams reach that time with the cluster's own periodic no-op. The stream of a
     mongos may also wait for the config servers, which this no-op does not advance. Raises the driver's errors that are
     not temporary, and `Cancelled`.
     """
+    command = _NOTE if write_concern is None else {**_NOTE, "writeConcern": write_concern}
 
     def note() -> Timestamp:
         try:
-            time = reply_time(client.admin.command(_NOTE))
+            reply = client.admin.command(command)
+            if write_concern is not None:
+                failures.refuse_unconfirmed(reply)
+            time = reply_time(reply)
             if client.is_mongos:
                 # Each shard has written the no-op at its own time, and the reply has the newest of these times. An idle
                 # shard stays before that time, and holds back the stream of all shards, until it writes again at a
                 # later time.
-                client.admin.command(_NOTE)
+                client.admin.command(command)
         except OperationFailure as error:
             unknown = error.code == failures.COMMAND_NOT_FOUND
             if not unknown and failures.named_kind(error) is not failures.NOT_AUTHORIZED:

@@ -8,13 +8,7 @@ from typing import Any
 from bson.codec_options import CodecOptions
 from bson.timestamp import Timestamp
 from pymongo.client_session import ClientSession
-from pymongo.errors import (
-    AutoReconnect,
-    ConfigurationError,
-    NotPrimaryError,
-    OperationFailure,
-    WriteConcernError,
-)
+from pymongo.errors import AutoReconnect, ConfigurationError, NotPrimaryError, OperationFailure
 
 from verifier.cluster import failures
 from verifier.cluster.connect import Client, discard_connections
@@ -132,6 +126,4 @@ def _raise_temporary(reply: dict[str, Any]) -> None:
     for each in reply.get("writeErrors", ()):
         if not failures.is_refusal_code(each["code"]):
             raise OperationFailure(each.get("errmsg", "a write failed"), each["code"], each)
-    error = reply.get("writeConcernError")
-    if error is not None:
-        raise WriteConcernError(error.get("errmsg", ""), error.get("code"), error)
+    failures.refuse_unconfirmed(reply)

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from bson.timestamp import Timestamp
+
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
 from syncsvc.saved.fence import FENCES
@@ -32,7 +34,6 @@ def confirmed_together(context: RunContext, change: Callable[[], None], stop: St
             lambda: context.destination_client.admin.command("hello").get("electionId"), stop
         )
 
-    run = partial(context.destination_writer.run, context.metadata.name)
     while True:
         stop.check()
         before = election()
@@ -42,6 +43,16 @@ def confirmed_together(context: RunContext, change: Callable[[], None], stop: St
         context.run.update()
         # This write waits for the majority although it changes nothing. The update of the run record cannot replace it,
         # because in a reversed sync, the run record is on the source.
-        read(lambda: newest_time(run, FENCES), stop)
+        newest_destination_time(context, stop)
         if election() == before:
             return
+
+
+def newest_destination_time(context: RunContext, stop: StopToken) -> Timestamp:
+    """Return a cluster time of the destination at or after every write acknowledged so far.
+
+    Waits until a majority of the members confirms a no-op update. Raises OperationError Superseded, the driver's errors
+    that are not temporary, and `Cancelled`.
+    """
+    run = partial(context.destination_writer.run, context.metadata.name)
+    return read(lambda: newest_time(run, FENCES), stop)

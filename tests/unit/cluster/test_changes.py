@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import bson
 import pytest
 from bson import Int64, Timestamp
 from pymongo import MongoClient
+from pymongo.errors import OperationFailure
 
 from verifier.cluster.changes import ChangeReader, ChangeStream
 from verifier.cluster.facts import ClusterFacts, Topology
@@ -15,6 +17,7 @@ from verifier.cluster.rawcursor import RawCursor
 from verifier.cluster.times import Position
 from verifier.runtime.tasks import StopToken
 
+LOST = OperationFailure("the resume point may no longer be in the oplog", 286)
 FACTS = ClusterFacts(Topology.REPLICA_SET, "h:1", (6, 0, 5), "id", False, None, None)
 # The reader begins at the time 10. Each page has a time, the time of its position, whether this position is that of an
 # event (else, it is a high-water mark), and the expected time. The times are increments of one second.
@@ -47,3 +50,18 @@ def test_the_time_is_never_before_an_event(pages: list[tuple[int | None, int, bo
             page = reader._stream_page(cursor._page(reply(time, position, event), b"nextBatch"))
             assert page.source_time == Timestamp(1, expected)
             assert page.position.time == Timestamp(1, position)
+
+
+def test_a_lost_position_can_be_reported_at_once() -> None:
+    """A reader that does not wait for another member must not ask any other member for its oplog."""
+    with MongoClient[dict[str, Any]]("mongodb://host", connect=False) as client:
+        position = Position({}, Timestamp(1, 10))
+        reader = ChangeReader(
+            ChangeStream(client, FACTS), position, StopToken(), awaits_oplog=False
+        )
+        assert reader._classify(LOST) is None
+        sharded = ChangeStream(client, replace(FACTS, topology=Topology.SHARDED))
+        assert ChangeReader(sharded, position, StopToken())._classify(LOST) is not None
+        assert (
+            ChangeReader(sharded, position, StopToken(), awaits_oplog=False)._classify(LOST) is None
+        )
