@@ -435,7 +435,7 @@ def test_a_commit_waits_only_for_selected_documents(pair: Pair, daemon: Daemon) 
 
 @contextmanager
 def writing_unselected(client: AnyClient) -> Iterator[None]:
-    """Insert, change and delete documents in another thread that no query selects, until the end of the block."""
+    """In another thread, insert, change and delete documents that no query selects, until the end of the block."""
     over = threading.Event()
 
     def write() -> None:
