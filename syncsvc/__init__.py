@@ -6,15 +6,16 @@ Overview for newcomers:
 - A `runner` runs one sync with `engine.coordinator`, which lists the phases in order. `engine.copying`, `engine.events`
   and `engine.cutover` do most of their work. If several instances share a run, all but one use `engine.follower`.
 - `preflight` decides whether a sync may begin.
-- `rules` compute what the destination gets: the definitions of collections, their shard keys, and the repairs of
-  differences.
+- `rules` compute the definitions and shard keys of the destination's collections, and the repairs of differences.
 - `resuming` decides for each kind of error whether a failed sync can be resumed, and how its saved state changes.
 - `principals` compares the users and roles of both clusters, which `engine.principals` copies.
 - `saved` holds the saved state, so that a killed process can continue. There, `created_collections` finds what a sync
   has created on the destination, and `evidence` reads what `reports.report` needs.
 - `source` reads the source's documents and oplog.
 - `desired` decides which command leads to the state that the configuration declares; `reconciler` sends it.
-- `background` has the threads beside the engine: `limiter` limits the speed of a sync at run time.
+- `background` has threads that the engine does not wait for: `limiter` limits the speed of a sync at run time,
+  `reporter` saves and logs the progress, `notifier` posts to a webhook, and `dashboards` writes documents for the
+  dashboards of mongosync.
 - `figures` are counters that the engine updates. `reports.sync` is a snapshot of all that is known about the sync, and
   the other `reports` present it.
 - `ctl` is `syncctl`, a client of the HTTP API that imports only `request_file` from the service.

@@ -482,10 +482,9 @@ OLD_SOURCE_WRITTEN = ErrorKind(
     "OldSourceWritten",
     409,
     "Users wrote to the former source after the commit, so the clusters have diverged.",
-    "The sync keeps its state, and applications continue to use the cluster that they use now. To go back, stop the "
-    "process, drop the databases of the former source (WARNING: this deletes the newer writes to it; save them first "
-    "if you need them) and the metadata database on both clusters, start the process, and start a new sync to the "
-    "former source: see docs/howto/reverse.",
+    "The sync keeps its state. Leave the applications on the cluster that they use now. To return to the former "
+    'source, empty it and start a new sync to it: follow "A new sync" in docs/howto/reverse. WARNING: this deletes the '
+    "newer writes to the former source; save them first if you need them.",
 )
 DESTINATION_IN_USE = ErrorKind(
     "DestinationInUse",

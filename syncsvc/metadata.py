@@ -15,7 +15,7 @@ from verifier.cluster.namespace import LONGEST_DATABASE
 # A handle on the metadata database of one cluster. Commands that write to it go through a `ClusterWriter`.
 Metadata = Database[dict[str, Any]]
 
-# The ID of the instance that has no other instances beside it.
+# The default value of the option --id.
 DEFAULT_ID = "coordinator"
 METADATA_DATABASE = "mongosync_reserved_for_internal_use"
 LONGEST_SYNC_NAME = LONGEST_DATABASE - len(METADATA_DATABASE) - 1

@@ -215,9 +215,9 @@ def refuse_repair(record: RunRecord) -> None:
 def why_not_repairable(record: RunRecord) -> str | None:
     """Return a sentence that says why the sync cannot be repaired now; None if its record allows a repair.
 
-    A repair needs the verification, which runs in the phase APPLYING, and after a failure the error VerificationFailed.
-    While the sync runs, only the coordinator repairs. After a failure, each instance accepts the command, which also
-    resumes it. The caller must check that the state allows a repair.
+    A repair is possible only in the phase APPLYING, in which the verification runs. After a failure, the error must be
+    VerificationFailed; each instance then accepts the command, which also resumes it. While the sync runs, only the
+    coordinator accepts the command. The caller must check that the state allows a repair.
     """
     failed = record.state is State.FAILED
     name = "an unknown error" if record.failure is None else record.failure.name

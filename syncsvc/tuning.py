@@ -175,7 +175,8 @@ class Tuning:
     )
     source_patience: float = seconds(
         60.0,
-        "How long a reset waits for a source that does not answer, to lift its write block and start its balancer.",
+        "How long a reset waits for a source that does not answer, before it leaves its write block and balancer as "
+        "they are.",
     )
     desired_retry: float = seconds(
         10.0, "How long --desiredState waits before it sends a refused command again."

@@ -43,7 +43,8 @@ def violations(
 def unfit_to_store(facts: ClusterFacts) -> Iterator[Violation]:
     """Yield every reason why the cluster of --metaURI cannot store the state of a check.
 
-    Its writes must pass a write block, and it drops collections by their UUIDs. Servers before 6.0 do neither.
+    The verifier must be able to write to this cluster while a write block is set there, and to drop collections by
+    their UUIDs. Servers before 6.0 support neither.
     """
     yield from unfit(
         "cluster of --metaURI", facts, _SUPPORTED, OLDEST_DESTINATION, UNSUPPORTED_VERSION

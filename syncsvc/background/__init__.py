@@ -1,1 +1,1 @@
-"""Threads that run beside the sync: they limit its speed, save and log its progress, and tell others about it."""
+"""Threads that the sync does not wait for: they limit its speed, save, log and publish its progress."""

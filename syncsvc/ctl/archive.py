@@ -17,7 +17,7 @@ from syncsvc.ctl.client import Client, ClientError, Document
 from syncsvc.ctl.exits import Exit
 from syncsvc.ctl.redaction import redacted
 
-# The most bytes from the end of one log, and of all logs together, that are included.
+# The maximum number of bytes from the end of one log file, and from all log files together.
 _LOG_BYTES, _ALL_LOGS_BYTES = 50_000_000, 200_000_000
 
 # The name of each file, and the request whose answer it holds.
@@ -74,7 +74,10 @@ def log_files(paths: Sequence[Path]) -> list[Path]:
 
 
 def newest(logs: Sequence[Path]) -> Sequence[Path]:
-    """Return the first of `logs` whose ends fit into an archive together. Raises ClientError if one cannot be read."""
+    """Return as many of `logs`, from the first one on, as fit into an archive. `logs` must be sorted, newest first.
+
+    Raises ClientError if the size of a log cannot be read.
+    """
     used = accumulate(min(_status(log).st_size, _LOG_BYTES) for log in logs)
     return logs[: sum(each <= _ALL_LOGS_BYTES for each in used)]
 

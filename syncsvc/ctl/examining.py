@@ -76,7 +76,7 @@ def report(tool: Tool, output: Path | None) -> None:
     type=click.Path(path_type=Path, exists=True),
     multiple=True,
     metavar="PATH",
-    help="A log file to include, or a directory: then, all *.log files below it. Can be repeated.",
+    help="A log file, or a directory: its log files (.log), also in subdirectories. Can be repeated.",
 )
 @options.START
 @pass_tool
@@ -84,9 +84,9 @@ def diagnose(tool: Tool, output: Path | None, logs: Sequence[Path], file: Path |
     """Write an archive that helps to find the cause of a problem, without secrets.
 
     The archive (--output) holds the progress, the collections, the metrics, a preflight with the start options of
-    --file, the report, and the end of the log files that --log names: the last 50 MB of each, and the newest 200 MB of
-    all. Credentials, tokens and private keys are removed. The names of hosts and collections, and the _ids of documents
-    that differ or are logged, are kept.
+    --file, the report, and the end of the log files that --log names: at most 50 MB of each file and 200 MB in total,
+    the newest files first. Credentials, tokens and private keys are removed. The names of hosts and collections, and
+    the _ids of documents that differ or are logged, are kept.
     """
     target = output or Path(f"syncsvc-diagnose-{now()}.tar.gz")
     found = archive.log_files(logs)

@@ -171,7 +171,7 @@ class Verification:
         try:
             self._verdict = check.run()
         except (OperationError, PyMongoError, BaseExceptionGroup) as error:
-            # Of the errors of several threads, the first one stopped the others.
+            # If several threads fail, their errors arrive as a group; the first error has stopped the other threads.
             named = failures.named(error)
             if isinstance(named, OperationError) and named.kind == failures.OPLOG_WINDOW_EXCEEDED:
                 self._give_up(named)

@@ -1,1 +1,1 @@
-"""Rules for what the destination gets: definitions, shard keys, names and repairs. They read no cluster, no state."""
+"""Rules for definitions, shard keys and names on the destination, and for repairs. They have no side effects."""

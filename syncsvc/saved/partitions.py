@@ -237,7 +237,8 @@ class Partitions:
 
     def forget(self, uuid: bytes) -> None:
         """Delete all partitions of a collection, so that they can be planned again."""
-        # Delete the first partition before the others, because the plan counts as complete while it exists.
+        # The first partition marks the plan as complete. Delete it first, so that an interrupted deletion leaves no
+        # plan that counts as complete.
         delete_ids(self._writer, self._metadata.name, self._name, [_identity(uuid, 0)])
         query = {"_id.collection": Binary(uuid, 4)}
         delete_rows(self._metadata, self._writer, self._name, query, self._stop)

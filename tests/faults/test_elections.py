@@ -204,9 +204,9 @@ def test_a_cursor_on_a_former_primary_is_closed(sets: Sets) -> None:
 def test_a_failover_costs_a_small_part_of_a_large_collection(
     documents: int, size: int, partition: int, renamed: bool, sets: Sets, tmp_path: Path
 ) -> None:
-    """Kill the source's primary in the middle of the copy of a collection, which may begin with a rename.
+    """Kill the source's primary during the copy of a collection.
 
-    Fewer than a tenth of the documents may be copied again.
+    With `renamed`, a rename into the filter starts the copy. Fewer than a tenth of the documents may be copied again.
     """
     clients = [each.client() for each in sets]
     sides = [Side(each.uri, client) for each, client in zip(sets, clients, strict=True)]

@@ -465,7 +465,7 @@ def test_a_commit_reads_the_newest_documents_of_the_destination(pair: Pair, daem
 
 @contextmanager
 def writing_unselected(client: AnyClient) -> Iterator[None]:
-    """Insert, change and delete documents in another thread that no query selects, until the end of the block.
+    """In another thread, insert, change and delete documents that no query selects, until the end of the block.
 
     Fail if a write has failed.
     """

@@ -69,7 +69,7 @@ LAST = rawbson.single(rawbson.MAX_KEY, b"_id", b"")
 def range_bytes(size: int, threads: int, most: int) -> int:
     """Return the size of the ranges of a collection of `size` bytes that `threads` read: at most `most` bytes.
 
-    The ranges are small enough to occupy all threads, unless they would be tiny.
+    The ranges are small enough to occupy all threads, but not smaller than 8 MiB for this.
     """
     return min(most, max(_LEAST_RANGE, size // (_RANGES_A_THREAD * threads)))
 
@@ -86,10 +86,10 @@ def split(
 ) -> list[Range]:
     """Divide a whole collection into ranges of about `bytes_a_range` each, at most 2,500 ranges.
 
-    `count` (documents) and `size` (bytes) may be estimates, and so may be the number of `shards` that have the
-    collection. The server samples and sorts the bounds, so they are valid
-    for any collation. With `uuid`, a renamed collection is found; CollectionGone is raised if it was dropped. Temporary
-    errors are retried. Raises the driver's other errors, and `Cancelled`.
+    `count` (documents), `size` (bytes) and the number of `shards` that have the collection may be estimates. The server
+    samples and sorts the bounds, so they are valid for any collation. With `uuid`, a renamed collection is found;
+    CollectionGone is raised if it was dropped. Temporary errors are retried. Raises the driver's other errors, and
+    `Cancelled`.
     """
     number = min(_MOST_RANGES, max(1, size // bytes_a_range), max(1, count))
     if number == 1:
@@ -106,7 +106,8 @@ def _sample(
 ) -> list[bytes]:
     """Return the keys of up to `wanted` random documents of the collection, in the order of its `_id` index.
 
-    `by_lookups` says whether the server is expected to draw the sample by random lookups.
+    With `by_lookups`, first ask the server for a sample by random lookups. Otherwise, or if it cannot draw one, sample
+    the keys of the whole `_id` index.
     """
 
     def keys(sampling: list[dict[str, Any]], **options: Any) -> list[bytes]:

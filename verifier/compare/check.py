@@ -60,7 +60,8 @@ _log = logging.getLogger(__name__)
 
 # How many recent generations' durations are reported.
 _RECENT = 10
-# How many times as long as a generation the pause after it may be.
+# The longest pause after a generation, as a multiple of the generation's duration. A `tuning.most_pause` that is longer
+# applies instead.
 _MOST_PAUSES = 10
 # The maximum number of characters of a filter that a note quotes.
 _MOST_SHOWN = 300

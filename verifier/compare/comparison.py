@@ -311,7 +311,7 @@ class _Reading(NamedTuple):
     aligned: bytes | None = None
 
     def fitting(self, stored: tuple[_Stored, _Stored]) -> _Reading:
-        """Return the reading to use for collections with these properties.
+        """Return this reading, or one without bounds if the collations of the two collections differ.
 
         If both exist and their collations differ, the bounds of a range select different documents on the two clusters,
         or none. So the first range of the collection becomes the whole collection, and its other ranges become empty.

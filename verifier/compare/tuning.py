@@ -52,9 +52,8 @@ class CheckTuning:
     )
     most_pause: float = seconds(
         30.0,
-        "Longest pause between two generations of a check. The pause doubles while the generations find the same "
-        "differences. After a generation that takes more than a tenth of this time, the pause can be longer: up to ten "
-        "times as long as the generation.",
+        "Longest pause between two generations of a check, or ten times the duration of the last generation if that is "
+        "longer. The pause doubles while the generations find the same differences.",
     )
     position_interval: float = seconds(
         2.0, "Interval at which the position of a change stream is saved."

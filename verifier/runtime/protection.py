@@ -152,8 +152,9 @@ def _reload(files: Iterable[Reloadable]) -> None:
             )
         except OperationError as error:
             _log.error(
-                "Could not reload a file with tokens, a certificate or a secret; the process keeps using the "
-                "former content. Correct the file, then send SIGHUP.",
+                "Could not reload a file with tokens, a certificate or a secret; the process keeps using the former "
+                "content. Correct the file. A certificate is then reloaded within seconds; for tokens and secrets, "
+                "send SIGHUP.",
                 extra={"file": each.name, "error": f"{error.kind.name}: {error}"},
             )
 

@@ -1,4 +1,4 @@
-"""Parses JSON, and refuses text from which Python's parser would silently drop something."""
+"""Parses JSON strictly: refuses repeated fields, NaN and Infinity, which Python's parser accepts silently."""
 
 from __future__ import annotations
 

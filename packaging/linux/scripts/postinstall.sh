@@ -21,8 +21,10 @@ choose_python
 # A restarted process continues its sync where it was. The installation must not fail here: before systemd 254, try-restart
 # fails if a unit is masked.
 if [ -d /run/systemd/system ]; then
-    systemctl daemon-reload || echo 'syncsvc: run systemctl daemon-reload, which has failed.' >&2
+    systemctl daemon-reload ||
+        echo 'syncsvc: systemctl daemon-reload failed, so systemd may use old units. Run it again.' >&2
     for unit in 'syncsvc.service' 'syncsvc@*.service' 'syncsvc-verifier.service'; do
-        systemctl try-restart "$unit" || echo "syncsvc: could not restart $unit: see the message above." >&2
+        systemctl try-restart "$unit" ||
+            echo "syncsvc: could not restart $unit; it may still run the old version. Restart it by hand." >&2
     done
 fi

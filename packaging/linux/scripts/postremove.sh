@@ -6,5 +6,6 @@ if [ "$1" = purge ]; then
     rm -rf /etc/syncsvc /var/log/syncsvc
 fi
 if [ -d /run/systemd/system ]; then
-    systemctl daemon-reload || echo 'syncsvc: run systemctl daemon-reload, which has failed.' >&2
+    systemctl daemon-reload ||
+        echo 'syncsvc: systemctl daemon-reload failed, so systemd may use old units. Run it again.' >&2
 fi

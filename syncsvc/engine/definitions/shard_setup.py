@@ -146,7 +146,7 @@ class Sharding:
         return self._read(found.namespace, [{"$limit": size}, *_only(fields)])
 
     def _sample_size(self, found: CollectionSpec) -> int:
-        """Return how many documents to sample of a collection of the source, without reading a large one completely."""
+        """Return the number of documents to sample; for a large collection, few enough to avoid a full scan."""
         whole = read(lambda: extent(self._context.source_client, found.storage), self._stop)
         if whole.bytes <= _MOST_SCANNED:
             return _SAMPLE_SIZE

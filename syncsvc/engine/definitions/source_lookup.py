@@ -47,7 +47,7 @@ def time_series_on_source(
 
 
 def size_on_source(context: RunContext, definition: CollectionSpec, stop: StopToken) -> Size:
-    """Return the estimated size of the documents to copy of a collection, which has this definition on the source.
+    """Return the estimated size of the documents to copy from a collection of the source with this `definition`.
 
     With a document filter, only the selected documents count. Raises OperationError DocumentFilterFailed, and the
     driver's errors.

@@ -64,7 +64,7 @@ _of_resharding = re.compile(re.escape(BUCKETS_PREFIX) + rf"resharding\.{UUID_PAT
 def has_consequences(event: DefinitionEvent) -> bool:
     """Return whether a DDL event may change a definition of a user's collection or view.
 
-    An unknown event without a namespace may do that, too. An event of the temporary buckets of a resharding may not.
+    This includes an unknown event without a namespace, but not the events of temporary buckets of a resharding.
     """
     if event.operation in OF_NO_CONSEQUENCE or _of_resharding(event.namespace.collection):
         return False

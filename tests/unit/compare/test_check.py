@@ -1,4 +1,4 @@
-"""Tests how often a check compares mismatches again that stay the same."""
+"""Tests how long a check pauses before it compares unchanged mismatches again."""
 
 from __future__ import annotations
 

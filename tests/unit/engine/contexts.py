@@ -9,7 +9,7 @@ from syncsvc.engine.run.context import RunContext
 
 
 class _Missing:
-    """Takes the place of a field that the test does not give. Each use of it fails the test."""
+    """Stands for a field of the context that the test does not provide. Each use of it fails the test."""
 
     def __init__(self, field: str) -> None:
         self._field = field

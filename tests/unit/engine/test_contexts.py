@@ -1,4 +1,4 @@
-"""A test that uses a field of its context which it has not given must fail, and say which one."""
+"""A test that uses a field of its context that it did not provide must fail with the name of that field."""
 
 from __future__ import annotations
 

@@ -19,7 +19,8 @@ function exact(key, value, context) {
 }
 
 /**
- * Return a typed text if it is a JSON object; "{}" for an empty text. Throws an error whose message is for the operator.
+ * Check that a text that a user entered is a JSON object, and return it unchanged; "{}" if it is empty. Otherwise,
+ * throw an error whose message is for the operator.
  *
  * Send the text itself. JSON.stringify(JSON.parse(text)) would round large integers, drop repeated fields, and move fields
  * such as "2" to the front; the daemon reads the text exactly, or refuses it.
@@ -31,7 +32,7 @@ export function typedObject(text) {
   return text;
 }
 
-/** Return a text as `typedObject` does, with the fields of `own` in front, except those that the text has, too. */
+/** Return the JSON text of an object with the fields of `own` and of the entered `text`, which wins for equal names. */
 export function withTyped(own, text) {
   const typed = typedObject(text);
   const names = new Set(Object.keys(JSON.parse(typed)));
