@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import replace
 from functools import partial
 from time import monotonic, time
@@ -61,8 +61,10 @@ from syncsvc.saved.run import (
 from syncsvc.saved.views import CreatedViews
 from syncsvc.state import ACTIVE, Phase, State, Trigger, next_state
 from verifier.cluster import failures
+from verifier.cluster.cluster import Cluster
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.reading import read
+from verifier.cluster.times import Position
 from verifier.runtime.errors import OperationError, describe, in_words_of
 from verifier.runtime.tasks import SLOW_POLL, Cancelled, StopToken
 
@@ -193,10 +195,20 @@ class Runner:
         """
         record = self.record
         if record.phase is Phase.REVERSING and record.coordinates and record.committed is not None:
-            old, stop = self._process.clusters[record.destination], self._process.stop
-            refuse_written(old, record.committed, stop, WEAKENING)
-            self._assembly.block(old, stop).set()
-            refuse_written(old, record.committed, stop, WEAKENING)
+            old = self._process.clusters[record.destination]
+            refuse_written(old, record.committed, self._process.stop, WEAKENING)
+            self._block_old_source(old, record.committed, WEAKENING)
+
+    def _block_old_source(
+        self, old: Cluster, since: Position, ignored: Container[str] = ()
+    ) -> None:
+        """Block user writes on the old source; then raise OperationError OldSourceWritten if users wrote to it.
+
+        Someone may have lifted its block since the position `since`, at which the commit ended, and written. For
+        `ignored`, see `refuse_written`.
+        """
+        self._assembly.block(old, self._process.stop).set()
+        refuse_written(old, since, self._process.stop, ignored)
 
     def _save_resumed(self, state: State, command: Entry) -> None:
         """Prepare a new engine, and save that the sync is resumed.
@@ -325,11 +337,7 @@ class Runner:
         others = self._others()
         if record.coordinates:
             assert record.reverse_start is not None and record.position is not None
-            # The old source was blocked by the commit, but someone may have lifted the block and written since. So
-            # block it again first, and then look for such writes.
-            old = self._process.clusters[record.source]
-            self._assembly.block(old, self._process.stop).set()
-            refuse_written(old, record.position, self._process.stop)
+            self._block_old_source(self._process.clusters[record.source], record.position)
             changes = coordinator_reversal(record, record.reverse_start, others)
         else:
             changes = follower_reversal(record, others)

@@ -10,12 +10,10 @@ from verifier.cluster.connect import Client
 from verifier.cluster.inventory import Size
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.reading import read
-from verifier.cluster.sampling import largest_sample
+from verifier.cluster.sampling import MOST_READ, largest_sample
 from verifier.cluster.specification import Document
 from verifier.runtime.tasks import StopToken
 
-# In a collection up to this size in bytes, the selected documents are counted; in a larger one, a sample is drawn.
-_MOST_COUNTED = 64 << 20
 _SAMPLE = 1_000
 
 
@@ -51,7 +49,7 @@ def _selected_part(
     Return 1 if the server cannot draw a sample.
     """
     drawn, stages = whole.documents, list[Document]()
-    if whole.bytes > _MOST_COUNTED:
+    if whole.bytes > MOST_READ:
         drawn = min(_SAMPLE, largest_sample(whole.documents, whole.shards))
         stages = [{"$sample": {"size": drawn}}]
     pipeline = [*stages, {"$match": query}, {"$count": "n"}]

@@ -10,8 +10,8 @@ import itertools
 import json
 import random
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -195,34 +195,21 @@ def redefine(client: AnyClient) -> None:
 
 
 @contextmanager
-def busy(client: AnyClient, seed: int) -> Iterator[None]:
-    """Update, replace and delete random documents in another thread during the block.
+def repeating(write: Callable[[], None], pause: float = 0.0) -> Iterator[None]:
+    """Call `write` again and again in another thread until the end of the block, with pauses of `pause` seconds.
 
-    Documents begin and cease to match the filter. Fail if a write has failed.
+    Fail if a call has failed.
     """
     stop, errors = threading.Event(), list[BaseException]()
 
-    def write() -> None:
-        chance = random.Random(seed)
+    def run() -> None:
         try:
-            while not stop.is_set():
-                n = chance.randrange(600)
-                region, date = chance.choice(["eu", "us"]), chance.choice([NEW, OLD])
-                values = {"region": region, "date": date}
-                match chance.randrange(5):
-                    case 0:
-                        client.shop.orders.delete_one({"_id": n})
-                    case 1:
-                        client.shop.orders.replace_one({"_id": n}, {**values, "n": n}, upsert=True)
-                    case 2:
-                        query = {"_id": {"$gte": n, "$lt": n + 20}}
-                        client.shop.orders.update_many(query, {"$set": values})
-                    case _:
-                        client.shop.orders.update_one({"_id": n}, {"$set": values})
+            while not stop.wait(pause):
+                write()
         except BaseException as error:  # reported by the thread that waits
             errors.append(error)
 
-    thread = threading.Thread(target=write)
+    thread = threading.Thread(target=run)
     thread.start()
     try:
         yield
@@ -230,6 +217,31 @@ def busy(client: AnyClient, seed: int) -> Iterator[None]:
         stop.set()
         thread.join()
     assert not errors, errors
+
+
+def busy(client: AnyClient, seed: int) -> AbstractContextManager[None]:
+    """Update, replace and delete random documents in another thread during the block.
+
+    Documents begin and cease to match the filter. Fail if a write has failed.
+    """
+    chance = random.Random(seed)
+
+    def write() -> None:
+        n = chance.randrange(600)
+        region, date = chance.choice(["eu", "us"]), chance.choice([NEW, OLD])
+        values = {"region": region, "date": date}
+        match chance.randrange(5):
+            case 0:
+                client.shop.orders.delete_one({"_id": n})
+            case 1:
+                client.shop.orders.replace_one({"_id": n}, {**values, "n": n}, upsert=True)
+            case 2:
+                query = {"_id": {"$gte": n, "$lt": n + 20}}
+                client.shop.orders.update_many(query, {"$set": values})
+            case _:
+                client.shop.orders.update_one({"_id": n}, {"$set": values})
+
+    return repeating(write)
 
 
 @pytest.mark.in_turns(2)
@@ -463,34 +475,20 @@ def test_a_commit_reads_the_newest_documents_of_the_destination(pair: Pair, daem
     assert_selected(pair, QUERIES)
 
 
-@contextmanager
-def writing_unselected(client: AnyClient) -> Iterator[None]:
+def writing_unselected(client: AnyClient) -> AbstractContextManager[None]:
     """In another thread, insert, change and delete documents that no query selects, until the end of the block.
 
     Fail if a write has failed.
     """
-    over, errors = threading.Event(), list[BaseException]()
+    numbers = itertools.count()
 
     def write() -> None:
-        try:
-            for n in itertools.count():
-                client.shop.orders.update_one({"_id": 1}, {"$set": {"pad": n}})
-                new = {"_id": f"unselected {n}", "region": "us", "n": -n - 1}
-                client.shop.orders.insert_one(new)
-                client.shop.orders.delete_one({"_id": f"unselected {n - 5}"})
-                if over.wait(0.01):
-                    return
-        except BaseException as error:  # reported by the thread that waits
-            errors.append(error)
+        n = next(numbers)
+        client.shop.orders.update_one({"_id": 1}, {"$set": {"pad": n}})
+        client.shop.orders.insert_one({"_id": f"unselected {n}", "region": "us", "n": -n - 1})
+        client.shop.orders.delete_one({"_id": f"unselected {n - 5}"})
 
-    thread = threading.Thread(target=write)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
-    assert not errors, errors
+    return repeating(write, pause=0.01)
 
 
 @prepared(Daemon.small_partitions)
@@ -787,7 +785,7 @@ def test_the_selected_size_is_estimated(
     pair: Pair, counted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not counted:
-        monkeypatch.setattr(selected_size, "_MOST_COUNTED", 0)
+        monkeypatch.setattr(selected_size, "MOST_READ", 0)
     client, stop = pair.source.client, StopToken()
     client.d.c.insert_many({"_id": n, "pad": "p" * 100} for n in range(5000))
     whole = extent(client, SCANNED)

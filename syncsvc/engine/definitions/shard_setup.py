@@ -28,7 +28,7 @@ from verifier.cluster.inventory import SPLITTABLE, extent
 from verifier.cluster.namespace import Namespace, is_user_database
 from verifier.cluster.rawcursor import RawCursor
 from verifier.cluster.reading import read
-from verifier.cluster.sampling import largest_sample
+from verifier.cluster.sampling import MOST_READ, largest_sample
 from verifier.cluster.specification import CollectionSpec, Document
 from verifier.runtime.tasks import StopToken
 
@@ -36,9 +36,6 @@ from verifier.runtime.tasks import StopToken
 # shards.
 _RANGES_A_SHARD = 4
 _SAMPLE_SIZE = 2000
-# The size in bytes up to which a whole collection may be read to draw a sample that the server cannot draw by random
-# lookups.
-_MOST_SCANNED = 64 << 20
 _SIMPLE = {"locale": "simple"}
 
 
@@ -148,7 +145,7 @@ class Sharding:
     def _sample_size(self, found: CollectionSpec) -> int:
         """Return the number of documents to sample; for a large collection, few enough to avoid a full scan."""
         whole = read(lambda: extent(self._context.source_client, found.storage), self._stop)
-        if whole.bytes <= _MOST_SCANNED:
+        if whole.bytes <= MOST_READ:
             return _SAMPLE_SIZE
         return min(_SAMPLE_SIZE, largest_sample(whole.documents, whole.shards))
 
