@@ -55,7 +55,10 @@ from syncsvc.saved.lease import HOME
 from syncsvc.saved.limits import LimitsStore
 from syncsvc.saved.mismatches import RepairPlan, mismatches, repair_plan, repaired
 from syncsvc.saved.registry import CollectionRecord
-from syncsvc.saved.run import PhaseBegin, RunRecord, RunStore, load_owner, new_owner, this_process
+from syncsvc.saved.run import PhaseBegin, RunRecord
+from syncsvc.saved.run_documents import load_owner
+from syncsvc.saved.run_journal import this_process
+from syncsvc.saved.run_store import RunStore, new_owner
 from syncsvc.state import Phase, State, Trigger, next_state
 from syncsvc.tuning import LoadLevel, Tuning
 from verifier.cluster import failures

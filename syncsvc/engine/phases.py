@@ -18,7 +18,7 @@ from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
 from syncsvc.saved.partitions import Partition
 from syncsvc.saved.registry import CollectionRecord
-from syncsvc.saved.run import HEARTBEAT_INTERVAL
+from syncsvc.saved.run_store import HEARTBEAT_INTERVAL
 from syncsvc.state import Phase, State
 from verifier.runtime.tasks import StopToken, TaskGroup
 

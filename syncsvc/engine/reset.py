@@ -25,7 +25,9 @@ from syncsvc.engine.run.points import Point
 from syncsvc.saved.created_collections import Found
 from syncsvc.saved.fence import FENCES
 from syncsvc.saved.lease import LEASES
-from syncsvc.saved.run import RUNS, RunRecord, drop_metadata, saved_instances
+from syncsvc.saved.run import RunRecord
+from syncsvc.saved.run_documents import RUNS, saved_instances
+from syncsvc.saved.run_store import drop_metadata
 from syncsvc.state import Phase
 from verifier.cluster import failures
 from verifier.cluster.inventory import list_raw

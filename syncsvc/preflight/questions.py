@@ -17,7 +17,8 @@ from syncsvc.principals.listing import compare_clusters
 from syncsvc.rules import sharding
 from syncsvc.rules.taken_names import Taken, taken
 from syncsvc.saved.other_syncs import other_syncs
-from syncsvc.saved.run import RunRecord, load_runs, saved_instances
+from syncsvc.saved.run import RunRecord
+from syncsvc.saved.run_documents import load_runs, saved_instances
 from syncsvc.source.oplog import read_oplog
 from syncsvc.source.read_preference import read_preference
 from syncsvc.source.selected_size import selected_size

@@ -17,7 +17,7 @@ from syncsvc.rules import sharding
 from syncsvc.rules.indexing import Target, definition_violations
 from syncsvc.rules.taken_names import taken_violations
 from syncsvc.saved.other_syncs import sharing_violations
-from syncsvc.saved.run import RUNS
+from syncsvc.saved.run_documents import RUNS
 from verifier.cluster.cluster import SAME_CLUSTER, lacking, unfit
 from verifier.cluster.facts import ClusterFacts, Topology
 from verifier.cluster.features import BLOCK_WRITES, MERGE_PRINCIPALS, ClusterRole

@@ -13,7 +13,8 @@ from syncsvc.figures.progress import ProgressSnapshot
 from syncsvc.resuming import is_damaged, may_be_lost, refuse_final
 from syncsvc.running.process import ProcessContext
 from syncsvc.saved.peers import Peers
-from syncsvc.saved.run import Failure, RunRecord, RunStore, refuse_in_use
+from syncsvc.saved.run import Failure, RunRecord, refuse_in_use
+from syncsvc.saved.run_store import RunStore
 from syncsvc.saved.spool import saved_end, token_text
 from syncsvc.state import Phase, State
 from verifier.cluster.times import Position

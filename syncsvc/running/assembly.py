@@ -30,7 +30,8 @@ from syncsvc.saved.partitions import Partitions
 from syncsvc.saved.peers import Peers
 from syncsvc.saved.registry import Registry
 from syncsvc.saved.repairs import Repairs
-from syncsvc.saved.run import RunRecord, RunStore
+from syncsvc.saved.run import RunRecord
+from syncsvc.saved.run_store import RunStore
 from syncsvc.saved.spool import Spool
 from syncsvc.saved.views import CreatedViews
 from syncsvc.state import Phase, State

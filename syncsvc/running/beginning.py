@@ -14,7 +14,8 @@ from syncsvc import errors
 from syncsvc.running.process import ProcessContext
 from syncsvc.saved.other_syncs import other_syncs, sharing_violations
 from syncsvc.saved.peers import Peers, described, differences
-from syncsvc.saved.run import RunRecord, RunStore
+from syncsvc.saved.run import RunRecord
+from syncsvc.saved.run_store import RunStore
 from syncsvc.state import State
 from verifier.cluster.reading import read
 from verifier.runtime.errors import OperationError, raise_all

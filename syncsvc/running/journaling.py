@@ -8,7 +8,7 @@ from time import time
 
 from syncsvc.figures.progress import Progress, ProgressSnapshot
 from syncsvc.saved.journal import Counts, Journal
-from syncsvc.saved.run import RunStore
+from syncsvc.saved.run_store import RunStore
 
 
 def counts_of(snapshot: ProgressSnapshot) -> Counts:

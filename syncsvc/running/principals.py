@@ -10,7 +10,7 @@ from syncsvc.principals.comparison import Comparison, Listing, compare, outdated
 from syncsvc.principals.listing import listing
 from syncsvc.running.process import ProcessContext
 from syncsvc.saved.created_principals import CreatedPrincipals
-from syncsvc.saved.run import RunStore
+from syncsvc.saved.run_store import RunStore
 from syncsvc.state import Phase
 from verifier.cluster import failures
 from verifier.cluster.reading import read

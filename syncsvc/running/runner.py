@@ -50,14 +50,9 @@ from syncsvc.saved.created_collections import (
 from syncsvc.saved.journal import Entry
 from syncsvc.saved.peers import Peers
 from syncsvc.saved.registry import CollectionRecord
-from syncsvc.saved.run import (
-    Failure,
-    RunRecord,
-    RunStore,
-    failure_entry,
-    refuse_in_use,
-    refuse_resetting,
-)
+from syncsvc.saved.run import Failure, RunRecord, refuse_in_use, refuse_resetting
+from syncsvc.saved.run_journal import failure_entry
+from syncsvc.saved.run_store import RunStore
 from syncsvc.saved.views import CreatedViews
 from syncsvc.state import ACTIVE, Phase, State, Trigger, next_state
 from verifier.cluster import failures

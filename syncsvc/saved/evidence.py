@@ -14,7 +14,8 @@ from pymongo.errors import PyMongoError
 
 from syncsvc.metadata import Metadata
 from syncsvc.saved.repairs import listed
-from syncsvc.saved.run import RunRecord, load_runs
+from syncsvc.saved.run import RunRecord
+from syncsvc.saved.run_documents import load_runs
 from syncsvc.saved.views import VIEWS
 from verifier.cluster import failures
 from verifier.compare.check_progress import MismatchCounts

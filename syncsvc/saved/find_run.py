@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from syncsvc import errors
-from syncsvc.saved.run import RunRecord, load_run
+from syncsvc.saved.run import RunRecord
+from syncsvc.saved.run_documents import load_run
 from verifier.cluster.cluster import Cluster
 from verifier.runtime.errors import OperationError
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from syncsvc.errors import OTHER_SYNC_ON_DESTINATION
 from syncsvc.metadata import is_metadata
 from syncsvc.options import StartOptions
-from syncsvc.saved.run import RUNS, RunRecord, load_runs
+from syncsvc.saved.run import RunRecord
+from syncsvc.saved.run_documents import RUNS, load_runs
 from syncsvc.state import State
 from verifier.cluster.connect import Client
 from verifier.runtime.errors import OperationError, Violation

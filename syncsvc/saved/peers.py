@@ -12,7 +12,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from syncsvc.metadata import Metadata
 from syncsvc.options import StartOptions
-from syncsvc.saved.run import RunRecord, RunStore, load_runs
+from syncsvc.saved.run import RunRecord
+from syncsvc.saved.run_documents import load_runs
+from syncsvc.saved.run_store import RunStore
 from syncsvc.saved.stored import StoredOptions
 from syncsvc.state import State
 from verifier.cluster.reading import read

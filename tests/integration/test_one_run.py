@@ -21,14 +21,9 @@ from syncsvc.sandbox import ReplicaSet
 from syncsvc.sandbox.mongod import Mongod
 from syncsvc.saved.lease import LEASES
 from syncsvc.saved.peers import Peers
-from syncsvc.saved.run import (
-    Failure,
-    RunRecord,
-    RunStore,
-    load_run,
-    load_runs,
-    saved_instances,
-)
+from syncsvc.saved.run import Failure, RunRecord
+from syncsvc.saved.run_documents import load_run, load_runs, saved_instances
+from syncsvc.saved.run_store import RunStore
 from syncsvc.state import State
 from tests.support.daemon import Daemon
 from tests.support.duo import role_of

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from syncsvc.metadata import METADATA_DATABASE
-from syncsvc.saved.run import FORMATS
+from syncsvc.saved.run_documents import FORMATS
 from tests import upgrade
 from tests.support import writes
 from tests.support.daemon import Daemon

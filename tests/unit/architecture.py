@@ -118,6 +118,7 @@ PURE = {
     "syncsvc.principals.comparison",
     "syncsvc.reports.preflight",
     "syncsvc.reports.principals",
+    "syncsvc.saved.run",
     "syncsvc.reports.past",
     "syncsvc.reports.rendering",
     "verifier.page.report_page",

@@ -211,7 +211,7 @@ INNOCENT: list[tuple[Rule, str, str]] = [
     (architecture.prints, "syncsvc.cli", "print('x')"),
     (architecture.prints, "syncsvc.sandbox.demo.display", "print('x')"),
     (architecture.prints, "verifier.x", "console.print('x')"),
-    (architecture.impure_modules, "syncsvc.saved.run", "import pymongo"),
+    (architecture.impure_modules, "syncsvc.saved.run_store", "import pymongo"),
     (architecture.impure_modules, "syncsvc.engine.run.frontier", "import threading"),
     (architecture.impure_modules, "syncsvc.state", "import flasks\nfrom bson import int64"),
     (architecture.broad_excepts, "verifier.x", "try: f()\nexcept (OSError, ValueError): pass"),

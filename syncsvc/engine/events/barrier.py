@@ -17,7 +17,8 @@ from typing import Any
 
 from syncsvc.engine.run.instances import Instances
 from syncsvc.saved.registry import Registry
-from syncsvc.saved.run import RunRecord, RunStore
+from syncsvc.saved.run import RunRecord
+from syncsvc.saved.run_store import RunStore
 from verifier.runtime.tasks import StopToken
 
 

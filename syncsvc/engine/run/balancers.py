@@ -13,7 +13,7 @@ from typing import Any
 
 from syncsvc.engine.run.points import Point
 from syncsvc.figures.progress import Progress, WarningKind
-from syncsvc.saved.run import RunStore
+from syncsvc.saved.run_store import RunStore
 from syncsvc.state import Phase
 from verifier.cluster.writer import ClusterWriter
 from verifier.runtime.observer import Observer

@@ -17,7 +17,7 @@ from syncsvc.saved.fence import FencedWriter
 from syncsvc.saved.partitions import Partitions
 from syncsvc.saved.registry import CollectionRecord, Registry
 from syncsvc.saved.repairs import Repairs
-from syncsvc.saved.run import RunStore
+from syncsvc.saved.run_store import RunStore
 from syncsvc.saved.spool import Spool
 from syncsvc.saved.views import CreatedViews
 from syncsvc.state import State

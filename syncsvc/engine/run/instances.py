@@ -8,7 +8,8 @@ from time import monotonic
 from syncsvc.errors import ALL
 from syncsvc.figures.progress import OtherInstance, Progress, WarningKind
 from syncsvc.saved.peers import Peers, awaited
-from syncsvc.saved.run import Failure, RunRecord, RunStore
+from syncsvc.saved.run import Failure, RunRecord
+from syncsvc.saved.run_store import RunStore
 from syncsvc.state import ACTIVE, State
 from syncsvc.tuning import Tuning
 from verifier.runtime.errors import INTERNAL_ERROR, OperationError

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from syncsvc.engine.run.points import Point
-from syncsvc.saved.run import RunRecord, RunStore
+from syncsvc.saved.run import RunRecord
+from syncsvc.saved.run_store import RunStore
 from syncsvc.state import Phase
 from verifier.cluster.writer import ClusterWriter
 from verifier.runtime.observer import Observer

@@ -28,7 +28,8 @@ from syncsvc.saved.journal import (
     Warned,
 )
 from syncsvc.saved.registry import CopyStatus
-from syncsvc.saved.run import Failure, PhaseBegin, RunRecord, with_changes
+from syncsvc.saved.run import Failure, PhaseBegin, RunRecord
+from syncsvc.saved.run_journal import with_changes
 from syncsvc.state import Phase, State
 from tests.unit.syncsvc.records import collection_record, known, run_record
 from verifier.cluster.namespace import Namespace

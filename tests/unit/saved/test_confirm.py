@@ -9,7 +9,7 @@ import threading
 from typing import Any
 
 from syncsvc.metadata import METADATA_DATABASE
-from syncsvc.saved.run import RunStore
+from syncsvc.saved.run_store import RunStore
 from tests.unit.syncsvc.records import run_record
 from verifier.cluster.writer import ClusterWriter
 

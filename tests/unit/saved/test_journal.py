@@ -17,7 +17,8 @@ from syncsvc.saved.journal import (
     Sender,
     Warned,
 )
-from syncsvc.saved.run import Failure, RunRecord, with_changes
+from syncsvc.saved.run import Failure, RunRecord
+from syncsvc.saved.run_journal import with_changes
 from syncsvc.state import Phase, State
 from tests.unit.syncsvc.records import run_record
 

@@ -43,14 +43,8 @@ from syncsvc.saved.registry import (
     _collection_document,
     _collection_record,
 )
-from syncsvc.saved.run import (
-    FORMATS,
-    Failure,
-    PhaseBegin,
-    RunRecord,
-    _run_document,
-    _run_record,
-)
+from syncsvc.saved.run import Failure, PhaseBegin, RunRecord
+from syncsvc.saved.run_documents import FORMATS, run_document, run_from
 from syncsvc.source.natural_scan import ResumePoint
 from syncsvc.state import Phase, State
 from tests.unit.syncsvc.records import START, collection_record, run_record
@@ -66,7 +60,7 @@ def saved(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def run_again(record: RunRecord) -> RunRecord:
-    return _run_record(saved(_run_document(record)))
+    return run_from(saved(run_document(record)))
 
 
 def collection_again(record: CollectionRecord) -> CollectionRecord:
@@ -131,7 +125,7 @@ def test_the_first_instance_coordinates() -> None:
     helper = run_record(instances=("a", "coordinator"))
     assert (alone.coordinator, alone.coordinates) == ("coordinator", True)
     assert (helper.coordinator, helper.coordinates) == ("a", False)
-    assert [_run_document(each)["only"] for each in (alone, helper)] == [True, "coordinator"]
+    assert [run_document(each)["only"] for each in (alone, helper)] == [True, "coordinator"]
 
 
 @pytest.mark.parametrize("reversals", range(4))
@@ -166,7 +160,7 @@ def test_any_run_is_saved_and_loaded_unchanged(**fields: Any) -> None:
 @pytest.mark.parametrize("version", [None, 0, FORMATS.oldest - 1, str(FORMATS.current)])
 def test_a_run_of_an_unsupported_format_is_refused(version: object) -> None:
     with pytest.raises(OperationError, match=f"has format {version}: ") as raised:
-        _run_record({**_run_document(run_record()), "format": version})
+        run_from({**run_document(run_record()), "format": version})
     assert raised.value.kind is INCOMPATIBLE_METADATA
 
 
@@ -174,26 +168,26 @@ def test_a_run_of_a_newer_version_is_refused_by_name() -> None:
     with pytest.raises(
         OperationError, match="of a newer version.*Start the newer version"
     ) as raised:
-        _run_record({"_id": "coordinator", "format": FORMATS.current + 1})
+        run_from({"_id": "coordinator", "format": FORMATS.current + 1})
     assert raised.value.kind is INCOMPATIBLE_METADATA
 
 
 def test_a_run_that_cannot_be_read_is_refused() -> None:
     with pytest.raises(OperationError, match="cannot be read.*state") as raised:
-        _run_record({**_run_document(run_record()), "state": "UNKNOWN"})
+        run_from({**run_document(run_record()), "state": "UNKNOWN"})
     assert raised.value.kind is INCOMPATIBLE_METADATA
 
 
 def test_unknown_fields_are_ignored_and_missing_ones_have_their_defaults() -> None:
-    document = _run_document(run_record())
+    document = run_document(run_record())
     options = {**document["options"], "fromTheFuture": {"a": 1}}
     del options["detectRandomId"], document["caughtUp"]
-    assert _run_record({**document, "options": options, "more": 1}) == run_record()
+    assert run_from({**document, "options": options, "more": 1}) == run_record()
 
 
 def test_a_run_of_format_6_is_upgraded() -> None:
     document = run_document_of_format_6()
-    assert _run_record(document) == UPGRADED
+    assert run_from(document) == UPGRADED
     assert document == run_document_of_format_6()
 
 
@@ -203,16 +197,16 @@ def test_the_saved_shape_is_that_of_the_current_format() -> None:
     WARNING: changing the fields requires a new format, with an upgrade step.
     """
     assert FORMATS.current == 8
-    assert saved(_run_document(UPGRADED)) == CURRENT
+    assert saved(run_document(UPGRADED)) == CURRENT
 
 
 def test_an_earlier_version_continues_only_a_sync_that_copies_no_users() -> None:
     options = replace(UPGRADED.options, users_and_roles=UsersAndRoles(("app",), OnConflict.SKIP))
     record = replace(UPGRADED, options=options, principals=PrincipalCounts(users=2, kept=1))
-    document = saved(_run_document(record))
+    document = saved(run_document(record))
     assert document["format"] == 8
     assert document["options"]["usersAndRoles"] == {"databases": ["app"], "onConflict": "skip"}
-    assert _run_record(document) == record
+    assert run_from(document) == record
 
 
 def test_an_earlier_version_continues_only_a_sync_that_renames_nothing() -> None:
@@ -222,12 +216,12 @@ def test_an_earlier_version_continues_only_a_sync_that_renames_nothing() -> None
     }
     options = replace(UPGRADED.options, namespace_remap=(remap,))
     record = replace(UPGRADED, options=options)
-    document = saved(_run_document(record))
+    document = saved(run_document(record))
     assert document["format"] == 8
     assert document["options"]["namespaceRemap"] == [remap]
-    assert _run_record(document) == record
+    assert run_from(document) == record
     assert record.options.names.to_destination(Namespace("a", "b")) == Namespace("c", "d")
-    assert saved(_run_document(UPGRADED))["format"] == 7
+    assert saved(run_document(UPGRADED))["format"] == 7
 
 
 def test_an_earlier_version_continues_only_a_copy_from_the_primary() -> None:
@@ -237,7 +231,7 @@ def test_an_earlier_version_continues_only_a_copy_from_the_primary() -> None:
         copy_read_preference_tags=({"nodeType": "ANALYTICS"},),
     )
     record = replace(UPGRADED, options=options)
-    document = saved(_run_document(record))
+    document = saved(run_document(record))
     assert document["format"] == 8
     assert document["options"]["copyReadPreference"] == "secondary"
 
@@ -246,16 +240,16 @@ def test_an_earlier_version_continues_no_sync_with_document_filters() -> None:
     query = bson.encode({"at": {"$gte": datetime(2024, 1, 1)}, "n": {"$in": [1, Int64(2), 3.0]}})
     filters = DocumentFilters({Namespace("d", "c"): query})
     record = replace(UPGRADED, options=replace(UPGRADED.options, document_filters=filters))
-    document = saved(_run_document(record))
+    document = saved(run_document(record))
     assert document["format"] == 8
 
 
 def test_an_earlier_version_continues_no_sync_to_existing_data() -> None:
     options = replace(UPGRADED.options, pre_existing_destination_data=True)
     record = replace(UPGRADED, options=options)
-    document = saved(_run_document(record))
+    document = saved(run_document(record))
     assert document["format"] == 8
-    assert _run_record(document) == record
+    assert run_from(document) == record
 
 
 def run_document_of_format_6() -> dict[str, Any]:

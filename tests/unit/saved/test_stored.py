@@ -20,7 +20,7 @@ from syncsvc.options import (
     UsersAndRoles,
     WriteBlocking,
 )
-from syncsvc.saved.run import _StoredRun
+from syncsvc.saved.run_documents import _StoredRun
 from syncsvc.saved.stored import Stored, StoredOptions, StoredPosition
 
 FILTERS = [{"database": "a"}, {"databaseRegex": {"pattern": "^a", "options": "i"}}]
