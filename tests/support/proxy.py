@@ -193,8 +193,11 @@ class Network:
         return asyncio.run_coroutine_threadsafe(call, self._loop).result(30)
 
 
-def ports_of(pid: int) -> set[int]:
-    """Return the local ports of all TCP sockets of a process; an empty set if the process has ended."""
+def connections_of(pid: int) -> set[tuple[int, int]]:
+    """Return the ports (local, remote) of all TCP sockets of a process; an empty set if the process has ended.
+
+    Connections of two processes to different servers may have the same local port.
+    """
     sockets = set()
     with suppress(FileNotFoundError):
         for each in Path(f"/proc/{pid}/fd").iterdir():
@@ -203,7 +206,12 @@ def ports_of(pid: int) -> set[int]:
                 sockets.add(str(each.readlink()))
     rows = Path("/proc/net/tcp").read_text().splitlines()[1:]
     found = (row.split() for row in rows)
-    return {int(row[1].rpartition(":")[2], 16) for row in found if f"socket:[{row[9]}]" in sockets}
+    return {(_port(row[1]), _port(row[2])) for row in found if f"socket:[{row[9]}]" in sockets}
+
+
+def _port(address: str) -> int:
+    """Return the port of an address in /proc/net/tcp, such as `0100007F:6A2E`."""
+    return int(address.rpartition(":")[2], 16)
 
 
 class Proxy:
@@ -253,13 +261,13 @@ class Connection:
         self._network = proxy.network
         self._client, self._server = client, server
         self._deaf: set[Way] = set()
-        self._client_port = int(client[1].get_extra_info("peername")[1])
+        self._ports = (int(client[1].get_extra_info("peername")[1]), proxy.port)
         self._owners: dict[int, bool] = {}
 
     def is_of(self, pid: int) -> bool:
         """Return whether the process `pid` has opened the connection."""
         if pid not in self._owners:
-            self._owners[pid] = self._client_port in ports_of(pid)
+            self._owners[pid] = self._ports in connections_of(pid)
         return self._owners[pid]
 
     async def run(self) -> None:
