@@ -17,6 +17,7 @@ from bson import MaxKey, MinKey, Regex
 from syncsvc.sandbox.replica_set import Client
 from syncsvc.source.equal_ids import EqualIds, refuse_equal
 from syncsvc.source.range_scan import RangeScan
+from syncsvc.source.scanned import ScannedCollection
 from tests.support.documents import IDS
 from tests.support.failpoints import failing, times
 from tests.support.keys import in_order_of_index
@@ -97,7 +98,8 @@ def scan(client: Client, portion: Range = Range(), resume_point: bytes | None = 
         refuse_equal(client, name, definition.uuid, collation, keys, stop)
 
     time = append_note(client, stop)
-    return RangeScan(client, NAME, definition.uuid, portion, time, resume_point, stop, check)
+    scanned = ScannedCollection(client, NAME, definition.uuid, time)
+    return RangeScan(scanned, portion, resume_point, stop, check)
 
 
 def read(scanned: RangeScan) -> list[bytes]:

@@ -78,7 +78,8 @@ def without_moved(work: Work, key: ShardKey, there: Mapping[Hashable, bytes]) ->
     If one transaction inserts a document and moves it to another shard, its events are not in the order of its
     operations: the event with the newer shard key may be the first one. Only the source knows which one is newer.
     """
-    moved, staying = [], []
+    moved: list[Outcome] = []
+    staying: list[Outcome] = []
     for each in work.documents:
         found = there.get(_identity(each))
         assert each.document is not None
