@@ -13,13 +13,14 @@ from pymongo.errors import DuplicateKeyError
 
 from syncsvc.engine.run.points import Point
 from tests.support.daemon import Daemon
-from tests.support.failpoints import APPLICATION, FailPoints, blocked, delayed, times
+from tests.support.failpoints import APPLICATION, delayed, failing, times
 from tests.support.pair import REPLICA_SETS, SHARDED, Pair, across
 from tests.support.waiting import wait_for
 
 WRITABLE, UNIQUE = "destination writable", "indexes unique"
 EXISTING = {"preExistingDestinationData": True, "enableUserWriteBlocking": "none"}
 TTL = 10**8
+_HELD = {"appName": APPLICATION, "blockConnection": True, "blockTimeMS": 5000}
 
 
 def _fill(database: Any, *names: str) -> None:
@@ -90,12 +91,7 @@ def test_users_rename_a_collection_while_the_commit_changes_it(
     """
     _fill(pair.source.client.d, "c")
     client = pair.destination.client
-    held = {
-        "failCommands": ["collMod"],
-        "appName": APPLICATION,
-        "blockConnection": True,
-        "blockTimeMS": 5000,
-    }
+    held = {**_HELD, "failCommands": ["collMod"]}
     daemon.start()
     with daemon.held_at(Point.STEP_DONE, step):
         daemon.ask_for_commit()
@@ -148,14 +144,16 @@ def test_an_index_refuses_a_document_that_users_write_during_the_cut_over(
     verified = (Point.STEP_DONE, "verified")
     daemon.start(documentFilter=[{"database": "d", "collection": "c", "filter": {"kept": True}}])
     daemon.wait_until_committable()
-    with FailPoints(pair.source) as points, daemon.held_at(*verified):
+    held = {**_HELD, "failCommands": ["find"], "namespace": "d.c"}
+    with daemon.held_at(*verified):
         daemon.ask_for_commit()
         daemon.wait_until_reached(*verified)
-        with points.armed(blocked(3), ["find"], times(1), namespace="d.c") as held:
+        with failing(pair.source.client, held, times(1)):
             c.update_one({"_id": 1}, {"$set": {"n": 1}})
-            wait_for(held.has_struck, "the document is being read again")
+            wait_for(lambda: delayed(pair.source.client, "find"), "the document is read again")
             c.drop_index("both")
             c.update_one({"_id": 1}, {"$set": {"p": [1, 2], "q": [1, 2]}})
+            assert delayed(pair.source.client, "find"), "the find ran too early to prove anything"
             daemon.wait_for_warning("The indexes of d.c are withheld")
     daemon.wait_for_state("COMMITTED")
     assert "repeats the commit" in daemon.log

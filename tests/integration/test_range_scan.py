@@ -263,6 +263,8 @@ def test_a_document_read_twice_is_no_duplicate(client: Client) -> None:
     """
     sharded(client)
     (key,) = fill(client, ["a"])
-    uuid = scan(client)._uuid
+    definition = find_named(client, NAME)
+    assert definition is not None
+    uuid = definition.uuid
     refuse_equal(client, NAME, uuid, None, [key, key], StopToken())
     refuse_equal(client, NAME, uuid, FOLDING, [key, bson.encode({"_id": "A"})], StopToken())
