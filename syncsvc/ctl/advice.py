@@ -106,7 +106,7 @@ def next_step(progress: Document, syncctl: str, advice: Document | None = None) 
 
     `syncctl` is the program name with its connection options; the commands in the sentence begin with it. `advice` is
     the next step that the daemon itself names (`next` in `GET /api/v1/overview`). It is used only if the sync has
-    failed, because only the daemon knows whether the sync can be continued.
+    failed, because only the daemon knows whether the sync can be continued, and where the applications belong.
     """
     if progress.get("role") == "standby":
         return (
@@ -148,8 +148,4 @@ def _after_failure(progress: Document, syncctl: str, advice: Document | None) ->
         return "look up the error in docs/reference/errors."
     if advice["command"] is None:
         return str(advice["text"])
-    if progress["canWrite"]:
-        where = "leave the applications on the destination; the source lacks their writes."
-    else:
-        where = "let the applications return to the source."
-    return f"{where} {advice['text'].removesuffix('.')}: {syncctl} {advice['command']}"
+    return f"{advice['text'].removesuffix('.')}: {syncctl} {advice['command']}"

@@ -12,8 +12,9 @@ from syncsvc.figures.history import COLUMNS, Points, Row
 from syncsvc.figures.progress import OtherInstance, WarningKind
 from syncsvc.reports.headroom import Headroom, Level, headroom
 from syncsvc.reports.namespaces import NamespacePhase, phases_of
-from syncsvc.reports.outlook import Step, commands_now, next_step, summary, why_no_commit
+from syncsvc.reports.outlook import commands_now, next_step, summary, why_no_commit
 from syncsvc.reports.progress_answer import seconds_until_caught_up
+from syncsvc.reports.recovery import Step
 from syncsvc.reports.sync import Sync, is_active, lag_seconds, oplog_seconds_left, total_bytes
 from syncsvc.reports.verification_answer import documents_expected, first_amounts, hashing
 from syncsvc.saved.registry import CopyStatus

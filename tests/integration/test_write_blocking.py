@@ -162,6 +162,9 @@ def test_a_failed_verification_restores_the_block_of_the_source(
     wait_for(lambda: "blocked on cluster1 (the" in daemon.progress()["errorDescription"], "told")
     assert blocked(pair) == (by_hand, True)
     assert "setUserWriteBlockMode: 1, global: false" in daemon.progress()["errorDescription"]
+    step = daemon.overview()["next"]
+    assert step["text"].startswith("The applications can stay on the source (cluster0), or return")
+    assert step["command"] == "repair"
 
 
 @pytest.mark.full
@@ -179,6 +182,9 @@ def test_a_temporary_failure_keeps_the_write_blocks(pair: Pair, daemon: Daemon) 
     assert failed["error"] == "UnexpectedServerError"
     assert blocked(pair) == BOTH
     assert "cluster0 (the source) and cluster1" in daemon.progress()["errorDescription"]
+    step = daemon.overview()["next"]
+    assert step["text"].startswith("Keep the applications stopped: the commit stays requested")
+    assert step["command"] == "resume"
     assert daemon.terminate() == 0
     daemon.run()
     daemon.wait_for_state("COMMITTED")

@@ -81,12 +81,7 @@ def test_the_next_step_fits_the_state(progress: dict[str, Any], step: str) -> No
         (
             FAILED,
             {"text": "Remove the cause, then resume.", "command": "resume"},
-            "let the applications return to the source. Remove the cause, then resume: syncctl resume",
-        ),
-        (
-            {**FAILED, "canWrite": True},
-            {"text": "Resume.", "command": "resume"},
-            "leave the applications on the destination; the source lacks their writes. Resume: syncctl resume",
+            "Remove the cause, then resume: syncctl resume",
         ),
         (FAILED, {"text": "Keep both clusters.", "command": None}, "Keep both clusters."),
         (FAILED, None, "look up the error in docs/reference/errors."),

@@ -126,7 +126,7 @@ def test_after_a_failure_the_daemon_says_what_to_do(
     done = run(*arguments)
     assert (done.exit_code, done.stderr) == (Exit.FAILED, "")
     assert done.stdout.splitlines()[-1] == (
-        "Next: let the applications return to the source. This sync cannot be resumed. Reset it: syncctl reset"
+        "Next: This sync cannot be resumed. Reset it: syncctl reset"
     )
 
 
