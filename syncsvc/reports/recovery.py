@@ -41,17 +41,21 @@ def after_failure(sync: Sync, record: RunRecord) -> Step | None:
         if sync.standing is not None:
             return None
         return Step("Stop this process: the sync continues in another process.")
-    remedy = _remedy(record)
-    step = remedy if sync.goal is None else _declared(sync.goal, remedy)
-    return replace(step, text=f"{_applications(record)} {step.text}")
+    remedy, goal = _remedy(record), sync.goal
+    step = remedy if goal is None else _declared(goal, record, remedy)
+    return replace(step, text=f"{_applications(record, goal)} {step.text}")
 
 
-def _applications(record: RunRecord) -> str:
+def _applications(record: RunRecord, goal: Goal | None) -> str:
     """Return sentences that say where the applications belong until the sync continues."""
     if record.can_write:
         return f"Leave the applications on the destination ({record.destination}): the source lacks their writes."
     failure = record.failure
-    if failure is None or failure.saved_state is not State.COMMITTING:
+    interrupted = None if failure is None else failure.saved_state
+    if failure is None or interrupted is not State.COMMITTING:
+        if interrupted is not None and _commits(goal):
+            # A restart continues the sync, which then commits.
+            return "Keep the applications stopped for now."
         return f"The applications can stay on the source ({record.source}), or return to it."
     if continued(failure) is None:
         return (
@@ -87,12 +91,25 @@ def _remedy(record: RunRecord) -> Step:
     return Step(f"Remove the cause of the failure, then resume the sync{end}.", "resume", {})
 
 
-def _declared(goal: Goal, step: Step) -> Step:
-    """Return the step, without its command if the declared state must be changed first."""
-    if step.command is None or not goal.contradicts(Trigger(step.command)):
+def _commits(goal: Goal | None) -> bool:
+    return goal is not None and goal.state is DesiredState.COMMITTED
+
+
+def _declared(goal: Goal, record: RunRecord, step: Step) -> Step:
+    """Return the step, without its command if the declared state must be changed first.
+
+    After a resume or a repair, a daemon with the declared state `committed` commits again, and applications that have
+    returned to the source would lose their last writes. This does not apply if the resume completes the commit.
+    """
+    if step.command is None:
         return step
+    continues = step.command != "reset" and state_after_resume(record) is not State.COMMITTING
+    commits = continues and _commits(goal)
+    if not (commits or goal.contradicts(Trigger(step.command))):
+        return step
+    danger = ", so the sync would commit by itself as soon as canCommit is true" if commits else ""
     needed = DesiredState.PAUSED if step.command == "reset" else DesiredState.RUNNING
     return Step(
-        f"The configuration declares desiredState {goal.state.value}. First declare {needed.value} and restart the "
-        f"daemon. {step.text}"
+        f"The configuration declares desiredState {goal.state.value}{danger}. First declare {needed.value} and "
+        f"restart the daemon. {step.text}"
     )

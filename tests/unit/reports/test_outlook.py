@@ -320,5 +320,37 @@ def test_after_a_failure_the_declared_state_is_changed_first(
     assert first is None or f"declares desiredState {desired.value}. {first}" in step.text
 
 
+COMMITS = "committed, so the sync would commit by itself as soon as canCommit is true. First declare running and"
+INTERRUPTED = run_record(
+    state=State.FAILED, failure=Failure("NotAuthorized", "", saved_state=State.RUNNING)
+)
+
+
+@pytest.mark.parametrize(
+    "sync, where, command",
+    [
+        (commit_failed("VerificationFailed", saved=True), ON_SOURCE, None),
+        (commit_failed("DuplicateIds", saved=True), ON_SOURCE, None),
+        # A restart continues the sync.
+        (known(INTERRUPTED), "Keep the applications stopped for now.", None),
+        # A resume completes the commit.
+        (commit_failed("NotAuthorized"), STOPPED, "resume"),
+        (
+            commit_failed("DuplicateIds", saved=True, can_write=True),
+            "Leave the applications on the destination (cluster1)",
+            "resume",
+        ),
+    ],
+)
+def test_a_declared_commit_is_not_repeated_after_a_failure(
+    sync: Sync, where: str, command: str | None
+) -> None:
+    goal = Goal(DesiredState.COMMITTED, StartOptions("cluster0", "cluster1"))
+    step = next_step(replace(sync, goal=goal))
+    assert step is not None and step.command == command
+    assert step.text.startswith(where)
+    assert (COMMITS in step.text) is (command is None)
+
+
 def test_a_reset_is_named_while_the_work_is_still_being_stopped() -> None:
     assert summary(known(run_record(state=State.RESETTING))) == "The sync is being reset."
