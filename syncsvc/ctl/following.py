@@ -29,6 +29,17 @@ def next_sentence(tool: Tool, progress: Document) -> str:
     return next_step(progress, tool.name, advice)
 
 
+def present_sentence(tool: Tool) -> str:
+    """Return the next step after a command has succeeded, from the present progress.
+
+    If the daemon does not return its progress, the next step is to ask for it again.
+    """
+    try:
+        return next_sentence(tool, tool.api.progress())
+    except ClientError:
+        return f"{tool.name} status"
+
+
 def _advice(tool: Tool) -> Document | None:
     """Return the next step that the daemon names; None if it names none, or does not answer."""
     try:

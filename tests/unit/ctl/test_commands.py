@@ -130,6 +130,28 @@ def test_after_a_failure_the_daemon_says_what_to_do(
     )
 
 
+@pytest.mark.parametrize(
+    "progress, step",
+    [
+        (COPYING, "syncctl watch --until canCommit"),
+        (COMMITTING, "syncctl watch --until canWrite"),
+        ({**COPYING, "state": "RESETTING"}, "syncctl watch --until idle"),
+        # The sync has failed again.
+        (FAILED, "look up the error in docs/reference/errors."),
+        (None, "syncctl status"),
+    ],
+)
+def test_the_step_after_a_resume_fits_the_work_that_continues(
+    api: StubApi, run: Run, progress: dict[str, Any] | None, step: str
+) -> None:
+    api.answer("resume", SUCCESS)
+    if progress is not None:
+        api.answer("progress", answer(progress))
+    done = run("resume")
+    assert (done.exit_code, done.stderr) == (Exit.OK, "")
+    assert done.stdout.splitlines()[-1].endswith(step)
+
+
 @pytest.mark.parametrize("arguments", [["status", "--json"], ["verifier", "status", "--json"]])
 def test_json_is_that_of_the_api(api: StubApi, run: Run, arguments: list[str]) -> None:
     both = {**COPYING, **PASSED, "warnings": ["odd\x1b[2J"]}
