@@ -24,8 +24,8 @@ def read_progress(tool: Tool, answer: Answer) -> Document:
 
 
 def next_sentence(tool: Tool, progress: Document) -> str:
-    """Return a sentence that tells the operator what to do next. If the sync has failed, ask the daemon."""
-    advice = _advice(tool) if progress["state"] == "FAILED" else None
+    """Return a sentence that tells the operator what to do next. After a failure or a commit, ask the daemon."""
+    advice = _advice(tool) if progress["state"] in ("FAILED", "COMMITTED") else None
     return next_step(progress, tool.name, advice)
 
 

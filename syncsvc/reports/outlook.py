@@ -223,9 +223,12 @@ def _next_step(sync: Sync) -> Step | None:
     if record.state is State.COMMITTED:
         if record.options.reversible:
             return Step(
-                "Point the applications to the destination. You can reverse the sync later."
+                "Point the applications to the destination. You can reverse the sync until you clean up "
+                "(docs/howto/clean-up)."
             )
-        return Step("Point the applications to the destination. Then stop this process.")
+        return Step(
+            "Point the applications to the destination. Then stop this process, and clean up (docs/howto/clean-up)."
+        )
     if sync.can_commit:
         return Step("Stop the applications that write to the source, then commit.", "commit", {})
     if record.can_write:

@@ -116,6 +116,13 @@ def test_status_shows_the_state_and_the_next_step(
     assert done.stdout.splitlines()[-1].startswith("Next: ")
 
 
+def test_after_a_commit_the_daemon_says_what_to_do(api: StubApi, run: Run) -> None:
+    step = {"text": "You can reverse the sync.", "command": None, "body": None}
+    api.answer("progress", answer(COMMITTED))
+    api.answer("overview", {"overview": {"next": step}, **SUCCESS})
+    assert "\nNext: You can reverse the sync. Before" in run("status").stdout
+
+
 @pytest.mark.parametrize("arguments", [["status"], ["watch"], ["commit", "--dry-run"]])
 def test_after_a_failure_the_daemon_says_what_to_do(
     api: StubApi, run: Run, arguments: list[str]

@@ -248,6 +248,19 @@ def failed(name: str, **fields: Any) -> RunRecord:
 
 
 @pytest.mark.parametrize(
+    "record, text",
+    [
+        (COMMITTED, "Then stop this process, and clean up"),
+        (replace(COMMITTED, options=REVERSIBLE), "You can reverse the sync until you clean up"),
+    ],
+)
+def test_only_a_reversible_sync_is_kept_after_the_commit(record: RunRecord, text: str) -> None:
+    step = next_step(known(record))
+    assert step is not None and step.command is None
+    assert step.text.startswith(f"Point the applications to the destination. {text} ")
+
+
+@pytest.mark.parametrize(
     "sync, commands",
     [
         (known(None), ["start"]),
