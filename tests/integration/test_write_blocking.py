@@ -169,7 +169,10 @@ def test_a_failed_verification_restores_the_block_of_the_source(
 
 @pytest.mark.full
 @prepared(Daemon.give_up_soon)
-def test_a_temporary_failure_keeps_the_write_blocks(pair: Pair, daemon: Daemon) -> None:
+@pytest.mark.parametrize("restarted", [False, True], ids=["resumed", "restarted"])
+def test_a_temporary_failure_keeps_the_write_blocks(
+    pair: Pair, daemon: Daemon, restarted: bool
+) -> None:
     writes.fill(pair.source.client)
     with ExitStack() as failing:
         with daemon.held_at(Point.STEP_DONE, "source blocked"):
@@ -185,8 +188,11 @@ def test_a_temporary_failure_keeps_the_write_blocks(pair: Pair, daemon: Daemon) 
     step = daemon.overview()["next"]
     assert step["text"].startswith("Keep the applications stopped: the commit stays requested")
     assert step["command"] == "resume"
-    assert daemon.terminate() == 0
-    daemon.run()
+    if restarted:
+        assert daemon.terminate() == 0
+        daemon.run()
+    else:
+        daemon.resume()
     daemon.wait_for_state("COMMITTED")
     assert blocked(pair) == SOURCE
     pair.assert_equal()
