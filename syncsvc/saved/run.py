@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from bson.timestamp import Timestamp
@@ -26,13 +26,20 @@ MOST_PHASES = 50
 class Failure:
     """The error that a run failed with: its name in the error table, and the full text.
 
-    `elsewhere` is whether another instance failed with the error, and this instance stopped because of that.
+    `elsewhere` is whether another instance failed with the error, and this instance stopped because of that. While the
+    failure is only shown, `saved_state` is the state in the saved record, in which a restart continues the sync; it is
+    None once the failure itself is saved.
     """
 
     name: str
     description: str
     # False in records that earlier versions saved.
     elsewhere: bool = False
+    saved_state: State | None = None
+
+    @property
+    def as_saved(self) -> Failure:
+        return replace(self, saved_state=None)
 
 
 @dataclass(frozen=True)

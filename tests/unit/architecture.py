@@ -115,6 +115,7 @@ PURE = {
     "syncsvc.reports.headroom",
     "syncsvc.reports.observation",
     "syncsvc.reports.outlook",
+    "syncsvc.reports.recovery",
     "syncsvc.principals.comparison",
     "syncsvc.reports.preflight",
     "syncsvc.reports.principals",

@@ -116,6 +116,13 @@ def test_status_shows_the_state_and_the_next_step(
     assert done.stdout.splitlines()[-1].startswith("Next: ")
 
 
+def test_after_a_commit_the_daemon_says_what_to_do(api: StubApi, run: Run) -> None:
+    step = {"text": "You can reverse the sync.", "command": None, "body": None}
+    api.answer("progress", answer(COMMITTED))
+    api.answer("overview", {"overview": {"next": step}, **SUCCESS})
+    assert "\nNext: You can reverse the sync. Before" in run("status").stdout
+
+
 @pytest.mark.parametrize("arguments", [["status"], ["watch"], ["commit", "--dry-run"]])
 def test_after_a_failure_the_daemon_says_what_to_do(
     api: StubApi, run: Run, arguments: list[str]
@@ -126,8 +133,30 @@ def test_after_a_failure_the_daemon_says_what_to_do(
     done = run(*arguments)
     assert (done.exit_code, done.stderr) == (Exit.FAILED, "")
     assert done.stdout.splitlines()[-1] == (
-        "Next: let the applications return to the source. This sync cannot be resumed. Reset it: syncctl reset"
+        "Next: This sync cannot be resumed. Reset it: syncctl reset"
     )
+
+
+@pytest.mark.parametrize(
+    "progress, step",
+    [
+        (COPYING, "syncctl watch --until canCommit"),
+        (COMMITTING, "syncctl watch --until canWrite"),
+        ({**COPYING, "state": "RESETTING"}, "syncctl watch --until idle"),
+        # The sync has failed again.
+        (FAILED, "look up the error in docs/reference/errors."),
+        (None, "syncctl status"),
+    ],
+)
+def test_the_step_after_a_resume_fits_the_work_that_continues(
+    api: StubApi, run: Run, progress: dict[str, Any] | None, step: str
+) -> None:
+    api.answer("resume", SUCCESS)
+    if progress is not None:
+        api.answer("progress", answer(progress))
+    done = run("resume")
+    assert (done.exit_code, done.stderr) == (Exit.OK, "")
+    assert done.stdout.splitlines()[-1].endswith(step)
 
 
 @pytest.mark.parametrize("arguments", [["status", "--json"], ["verifier", "status", "--json"]])

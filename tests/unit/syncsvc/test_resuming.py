@@ -14,12 +14,14 @@ from syncsvc.options import StartOptions, WriteBlocking
 from syncsvc.resuming import (
     RESUMPTIONS,
     Resumption,
+    continued,
     is_damaged,
     is_saved,
     may_be_lost,
     needs_new_check,
     refuse_final,
     resumed,
+    state_after_resume,
     why_not_repairable,
 )
 from syncsvc.saved.run import Failure, RunRecord
@@ -76,6 +78,36 @@ def test_only_an_own_spool_counts_as_damaged() -> None:
     assert not is_damaged(failed("EventSpoolFull"))
     other = Failure("EventSpoolDamaged", "The instance b failed: why.", elsewhere=True)
     assert not is_damaged(run_record(state=State.FAILED, failure=other))
+
+
+@pytest.mark.parametrize(
+    "name, saved_state, state",
+    [
+        ("UnexpectedServerError", State.COMMITTING, State.COMMITTING),
+        ("UnexpectedServerError", State.REVERSING, State.REVERSING),
+        # Saved by an earlier version, in which this error was another one.
+        ("UnexpectedServerError", None, None),
+        ("DuplicateIds", State.COMMITTING, None),
+        ("DuplicateIds", State.RESETTING, State.RESETTING),
+        ("FromTheFuture", State.COMMITTING, None),
+    ],
+)
+def test_only_an_unsaved_failure_is_continued(
+    name: str, saved_state: State | None, state: State | None
+) -> None:
+    failure = Failure(name, "", saved_state=saved_state)
+    record = run_record(state=State.FAILED, failure=failure)
+    assert continued(failure) is state
+    assert state_after_resume(record) is (state or State.RUNNING)
+    assert failure.as_saved.saved_state is None
+
+
+def test_a_commit_that_a_resume_continues_is_not_final() -> None:
+    failure = Failure("NotAuthorized", "", saved_state=State.COMMITTING)
+    record = failed(phase=Phase.CUTTING_OVER, steps=("source checked",))
+    with pytest.raises(OperationError, match="in the last"):
+        refuse_final(record, ())
+    refuse_final(replace(record, failure=failure), ())
 
 
 NOT_BLOCKED = replace(run_record().options, write_blocking=WriteBlocking.NONE)
