@@ -233,12 +233,14 @@ class Service:
             if self._is_answered_again(options):
                 return
             state = next_state(self.state, Trigger.START)
-            clusters = self._process.clusters
             self._starts.withdraw_failed(self._process)
             judgement = self._check_start(options)
             raise_all(judgement.violations)
             _log.info("Preflight checks completed.", extra={"warnings": list(judgement.warnings)})
-            source, destination = clusters[options.source], clusters[options.destination]
+            # The facts from the beginning of the process may lack the IDs of the clusters, which the record saves.
+            self.use(judgement.clusters)
+            names = (options.source, options.destination)
+            source, destination = (judgement.clusters[name] for name in names)
             now = time()
             record = RunRecord(
                 instance=self.instance,
