@@ -501,9 +501,10 @@ SUPERSEDED = ErrorKind(
     "--standby, stop this process, because two processes must not run with the same id.",
 )
 _ABANDON = (
-    "To give the sync up, send POST /api/v1/reset to a process that accepts the metadata. Do not drop the sync's "
-    "metadata database: the copied data, write blocks and stopped balancers would stay on the clusters, and no reset "
-    "could remove them."
+    "If the sync is COMMITTED and you will not reverse it, you can instead drop its metadata database: see "
+    "docs/howto/clean-up. To give up a sync that is not COMMITTED, send POST /api/v1/reset to a process that accepts "
+    "the metadata. Do not drop the metadata database of such a sync: the copied data, write blocks and stopped "
+    "balancers would stay on the clusters, and no reset could remove them."
 )
 WRONG_CLUSTERS = ErrorKind(
     "WrongClusters",

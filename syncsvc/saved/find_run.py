@@ -38,7 +38,7 @@ def fitting_run(
         lacking for each in clusters.values() for lacking in unreadable_id(each.name, each.facts)
     )
     saved = ", ".join(
-        f"{holder.name} holds the saved state of a sync from {' to '.join(record.identities)}"
+        f"{holder.name} holds the saved state of a sync from {' to '.join(record.identities)} ({record.state.value})"
         for record, holder in found
     )
     raise OperationError(

@@ -141,5 +141,5 @@ def test_an_error_with_its_own_text_is_unchanged() -> None:
     "kind", [syncsvc.errors.WRONG_CLUSTERS, syncsvc.errors.INCOMPATIBLE_METADATA]
 )
 def test_a_remedy_warns_of_dropping_metadata(kind: ErrorKind) -> None:
-    assert "Do not drop the sync's metadata" in kind.remedy
-    assert "POST /api/v1/reset" in kind.remedy
+    assert "sync that is not COMMITTED, send POST /api/v1/reset" in kind.remedy
+    assert "Do not drop the metadata database of such a sync" in kind.remedy

@@ -9,6 +9,7 @@ import pytest
 from syncsvc.options import StartOptions
 from syncsvc.saved.find_run import fitting_run
 from syncsvc.saved.run import RunRecord
+from syncsvc.state import State
 from tests.unit.syncsvc.records import run_record
 from verifier.cluster.cluster import Cluster
 from verifier.cluster.facts import ClusterFacts, Topology
@@ -68,9 +69,15 @@ def test_a_run_between_other_clusters_is_refused(
 ) -> None:
     text = refusal(run_record(), source, destination, holder)
     assert text.startswith("WrongClusters: ")
-    assert f"cluster{holder} holds the saved state of a sync from 65aa to 65bb" in text
+    assert f"cluster{holder} holds the saved state of a sync from 65aa to 65bb (RUNNING)" in text
 
 
 def test_an_unreadable_id_is_not_a_wrong_cluster() -> None:
     text = refusal(run_record(), None, DESTINATION)
     assert text.startswith("NotAuthorized: The user of cluster0 cannot read the ID")
+
+
+def test_a_committed_run_between_other_clusters_names_the_clean_up() -> None:
+    text = refusal(run_record(state=State.COMMITTED), DESTINATION, "65cc", holder=0)
+    assert "to 65bb (COMMITTED)" in text
+    assert "drop its metadata database: see docs/howto/clean-up" in text
