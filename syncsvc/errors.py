@@ -24,6 +24,12 @@ from verifier.runtime.sites import HOST_NOT_ALLOWED, ORIGIN_NOT_ALLOWED
 from verifier.runtime.tls import INVALID_CERTIFICATE
 from verifier.runtime.webhook import INVALID_WEBHOOK_SECRET
 
+# The remedy for a reversed sync that has failed for good: users have written to both clusters, so it cannot be reset.
+_NEW_SYNC = (
+    "leave the applications on the cluster that they use now. To return to the other cluster, empty that cluster and "
+    'start a new sync to it: follow "A new sync" in docs/howto/reverse.'
+)
+
 UNKNOWN_CLUSTER = ErrorKind(
     "UnknownCluster",
     400,
@@ -61,8 +67,9 @@ FAILURE_IS_FINAL = ErrorKind(
     "FailureIsFinal",
     409,
     "The sync failed permanently, so it cannot be resumed.",
-    "Nothing was changed. Reset the sync (POST /api/v1/reset) and start it again. errorDescription in "
-    "GET /api/v1/progress says how to avoid this failure.",
+    "Nothing was changed. If the sync was never committed, reset it (POST /api/v1/reset) and start it again. If it was "
+    f"reversed, it cannot be reset: {_NEW_SYNC} errorDescription in GET /api/v1/progress says how to avoid this "
+    "failure.",
 )
 CANNOT_REPAIR = ErrorKind(
     "CannotRepair",
@@ -491,7 +498,8 @@ DESTINATION_IN_USE = ErrorKind(
     409,
     "Users may write to the destination, or could do so after an earlier commit, so its data must not be dropped.",
     "Nothing was changed. To return to the former source, use POST /api/v1/reverse if the sync is reversible. To end a "
-    "committed sync, stop the process and drop only its metadata database: see docs/howto/clean-up.",
+    "committed sync, stop the process and drop only its metadata database: see docs/howto/clean-up. If a reversed sync "
+    f"has failed and cannot be resumed, {_NEW_SYNC}",
 )
 SUPERSEDED = ErrorKind(
     "Superseded",
