@@ -5,6 +5,7 @@ The pages also explain every state, every option of a start, and the log lines t
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,16 @@ def test_every_state_is_explained() -> None:
     text = (REFERENCE / "api.rst").read_text()
     for state in State:
         assert f"\n``{state.value}``\n" in text
+
+
+def test_users_of_mongosync_are_told_of_each_state_and_phase_that_it_does_not_have() -> None:
+    theirs = {"INITIALIZING", "IDLE", "RUNNING", "PAUSED", "COMMITTING", "COMMITTED", "REVERSING"}
+    theirs |= {"initializing collections and indexes", "collection copy"}
+    theirs |= {"change event application", "waiting for commit to complete", "commit completed"}
+    text = (DOCS / "howto" / "from-mongosync.rst").read_text()
+    (same,) = re.findall(r"- The states, .*?\n(?=- )", text, re.DOTALL)
+    ours = {each.value for each in (*State, *Phase)}
+    assert [each for each in ours - theirs if f"``{each}``" not in " ".join(same.split())] == []
 
 
 def test_every_option_of_a_start_is_explained() -> None:
