@@ -537,9 +537,9 @@ _RESUME_OR_BEGIN_AGAIN = (
 UNSUPPORTED_TOPOLOGY = cluster.UNSUPPORTED_TOPOLOGY
 SERVER_FEATURE_MISSING = cluster.SERVER_FEATURE_MISSING
 DOCUMENT_FILTER_FAILED = document_filters.DOCUMENT_FILTER_FAILED.with_remedy(
-    "Find the document by the value or type in the server's message, and change or delete it on the source; then send "
-    "POST /api/v1/resume. Or reset the sync (POST /api/v1/reset), and start it with a document filter whose query "
-    "accepts every document, for example with $convert and onError."
+    "If the sync has already begun, then send POST /api/v1/resume. Or start the sync with a query that accepts every "
+    "document, for example with $convert and onError; if the sync has already begun, first reset it "
+    "(POST /api/v1/reset)."
 )
 CLUSTER_UNREACHABLE = failures.CLUSTER_UNREACHABLE.with_remedy(_CONTINUES)
 NOT_AUTHORIZED = failures.NOT_AUTHORIZED.with_remedy(_CONTINUES)
