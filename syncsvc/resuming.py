@@ -189,7 +189,21 @@ def refuse_final(record: RunRecord, others: Collection[RunRecord]) -> None:
     """Raise OperationError FailureIsFinal if the failed sync of `record` cannot be resumed; see `why_final`."""
     reason = why_final(record, others)
     if reason is not None:
-        raise OperationError(errors.FAILURE_IS_FINAL, reason)
+        raise final(record, reason)
+
+
+def final(record: RunRecord, reason: str) -> OperationError:
+    """Return the error FailureIsFinal for the failed sync of `record`.
+
+    `reason` says in sentences why the sync cannot be resumed. For a reversed sync, the error also says which cluster
+    has the newest data.
+    """
+    if record.reversals:
+        reason = (
+            f"{reason} The sync was reversed, so users have written to both clusters. {record.source} has the newest "
+            f"data; {record.destination} may lack some of it."
+        )
+    return OperationError(errors.FAILURE_IS_FINAL, reason)
 
 
 def why_final(record: RunRecord, others: Collection[RunRecord]) -> str | None:

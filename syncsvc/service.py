@@ -55,7 +55,7 @@ from syncsvc.saved.lease import HOME
 from syncsvc.saved.limits import LimitsStore
 from syncsvc.saved.mismatches import RepairPlan, mismatches, repair_plan, repaired
 from syncsvc.saved.registry import CollectionRecord
-from syncsvc.saved.run import PhaseBegin, RunRecord
+from syncsvc.saved.run import PhaseBegin, RunRecord, refuse_in_use
 from syncsvc.saved.run_documents import load_owner
 from syncsvc.saved.run_journal import this_process
 from syncsvc.saved.run_store import RunStore, new_owner
@@ -233,12 +233,14 @@ class Service:
             if self._is_answered_again(options):
                 return
             state = next_state(self.state, Trigger.START)
-            clusters = self._process.clusters
             self._starts.withdraw_failed(self._process)
             judgement = self._check_start(options)
             raise_all(judgement.violations)
             _log.info("Preflight checks completed.", extra={"warnings": list(judgement.warnings)})
-            source, destination = clusters[options.source], clusters[options.destination]
+            # The facts from the beginning of the process may lack the IDs of the clusters, which the record saves.
+            self.use(judgement.clusters)
+            names = (options.source, options.destination)
+            source, destination = (judgement.clusters[name] for name in names)
             now = time()
             record = RunRecord(
                 instance=self.instance,
@@ -357,13 +359,16 @@ class Service:
     def _confirmed(self, confirm: str) -> Runner:
         """Return the runner if `confirm` is the name of the sync's destination.
 
-        Raises OperationError InvalidRequest if it is another name, and InvalidState if there is no sync.
+        Raises OperationError InvalidState if there is no sync, DestinationInUse if no name would be accepted, because
+        users may write to the destination or the sync was reversed, and InvalidRequest if it is another name.
         """
         runner = self._runner
         if runner is None:
             raise OperationError(
                 errors.INVALID_STATE, f"There is no sync to reset; the state is {self.state.value}."
             )
+        # After a reversal, the destination of the start has the newest data: never ask for its name as a confirmation.
+        refuse_in_use(runner.record)
         destination = runner.record.options.destination
         if confirm != destination:
             raise OperationError(

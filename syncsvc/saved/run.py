@@ -13,6 +13,7 @@ from syncsvc.options import StartOptions
 from syncsvc.principals.comparison import PrincipalCounts
 from syncsvc.saved.journal import Journal
 from syncsvc.state import Phase, State
+from verifier.cluster.facts import ClusterFacts
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.namespace_map import NamespaceMap
 from verifier.cluster.times import Position
@@ -165,6 +166,12 @@ class RunRecord:
     def in_use(self) -> bool:
         """Return whether users may write to the destination of the start, or may have done so before a reversal."""
         return self.can_write or self.reversals > 0
+
+    def is_between(self, source: ClusterFacts, destination: ClusterFacts) -> bool:
+        """Return whether these clusters are the source and the destination of the options."""
+        pairs = zip(self.identities, (source, destination), strict=True)
+        # Earlier versions could save the address of a cluster, although its user was allowed to read the ID.
+        return all(saved in (facts.identity, facts.address) for saved, facts in pairs)
 
     def in_natural_order(self, name: Namespace) -> bool:
         """Return whether a collection is copied in natural order. `name` is its name on the present source."""

@@ -245,3 +245,27 @@ def test_a_reversal_is_refused_once_the_oplog_is_too_short(pair: Pair, daemon: D
     assert "no longer reaches back to" in answer.json()["errorDescription"]
     progress = daemon.progress()
     assert (progress["state"], progress["canWrite"]) == ("COMMITTED", True)
+
+
+def test_a_lost_reversed_sync_names_the_cluster_to_stay_on(pair: Pair, daemon: Daemon) -> None:
+    """Make a reversed sync lose changes of its new source: no refused command may send the operator to another one."""
+    writes.fill(pair.destination.client, 20)
+    daemon.start(
+        source="cluster1",
+        destination="cluster0",
+        reversible=True,
+        enableUserWriteBlocking="sourceAndDestination",
+        eventSpool="never",
+    )
+    daemon.commit()
+    daemon.reverse()
+    daemon.wait_until_committable()
+    daemon.kill()
+    roll_over(pair.source.client)
+    daemon.run()
+    assert_lost(daemon.wait_for_state("FAILED"))
+    assert_final(daemon, "it cannot be reset", "cluster0 has the newest data", "docs/howto/reverse")
+    for confirm in ("cluster0", "cluster1"):
+        answer = daemon.post("reset", {"confirm": confirm})
+        assert (answer.status_code, answer.json()["error"]) == (409, "DestinationInUse")
+        assert "docs/howto/reverse" in answer.json()["errorDescription"]

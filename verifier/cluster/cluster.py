@@ -116,6 +116,18 @@ def unfit(
         )
 
 
+def unreadable_id(cluster: str, facts: ClusterFacts) -> Iterator[Violation]:
+    """Yield a violation if the user may not read the ID of the replica set or sharded cluster.
+
+    `cluster` names the cluster in the text, for example "the source".
+    """
+    if facts.identity is None and facts.topology is not Topology.STANDALONE:
+        unread = "config database" if facts.is_sharded else "ID of the replica set"
+        yield failures.NOT_AUTHORIZED, (
+            f"The user of {cluster} cannot read the {unread}; the built-in role clusterMonitor allows reading it."
+        )
+
+
 def lacking(
     role: ClusterRole, facts: ClusterFacts, of_verifier: bool = False
 ) -> Iterator[Violation]:

@@ -67,6 +67,17 @@ def test_a_decision_agrees_with_the_remedy(kind: ErrorKind) -> None:
         refuse_final(failed(kind.name), ())
 
 
+@pytest.mark.parametrize("reversals, newest", [(1, "cluster1"), (2, "cluster0")])
+def test_a_final_failure_of_a_reversed_sync_names_the_cluster_with_the_newest_data(
+    reversals: int, newest: str
+) -> None:
+    with pytest.raises(OperationError, match=f"{newest} has the newest data.*cannot be reset"):
+        refuse_final(failed("EventTooLarge", reversals=reversals), ())
+    with pytest.raises(OperationError) as raised:
+        refuse_final(failed("EventTooLarge"), ())
+    assert "has the newest data" not in str(raised.value)
+
+
 def test_a_kind_of_another_version_is_retried() -> None:
     failure = Failure("FromTheFuture", "It did.")
     refuse_final(failed("FromTheFuture"), ())
