@@ -202,7 +202,7 @@ class Service:
                 return False
             if runner is not None:
                 return runner.record.owner != owner
-            if self._starts.withdraw(owner):
+            if self._starts.withdraw(self._process, owner):
                 return False
             # A new start may have withdrawn this record in the meantime.
             return owner == load_owner(self._process.metadata(HOME), self.instance)
