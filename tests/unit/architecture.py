@@ -191,6 +191,7 @@ MAY_PRINT = {"__main__", "cli", "options", "process", "demo"}
 VAGUE_NAMES = {"util", "utils", "helper", "helpers", "common", "misc"}
 BROAD_EXCEPTS_ALLOWED = {
     ("verifier.runtime.httpd", "_ended_by_error"),
+    ("verifier.runtime.process", "run"),
     ("verifier.runtime.tasks", "_outermost"),
     ("verifier.runtime.tasks", "call_second"),
     ("syncsvc.running.runner", "_run_sync"),
