@@ -194,6 +194,7 @@ BROAD_EXCEPTS_ALLOWED = {
     ("verifier.runtime.process", "run"),
     ("verifier.runtime.tasks", "_outermost"),
     ("verifier.runtime.tasks", "call_second"),
+    ("syncsvc.reconciler", "_execute"),
     ("syncsvc.running.runner", "_run_sync"),
     ("syncsvc.running.runner", "_has_spooled"),
     ("syncsvc.running.runner", "_run_reset"),
