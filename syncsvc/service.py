@@ -70,7 +70,7 @@ from verifier.runtime.errors import OperationError, Violation, raise_all
 from verifier.runtime.observer import Observer
 from verifier.runtime.retry import impatient
 from verifier.runtime.schemas import INVALID_REQUEST
-from verifier.runtime.tasks import StopToken, TaskGroup
+from verifier.runtime.tasks import Cancelled, StopToken, TaskGroup
 from verifier.runtime.waits import LongWait
 
 _log = logging.getLogger(__name__)
@@ -202,7 +202,7 @@ class Service:
                 return False
             if runner is not None:
                 return runner.record.owner != owner
-            if self._starts.withdraw(owner):
+            if self._starts.withdraw(self._process, owner):
                 return False
             # A new start may have withdrawn this record in the meantime.
             return owner == load_owner(self._process.metadata(HOME), self.instance)
@@ -400,7 +400,8 @@ class Service:
         """Save the new warnings and counts of this process in the journal of the sync, for the report.
 
         Without a sync, discard the new warnings. During a reset, do nothing. This is called every few seconds, and by
-        `report`. Errors are ignored, because the next call saves the same warnings and counts.
+        `report`. Errors are ignored, because the next call saves the same warnings and counts. Raises `Cancelled` only
+        when the process is stopping.
         """
         runner = self._runner
         if runner is None:
@@ -410,11 +411,13 @@ class Service:
         if self.state is State.RESETTING:
             return
         with (
-            suppress(PyMongoError, OperationError),
+            suppress(PyMongoError, OperationError, Cancelled),
             impatient(_JOURNAL_PATIENCE, in_total=_JOURNAL_PATIENCE),
             pymongo.timeout(_JOURNAL_PATIENCE),
         ):
             runner.keep_journal()
+        # The end of a term as active daemon also cancels the save, but must not end the thread of the reporter.
+        self._stop.check()
 
     def report(self) -> dict[str, Any]:
         """Return the report of the sync, in the form of `reports.report`. It names saved data that cannot be read.

@@ -11,10 +11,13 @@ import pytest
 from syncsvc.engine.run.points import Point
 from tests.support import writes
 from tests.support.daemon import Daemon
+from tests.support.failpoints import APPLICATION, failing
 from tests.support.pair import Pair
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.three_members
+
+_BAD_VALUE = 2
 
 
 class Declared:
@@ -174,6 +177,22 @@ def test_a_refused_start_is_shown_and_repeated(declared: Declared) -> None:
     daemon.wait_for_state("COMMITTED")
     pair.assert_equal()
     daemon.wait_without_warning("DestinationNotEmpty")
+
+
+@pytest.mark.full
+def test_an_unexpected_error_does_not_end_the_process(declared: Declared) -> None:
+    """Make the destination refuse the run record with an error that the daemon does not know."""
+    daemon, pair = declared.daemon, declared.pair
+    writes.fill(pair.source.client)
+    daemon.warn_soon()
+    refused = {"failCommands": ["insert"], "appName": APPLICATION, "errorCode": _BAD_VALUE}
+    with failing(pair.destination.client, refused):
+        declared.declare("committed")
+        daemon.wait_for_warning("InternalError")
+    assert declared.audited_errors() == ["InternalError"]
+    assert daemon.log.count("A command of desiredState failed because of a bug") == 1
+    daemon.wait_for_state("COMMITTED")
+    pair.assert_equal()
 
 
 @pytest.mark.full
