@@ -147,20 +147,33 @@ class RunRecord:
     def coordinates(self) -> bool:
         return self.coordinator == self.instance
 
+    def is_past(self, time: Timestamp) -> bool:
+        """Return whether this instance has applied all its events up to `time`, a cluster time of the source.
+
+        The position must be later than `time`, not equal to it: all events of a transaction have the same time, and a
+        page may end between them.
+        """
+        return self.position is not None and self.position.time > time
+
+    @property
+    def is_reversed(self) -> bool:
+        """Return whether the source of the start options is the destination now. Each reversal swaps the clusters."""
+        return self.reversals % 2 == 1
+
     @property
     def source(self) -> str:
-        """Return the name of the cluster that is read now. Each reversal swaps source and destination."""
-        return self.options.destination if self.reversals % 2 else self.options.source
+        """Return the name of the cluster that is read now."""
+        return self.options.destination if self.is_reversed else self.options.source
 
     @property
     def destination(self) -> str:
-        """Return the name of the cluster that is written now. Each reversal swaps source and destination."""
-        return self.options.source if self.reversals % 2 else self.options.destination
+        """Return the name of the cluster that is written now."""
+        return self.options.source if self.is_reversed else self.options.destination
 
     @property
     def names(self) -> NamespaceMap:
         """Return the map from names on the cluster that is read now to names on the cluster that is written now."""
-        return self.options.names.inverse if self.reversals % 2 else self.options.names
+        return self.options.names.inverse if self.is_reversed else self.options.names
 
     @property
     def in_use(self) -> bool:
@@ -176,7 +189,7 @@ class RunRecord:
     def in_natural_order(self, name: Namespace) -> bool:
         """Return whether a collection is copied in natural order. `name` is its name on the present source."""
         # The option has the names of the cluster that is written after a reversal.
-        first = self.names.to_destination(name) if self.reversals % 2 else name
+        first = self.names.to_destination(name) if self.is_reversed else name
         return self.options.in_natural_order(first)
 
 
