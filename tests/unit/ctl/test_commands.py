@@ -735,9 +735,19 @@ def test_the_summary_tells_the_verdict(
 def test_the_verifier_lists_definitions_and_documents(api: StubApi, run: Run) -> None:
     api.answer("nsMismatches", json.dumps(DEFINITION) + "\n")
     api.answer("docMismatches", json.dumps(DOCUMENT) + "\n")
+    api.answer("progress", answer(DIFFERENT))
     shown = run("verifier", "mismatches").stdout
     assert shown.index("sku_1") < shown.index("price")
+    assert "Next: correct the differences on the destination" in shown
     assert len(run("verifier", "mismatches", "--json", "--limit", "1").stdout.splitlines()) == 1
+
+
+def test_the_differences_of_a_running_check_are_not_to_be_corrected(api: StubApi, run: Run) -> None:
+    api.answer("nsMismatches", json.dumps(DEFINITION) + "\n")
+    api.answer("docMismatches", "")
+    api.answer("progress", answer(CHECKING))
+    shown = run("verifier", "mismatches").stdout
+    assert "Next: correct nothing before the verdict; when the sync is committed, stop" in shown
 
 
 def test_the_verifiers_report_is_written(api: StubApi, run: Run, tmp_path: Path) -> None:
