@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import ssl
@@ -622,6 +623,35 @@ def test_the_logs_of_several_instances_are_kept_apart(
     assert sorted(texts) == ["instance a", "instance b"]
 
 
+def test_rotated_logs_are_collected(run: Run, api: StubApi, tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    names = ["syncsvc.log", "syncsvc.log.1", "audit.log-20261127", "syncsvc-2026-11-27T19-40.log"]
+    for name in (*names, "syncsvc.logic", "syncsvc.log.1.swp"):
+        (logs / name).write_text(name)
+    for name in ("syncsvc.log.2.gz", "audit.log-20261120.gz"):
+        (logs / name).write_bytes(gzip.compress(name.encode()))
+        names.append(name)
+    held, _ = diagnosed(run, tmp_path, "--log", str(logs))
+    shown = {Path(name).name: text for name, text in held.items() if "/logs/" in name}
+    assert shown == {name.removesuffix(".gz"): name for name in names}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"no gzip", gzip.compress(b"cut off" * 100)[:-9]],
+    ids=["empty", "no gzip", "cut off"],
+)
+def test_a_damaged_compressed_log_is_named(
+    run: Run, api: StubApi, tmp_path: Path, content: bytes
+) -> None:
+    log = tmp_path / "syncsvc.log.2.gz"
+    log.write_bytes(content)
+    done = run("diagnose", "-o", str(tmp_path / "found.tar.gz"), "--log", str(log))
+    assert done.exit_code == Exit.USAGE
+    assert f"the log {log} cannot be read: " in done.stderr
+
+
 def test_missing_logs_are_named(
     api: StubApi, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -764,9 +794,19 @@ def test_the_summary_tells_the_verdict(
 def test_the_verifier_lists_definitions_and_documents(api: StubApi, run: Run) -> None:
     api.answer("nsMismatches", json.dumps(DEFINITION) + "\n")
     api.answer("docMismatches", json.dumps(DOCUMENT) + "\n")
+    api.answer("progress", answer(DIFFERENT))
     shown = run("verifier", "mismatches").stdout
     assert shown.index("sku_1") < shown.index("price")
+    assert "Next: correct the differences on the destination" in shown
     assert len(run("verifier", "mismatches", "--json", "--limit", "1").stdout.splitlines()) == 1
+
+
+def test_the_differences_of_a_running_check_are_not_to_be_corrected(api: StubApi, run: Run) -> None:
+    api.answer("nsMismatches", json.dumps(DEFINITION) + "\n")
+    api.answer("docMismatches", "")
+    api.answer("progress", answer(CHECKING))
+    shown = run("verifier", "mismatches").stdout
+    assert "Next: correct nothing before the verdict; when the sync is committed, stop" in shown
 
 
 def test_the_verifiers_report_is_written(api: StubApi, run: Run, tmp_path: Path) -> None:
