@@ -193,6 +193,19 @@ def test_a_document_filter_leaves_out_measurements_with_a_note(
     )
 
 
+def test_a_document_filter_also_leaves_out_changed_measurements(
+    pair: Pair, checker: Checker
+) -> None:
+    for side in (pair.source, pair.destination):
+        side.client.d.create_collection("ts", timeseries={"timeField": "t"})
+    # All buckets match this filter, but they are not compared.
+    with checker.running(Request(document_filter=bson.encode({"deleted": None}))) as check:
+        check.wait_until(Point.GENERATION_DONE, 0)
+        pair.source.client.d.ts.insert_one({"t": datetime(2026, 1, 1), "a": 5})
+        check.end()
+    check.assert_passed()
+
+
 def test_measurements_are_compared_by_their_buckets(pair: Pair, checker: Checker) -> None:
     for side in (pair.source, pair.destination):
         side.client.d.create_collection("ts", timeseries={"timeField": "t"})

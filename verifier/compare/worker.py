@@ -299,18 +299,14 @@ class Worker:
             return None
         if source.kind is Kind.VIEW:
             return None
-        if source.kind is Kind.TIME_SERIES and self._selects_documents(source.namespace):
+        request = self._store.record.request
+        if source.kind is Kind.TIME_SERIES and request.selects_documents(source.namespace):
             self._store.add_note(
                 f"{source.namespace}: the measurements of this time-series collection were not compared, because "
                 "they are stored together in buckets, to which a filter of documents does not apply."
             )
             return None
         return NamespacePair(source.storage, destination.storage)
-
-    def _selects_documents(self, source: Namespace) -> bool:
-        """Return whether a query selects which documents of this collection of the source are compared."""
-        common = self._store.record.request.document_filter
-        return common is not None or source in self._filters
 
     def _compare_counts(self, task: Task) -> Task:
         """Count the documents of a collection on both sides, compare the counts, and return the task with its result.
