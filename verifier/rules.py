@@ -37,7 +37,9 @@ def violations(
     yield from unknown_identities(source, destination)
     if source.identity is not None and source.identity == destination.identity:
         if not scope.renamed:
-            yield SAME_CLUSTER, f"Both connection strings lead to the same {source.topology.value}."
+            yield SAME_CLUSTER, (
+                f"Both connection strings lead to a {source.topology.value} with the ID {source.identity}."
+            )
 
 
 def unfit_to_store(facts: ClusterFacts) -> Iterator[Violation]:

@@ -17,7 +17,8 @@ from verifier.runtime.errors import INTERNAL_ERROR, ErrorKind, OperationError, V
 SAME_CLUSTER = ErrorKind(
     "SameCluster",
     400,
-    "Source and destination are the same cluster.",
+    "Source and destination are the same cluster; or one is a copy with the ID of the other, such as a sharded cluster "
+    "that was restored from snapshots.",
     "Name two different clusters, and check both connection strings.",
 )
 UNSUPPORTED_TOPOLOGY = ErrorKind(
