@@ -174,6 +174,13 @@ class Daemon(ServiceProcess):
         """Make later processes of this daemon treat the source as older than MongoDB 6.0, without DDL events."""
         (self.folder / "old-source").touch()
 
+    def believe_the_destination_is_new(self) -> None:
+        """Make later processes of this daemon expect that the destination does not know the option recordPreImages.
+
+        The real destination of the tests, MongoDB 6.0, knows it; servers from 6.2 on refuse it (SERVER-60919).
+        """
+        (self.folder / "new-destination").touch()
+
     def save_every_page(self) -> None:
         """Make later processes of this daemon save the resume point of the copy after every page."""
         (self.folder / "save-every-page").touch()
