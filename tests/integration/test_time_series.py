@@ -82,6 +82,19 @@ def test_a_time_series_without_buckets_is_left_out(pair: Pair, daemon: Daemon) -
     assert pair.destination.client.d.list_collection_names() == ["c"]
 
 
+def test_a_mark_for_mixed_schemas_is_copied(pair: Pair, daemon: Daemon) -> None:
+    """Sync a time-series collection that is marked for mixed schemas, as patched servers mark it (SERVER-91195)."""
+    flag = "app_metadata=(timeseriesBucketsMayHaveMixedSchemaData=true)"
+    engine = {"wiredTiger": {"configString": flag}}
+    d = pair.source.client.d
+    d.create_collection("marked", timeseries=time_series.WEATHER, storageEngine=engine)
+    time_series.measure(d, "marked", 10)
+    daemon.start()
+    daemon.commit()
+    (found,) = pair.destination.client.d.list_collections(filter={"name": "marked"})
+    assert found["options"]["storageEngine"] == engine
+
+
 @pytest.mark.parametrize(
     "options",
     [{}, {"includeNamespaces": [{"database": "d", "collections": ["weather"]}]}],
