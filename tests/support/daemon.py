@@ -175,9 +175,10 @@ class Daemon(ServiceProcess):
         (self.folder / "old-source").touch()
 
     def believe_the_destination_is_new(self) -> None:
-        """Make later processes of this daemon expect that the destination does not know the option recordPreImages.
+        """Make later processes of this daemon treat the destination as one of MongoDB 6.3 or newer.
 
-        The real destination of the tests, MongoDB 6.0, knows it; servers from 6.2 on refuse it (SERVER-60919).
+        They expect that it does not know the option recordPreImages, which servers from 6.2 on refuse (SERVER-60919).
+        New time-series collections get the index that servers from 6.3 on create.
         """
         (self.folder / "new-destination").touch()
 
