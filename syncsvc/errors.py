@@ -426,6 +426,14 @@ DEFINITION_NOT_APPLICABLE = ErrorKind(
     "The destination refuses a collection, view or index of the source.",
     "Remove the cause that the server's message names; then send POST /api/v1/resume.",
 )
+FOREIGN_WRITE_BLOCK = ErrorKind(
+    "ForeignWriteBlock",
+    409,
+    "An administrator or another program has blocked the user writes of a cluster and has given a reason. The server "
+    "then refuses to let the sync block or unblock them.",
+    "Find out whether the block is still needed. If not, lift it with its reason, which the server's message names: "
+    'db.adminCommand({setUserWriteBlockMode: 1, global: false, reason: "REASON"}). Then send POST /api/v1/resume.',
+)
 VERIFICATION_FAILED = ErrorKind(
     "VerificationFailed",
     409,
@@ -616,6 +624,7 @@ ALL = (
     DOCUMENT_NOT_COPIED,
     DUPLICATE_IDS,
     DEFINITION_NOT_APPLICABLE,
+    FOREIGN_WRITE_BLOCK,
     VERIFICATION_FAILED,
     VERIFICATION_INCOMPLETE,
     USER_OR_ROLE_EXISTS,

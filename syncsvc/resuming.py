@@ -52,12 +52,14 @@ class Resumption(Enum):
 _KINDS: Mapping[Resumption, tuple[ErrorKind, ...]] = {
     # A superseded process must not save anything, nor must a process of another version than the one that saved the
     # metadata.
+    # A cut-over that could not lift a block of others must continue once they have lifted it.
     Resumption.CONTINUED: (
         errors.CLUSTER_UNREACHABLE,
         errors.NOT_AUTHORIZED,
         errors.UNEXPECTED_SERVER_ERROR,
         errors.SUPERSEDED,
         errors.INCOMPATIBLE_METADATA,
+        errors.FOREIGN_WRITE_BLOCK,
         INTERNAL_ERROR,
     ),
     Resumption.RETRIED: (

@@ -274,7 +274,8 @@ class Coordinator(Phases):
         # Block the source before taking the commit time: every acknowledged user write is then older than the commit
         # time, and will be applied.
         if self._context.run.record.options.blocks_source:
-            self._context.source_block.set()
+            # Users of the source stay blocked, so it does not matter who can lift the block.
+            self._context.source_block.keep()
             self._done("source blocked")
 
     def _commit_time(self, stop: StopToken) -> Timestamp:

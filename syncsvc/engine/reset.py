@@ -101,7 +101,7 @@ class Reset:
         context.instances.wait_for_started(lambda other: other.phase is Phase.RESETTING, self._stop)
         if context.run.record.options.blocks_destination:
             # A commit may have lifted the block. Users must not write to collections that are about to be dropped.
-            context.destination_block.set()
+            context.destination_block.keep()
         self._drop_created()
         context.destination_block.put_back()
         destination_balancer.put_back()

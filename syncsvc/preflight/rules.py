@@ -152,7 +152,7 @@ def cluster_violations(options: StartOptions, found: Findings) -> Iterator[Viola
         yield from metadata_violations(found.metadata)
         yield from sharing_violations(options, found.others)
     yield from access_violations(options, found)
-    target = Target(options, destination.is_sharded, options.names)
+    target = Target(options, destination.is_sharded, options.names, destination.unknown_options)
     definitions = [each.definition for each in found.contents or ()]
     yield from definition_violations(target, source, definitions)
     if found.principals is not None:

@@ -27,7 +27,7 @@ from verifier.cluster.namespace_map import (
     renamed,
     reverse_collision,
 )
-from verifier.cluster.specification import CollectionSpec, Document, Kind
+from verifier.cluster.specification import CollectionSpec, Document, Kind, without
 from verifier.runtime.errors import Violation, raise_all
 
 # The character with which decoding replaces bytes that are not UTF-8.
@@ -43,6 +43,8 @@ class Target:
     sharded: bool
     # The map from names on the source to names on the destination.
     names: NamespaceMap
+    # The options of collections that the destination does not know any more; see `ClusterFacts.unknown_options`.
+    unknown_options: frozenset[str] = frozenset()
 
 
 def destined(definition: CollectionSpec, target: Target) -> CollectionSpec:
@@ -57,10 +59,12 @@ def destined(definition: CollectionSpec, target: Target) -> CollectionSpec:
 def _on_source(definition: CollectionSpec, target: Target) -> CollectionSpec:
     """Return the destination's definition of a collection, except for its name.
 
-    The indexes and the shard key are those that the destination must have; the namespace is still that of the source.
+    The options, the indexes and the shard key are those that the destination must have; the namespace is still that of
+    the source.
     """
     return replace(
         definition,
+        options=without(definition.options, target.unknown_options),
         indexes=built(definition, target.options),
         shard_key=_shard_key(definition, target),
     )

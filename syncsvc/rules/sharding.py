@@ -158,7 +158,7 @@ def index_violations(definition: CollectionSpec, sharding: Document) -> Iterator
         fields = ", ".join(f"{name}: {direction}" for name, direction in wanted["key"].items())
         yield SHARD_KEY_INDEX_MISSING, (
             f"{definition.namespace} has no index that supports the shard key. The index must begin with {{{fields}}}, "
-            "have simple collation, and must not be hidden, sparse or partial."
+            "have simple collation, and must not be hidden, sparse, partial or a wildcard index."
         )
 
 
@@ -174,10 +174,16 @@ def is_served(shard_key: Document, indexes: Iterable[Document], collated: bool) 
 
 
 def serves(index: Document, shard_key: Document) -> bool:
-    """Return whether servers accept the index as the supporting index of the shard key."""
+    """Return whether the index can support the shard key.
+
+    MongoDB 7.0 and 8.0 accept a compound wildcard index, too, until they are patched: chunk migrations then lose
+    documents. Later versions refuse it.
+    """
     if {"collation", "partialFilterExpression"} & index.keys():
         return False
     if index.get("sparse") or index.get("hidden"):
+        return False
+    if any(field == "$**" or field.endswith(".$**") for field in index["key"]):
         return False
     fields, wanted = list(index["key"].items()), list(shard_key["key"].items())
     if shard_key["unique"]:

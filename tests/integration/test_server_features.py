@@ -129,6 +129,32 @@ def test_a_sharded_source_that_does_not_report_ddl_is_refused(pair: Pair, limite
     assert_refused(limited.post("start", GOOD), 409, "ServerFeatureMissing", said)
 
 
+@pytest.mark.parametrize("when", [When.REPLAY, When.APPLY])
+def test_an_option_that_the_destination_does_not_know_is_left_out(
+    pair: Pair, limited: Daemon, when: When
+) -> None:
+    """Sync collections with `recordPreImages`, which servers from 6.2 on refuse (SERVER-60919).
+
+    The real destination knows the option, so the test must look whether it gets it.
+    """
+    limited.believe_the_destination_is_new()
+    limited.run()
+    d = pair.source.client.d
+    for name in ("on", "off"):
+        d.create_collection(name, recordPreImages=True)
+        d[name].insert_one({"_id": 1})
+    with writes_in(when, limited):
+        d.create_collection("new", recordPreImages=True)
+        d.command("collMod", "on", recordPreImages=True, validationLevel="moderate")
+        d.command("collMod", "off", recordPreImages=False)
+    limited.commit()
+    options = {
+        each["name"]: each["options"] for each in pair.destination.client.d.list_collections()
+    }
+    changed = {"validationLevel": "moderate", "validationAction": "error"}
+    assert options == {"on": changed, "off": {}, "new": {}}
+
+
 @pytest.fixture
 def downgraded(pair: Pair) -> Iterator[Side]:
     """Set the featureCompatibilityVersion of the source to 5.0, as after an upgrade of its servers to 6.0."""

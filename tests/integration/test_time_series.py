@@ -82,6 +82,41 @@ def test_a_time_series_without_buckets_is_left_out(pair: Pair, daemon: Daemon) -
     assert pair.destination.client.d.list_collection_names() == ["c"]
 
 
+@pytest.mark.parametrize("build", ["beforeDataCopy", "afterDataCopy", "never"])
+@pytest.mark.parametrize("when", [When.BEFORE, When.APPLY])
+@prepared(Daemon.believe_the_destination_is_new)
+def test_an_index_that_the_destination_creates_itself_is_dropped(
+    pair: Pair, daemon: Daemon, build: str, when: When
+) -> None:
+    d = pair.source.client.d
+    d.c.insert_one({"_id": 1})
+    never_repaired = {"enabled": True, "repair": "never"}
+    with writes_in(when, daemon, buildIndexes=build, verification=never_repaired):
+        for name in ("weather", "plain"):
+            d.create_collection(name, timeseries=time_series.WEATHER)
+            time_series.measure(d, name, 50)
+        d.weather.create_index([("place", 1), ("at", -1)], name="by place")
+    daemon.commit()
+    found = {
+        name: [each["name"] for each in pair.destination.client.d[name].list_indexes()]
+        for name in ("weather", "plain")
+    }
+    assert found == {"weather": ["by place"] if build != "never" else [], "plain": []}
+
+
+def test_a_mark_for_mixed_schemas_is_copied(pair: Pair, daemon: Daemon) -> None:
+    """Sync a time-series collection that is marked for mixed schemas, as patched servers mark it (SERVER-91195)."""
+    flag = "app_metadata=(timeseriesBucketsMayHaveMixedSchemaData=true)"
+    engine = {"wiredTiger": {"configString": flag}}
+    d = pair.source.client.d
+    d.create_collection("marked", timeseries=time_series.WEATHER, storageEngine=engine)
+    time_series.measure(d, "marked", 10)
+    daemon.start()
+    daemon.commit()
+    (found,) = pair.destination.client.d.list_collections(filter={"name": "marked"})
+    assert found["options"]["storageEngine"] == engine
+
+
 @pytest.mark.parametrize(
     "options",
     [{}, {"includeNamespaces": [{"database": "d", "collections": ["weather"]}]}],

@@ -107,6 +107,27 @@ def test_another_collation_is_a_mismatch_of_the_definition_only(
     assert check.documents() == set()
 
 
+def test_an_option_that_the_destination_does_not_know_is_not_missing(
+    pair: Pair, checker: Checker
+) -> None:
+    pair.source.client.d.create_collection("c", recordPreImages=True, validationLevel="off")
+    pair.destination.client.d.create_collection("c")
+    level = ("d.c", "missingOnDst", "spec", "validationLevel")
+    option = ("d.c", "missingOnDst", "spec", "recordPreImages")
+    assert checker.verdict().definitions() == {level, option}
+    assert checker.of_newer_destination().verdict().definitions() == {level}
+
+
+def test_a_flag_that_the_server_has_set_is_not_extra(pair: Pair, checker: Checker) -> None:
+    """Compare time-series collections of which only one is marked for mixed schemas, as patched servers mark it."""
+    flag = "app_metadata=(timeseriesBucketsMayHaveMixedSchemaData=true)"
+    series: dict[str, Any] = {"create": "ts", "timeseries": {"timeField": "t"}}
+    pair.source.client.d.command(series)
+    marked = {"storageEngine": {"wiredTiger": {"configString": flag}}}
+    pair.destination.client.d.command({**series, **marked})
+    checker.verdict().assert_passed()
+
+
 def fill_with_two_collations(pair: Pair) -> None:
     """Fill `d.c` on both clusters with 5 MB of documents whose order depends on the collation, which differs."""
     documents = [

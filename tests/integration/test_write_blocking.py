@@ -6,7 +6,7 @@ After the sync, each cluster must be blocked or unblocked as it was before the s
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 import pytest
@@ -21,7 +21,7 @@ from tests.support.blocks import (
     is_blocked,
 )
 from tests.support.daemon import Daemon, prepared
-from tests.support.failpoints import APPLICATION, failing
+from tests.support.failpoints import ALWAYS, APPLICATION, failing
 from tests.support.pair import FROM_SHARDED, SHARDED, TO_SHARDED, Pair, Side, across
 from tests.support.selection import full
 from tests.support.waiting import wait_for
@@ -119,6 +119,58 @@ def test_a_failed_start_restores_the_write_blocks(pair: Pair, daemon: Daemon) ->
     assert daemon.wait_for_state("FAILED")["info"] == "initializing collections and indexes"
     wait_for(lambda: blocked(pair) == NOBODY, "nobody is blocked")
     wait_for(lambda: "on neither cluster" in daemon.progress()["errorDescription"], "it is told")
+
+
+def _refusing_changes(side: Side) -> AbstractContextManager[None]:
+    """Make the server refuse each change of the write block until the end of the `with` block.
+
+    A replica set of 8.0.13 or newer does so while writes are blocked with a `reason` (SERVER-102961).
+    """
+    refused = {"failCommands": ["setUserWriteBlockMode"], "errorCode": 20, "appName": APPLICATION}
+    return failing(side.client, refused, ALWAYS)
+
+
+def test_a_destination_blocked_for_another_reason_is_refused(pair: Pair, daemon: Daemon) -> None:
+    writes.fill(pair.source.client)
+    block(pair.destination)
+    with _refusing_changes(pair.destination):
+        daemon.start(enableUserWriteBlocking=True)
+        assert daemon.wait_for_state("FAILED")["error"] == "ForeignWriteBlock"
+        assert blocked(pair) == DESTINATION
+        assert daemon.post("reset", {"confirm": "cluster1"}).ok
+        daemon.wait_for_state("IDLE")
+        assert blocked(pair) == DESTINATION
+        daemon.start(enableUserWriteBlocking=True)
+        daemon.wait_for_state("FAILED")
+    block(pair.destination, False)
+    daemon.resume()
+    daemon.commit()
+    assert blocked(pair) == SOURCE
+    pair.assert_equal()
+
+
+def test_a_source_blocked_for_another_reason_stays_blocked(pair: Pair, daemon: Daemon) -> None:
+    writes.fill(pair.source.client)
+    daemon.start(enableUserWriteBlocking=True)
+    daemon.wait_until_committable()
+    block(pair.source)
+    with _refusing_changes(pair.source):
+        daemon.commit()
+    assert blocked(pair) == SOURCE
+    pair.assert_equal()
+
+
+def test_a_block_that_cannot_be_lifted_fails_the_commit_by_name(pair: Pair, daemon: Daemon) -> None:
+    writes.fill(pair.source.client)
+    daemon.start()
+    daemon.wait_until_committable()
+    with _refusing_changes(pair.destination):
+        daemon.ask_for_commit()
+        assert daemon.wait_for_state("FAILED")["error"] == "ForeignWriteBlock"
+    daemon.resume()
+    daemon.wait_for_state("COMMITTED")
+    assert blocked(pair) == NOBODY
+    pair.assert_equal()
 
 
 def test_a_failed_start_keeps_blocks_set_before_the_sync(pair: Pair, daemon: Daemon) -> None:

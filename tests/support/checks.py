@@ -133,6 +133,12 @@ class Checker:
         source, destination = self._clusters
         return Checker((replace(source, facts=replace(source.facts, **facts)), destination))
 
+    def of_newer_destination(self) -> Checker:
+        """Return a Checker that treats the destination as a MongoDB 7.0 server."""
+        source, destination = self._clusters
+        facts = replace(destination.facts, version=(7, 0, 0))
+        return Checker((source, replace(destination, facts=facts)))
+
     @contextmanager
     def running(self, request: Request = Request(), grace: float = 0.0) -> Iterator[RunningCheck]:
         """Run a check during the block, and stop it at the end of the block; see RunningCheck for `grace`."""

@@ -174,6 +174,14 @@ class Daemon(ServiceProcess):
         """Make later processes of this daemon treat the source as older than MongoDB 6.0, without DDL events."""
         (self.folder / "old-source").touch()
 
+    def believe_the_destination_is_new(self) -> None:
+        """Make later processes of this daemon treat the destination as one of MongoDB 6.3 or newer.
+
+        They expect that it does not know the option recordPreImages, which servers from 6.2 on refuse (SERVER-60919).
+        New time-series collections get the index that servers from 6.3 on create.
+        """
+        (self.folder / "new-destination").touch()
+
     def save_every_page(self) -> None:
         """Make later processes of this daemon save the resume point of the copy after every page."""
         (self.folder / "save-every-page").touch()

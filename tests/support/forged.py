@@ -1,4 +1,4 @@
-"""Makes change events look like those of newer servers: adds events, or hides drop events.
+"""Imitates newer servers: adds change events, hides drop events, or adds an index to new time-series collections.
 
 MongoDB reports reshardings from 6.0.14 on, and runs `$out` into a time-series collection from 7.0.3 on. A test creates
 a collection whose name contains the event; a prepared daemon parses the `create` event of this collection as the forged
@@ -7,6 +7,7 @@ event. So the position of the forged event in the change stream, and its resume 
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import uuid4
 
 from bson.binary import UUID_SUBTYPE, Binary
@@ -15,6 +16,7 @@ from syncsvc.engine.events import tail
 from syncsvc.sandbox.replica_set import Client
 from verifier.cluster.events import DataEvent, DefinitionEvent, Fragment
 from verifier.cluster.namespace import Namespace
+from verifier.cluster.writer import ClusterWriter
 
 _RESHARDING = "forged resharding of "
 _OUT = "forged out of "
@@ -72,6 +74,28 @@ def hide_drops() -> None:
         return event
 
     tail.parse_event = parse_event
+
+
+def index_time_series() -> None:
+    """Make this process create time-series collections with the index that servers from 6.3 on add to them.
+
+    From this version on, the `create` of a time-series collection with a `metaField` also creates an index on this
+    field and the time (`_createDefaultTimeseriesIndex` in the source of the server).
+    """
+    run = ClusterWriter.run
+
+    def run_and_index(
+        self: ClusterWriter, database: str, command: dict[str, Any], retried: bool = True
+    ) -> dict[str, Any]:
+        reply = run(self, database, command, retried)
+        series = command.get("timeseries", {}) if "create" in command else {}
+        if "metaField" in series:
+            key = {series["metaField"]: 1, series["timeField"]: 1}
+            index = {"key": key, "name": "_".join(f"{name}_1" for name in key)}
+            run(self, database, {"createIndexes": command["create"], "indexes": [index]})
+        return reply
+
+    ClusterWriter.run = run_and_index  # type: ignore[method-assign]
 
 
 def _forged(event: DefinitionEvent) -> DefinitionEvent:

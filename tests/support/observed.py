@@ -8,6 +8,8 @@ More files in the folder change the daemon:
 - `small-partitions`: the file contains a size in bytes. Collections larger than that are copied in ranges of that size.
 - `old-source`: it treats servers of 6.0 like those of 5.0. Without `watch-closely`, it compares definitions only once,
   before the commit.
+- `new-destination`: it treats the destination as one of 6.3 or newer, which does not know the option `recordPreImages`.
+  A new time-series collection with a `metaField` gets an index on it and on the time at once.
 - `forge-events`: the change stream of the source reports the events of newer servers that `tests.support.forged`
   forges. The daemon itself looks for resharded collections only once.
 - `hide-drops`: the change stream of the source reports no drops.
@@ -65,6 +67,10 @@ def run(folder: Path, options: Sequence[str]) -> int:
     """
     if (folder / "old-source").exists():
         ClusterFacts.reports_ddl = False  # type: ignore[assignment,method-assign]
+    if (folder / "new-destination").exists():
+        unknown = frozenset({"recordPreImages"})
+        ClusterFacts.unknown_options = unknown  # type: ignore[assignment,method-assign]
+        forged.index_time_series()
     if (folder / "without-features").exists():
         withhold((folder / "without-features").read_text().splitlines())
     if (folder / "forge-events").exists():

@@ -16,6 +16,9 @@ from verifier.cluster import failures, features, inventory, probing
 from verifier.cluster.connect import Client
 from verifier.cluster.features import ClusterRole, Feature, Version
 
+# Options of collections that newer servers do not know any more, with the first version of these (SERVER-60919).
+_REMOVED_OPTIONS: Mapping[str, Version] = {"recordPreImages": (6, 2, 0)}
+
 # A patch version that is newer than any.
 _ANY_PATCH = 999
 
@@ -115,6 +118,15 @@ class ClusterFacts:
     def splits_large_events(self) -> bool:
         """Return whether change streams can split an event that is larger than 16 MB into fragments."""
         return self.offers(features.SPLIT_EVENTS)
+
+    @property
+    def unknown_options(self) -> frozenset[str]:
+        """Return the options of collections that older servers have, but that `create` and `collMod` refuse here.
+
+        An upgrade of servers to such a version removes these options from their collections.
+        """
+        # The commands belong to the servers, whatever the featureCompatibilityVersion is.
+        return frozenset(name for name, first in _REMOVED_OPTIONS.items() if self.version >= first)
 
     def lacks(self, *actions: str) -> list[str]:
         """Return those of the given cluster actions that the user lacks; empty without access control."""

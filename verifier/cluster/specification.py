@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
@@ -86,6 +87,11 @@ def collection_spec(
         return CollectionSpec(name, Kind.COLLECTION, uuid, options, indexes)
     kept = {each: options[each] for each in _TIME_SERIES_OPTIONS if each in options}
     return CollectionSpec(name.owner, Kind.TIME_SERIES, uuid, kept, indexes)
+
+
+def without(options: Document, names: Container[str]) -> Document:
+    """Return the options of a collection, or the fields of a collMod, except those with these names."""
+    return {name: value for name, value in options.items() if name not in names}
 
 
 def same_index(left: Document, right: Document) -> bool:

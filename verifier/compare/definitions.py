@@ -5,9 +5,9 @@ The functions here have no side effects. In options and indexes, the type of a n
 (sizes, seconds, versions, weights) to one type, which depends on its version. The types of numbers are compared in
 expressions that users write: validators, pipelines of views, filters of partial indexes. The order of the options of a
 collection or index is ignored; the order of fields is compared in their values, such as index keys, and in shard keys.
-Options that only state a default of validation or of capped collections are ignored. Shard keys are compared if both
-clusters are sharded. If a collection is sharded on the destination only, an index that just supports its shard key is
-not extra.
+Options that only state a default of validation or of capped collections are ignored, and so are flags that servers set
+among the options of time-series collections. Shard keys are compared if both clusters are sharded. If a collection is
+sharded on the destination only, an index that just supports its shard key is not extra.
 
 Collections are matched by name, and names inside views are compared as they are. So the caller must first apply renames
 to the expected definitions.
@@ -15,6 +15,7 @@ to the expected definitions.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from typing import Any
@@ -24,7 +25,7 @@ from bson.decimal128 import Decimal128
 
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.rawbson import EXPRESSIONS
-from verifier.cluster.specification import FILLER, CollectionSpec, Document
+from verifier.cluster.specification import FILLER, CollectionSpec, Document, without
 from verifier.compare.documents import Mode, differences
 from verifier.compare.mismatch import Aspect, DefinitionMismatch, Difference
 
@@ -38,6 +39,12 @@ _HOLD_ANYWAY: tuple[tuple[str, Any], ...] = (
     ("validationAction", "error"),
     ("max", 2147483647),
 )
+# Flags about the buckets of a time-series collection, which servers set themselves. Newer patch versions store them in
+# the option `storageEngine`, where users can see them, and older ones elsewhere (SERVER-91195).
+_BUCKET_FLAG = re.compile(
+    "(timeseriesBucketsMayHaveMixedSchemaData|timeseriesBucketingParametersHaveChanged)=(true|false),?"
+)
+_NO_METADATA = re.compile(r",?app_metadata=\(\)")
 
 
 def compare_definitions(
@@ -66,7 +73,7 @@ def _compare(
             detail = f"a {wanted.kind} on the source, a {found.kind} on the destination"
             yield DefinitionMismatch(namespace, Difference.CONTENT, Aspect.KIND, detail=detail)
             return
-        options = _without_defaults(wanted.options), _without_defaults(found.options)
+        options = _own_options(wanted.options), _own_options(found.options)
         yield from _compare_parts(namespace, Aspect.OPTION, *options)
         yield from _compare_parts(
             namespace, Aspect.INDEX, wanted.indexes, _without_support(wanted, found)
@@ -74,13 +81,28 @@ def _compare(
         yield from _compare_shard_keys(namespace, wanted.shard_key, found.shard_key)
 
 
-def _without_defaults(options: Document) -> Document:
-    """Return the options without those that only state a default. collMod can save such options; create does not."""
+def _own_options(options: Document) -> Document:
+    """Return the options without those that only state a default, and without flags that servers set.
+
+    collMod can save options that state a default; create does not.
+    """
     return {
         name: value
-        for name, value in options.items()
+        for name, value in _without_flags(options).items()
         if (name, value) not in _HOLD_ANYWAY and not (name == "validator" and not value)
     }
+
+
+def _without_flags(options: Document) -> Document:
+    """Return the options without the flags about buckets that servers add to `storageEngine`."""
+    settings = options.get("storageEngine", {}).get("wiredTiger", {})
+    if "configString" not in settings:
+        return options
+    config = _BUCKET_FLAG.sub("", settings["configString"]).replace(",)", ")")
+    changed = {**settings, "configString": _NO_METADATA.sub("", config)}
+    if changed == {"configString": ""}:
+        return without(options, {"storageEngine"})
+    return {**options, "storageEngine": {**options["storageEngine"], "wiredTiger": changed}}
 
 
 def _without_support(wanted: CollectionSpec, found: CollectionSpec) -> dict[str, Document]:

@@ -14,7 +14,7 @@ from verifier.cluster.namespace import RESERVED_PATTERN, Namespace, is_user_name
 from verifier.cluster.namespace_map import renamed
 from verifier.cluster.reading import read
 from verifier.cluster.references import NotRewritable
-from verifier.cluster.specification import CollectionSpec
+from verifier.cluster.specification import CollectionSpec, without
 from verifier.compare.record import Side
 from verifier.compare.scope import NamespacePair, Scope
 from verifier.compare.subject import Watched
@@ -34,6 +34,7 @@ class Listing:
     ) -> None:
         self._source = source.client
         self._destination = destination.client
+        self._unknown_options = destination.facts.unknown_options
         self._scope = scope
         self._stop = stop
         evaluator = filter_evaluator(source, destination)
@@ -53,10 +54,11 @@ class Listing:
     def expected(self, source: CollectionSpec) -> CollectionSpec:
         """Return the definition that a collection or view must have on the destination, with its name there.
 
-        Names in the definition of a view are replaced as well. If they cannot all be replaced, only `viewOn` is,
-        and the definition keeps its name on the source.
+        Options that the destination does not know any more are left out. Names in the definition of a view are replaced
+        as well. If they cannot all be replaced, only `viewOn` is, and the definition keeps its name on the source.
         """
         names = self._scope.names
+        source = replace(source, options=without(source.options, self._unknown_options))
         try:
             return renamed(source, names)
         except NotRewritable:

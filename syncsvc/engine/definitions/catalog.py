@@ -87,14 +87,15 @@ class Catalog:
 
         Creates no index except the one that the shard key needs, and does not check the options of an existing
         collection. Returns True only if this call created the collection and the collection has no index except the one
-        on `_id`. Drops a view with the same name: the view had the name earlier or will have it later, and then
-        its change events create the view.
+        on `_id`. Returns False for a time-series collection, because servers of 6.3 and newer create it with an index
+        on its `metaField` and its time. Drops a view with the same name: the view had the name earlier or will have it
+        later, and then its change events create the view.
         """
         self._assign_primary(definition.namespace)
         created = self._create(definition)
         if definition.shard_key:
             self._shard(definition)
-        return created and not definition.shard_key
+        return created and not definition.shard_key and definition.kind is not Kind.TIME_SERIES
 
     def _assign_primary(self, namespace: Namespace) -> None:
         """Create the database of a new collection or view, if the destination is sharded. See `Sharding`."""

@@ -41,7 +41,7 @@ from verifier.cluster.namespace import (
     Namespace,
     is_user_namespace,
 )
-from verifier.cluster.specification import CollectionSpec, Document, Kind, same_document
+from verifier.cluster.specification import CollectionSpec, Document, Kind, same_document, without
 from verifier.runtime.errors import OperationError, raise_all
 from verifier.runtime.tasks import StopToken
 
@@ -335,10 +335,11 @@ class DefinitionEvents:
             return
         record = self._registry.get(event.collection)
         if record is not None:
-            definition = self._modified(record, event.description)
+            change = without(event.description, self._target.unknown_options)
+            definition = self._modified(record, change)
             if self._can_be_synced(replace(definition, namespace=record.source_name)):
                 self._redefine(record, definition)
-                self._catalog.modify(definition.namespace, immediate(event.description))
+                self._catalog.modify(definition.namespace, immediate(change))
 
     def _modified(self, record: CollectionRecord, change: Document) -> CollectionSpec:
         """Return a collection's definition after the collMod `change`.

@@ -8,22 +8,23 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from verifier.cluster.specification import CollectionSpec, Document
+from verifier.cluster.specification import CollectionSpec, Document, without
 
 # What the server stores if a collMod removes the limit on the number of documents.
 _NO_MAXIMUM = 2147483647
+# The fields of a collMod that are no options of a collection: the server stores a flag about its buckets.
+_NO_OPTIONS = frozenset({"timeseriesBucketsMayHaveMixedSchemaData"})
+# The options that determine the buckets of a time-series collection.
+_BUCKETING = frozenset({"granularity", "bucketMaxSpanSeconds", "bucketRoundingSeconds"})
 # Fields whose stand-ins differ from the original: they take effect at the commit.
 _DEFERRED = frozenset({"index", "cappedSize", "cappedMax", "expireAfterSeconds"})
 
 
 def modified(definition: CollectionSpec, change: Document) -> CollectionSpec:
     """Return the definition that a collection has after the collMod `change`, which was run on the source."""
-    options = {**definition.options, **immediate(change)}
+    options = {**definition.options, **without(immediate(change), _NO_OPTIONS)}
     if "timeseries" in change:
-        # Leave out the bucket span of the previous granularity: the server refuses it with another granularity.
-        before = definition.options["timeseries"]
-        kept = {name: value for name, value in before.items() if name != "bucketMaxSpanSeconds"}
-        options["timeseries"] = {**kept, **change["timeseries"]}
+        options["timeseries"] = _bucketed(definition.options["timeseries"], change["timeseries"])
     if "cappedSize" in change:
         options["size"] = change["cappedSize"]
     if "cappedMax" in change:
@@ -45,6 +46,18 @@ def immediate(change: Document) -> Document:
     The returned fields have the same names and values as the options of the collection.
     """
     return {name: value for name, value in change.items() if name not in _DEFERRED}
+
+
+def _bucketed(before: Document, change: Document) -> Document:
+    """Return the option `timeseries` after a collMod that has this `change` of it.
+
+    A granularity replaces custom values, and custom values replace a granularity: `create` refuses both together.
+    """
+    span, rounding = change.get("bucketMaxSpanSeconds"), change.get("bucketRoundingSeconds")
+    if "granularity" not in change and (span is None or span != rounding):
+        # Servers accept different values only if these are the values of the present granularity.
+        return before
+    return {**without(before, _BUCKETING), **change}
 
 
 def _modified_index(index: Document, change: Document) -> Document:

@@ -80,7 +80,9 @@ class RunContext:
     @property
     def target(self) -> Target:
         """Return the settings that determine how a definition of the source is changed for the destination."""
-        return Target(self.run.record.options, self.destination_facts.is_sharded, self.names)
+        facts = self.destination_facts
+        options = self.run.record.options
+        return Target(options, facts.is_sharded, self.names, facts.unknown_options)
 
     @property
     def names(self) -> NamespaceMap:

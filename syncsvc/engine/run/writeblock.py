@@ -3,6 +3,9 @@
 The original mode (blocked or not) is saved in the run record before writes are blocked, and removed from the record
 after it is restored. So the record names every cluster that this sync blocks, even if the process was killed
 between two steps. Each step is idempotent.
+
+From MongoDB 8.0.13 on, a block can have a `reason` (SERVER-102961). While it has one, a replica set refuses to block or
+unblock writes with another reason or without one. This module gives none.
 """
 
 from __future__ import annotations
@@ -10,11 +13,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from pymongo.errors import OperationFailure
+
 from syncsvc.engine.run.points import Point
+from syncsvc.errors import FOREIGN_WRITE_BLOCK
 from syncsvc.saved.run import RunRecord
 from syncsvc.saved.run_store import RunStore
 from syncsvc.state import Phase
+from verifier.cluster.failures import ILLEGAL_OPERATION, text_of
 from verifier.cluster.writer import ClusterWriter
+from verifier.runtime.errors import OperationError
 from verifier.runtime.observer import Observer
 
 # The value that `serverStatus` reports for a replica set whose user writes are blocked.
@@ -28,7 +36,8 @@ _CHANGES, _MODES = "sharding_configsvr_coordinators", "user_writes_critical_sect
 class WriteBlock:
     """Blocks and unblocks user writes on one cluster. `cluster` is its name in the run record, such as cluster0.
 
-    Every method raises the driver's errors.
+    Every method raises the driver's errors. `set`, `lift` and `put_back` also raise OperationError ForeignWriteBlock if
+    the server refuses the change, because user writes are blocked with a reason.
     """
 
     cluster: str
@@ -43,21 +52,41 @@ class WriteBlock:
         if self.cluster not in found:
             self.run.update(found_blocked={**found, self.cluster: self.is_set()})
             self.observe(Point.BLOCK_SAVED, self.cluster)
-        self._command(True)
+        try:
+            self._command(True)
+        except OperationError:
+            # This block is not the sync's own, and others may lift it: it must not be put back later.
+            self._forget()
+            raise
+
+    def keep(self) -> None:
+        """Block user writes like `set`, but accept a block with a reason: the sync need not lift it itself."""
+        try:
+            self.set()
+        except OperationError as error:
+            if error.kind is not FOREIGN_WRITE_BLOCK:
+                raise
 
     def lift(self) -> None:
         """Allow user writes, even if they were blocked before this sync; remove the saved mode from the run record."""
-        self._end(False)
+        self._command(False)
+        self._end()
 
     def put_back(self) -> None:
         """Restore the saved mode, and remove it from the run record; a no-op if no mode is saved."""
         found = self.run.record.found_blocked
         if self.cluster in found:
-            self._end(found[self.cluster])
+            if found[self.cluster]:
+                self.keep()
+            else:
+                self._command(False)
+            self._end()
 
-    def _end(self, blocked: bool) -> None:
-        self._command(blocked)
+    def _end(self) -> None:
         self.observe(Point.BLOCK_ENDED, self.cluster)
+        self._forget()
+
+    def _forget(self) -> None:
         found = self.run.record.found_blocked
         self.run.update(found_blocked={name: found[name] for name in found if name != self.cluster})
 
@@ -84,7 +113,14 @@ class WriteBlock:
         return found
 
     def _command(self, blocked: bool) -> None:
-        self.writer.administer({_COMMAND: 1, "global": blocked})
+        try:
+            self.writer.administer({_COMMAND: 1, "global": blocked})
+        except OperationFailure as error:
+            if error.code != ILLEGAL_OPERATION or not self.is_set():
+                raise
+            raise OperationError(
+                FOREIGN_WRITE_BLOCK, f"{self.cluster}: {text_of(error)}."
+            ) from error
 
 
 def to_put_back(record: RunRecord) -> tuple[str, ...]:

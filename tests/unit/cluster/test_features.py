@@ -74,6 +74,21 @@ def test_the_older_compatibility_version_counts(
     assert found.blocks_writes is reports
 
 
+@pytest.mark.parametrize(
+    "fields, unknown",
+    [
+        ({"version": (5, 0, 31)}, set()),
+        ({"version": (6, 0, 30)}, set()),
+        ({"version": (6, 2, 0)}, {"recordPreImages"}),
+        ({"version": (8, 0, 4)}, {"recordPreImages"}),
+        ({"version": (7, 0, 2), "compatibility": (6, 0)}, {"recordPreImages"}),
+    ],
+)
+def test_newer_servers_do_not_know_an_old_option(fields: dict[str, Any], unknown: set[str]) -> None:
+    """Test for each version whether its `create` and `collMod` refuse `recordPreImages`, as SERVER-60919 says."""
+    assert facts(**fields).unknown_options == unknown
+
+
 @pytest.mark.parametrize("each", REPORTING_DDL, ids=lambda each: each.name)
 def test_ddl_is_reported_only_with_all_features_for_it(each: Any) -> None:
     assert not facts(refused=frozenset({each.name})).reports_ddl

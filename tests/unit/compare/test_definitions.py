@@ -52,6 +52,39 @@ def test_a_limit_without_effect_is_ignored() -> None:
     assert differences([spec(options=capped)], [spec(options={**capped, "max": 2147483647})]) == []
 
 
+MIXED = "timeseriesBucketsMayHaveMixedSchemaData=true"
+CHANGED = "timeseriesBucketingParametersHaveChanged=false"
+
+
+@pytest.mark.parametrize(
+    "wanted, found",
+    [
+        (None, f"app_metadata=({MIXED})"),
+        ("", f"app_metadata=({CHANGED},{MIXED})"),
+        ("block_compressor=zlib", f"block_compressor=zlib,app_metadata=({MIXED})"),
+        ("app_metadata=(x=y)", f"app_metadata=({MIXED},x=y)"),
+        ("app_metadata=(x=y,z=t)", f"app_metadata=(x=y,{CHANGED},z=t,{MIXED})"),
+    ],
+)
+def test_flags_about_buckets_are_ignored(wanted: str | None, found: str) -> None:
+    """Compare time-series collections of which only one has the flags that servers add to its options.
+
+    The options are in the form of the server's tests `backwards_compatible_timeseries_catalog_options.js` and
+    `wiredtiger_storage_options_config_string_flags_parser_test.cpp`.
+    """
+    plain, flagged = (
+        spec(kind=Kind.TIME_SERIES, options={} if each is None else stored_with(each))
+        for each in (wanted, found)
+    )
+    assert differences([plain], [flagged]) == differences([flagged], [plain]) == []
+    other = spec(kind=Kind.TIME_SERIES, options=stored_with("block_compressor=snappy"))
+    assert len(differences([other], [flagged])) == 1
+
+
+def stored_with(configuration: str) -> dict[str, Any]:
+    return {"storageEngine": {"wiredTiger": {"configString": configuration}}}
+
+
 def test_the_uuid_is_ignored() -> None:
     assert differences([spec(uuid=b"a" * 16)], [spec(uuid=b"b" * 16)]) == []
 

@@ -37,6 +37,43 @@ def test_options(before: dict[str, Any], change: dict[str, Any], after: dict[str
     assert modified(collection(before), change).options == after
 
 
+SECONDS = {"granularity": "seconds", "bucketMaxSpanSeconds": 3600}
+CUSTOM = {"bucketMaxSpanSeconds": 7200, "bucketRoundingSeconds": 7200}
+LONGER = {"bucketMaxSpanSeconds": 9000, "bucketRoundingSeconds": 9000}
+OF_SECONDS = {"bucketMaxSpanSeconds": 3600, "bucketRoundingSeconds": 60}
+HOURS = {"granularity": "hours"}
+
+
+@pytest.mark.parametrize(
+    ("before", "change", "after"),
+    [
+        (SECONDS, HOURS, HOURS),
+        (SECONDS, CUSTOM, CUSTOM),
+        (SECONDS, OF_SECONDS, SECONDS),
+        (SECONDS, {}, SECONDS),
+        (CUSTOM, LONGER, LONGER),
+        (CUSTOM, HOURS, HOURS),
+    ],
+)
+def test_buckets_of_time_series(
+    before: dict[str, Any], change: dict[str, Any], after: dict[str, Any]
+) -> None:
+    """Test collMods with the custom values of MongoDB 6.3 and newer.
+
+    The server's `applyTimeseriesOptionsModifications` removes a granularity when custom values are set, and the other
+    way round; `isTimeseriesGranularityValidAndUnchanged` determines what it accepts.
+    """
+    fields = {"timeField": "t", "metaField": "m"}
+    changed = modified(collection({"timeseries": {**fields, **before}}), {"timeseries": change})
+    assert changed.options == {"timeseries": {**fields, **after}}
+
+
+def test_a_flag_about_buckets_is_no_option() -> None:
+    change = {"timeseriesBucketsMayHaveMixedSchemaData": True}
+    assert modified(collection({}), change).options == {}
+    assert immediate(change) == change
+
+
 @pytest.mark.parametrize(
     ("before", "change", "after"),
     [

@@ -447,6 +447,13 @@ def test_the_target_decides_the_shard_key(
     assert destined(definition, target(sharded, **fields)).shard_key == expected
 
 
+def test_an_option_that_the_destination_does_not_know_is_left_out() -> None:
+    definition = replace(spec("e"), options={"recordPreImages": True, "validationLevel": "off"})
+    newer = replace(target(), unknown_options=frozenset({"recordPreImages"}))
+    assert destined(definition, newer).options == {"validationLevel": "off"}
+    assert destined(definition, target()).options == definition.options
+
+
 def test_a_unique_index_beside_the_shard_key_fits_a_replica_set() -> None:
     definition = replace(UNIQUE, shard_key=BY_K)
     assert names(definition_violations(target(), facts(), [definition])) == []
