@@ -36,7 +36,8 @@ class Resumption(Enum):
 
     CONTINUED = (
         "Remove the cause of the failure; then ``/resume`` or a restart continues the sync in the state in which the "
-        "sync failed. If it failed during a commit, keep the applications stopped: the commit stays requested."
+        "sync failed. If it failed during a commit, the commit stays requested: keep the applications stopped until "
+        "``canWrite`` is true."
     )
     RETRIED = "Remove the cause of the failure; then ``/resume`` continues from the saved position."
     RETRIED_UNLESS_LOST = (

@@ -22,7 +22,7 @@ from typing import Any
 from syncsvc.engine.definitions.catalog import Catalog, known_uuids
 from syncsvc.engine.definitions.confirmation import confirmed_together
 from syncsvc.engine.definitions.shared_catalog import catalog_of
-from syncsvc.engine.late_writes import LateWrites
+from syncsvc.engine.late_writes import LateWrites, SourceWritten
 from syncsvc.engine.principals import PrincipalCopy
 from syncsvc.engine.reversal import prepare_reversal
 from syncsvc.engine.run.context import RunContext
@@ -108,6 +108,7 @@ class Cutover:
         """
         if any(each.withheld for each in self.context.registry):
             LateWrites(self.context, self.stop).refuse()
+            raise SourceWritten()
         if self.context.destination_facts.is_sharded:
             self._prepare_all(MAJORITY)
         else:

@@ -77,8 +77,8 @@ _REST_SECONDS = 10.0
 # A paused sync that cannot save change events doubles its wait before each retry, up to this multiple of the first one.
 _MOST_BACKOFF = 8
 _UNSPOOLED = (
-    "The change events of the paused sync cannot be saved in the event spool. The save is retried; until it succeeds, "
-    "the oplog of the source must keep the events."
+    "During the pause, the oplog of the source cannot be watched, or its change events cannot be saved in the event "
+    "spool. This is retried; until it succeeds, the oplog must keep the events."
 )
 
 
@@ -500,8 +500,8 @@ class Runner:
                 text = f"{_UNSPOOLED} {description}"
                 if progress.snapshot.warnings.get(WarningKind.PAUSE_UNSPOOLED) != text:
                     _log.warning(
-                        "The change events of the paused sync cannot be saved in the event spool. The save is retried; "
-                        "until it succeeds, the oplog of the source must keep the events.",
+                        "During the pause, the oplog of the source cannot be watched, or its change events cannot be "
+                        "saved in the event spool. This is retried; until it succeeds, the oplog must keep the events.",
                         exc_info=error,
                     )
                 progress.warn(WarningKind.PAUSE_UNSPOOLED, text)

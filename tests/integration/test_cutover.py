@@ -158,3 +158,24 @@ def test_an_index_refuses_a_document_that_users_write_during_the_cut_over(
     daemon.wait_for_state("COMMITTED")
     assert "repeats the commit" in daemon.log
     pair.assert_equal()
+
+
+@pytest.mark.parametrize("step", ["verified", "definitions prepared"])
+def test_indexes_that_an_earlier_version_has_not_built_yet(
+    pair: Pair, daemon: Daemon, step: str
+) -> None:
+    """Earlier versions built the second of two indexes that only their filters distinguish after the verification."""
+    c = pair.source.client.d.c
+    for name in ("active", "trial"):
+        c.create_index("n", name=name, unique=True, partialFilterExpression={"state": name})
+        filters = {"state": name, "m": {"$gt": 0}}
+        c.create_index("m", name=f"{name} m", partialFilterExpression=filters)
+    c.insert_many({"n": 1, "m": 1, "state": each} for each in ("active", "trial"))
+    daemon.start(enableUserWriteBlocking="none")
+    with daemon.held_at(Point.STEP_DONE, step):
+        daemon.ask_for_commit()
+        daemon.wait_until_reached(Point.STEP_DONE, step)
+        pair.destination.client.d.c.drop_index("trial")
+        pair.destination.client.d.c.drop_index("trial m")
+    daemon.wait_for_state("COMMITTED")
+    pair.assert_equal()

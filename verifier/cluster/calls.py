@@ -27,10 +27,7 @@ _BUILDING = (
 )
 _WRITING = "Check that a majority of the members of the replica set (of each shard) runs and replicates: rs.status()."
 _ANSWERING = "Check the server, its load, and the network to it. The command is cancelled after a timeout and retried."
-# The commands that may build or scan an index.
-_BUILDERS = ("createIndexes", "collMod")
 _REMEDIES = {
-    **dict.fromkeys(_BUILDERS, _BUILDING),
     **dict.fromkeys(
         ("insert", "update", "delete", "create", "drop", "dropIndexes", "commitTransaction"),
         _WRITING,
@@ -49,12 +46,16 @@ _OF_OTHERS = frozenset(
 
 @dataclass(frozen=True)
 class Call:
-    """One command: its name, its namespace, and the address and cluster to which it was sent."""
+    """One command: its name, its namespace, and the address and cluster to which it was sent.
+
+    A command that `builds_indexes`, or scans an index, may take hours although nothing is wrong.
+    """
 
     name: str
     namespace: str
     address: str
     cluster: str
+    builds_indexes: bool = False
 
     def __str__(self) -> str:
         return f"{self.name} of {self.namespace} at {self.address} ({self.cluster})"
@@ -67,12 +68,7 @@ class Call:
     @property
     def remedy(self) -> str:
         """Return what the operator can do if the answer takes long."""
-        return _REMEDIES.get(self.name, _ANSWERING)
-
-    @property
-    def builds_indexes(self) -> bool:
-        """Return whether the command may take hours although nothing is wrong, because it builds or scans an index."""
-        return self.name in _BUILDERS
+        return _BUILDING if self.builds_indexes else _REMEDIES.get(self.name, _ANSWERING)
 
 
 _thread = threading.local()
@@ -106,7 +102,13 @@ class CallListener(CommandListener):
 
     def started(self, event: CommandStartedEvent) -> None:
         host, port = event.connection_id
-        call = Call(event.command_name, _namespace(event), f"{host}:{port}", self._cluster)
+        call = Call(
+            event.command_name,
+            _namespace(event),
+            f"{host}:{port}",
+            self._cluster,
+            _builds_indexes(event),
+        )
         _thread.newest = call
         wait = waits.begin(call.unanswered, call.remedy, call.builds_indexes)
         self._outstanding[event.request_id] = wait
@@ -121,6 +123,13 @@ class CallListener(CommandListener):
         wait = self._outstanding.pop(request, None)
         if wait is not None:
             waits.end(wait)
+
+
+def _builds_indexes(event: CommandStartedEvent) -> bool:
+    if event.command_name == "collMod":
+        # To make an index unique, the server scans it. Other changes of an index or collection are quick.
+        return bool(event.command.get("index", {}).get("unique"))
+    return event.command_name == "createIndexes"
 
 
 def _namespace(event: CommandStartedEvent) -> str:

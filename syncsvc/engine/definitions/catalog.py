@@ -356,19 +356,22 @@ class Catalog:
         for command in standin.conversions(definition):
             self._run(definition.namespace, command, *_USERS_WERE_FASTER)
         waiting = standin.waiting(definition)
-        if waiting and self._is_still(definition):
-            command = {"createIndexes": definition.namespace.collection, "indexes": waiting}
+        missing = self._missing(definition, waiting) if waiting else []
+        if missing:
+            command = {"createIndexes": definition.namespace.collection, "indexes": missing}
             self._run(definition.namespace, command, *_USERS_WERE_FASTER)
 
-    def _is_still(self, definition: CollectionSpec) -> bool:
-        """Return whether the synced collection still exists, judging by whether any index of its definition exists.
+    def _missing(self, definition: CollectionSpec, waiting: list[Document]) -> list[Document]:
+        """Return the indexes of `waiting` that the synced collection lacks; empty if the collection does not exist.
 
-        If no index exists, users have dropped or replaced the collection. Its indexes must not be built then, because
-        `createIndexes` would create a dropped collection again.
+        If no index of its definition exists, users have dropped or replaced the collection. Its indexes must not be
+        built then, because `createIndexes` would create a dropped collection again.
         """
         found = self._find(definition.namespace)
         built = standin.stand_in(definition).indexes.keys()
-        return found is not None and not built.isdisjoint(found.indexes)
+        if found is None or built.isdisjoint(found.indexes):
+            return []
+        return [each for each in waiting if each["name"] not in found.indexes]
 
     def _find(self, namespace: Namespace) -> CollectionSpec | None:
         return read(lambda: find_named(self._destination_client, namespace), self._stop)

@@ -102,6 +102,21 @@ def deferred_names(definition: CollectionSpec) -> frozenset[str]:
     return frozenset(each["name"] for each in plain if _signature(each) in unique)
 
 
+def _deferred_earlier(definition: CollectionSpec) -> frozenset[str]:
+    """Return the names of the indexes that a sync which an earlier version has begun may not have built yet.
+
+    That version deferred every index with the signature of another one, even if only their filters distinguish them.
+    """
+    seen: list[list[Any]] = []
+    names = set()
+    for index in sorted(definition.indexes.values(), key=lambda each: not each.get("unique")):
+        signature = _signature(index)
+        if signature in seen:
+            names.add(index["name"])
+        seen.append(signature)
+    return frozenset(names)
+
+
 def _signature(index: Document) -> list[Any]:
     """Return what a unique and a plain index have in common if the server refuses the plain one beside the other.
 
@@ -218,10 +233,11 @@ def conversions(definition: CollectionSpec) -> Iterator[Command]:
 def waiting(definition: CollectionSpec) -> list[Document]:
     """Return the deferred indexes (see `deferred_names`), in the form that `createIndexes` accepts.
 
-    They must be built after the unique indexes have become unique.
+    They must be built after the unique indexes have become unique. Some of them may already exist: those that only an
+    earlier version deferred.
     """
     definition = supported(definition)
-    names = sorted(deferred_names(definition))
+    names = sorted(deferred_names(definition) | _deferred_earlier(definition))
     return [creatable(definition.indexes[each], definition.collated) for each in names]
 
 

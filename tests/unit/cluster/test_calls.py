@@ -113,22 +113,32 @@ def test_the_text_of_an_unreachable_cluster_names_the_command(text: str, expecte
 @pytest.mark.parametrize(
     "command, expected, what",
     [
-        ("createIndexes", True, "No answer yet to createIndexes of d.c at host:27017 (source)"),
-        ("collMod", True, "No answer yet to collMod of d.c at host:27017 (source)"),
-        ("insert", False, "insert of d.c at host:27017 (source): host:27017: timed out"),
+        ({"createIndexes": "c"}, True, "No answer yet to createIndexes of d.c at {}"),
+        (
+            {"collMod": "c", "index": {"name": "n", "unique": True}},
+            True,
+            "No answer yet to collMod of d.c at {}",
+        ),
+        (
+            {"collMod": "c", "index": {"name": "n", "prepareUnique": True}},
+            False,
+            "collMod of d.c at {}: host:27017: timed out",
+        ),
+        ({"collMod": "c", "cappedMax": 1}, False, "collMod of d.c at {}: host:27017: timed out"),
+        ({"insert": "c"}, False, "insert of d.c at {}: host:27017: timed out"),
     ],
 )
 def test_an_index_build_that_takes_long_is_expected(
-    command: str, expected: bool, what: str
+    command: dict[str, Any], expected: bool, what: str
 ) -> None:
     listener = CallListener("source")
-    started(listener, {command: "c"})
+    started(listener, command)
     (outstanding,) = waits.long_waits()
-    failed(listener, command)
+    failed(listener, next(iter(command)))
     found = failures.temporary(NetworkTimeout("host:27017: timed out"))
     assert found is not None
     assert found.expected is outstanding.expected is expected
-    assert found.what.removesuffix(".") == what
+    assert found.what.removesuffix(".") == what.format("host:27017 (source)")
     assert ("index build takes" in found.remedy) is expected
     # The server may have been restarted, and other connections may fail.
     for error in (AutoReconnect("host:27017: closed"), NetworkTimeout("other:27017: timed out")):

@@ -190,6 +190,14 @@ class TestTwins:
     def test_without_indexes_none_is_deferred(self) -> None:
         assert deferred_names(spec()) == frozenset()
 
+    def test_indexes_that_an_earlier_version_deferred_may_be_missing_at_the_end(self) -> None:
+        active, trial = (
+            index(name, unique=True, partialFilterExpression={"state": name})
+            for name in ("active", "trial")
+        )
+        assert waiting(spec(active, trial)) == [trial]
+        assert waiting(spec(active, index("other", key={"b": 1}))) == []
+
 
 @pytest.mark.parametrize(
     "given, collated, added",
