@@ -250,6 +250,8 @@ def test_all_instances_show_the_failure_of_one(pair: Pair, fleet: Fleet) -> None
     shown = [each.wait_for_state("FAILED") for each in fleet.daemons]
     assert [each["error"] for each in shown] == ["RenamedOutOfFilter"] * 2
     assert fleet.names[0] in shown[1]["errorDescription"]
+    assert "User writes are blocked on cluster1" in shown[0]["errorDescription"]
+    assert "neither cluster" not in shown[1]["errorDescription"]
     fleet.follower.kill()
     fleet.follower.run()
     assert fleet.follower.progress()["state"] == "FAILED"
