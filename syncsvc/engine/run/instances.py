@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from time import monotonic
 
 from syncsvc.errors import ALL
 from syncsvc.figures.progress import OtherInstance, Progress, WarningKind
-from syncsvc.saved.peers import Peers, awaited
+from syncsvc.saved.peers import Peers, awaited, is_cut_over
 from syncsvc.saved.run import Failure, RunRecord
 from syncsvc.saved.run_store import RunStore
 from syncsvc.state import ACTIVE, State
@@ -103,14 +103,15 @@ class Instances:
         """Until stopped, publish the progress of the other instances, and warn if one of them needs attention.
 
         The warnings name the instances that have not received a command that others have, and those that send no
-        heartbeats. Raises FailedElsewhere if another instance has failed. Returns immediately if there are no other
-        instances.
+        heartbeats. Also save that users may write to the destination, once another instance has saved that. Raises
+        FailedElsewhere if another instance has failed. Returns immediately if there are no other instances.
         """
         if not self._run.record.instances:
             return
         try:
             while True:
                 others = self._known = self._peers.others(stop)
+                self._save_cut_over(others)
                 refuse_failed(self._run.record, others)
                 self._warn_of_commands(others)
                 self._warn_of_silence(others)
@@ -120,6 +121,15 @@ class Instances:
             # No other code ends these warnings.
             for kind in (WarningKind.INSTANCE_AWAITED, WarningKind.INSTANCE_SILENT):
                 self._progress.end_warning(kind)
+
+    def _save_cut_over(self, others: Collection[RunRecord]) -> None:
+        """Save that users may write to the destination, if another instance has saved that.
+
+        `wait_for_coordinator` returns no record of a failed coordinator, which may have failed right after its save.
+        """
+        own = self._run.record
+        if not own.can_write and is_cut_over(own, others):
+            self._run.update(can_write=True)
 
     def _shown(self, other: RunRecord) -> OtherInstance:
         applied = None if other.position is None else other.position.time.time
