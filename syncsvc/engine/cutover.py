@@ -102,7 +102,12 @@ class Cutover:
 
         Users cannot write until this is done. So on a replica set, the majority confirms all commands together: waiting
         for it after each command would take several times as long as the command itself.
+
+        Raises SourceWritten if indexes are withheld: they were all built, and an event after the commit time has
+        withheld them again.
         """
+        if any(each.withheld for each in self.context.registry):
+            LateWrites(self.context, self.stop).refuse()
         if self.context.destination_facts.is_sharded:
             self._prepare_all(MAJORITY)
         else:

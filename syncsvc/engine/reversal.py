@@ -165,7 +165,7 @@ def weaken_definitions(context: RunContext, stop: StopToken) -> None:
             continue
         # Use the present definition, not the saved one: an index that users have changed needs other commands.
         catalog.weaken(definition)
-        catalog.reconcile_indexes(record.definition)
+        catalog.reconcile_indexes(record.present)
         context.observe(Point.COLLECTION_WEAKENED, str(definition.namespace))
 
 

@@ -12,18 +12,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bson.binary import Binary
-from bson.raw_bson import RawBSONDocument
 from bson.timestamp import Timestamp
 from pymongo.database import Database
 from pymongo.errors import OperationFailure, PyMongoError
-from pymongo.read_preferences import ReadPreference
 
+from syncsvc.source.scanned import ScannedCollection
 from verifier.cluster import failures
 from verifier.cluster.connect import Client
 from verifier.cluster.namespace import Namespace
-from verifier.cluster.pinning import Pin, ServerMode
-from verifier.cluster.rawcursor import FIRST_PAGE, PAGE_BYTES, Page, RawCursor, resilient_pages
+from verifier.cluster.pinning import Pin
+from verifier.cluster.rawcursor import Page, RawCursor, resilient_pages
 from verifier.cluster.renamed import follow_renames
 from verifier.runtime.retry import Temporary
 from verifier.runtime.tasks import StopToken
@@ -112,40 +110,18 @@ def _starts(local: Database[dict[str, Any]], hello: Mapping[str, Any]) -> list[s
 
 
 class NaturalScan:
-    """One pass over a collection in natural order, from its beginning or from a resume point. It follows renames.
-
-    If `uuid` is None (servers before 6.0 accept no UUID), the scan reads the collection by its name. The scan reads
-    with read concern majority at the source's cluster time `not_before` or later, so that it sees no data older than
-    the start of the change stream. Each cursor is read on one member that suits `read_preference`. Only documents that
-    match `query` are returned; all documents if `query` is None.
-    """
+    """One pass over a collection in natural order, from its beginning or from a resume point. It follows renames."""
 
     def __init__(
-        self,
-        client: Client,
-        namespace: Namespace,
-        uuid: bytes | None,
-        not_before: Timestamp,
-        resume_point: ResumePoint | None,
-        stop: StopToken,
-        page_bytes: int = PAGE_BYTES,
-        first_page: int = FIRST_PAGE,
-        read_preference: ServerMode = ReadPreference.PRIMARY,
-        query: RawBSONDocument | None = None,
+        self, scanned: ScannedCollection, resume_point: ResumePoint | None, stop: StopToken
     ) -> None:
-        self._client = client
-        self._namespace = namespace
-        self._uuid = uuid
-        self._not_before = not_before
+        self._scanned = scanned
+        self._namespace = scanned.namespace
         self._resume_point = resume_point
+        self._stop = stop
         self._origin: Origin | None = None
         self._settled = False
-        self._read_preference = read_preference
         self._pin = Pin()
-        self._stop = stop
-        self._page_bytes = page_bytes
-        self._first_page = first_page
-        self._query = query
 
     def pages(self) -> Iterator[tuple[Page, ResumePoint | None]]:
         """Yield each page with the resume point after the page.
@@ -173,46 +149,32 @@ class NaturalScan:
         """Return whether a checkpoint of the server contains all writes up to `not_before`; False if unknown."""
         try:
             with self._pin.held():
-                status = self._client.admin.command(
+                status = self._scanned.client.admin.command(
                     "replSetGetStatus", read_preference=self._pin.read_preference
                 )
         except PyMongoError:
             return False
         checkpoint: Timestamp | None = status.get("lastStableRecoveryTimestamp")
-        return checkpoint is not None and checkpoint >= self._not_before
+        return checkpoint is not None and checkpoint >= self._scanned.not_before
 
     def _open(self) -> RawCursor:
         # Read the origin and all pages from one member: after an election in between, record IDs would have the wrong
         # origin.
-        self._pin = Pin(read_preference=self._read_preference)
-        self._origin = scan_origin(self._client, self._pin)
+        self._pin = Pin(read_preference=self._scanned.read_preference)
+        self._origin = scan_origin(self._scanned.client, self._pin)
         self._settled = False
         if self._resume_point is not None and not (
             self._origin is not None and self._origin.confirms(self._resume_point.origin)
         ):
             self._resume_point = None
-        command: dict[str, Any] = {
-            "find": self._namespace.collection,
-            "hint": {"$natural": 1},
-            "noCursorTimeout": True,
-            "readConcern": {"level": "majority", "afterClusterTime": self._not_before},
-        }
-        if self._query is not None:
-            command["filter"] = self._query
+        find: dict[str, Any] = {"hint": {"$natural": 1}}
+        if self._scanned.query is not None:
+            find["filter"] = self._scanned.query
         if self._origin is not None:
-            command["$_requestResumeToken"] = True
-        if self._uuid is not None:
-            command["collectionUUID"] = Binary(self._uuid, 4)
+            find["$_requestResumeToken"] = True
         if self._resume_point is not None and self._resume_point.token["$recordId"] is not None:
-            command["$_resumeAfter"] = self._resume_point.token
-        return RawCursor(
-            self._client,
-            self._namespace.database,
-            command,
-            pin=self._pin,
-            page_bytes=self._page_bytes,
-            first_page=self._first_page,
-        )
+            find["$_resumeAfter"] = self._resume_point.token
+        return self._scanned.open(self._namespace, self._pin, **find)
 
     def _classify(self, error: BaseException) -> Temporary | None:
         if failures.code_of(error) == failures.KEY_NOT_FOUND and self._resume_point is not None:

@@ -7,22 +7,20 @@ cluster merge the documents of all shards, filter out orphaned documents, and ha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
-from bson.binary import Binary
 from bson.raw_bson import RawBSONDocument
-from bson.timestamp import Timestamp
-from pymongo.read_preferences import ReadPreference
 
+from syncsvc.source.scanned import ScannedCollection
 from verifier.cluster import failures
 from verifier.cluster.block import Block
-from verifier.cluster.connect import Client
 from verifier.cluster.keys import id_only
 from verifier.cluster.lookup import LONGEST_BOUND, among
 from verifier.cluster.namespace import Namespace
-from verifier.cluster.pinning import Pin, ServerMode
+from verifier.cluster.pinning import Pin
 from verifier.cluster.ranges import LAST, Range
-from verifier.cluster.rawcursor import FIRST_PAGE, PAGE_BYTES, RawCursor, resilient_pages
+from verifier.cluster.rawcursor import RawCursor, resilient_pages
 from verifier.cluster.renamed import follow_renames
 from verifier.runtime.tasks import StopToken
 
@@ -36,44 +34,26 @@ CheckKeys = Callable[[Namespace, Sequence[bytes]], None]
 class RangeScan:
     """One pass over the range `portion` of a collection, from its beginning or from a resume point in it.
 
-    The scan follows renames of the collection. If `uuid` is None (servers before 6.0 accept no UUID), it reads the
-    collection by its name. The scan reads with read concern majority at the source's cluster time `not_before` or
-    later, so that it sees no data older than the start of the change stream. `check` is called with the keys of each
-    page (see `CheckKeys`), and may raise an error. Each cursor is read on one member that suits `read_preference`. Only
-    documents that match `query` are returned; all documents if `query` is None.
+    The scan follows renames of the collection. `check` is called with the keys of each page (see `CheckKeys`), and may
+    raise an error.
     """
 
     def __init__(
         self,
-        client: Client,
-        namespace: Namespace,
-        uuid: bytes | None,
+        scanned: ScannedCollection,
         portion: Range,
-        not_before: Timestamp,
         resume_point: bytes | None,
         stop: StopToken,
         check: CheckKeys | None = None,
-        page_bytes: int = PAGE_BYTES,
-        first_page: int = FIRST_PAGE,
-        read_preference: ServerMode = ReadPreference.PRIMARY,
-        query: RawBSONDocument | None = None,
     ) -> None:
-        self._client = client
-        self._namespace = namespace
-        self._uuid = uuid
+        self._scanned = scanned
         self._range = portion
-        self._not_before = not_before
         self._resume_point = resume_point
         self._stop = stop
         self._check = check
-        self._page_bytes = page_bytes
-        self._first_page = first_page
-        self._read_preference = read_preference
-        self._query = query
         self._previous = resume_point
         self._reopened = False
-        # A scan with only a lower bound leaves out the document whose `_id` is MaxKey, because no upper bound lies
-        # after MaxKey. A second read returns that document.
+        # Whether a second read must return the document whose `_id` is MaxKey, and whether it is that read's turn.
         self._leaves_out_last = False
         self._only_last = False
 
@@ -86,7 +66,7 @@ class RangeScan:
 
         Raises CollectionGone, the errors of `check`, and the driver's errors.
         """
-        return follow_renames(self._namespace, self._pages)
+        return follow_renames(self._scanned.namespace, self._pages)
 
     def _pages(self, namespace: Namespace) -> Iterator[tuple[Block, bytes | None]]:
         if not self._only_last:
@@ -131,35 +111,20 @@ class RangeScan:
         self._only_last = self._only_last or self._resume_point == LAST
         self._reopened = self._resume_point is not None
         self._previous = self._resume_point
-        command: dict[str, Any] = {
-            "find": namespace.collection,
-            **self._filter(),
-            **({} if self._only_last else self._bounds()),
-            "sort": _BY_ID,
-            "hint": _BY_ID,
-            "noCursorTimeout": True,
-            "readConcern": {"level": "majority", "afterClusterTime": self._not_before},
-        }
-        if self._uuid is not None:
-            command["collectionUUID"] = Binary(self._uuid, 4)
-        return RawCursor(
-            self._client,
-            namespace.database,
-            command,
-            pin=Pin(read_preference=self._read_preference),
-            page_bytes=self._page_bytes,
-            first_page=self._first_page,
-        )
+        pin = Pin(read_preference=self._scanned.read_preference)
+        selected = {**self._filter(), **({} if self._only_last else self._bounds())}
+        return self._scanned.open(namespace, pin, **selected, sort=_BY_ID, hint=_BY_ID)
 
     def _filter(self) -> dict[str, Any]:
-        queries = [] if self._query is None else [self._query]
+        query = self._scanned.query
+        queries = [] if query is None else [query]
         if self._only_last:
             queries.append(among([LAST]))
         return {"filter": {"$and": queries}} if queries else {}
 
-    def _bounds(self) -> dict[str, Any]:
-        lower = self._range.lower if self._resume_point is None else self._resume_point
-        self._leaves_out_last = lower is not None and self._range.upper is None
-        upper = LAST if self._leaves_out_last else self._range.upper
-        ends = {"min": lower, "max": upper}
-        return {end: RawBSONDocument(key) for end, key in ends.items() if key is not None}
+    def _bounds(self) -> dict[str, RawBSONDocument]:
+        left = self._range
+        if self._resume_point is not None:
+            left = replace(left, lower=self._resume_point)
+        self._leaves_out_last = left.leaves_out_last
+        return left.bounds

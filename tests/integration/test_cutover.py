@@ -1,6 +1,7 @@
-"""Renames collections on the destination as soon as users may write there, before the commit ends.
+"""Changes collections on the destination as soon as users may write there, before the commit ends.
 
-The commit must make the indexes unique, build the deferred ones and restore expiration under the new names.
+If users rename collections, the commit must make the indexes unique, build the deferred ones and restore expiration
+under the new names. Other tests write to the source during the cut-over.
 """
 
 from __future__ import annotations
@@ -8,16 +9,18 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pymongo.errors import DuplicateKeyError
 
 from syncsvc.engine.run.points import Point
 from tests.support.daemon import Daemon
-from tests.support.failpoints import APPLICATION, delayed, times
+from tests.support.failpoints import APPLICATION, delayed, failing, times
 from tests.support.pair import REPLICA_SETS, SHARDED, Pair, across
 from tests.support.waiting import wait_for
 
 WRITABLE, UNIQUE = "destination writable", "indexes unique"
 EXISTING = {"preExistingDestinationData": True, "enableUserWriteBlocking": "none"}
 TTL = 10**8
+_HELD = {"appName": APPLICATION, "blockConnection": True, "blockTimeMS": 5000}
 
 
 def _fill(database: Any, *names: str) -> None:
@@ -88,12 +91,7 @@ def test_users_rename_a_collection_while_the_commit_changes_it(
     """
     _fill(pair.source.client.d, "c")
     client = pair.destination.client
-    held = {
-        "failCommands": ["collMod"],
-        "appName": APPLICATION,
-        "blockConnection": True,
-        "blockTimeMS": 5000,
-    }
+    held = {**_HELD, "failCommands": ["collMod"]}
     daemon.start()
     with daemon.held_at(Point.STEP_DONE, step):
         daemon.ask_for_commit()
@@ -104,3 +102,59 @@ def test_users_rename_a_collection_while_the_commit_changes_it(
     assert delayed(client, "collMod"), "the command ran too early to prove anything"
     daemon.wait_for_state("COMMITTED")
     _assert_restored(client.d, "renamed", "c")
+
+
+@across(REPLICA_SETS, SHARDED)
+def test_unique_indexes_that_only_their_filters_distinguish(pair: Pair, daemon: Daemon) -> None:
+    """Both indexes must refuse duplicates from the moment at which users may write."""
+    c = pair.source.client.d.c
+    states = ("active", "trial")
+    for state in states:
+        c.create_index("user", name=state, unique=True, partialFilterExpression={"state": state})
+        c.create_index(
+            "user",
+            name=f"{state} too",
+            partialFilterExpression={"state": state, "user": {"$gt": 0}},
+        )
+    c.insert_many({"user": 1, "state": each} for each in (*states, "old", "old"))
+    daemon.start()
+    with daemon.held_at(Point.STEP_DONE, WRITABLE):
+        daemon.ask_for_commit()
+        daemon.wait_until_reached(Point.STEP_DONE, WRITABLE)
+        for state in states:
+            with pytest.raises(DuplicateKeyError):
+                pair.destination.client.d.c.insert_one({"user": 1, "state": state})
+        pair.destination.client.d.c.insert_one({"user": 2, "state": "trial"})
+    daemon.wait_for_state("COMMITTED")
+    pair.destination.client.d.c.delete_one({"user": 2})
+    pair.assert_equal()
+
+
+def test_an_index_refuses_a_document_that_users_write_during_the_cut_over(
+    pair: Pair, daemon: Daemon
+) -> None:
+    """An event after the commit time withholds the indexes again: the commit must be repeated, as for any late write.
+
+    The sync reads the document again after the user has dropped the index and has written what it refuses.
+    """
+    c = pair.source.client.d.c
+    c.create_index([("p", 1), ("q", 1)], name="both")
+    c.create_index("u", unique=True)
+    c.insert_one({"_id": 1, "u": 1, "kept": True})
+    verified = (Point.STEP_DONE, "verified")
+    daemon.start(documentFilter=[{"database": "d", "collection": "c", "filter": {"kept": True}}])
+    daemon.wait_until_committable()
+    held = {**_HELD, "failCommands": ["find"], "namespace": "d.c"}
+    with daemon.held_at(*verified):
+        daemon.ask_for_commit()
+        daemon.wait_until_reached(*verified)
+        with failing(pair.source.client, held, times(1)):
+            c.update_one({"_id": 1}, {"$set": {"n": 1}})
+            wait_for(lambda: delayed(pair.source.client, "find"), "the document is read again")
+            c.drop_index("both")
+            c.update_one({"_id": 1}, {"$set": {"p": [1, 2], "q": [1, 2]}})
+            assert delayed(pair.source.client, "find"), "the find ran too early to prove anything"
+            daemon.wait_for_warning("The indexes of d.c are withheld")
+    daemon.wait_for_state("COMMITTED")
+    assert "repeats the commit" in daemon.log
+    pair.assert_equal()

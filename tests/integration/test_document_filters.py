@@ -27,6 +27,7 @@ from syncsvc.engine.run.points import Point
 from syncsvc.source import selected_size
 from syncsvc.source.natural_scan import NaturalScan
 from syncsvc.source.range_scan import RangeScan
+from syncsvc.source.scanned import ScannedCollection
 from tests.integration.test_bad_input import assert_refused
 from tests.integration.test_embedded_verifier import listed
 from tests.support.daemon import Daemon, prepared
@@ -751,18 +752,14 @@ def test_a_scan_continues_at_each_of_its_resume_points(
 
         def pages(resume: Any = None) -> Iterator[tuple[list[int], Any]]:
             selected = RawBSONDocument(bson.encode(query))
-            stop = StopToken()
+            scanned = ScannedCollection(
+                client, SCANNED, found, start, query=selected, page_bytes=2000, first_page=7
+            )
             if in_ranges:
-                ranges = RangeScan(
-                    *(client, SCANNED, found, Range(), start, resume, stop, None, 2000, 7),
-                    query=selected,
-                )
+                ranges = RangeScan(scanned, Range(), resume, StopToken())
                 yield from ((ids(page.documents()), point) for page, point in ranges.pages())
             else:
-                natural = NaturalScan(
-                    *(client, SCANNED, found, start, resume, stop, 2000, 7), query=selected
-                )
-                for page, point in natural.pages():
+                for page, point in NaturalScan(scanned, resume, StopToken()).pages():
                     yield ids(page.documents()), point
 
         read: list[int] = []

@@ -17,6 +17,7 @@ from bson import MaxKey, MinKey, Regex
 from syncsvc.sandbox.replica_set import Client
 from syncsvc.source.equal_ids import EqualIds, refuse_equal
 from syncsvc.source.range_scan import RangeScan
+from syncsvc.source.scanned import ScannedCollection
 from tests.support.documents import IDS
 from tests.support.failpoints import failing, times
 from tests.support.keys import in_order_of_index
@@ -97,7 +98,8 @@ def scan(client: Client, portion: Range = Range(), resume_point: bytes | None = 
         refuse_equal(client, name, definition.uuid, collation, keys, stop)
 
     time = append_note(client, stop)
-    return RangeScan(client, NAME, definition.uuid, portion, time, resume_point, stop, check)
+    scanned = ScannedCollection(client, NAME, definition.uuid, time)
+    return RangeScan(scanned, portion, resume_point, stop, check)
 
 
 def read(scanned: RangeScan) -> list[bytes]:
@@ -261,6 +263,8 @@ def test_a_document_read_twice_is_no_duplicate(client: Client) -> None:
     """
     sharded(client)
     (key,) = fill(client, ["a"])
-    uuid = scan(client)._uuid
+    definition = find_named(client, NAME)
+    assert definition is not None
+    uuid = definition.uuid
     refuse_equal(client, NAME, uuid, None, [key, key], StopToken())
     refuse_equal(client, NAME, uuid, FOLDING, [key, bson.encode({"_id": "A"})], StopToken())

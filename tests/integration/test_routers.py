@@ -9,6 +9,7 @@ import pytest
 from pymongo import MongoClient
 
 from syncsvc.source.range_scan import RangeScan
+from syncsvc.source.scanned import ScannedCollection
 from tests.support.cursors import open_cursors
 from tests.support.sharded.cluster import ShardedCluster
 from tests.support.waiting import wait_for
@@ -48,7 +49,8 @@ def _scan(cluster: Cluster, stop: StopToken) -> RangeScan:
     definition = find_named(cluster.client, NAME)
     assert definition is not None
     time = append_note(cluster.client, stop)
-    return RangeScan(cluster.client, NAME, definition.uuid, Range(), time, None, stop)
+    scanned = ScannedCollection(cluster.client, NAME, definition.uuid, time)
+    return RangeScan(scanned, Range(), None, stop)
 
 
 @pytest.mark.full

@@ -16,6 +16,7 @@ from syncsvc.sandbox import ReplicaSet
 from syncsvc.sandbox.mongod import Mongod
 from syncsvc.sandbox.replica_set import Client
 from syncsvc.source.natural_scan import NaturalScan, ResumePoint
+from syncsvc.source.scanned import ScannedCollection
 from tests.support.members import folder_of, shut_down, standalone
 from tests.support.waiting import wait_for
 from verifier.cluster.cluster import Cluster, open_cluster
@@ -51,7 +52,8 @@ def pages(
     definition = find_named(cluster.client, NAME)
     assert definition is not None
     time = append_note(cluster.client, stop)
-    scan = NaturalScan(cluster.client, NAME, definition.uuid, time, resume, stop)
+    scanned = ScannedCollection(cluster.client, NAME, definition.uuid, time)
+    scan = NaturalScan(scanned, resume, stop)
     for page, point in scan.pages():
         yield [bson.decode(each)["_id"] for each in page.documents()], point
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bson.binary import Binary
+from bson.raw_bson import RawBSONDocument
 from pymongo.errors import OperationFailure
 
 from verifier.cluster import failures, rawbson
@@ -38,6 +39,9 @@ _RANGES_A_THREAD = 2
 # The size in bytes below which ranges are not made smaller just to occupy all threads. Each range takes some commands.
 _LEAST_RANGE = 8 << 20
 
+# The greatest key.
+LAST = rawbson.single(rawbson.MAX_KEY, b"_id", b"")
+
 
 @dataclass(frozen=True)
 class Range:
@@ -48,6 +52,20 @@ class Range:
 
     lower: bytes | None = None
     upper: bytes | None = None
+
+    @property
+    def leaves_out_last(self) -> bool:
+        """Return whether a scan with `bounds` leaves out a document of the range, the one whose `_id` is MaxKey.
+
+        A scan with only a lower bound ends before MaxKey, and there is no upper bound beyond MaxKey.
+        """
+        return self.lower is not None and self.upper is None
+
+    @property
+    def bounds(self) -> dict[str, RawBSONDocument]:
+        """Return the fields `min` and `max` of a `find` that reads the range with a hint of the `_id` index."""
+        ends = {"min": self.lower, "max": LAST if self.leaves_out_last else self.upper}
+        return {end: RawBSONDocument(key) for end, key in ends.items() if key is not None}
 
 
 @dataclass(frozen=True)
@@ -61,9 +79,6 @@ class Keys:
 
 
 Portion = Range | Keys
-
-# The greatest key.
-LAST = rawbson.single(rawbson.MAX_KEY, b"_id", b"")
 
 
 def range_bytes(size: int, threads: int, most: int) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -336,18 +337,16 @@ class _Reading(NamedTuple):
         return self._replace(aligned=key)
 
     @property
-    def lower(self) -> bytes | None:
-        """Return the lower bound of the documents to read; None if there is none."""
-        return self.aligned or (self.portion.lower if isinstance(self.portion, Range) else None)
+    def left(self) -> Portion:
+        """Return the portion that is left to read."""
+        if self.aligned is None or isinstance(self.portion, Keys):
+            return self.portion
+        return replace(self.portion, lower=self.aligned)
 
     @property
     def leaves_out_last(self) -> bool:
-        """Return whether the scan leaves out a document whose `_id` is MaxKey.
-
-        A scan with only a lower bound ends before MaxKey, and there is no bound beyond MaxKey.
-        """
-        is_open = isinstance(self.portion, Range) and self.portion.upper is None
-        return is_open and self.lower is not None
+        """Return whether a second read must look for a document whose `_id` is MaxKey (`Range.leaves_out_last`)."""
+        return isinstance(self.left, Range) and self.left.leaves_out_last
 
     def command(
         self,
@@ -359,16 +358,13 @@ class _Reading(NamedTuple):
         concern: dict[str, Any] = {"level": "majority"}
         if not_before is not None:
             concern["afterClusterTime"] = not_before
-        filters = list(queries)
-        ends = {}
-        if isinstance(self.portion, Range):
-            upper = LAST if self.leaves_out_last else self.portion.upper
-            keys = {"min": self.lower, "max": upper}
-            ends = {end: RawBSONDocument(key) for end, key in keys.items() if key is not None}
+        filters, ends, left = list(queries), {}, self.left
+        if isinstance(left, Range):
+            ends = left.bounds
         else:
-            filters.append(among(self.portion.keys))
+            filters.append(among(left.keys))
             if stored.clustered and not stored.collation:
-                filters.extend(bounds(self.portion.keys))
+                filters.extend(bounds(left.keys))
         return {
             "find": name.collection,
             "filter": {"$and": filters} if filters else {},

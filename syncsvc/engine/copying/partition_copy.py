@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from time import monotonic
 
-from bson.raw_bson import RawBSONDocument
 from bson.timestamp import Timestamp
 from pymongo.read_preferences import ReadPreference
 
@@ -21,6 +20,7 @@ from syncsvc.saved.registry import CollectionRecord, CopyStatus
 from syncsvc.source.natural_scan import NaturalScan, ResumePoint
 from syncsvc.source.range_scan import RangeScan
 from syncsvc.source.read_preference import read_preference
+from syncsvc.source.scanned import ScannedCollection
 from verifier.cluster.block import Block
 from verifier.cluster.document_filters import judging
 from verifier.cluster.pinning import ServerMode
@@ -87,37 +87,37 @@ class PartitionCopy:
     def _in_natural_order(self) -> Pages:
         resume_point = self._partition.resume_point
         scan = NaturalScan(
-            self._context.source_client,
-            self.record.source_storage,
-            self._context.source_uuid(self.record),
-            self._not_before,
+            self._scanned,
             resume_point if isinstance(resume_point, ResumePoint) else None,
             self._stop,
-            self._context.tuning.page_bytes,
-            self._first_page,
-            self._read_preference,
-            self._query,
         )
         return ((page.block(), point) for page, point in scan.pages())
 
     def _by_id(self) -> Pages:
         resume_point = self._partition.resume_point
         return RangeScan(
-            self._context.source_client,
-            self.record.source_storage,
-            self._context.source_uuid(self.record),
+            self._scanned,
             self._partition.range,
-            self._not_before,
             resume_point if isinstance(resume_point, bytes) else None,
             self._stop,
             # A replica set has no documents with the same `_id`. On a sharded cluster, every collection is checked,
             # because it may have been sharded since it was listed.
             self._duplicates.refuse_neighbours if self._context.source_facts.is_sharded else None,
-            self._context.tuning.page_bytes,
-            self._first_page,
-            self._read_preference,
-            self._query,
         ).pages()
+
+    @property
+    def _scanned(self) -> ScannedCollection:
+        record, page_bytes = self.record, self._context.tuning.page_bytes
+        return ScannedCollection(
+            self._context.source_client,
+            record.source_storage,
+            self._context.source_uuid(record),
+            self._not_before,
+            self._read_preference,
+            self._context.document_filters.of(record.source_name),
+            page_bytes,
+            first_page_size(record.total_documents, record.total, page_bytes),
+        )
 
     @property
     def _read_preference(self) -> ServerMode:
@@ -132,15 +132,6 @@ class PartitionCopy:
         return read_preference(
             options.copy_read_preference.value, options.copy_read_preference_tags
         )
-
-    @property
-    def _query(self) -> RawBSONDocument | None:
-        return self._context.document_filters.of(self.record.source_name)
-
-    @property
-    def _first_page(self) -> int:
-        page_bytes = self._context.tuning.page_bytes
-        return first_page_size(self.record.total_documents, self.record.total, page_bytes)
 
     def enter(self, resume_point: Resume | None) -> Entry[Resume | None]:
         """Register a page that was read, and return the entry to pass to `written` once the page is written.

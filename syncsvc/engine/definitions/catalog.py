@@ -329,7 +329,11 @@ class Catalog:
         unique. Deferred indexes (see `standin.deferred_names`) are not built yet.
         """
         for command in standin.preparations(definition):
-            self._run(definition.namespace, command)
+            if self._run(definition.namespace, command, failures.INDEX_NOT_FOUND) is None:
+                # An earlier version, which began the sync, has deferred this index.
+                name = command["index"]["name"]
+                self._create_index(definition, standin.stand_in(definition).indexes[name])
+                self._run(definition.namespace, command)
 
     def restore_expiration(self, definition: CollectionSpec) -> None:
         """Let documents expire as on the source.

@@ -93,23 +93,28 @@ def deferred_names(definition: CollectionSpec) -> frozenset[str]:
     """Return the names of the deferred indexes, which can be built only at the commit.
 
     If two indexes of the collection are equal apart from `unique`, the server accepts both only if the first one is
-    already unique when the second one is built. So the second one is deferred until the first one is unique.
+    already unique when the second one is built. So the second one is deferred until the first one is unique. A unique
+    index is never deferred: duplicates must be refused from the moment at which users may write.
     """
-    seen: list[list[Any]] = []
-    deferred = set()
-    for index in sorted(definition.indexes.values(), key=lambda each: not each.get("unique")):
-        signature = [
-            list(index["key"].items()),
-            index.get("collation"),
-            bool(index.get("sparse")),
-            # Servers treat filters of different form as equal. Deferring an index without need does no harm.
-            "partialFilterExpression" in index,
-            index.get("wildcardProjection"),
-        ]
-        if signature in seen:
-            deferred.add(index["name"])
-        seen.append(signature)
-    return frozenset(deferred)
+    indexes = definition.indexes.values()
+    unique = [_signature(each) for each in indexes if each.get("unique")]
+    plain = (each for each in indexes if not each.get("unique"))
+    return frozenset(each["name"] for each in plain if _signature(each) in unique)
+
+
+def _signature(index: Document) -> list[Any]:
+    """Return what a unique and a plain index have in common if the server refuses the plain one beside the other.
+
+    Two unique indexes, or two plain ones, may have the same signature: the server tells them apart by their filters.
+    """
+    return [
+        list(index["key"].items()),
+        index.get("collation"),
+        bool(index.get("sparse")),
+        # Servers treat filters of different form as equal, and deferring a plain index without need loses no data.
+        "partialFilterExpression" in index,
+        index.get("wildcardProjection"),
+    ]
 
 
 def creatable(index: Document, collated: bool) -> Document:

@@ -11,8 +11,8 @@ exactly that shard key and `_id`.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from bson.timestamp import Timestamp
 
@@ -70,6 +70,24 @@ def sort(outcomes: Sequence[Outcome], key: ShardKey, collated: bool, whole_keys:
     return work
 
 
+def without_moved(work: Work, key: ShardKey, there: Mapping[Hashable, bytes]) -> Work:
+    """Return the work with those documents in `again` that the destination has with another shard key.
+
+    `there` has the documents on the destination, by `_id`. Has no side effects.
+
+    If one transaction inserts a document and moves it to another shard, its events are not in the order of its
+    operations: the event with the newer shard key may be the first one. Only the source knows which one is newer.
+    """
+    moved: list[Outcome] = []
+    staying: list[Outcome] = []
+    for each in work.documents:
+        found = there.get(_identity(each))
+        assert each.document is not None
+        same = found is None or key.query_of(found) == key.query_of(each.document)
+        (staying if same else moved).append(each)
+    return replace(work, again=work.again + moved, documents=staying)
+
+
 class ShardedWriter:
     """Writes outcomes to sharded collections, in one of the threads that apply change events."""
 
@@ -88,7 +106,9 @@ class ShardedWriter:
         key = ShardKey.of(record.definition.shard_key)
         whole_keys = self._context.source_facts.is_sharded
         work = sort(outcomes, key, record.definition.collated, whole_keys)
-        there = self._locate(record, key, work)
+        there = self._locate(record, key, work, whole_keys)
+        if whole_keys:
+            work = without_moved(work, key, there)
         run_deletes(self._context.document_writer, record.namespace, work.deletes, ordered=False)
         again = work.again + self._overwrite(record, work.documents, there)
         again += self._update(record, key, work, there)
@@ -96,14 +116,17 @@ class ShardedWriter:
         self._rereading.write(record, keys, newest)
         return len(again)
 
-    def _locate(self, record: CollectionRecord, key: ShardKey, work: Work) -> dict[Hashable, bytes]:
+    def _locate(
+        self, record: CollectionRecord, key: ShardKey, work: Work, whole_keys: bool
+    ) -> dict[Hashable, bytes]:
         """Look up the documents of `work.updates` on the destination, and those of `work.documents` that were inserted.
 
-        Inserted means that the events of the outcome begin with an insert (`Outcome.new`). Return the documents that
-        exist on the destination, by the canonical form of their `_id`, with only `_id` and the shard key fields.
+        Inserted means that the events of the outcome begin with an insert (`Outcome.new`). With `whole_keys` (see
+        `sort`), look up all of `work.documents`. Return the documents that exist on the destination, by the canonical
+        form of their `_id`, with only `_id` and the shard key fields.
         """
         keys = [each.key for each in work.updates]
-        keys += [each.key for each in work.documents if each.new]
+        keys += [each.key for each in work.documents if each.new or whole_keys]
         return fetch(
             self._context.destination_client, record.namespace, keys, self._stop, key.projection
         )

@@ -8,10 +8,12 @@ import bson
 import pytest
 from bson import Int64, Regex
 
+from syncsvc.engine.documents.sharded import Work, without_moved
 from syncsvc.engine.documents.shardkey import ShardKey
 from syncsvc.engine.documents.translate import Outcome, diff_stage, field_sets, fold
 from verifier.cluster import rawbson
 from verifier.cluster.events import DataEvent, DataKind
+from verifier.cluster.keys import canonical_id
 
 Document = dict[str, Any]
 
@@ -161,3 +163,21 @@ def test_a_document_that_may_have_moved_is_read_again(
         assert outcome == ("read again" if folded.refetch else "deleted")
     else:
         assert outcome == f"document {bson.decode(folded.document or b'')['k']}"
+
+
+def test_a_document_that_the_destination_has_with_another_shard_key_is_read_again() -> None:
+    """One transaction inserted document 1 with the shard key 1, and then moved it to another shard, with the key 2.
+
+    mongos orders the events of a transaction by their position among those of their own shard, so the insert with the
+    key 2 may come first, and be applied first. A later delete event for the key 1 must not delete the document.
+    """
+    moved, same, absent = (
+        Outcome(bson.encode({"k": 1, "_id": n}), document=bson.encode({"_id": n, "k": 1}), new=True)
+        for n in (1, 2, 3)
+    )
+    there = {
+        canonical_id(each): each
+        for each in (bson.encode({"_id": 1, "k": 2}), bson.encode({"_id": 2, "k": 1}))
+    }
+    work = Work(documents=[moved, same, absent])
+    assert without_moved(work, key("k"), there) == Work(again=[moved], documents=[same, absent])

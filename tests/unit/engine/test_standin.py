@@ -144,6 +144,16 @@ TWINS: list[tuple[Document, Document, set[str]]] = [
     (UNIQUE, index("collated", collation={"locale": "de"}), set()),
     (UNIQUE, index("partial", partialFilterExpression={"a": 1}), set()),
     (UNIQUE, index("hashed", key={"a": "hashed"}), set()),
+    (
+        index("u", unique=True, partialFilterExpression={"s": 1}),
+        index("v", unique=True, partialFilterExpression={"s": 2}),
+        set(),
+    ),
+    (
+        index("p", partialFilterExpression={"s": 1}),
+        index("q", partialFilterExpression={"s": 2}),
+        set(),
+    ),
 ]
 
 
