@@ -205,6 +205,9 @@ class Coordinator(Phases):
     def _cut_over(self, stop: StopToken) -> Phase:
         # From here on users may write to the destination, so no instance may write to it any more.
         self._context.instances.wait_for_all(lambda other: other.phase.applied, stop)
+        if self._context.run.record.instances:
+            # Any instance may have withheld indexes because of an event after the commit time.
+            self._context.registry.reload(stop)
         try:
             Cutover(self._context, stop).run()
         except SourceWritten as error:
