@@ -20,6 +20,9 @@ _LOOK_AT_INSTANCES = (
     "Check that the other instances run, and read their state and warnings (GET /api/v1/progress)."
 )
 
+_AWAITED = "Some instances have not received a command that others have: {}. Send the same commands to each instance."
+_KEEP = "Until then, the oplog of {} must keep all changes since the commit."
+
 # The beginning of a failure description that comes from another instance.
 _BEGINNING = "The instance "
 _KINDS = {kind.name: kind for kind in ALL}
@@ -139,11 +142,11 @@ class Instances:
     def _warn_of_commands(self, others: Iterable[RunRecord]) -> None:
         own = self._run.record
         missing = list(awaited(own.instances, [own, *others]))
-        self._warn(
-            WarningKind.INSTANCE_AWAITED,
-            [f"{name} ({command})" for name, command in missing],
-            "Some instances have not received a command that others have: {}. Send the same commands to each instance.",
-        )
+        # Before it receives this command, an instance saves no change events in its event spool.
+        reverse = any(command == "reverse" for _, command in missing)
+        text = f"{_AWAITED} {_KEEP.format(own.source)}" if reverse else _AWAITED
+        names = [f"{name} ({command})" for name, command in missing]
+        self._warn(WarningKind.INSTANCE_AWAITED, names, text)
 
     def _warn_of_silence(self, others: Iterable[RunRecord]) -> None:
         now = monotonic()
