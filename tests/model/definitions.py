@@ -30,6 +30,7 @@ _INDEXES: tuple[Document, ...] = (
     {"key": {"u": 1}, "unique": True, "sparse": True},
     {"key": {"u": 1}},
     {"key": {"u": 1}, "partialFilterExpression": {"n": {"$gt": 5}}},
+    {"key": {"u": 1}, "unique": True, "partialFilterExpression": {"n": {"$lt": 3}}},
     {"key": {"u": -1}, "unique": True, "partialFilterExpression": {"u": {"$gt": 3}}},
     {"key": {"n": 1, "u": 1}, "unique": True},
     {"key": {"u": 1, "n": 1}, "prepareUnique": True},
