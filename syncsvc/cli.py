@@ -9,7 +9,7 @@ import logging
 import os
 import socket
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from secrets import token_hex
@@ -42,10 +42,11 @@ from verifier.runtime.protection import Protection
 from verifier.runtime.recent import RecentCommands
 from verifier.runtime.schemas import load
 from verifier.runtime.sites import own_names
-from verifier.runtime.tasks import Cancelled, StopToken, TaskGroup
+from verifier.runtime.tasks import StopToken
 from verifier.runtime.webhook import Webhook, secrets_of
 
 LOG_FILE = "syncsvc.log"
+_PROGRAM = process.Program(PROGRAM, __version__)
 _LEVELS = {
     "DEBUG": "debug",
     "INFO": "info",
@@ -73,8 +74,7 @@ def main(
     keep_large_buffers()
     collect_rarely()
     return process.run(
-        "syncsvc",
-        __version__,
+        _PROGRAM,
         lambda: logs.set_up(
             settings.log_path, LOG_FILE, settings.verbosity, style=_style(settings)
         ),
@@ -112,8 +112,7 @@ def _style(settings: Settings) -> logs.Style:
 def _serve(settings: Settings, goal: Goal | None, observe: Observer, tuning: Tuning) -> int:
     _log_options(settings)
     stop = StopToken()
-    alarm = process.exit_alarm()
-    with ExitStack() as opened, alarm, suppress(Cancelled), TaskGroup("main", stop) as tasks:
+    with ExitStack() as opened, process.main_tasks(_PROGRAM, stop) as tasks:
         webhook = _webhook(settings)
         recent = RecentCommands()
         watchers = [Notifier(webhook).watch] if webhook else []
@@ -144,15 +143,10 @@ def _serve(settings: Settings, goal: Goal | None, observe: Observer, tuning: Tun
         if goal is not None:
             reconciler = Reconciler(service, goal, recent, tuning.desired_retry)
             tasks.spawn("desired state", reconciler.run, tasks.stop)
-        try:
-            _log.info("Serving.", extra={"address": settings.address, "port": settings.port})
-            # Serving also ends if a thread of the process fails: a process that cannot initialize must not serve.
-            server.serve(tasks.stop, service.gate.stop_waiting, protection.reload_if_needed)
-            _log.info("Stopping.")
-        finally:
-            alarm.set()
-            # Stop the run no matter how the block is left, or its thread could never be joined.
-            stop.stop("shutdown")
+        _log.info("Serving.", extra={"address": settings.address, "port": settings.port})
+        # Serving also ends if a thread of the process fails: a process that cannot initialize must not serve.
+        server.serve(tasks.stop, service.gate.stop_waiting, protection.reload_if_needed)
+        _log.info("Stopping.")
     _log.info("Stopped.")
     return 0
 

@@ -24,6 +24,12 @@ from verifier.runtime.sites import HOST_NOT_ALLOWED, ORIGIN_NOT_ALLOWED
 from verifier.runtime.tls import INVALID_CERTIFICATE
 from verifier.runtime.webhook import INVALID_WEBHOOK_SECRET
 
+# The remedy for a reversed sync that has failed for good: users have written to both clusters, so it cannot be reset.
+_NEW_SYNC = (
+    "leave the applications on the cluster that they use now. To return to the other cluster, empty that cluster and "
+    'start a new sync to it: follow "A new sync" in docs/howto/reverse.'
+)
+
 UNKNOWN_CLUSTER = ErrorKind(
     "UnknownCluster",
     400,
@@ -61,8 +67,9 @@ FAILURE_IS_FINAL = ErrorKind(
     "FailureIsFinal",
     409,
     "The sync failed permanently, so it cannot be resumed.",
-    "Nothing was changed. Reset the sync (POST /api/v1/reset) and start it again. errorDescription in "
-    "GET /api/v1/progress says how to avoid this failure.",
+    "Nothing was changed. If the sync was never committed, reset it (POST /api/v1/reset) and start it again. If it was "
+    f"reversed, it cannot be reset: {_NEW_SYNC} errorDescription in GET /api/v1/progress says how to avoid this "
+    "failure.",
 )
 CANNOT_REPAIR = ErrorKind(
     "CannotRepair",
@@ -491,7 +498,8 @@ DESTINATION_IN_USE = ErrorKind(
     409,
     "Users may write to the destination, or could do so after an earlier commit, so its data must not be dropped.",
     "Nothing was changed. To return to the former source, use POST /api/v1/reverse if the sync is reversible. To end a "
-    "committed sync, stop the process and drop only its metadata database: see docs/howto/clean-up.",
+    "committed sync, stop the process and drop only its metadata database: see docs/howto/clean-up. If a reversed sync "
+    f"has failed and cannot be resumed, {_NEW_SYNC}",
 )
 SUPERSEDED = ErrorKind(
     "Superseded",
@@ -501,9 +509,10 @@ SUPERSEDED = ErrorKind(
     "--standby, stop this process, because two processes must not run with the same id.",
 )
 _ABANDON = (
-    "To give the sync up, send POST /api/v1/reset to a process that accepts the metadata. Do not drop the sync's "
-    "metadata database: the copied data, write blocks and stopped balancers would stay on the clusters, and no reset "
-    "could remove them."
+    "If the sync is COMMITTED and you will not reverse it, you can instead drop its metadata database: see "
+    "docs/howto/clean-up. To give up a sync that is not COMMITTED, send POST /api/v1/reset to a process that accepts "
+    "the metadata. Do not drop the metadata database of such a sync: the copied data, write blocks and stopped "
+    "balancers would stay on the clusters, and no reset could remove them."
 )
 WRONG_CLUSTERS = ErrorKind(
     "WrongClusters",
@@ -528,9 +537,9 @@ _RESUME_OR_BEGIN_AGAIN = (
 UNSUPPORTED_TOPOLOGY = cluster.UNSUPPORTED_TOPOLOGY
 SERVER_FEATURE_MISSING = cluster.SERVER_FEATURE_MISSING
 DOCUMENT_FILTER_FAILED = document_filters.DOCUMENT_FILTER_FAILED.with_remedy(
-    "Find the document by the value or type in the server's message, and change or delete it on the source; then send "
-    "POST /api/v1/resume. Or reset the sync (POST /api/v1/reset), and start it with a document filter whose query "
-    "accepts every document, for example with $convert and onError."
+    "If the sync has already begun, then send POST /api/v1/resume. Or start the sync with a query that accepts every "
+    "document, for example with $convert and onError; if the sync has already begun, first reset it "
+    "(POST /api/v1/reset)."
 )
 CLUSTER_UNREACHABLE = failures.CLUSTER_UNREACHABLE.with_remedy(_CONTINUES)
 NOT_AUTHORIZED = failures.NOT_AUTHORIZED.with_remedy(_CONTINUES)

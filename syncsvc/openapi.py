@@ -728,7 +728,7 @@ OPERATIONS = (
         "Starts a sync.",
         SuccessAnswer(),
         body=StartSchema(),
-        errors=(*_ANY, *_AT_START),
+        errors=(*_ANY, *_AT_START, errors.INCOMPATIBLE_METADATA),
     ),
     Operation(
         "post",
@@ -736,7 +736,7 @@ OPERATIONS = (
         "Checks whether a start with the same request body would succeed now. Changes nothing.",
         _PreflightAnswer(),
         body=StartSchema(),
-        errors=(errors.INVALID_STATE, errors.NOT_ACTIVE),
+        errors=(errors.INVALID_STATE, COMMAND_IN_PROGRESS, errors.NOT_ACTIVE),
     ),
     Operation(
         "post",
@@ -755,6 +755,7 @@ OPERATIONS = (
         errors=(
             *_ANY,
             errors.FAILURE_IS_FINAL,
+            errors.INCOMPATIBLE_METADATA,
             errors.OLD_SOURCE_WRITTEN,
             OPLOG_WINDOW_EXCEEDED,
         ),
@@ -791,6 +792,7 @@ OPERATIONS = (
         errors=(
             *_ANY,
             errors.NOT_REVERSIBLE,
+            errors.INCOMPATIBLE_METADATA,
             errors.OLD_SOURCE_WRITTEN,
             OPLOG_WINDOW_EXCEEDED,
         ),
@@ -802,7 +804,7 @@ OPERATIONS = (
         "and restarts the balancers that it stopped. With `dryRun`, only lists these actions.",
         _ResetAnswer(),
         body=ResetSchema(),
-        errors=(*_ANY, errors.DESTINATION_IN_USE),
+        errors=(*_ANY, errors.DESTINATION_IN_USE, errors.INCOMPATIBLE_METADATA),
     ),
     Operation(
         "post",

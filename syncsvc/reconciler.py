@@ -15,7 +15,7 @@ from syncsvc.state import State, Trigger
 from verifier.runtime import waits
 from verifier.runtime.audit import OwnCommands
 from verifier.runtime.commands import COMMAND_IN_PROGRESS
-from verifier.runtime.errors import OperationError
+from verifier.runtime.errors import INTERNAL_ERROR, OperationError
 from verifier.runtime.recent import RecentCommands
 from verifier.runtime.tasks import StopToken
 
@@ -83,14 +83,15 @@ class Reconciler:
 
     def _send(self, command: Trigger) -> None:
         state = self._goal.state.value
-        if not self._audit.repeats(command.value):
+        is_first = not self._audit.repeats(command.value)
+        if is_first:
             _log.info(
                 "Sending a command, because the state of the sync is not the desiredState of the configuration.",
                 extra={"command": command.value, "desiredState": state},
             )
         try:
             with self._audit.record(command.value), self._recent.own(CALLER, command.value):
-                self._commands[command]()
+                self._execute(command, is_first)
         except OperationError as error:
             if error.kind is COMMAND_IN_PROGRESS:
                 return
@@ -102,6 +103,25 @@ class Reconciler:
             )
         else:
             self._show(None)
+
+    def _execute(self, command: Trigger, log_bug: bool) -> None:
+        """Execute a command. Raises OperationError; unexpected errors become InternalError, as in the HTTP API.
+
+        Such an error must not end the process: the sync continues without the command. It is logged if `log_bug`.
+        """
+        try:
+            self._commands[command]()
+        except OperationError:
+            raise
+        except Exception as error:
+            if log_bug:
+                _log.error(
+                    "A command of desiredState failed because of a bug in this program. Report it with this line of "
+                    "the log.",
+                    exc_info=error,
+                    extra={"command": command.value},
+                )
+            raise OperationError(INTERNAL_ERROR, f"{type(error).__name__}: {error}.") from error
 
     def _rest(self, what: str | None = None, remedy: str = "") -> None:
         """Show in the progress why no command is sent now (`what`), and the `remedy`; nothing if `what` is None.

@@ -37,7 +37,7 @@ class Resumption(Enum):
 
     CONTINUED = (
         "Remove the cause of the failure; then ``/resume`` or a restart continues the sync in the state in which the "
-        "sync failed."
+        "sync failed. If it failed during a commit, keep the applications stopped: the commit stays requested."
     )
     RETRIED = "Remove the cause of the failure; then ``/resume`` continues from the saved position."
     RETRIED_UNLESS_LOST = (
@@ -175,22 +175,49 @@ def is_saved(kind: ErrorKind) -> bool:
     return RESUMPTIONS.get(kind) is not Resumption.CONTINUED
 
 
+def continued(failure: Failure) -> State | None:
+    """Return the state in which a resume continues the sync; None if the failure is saved, or is being saved.
+
+    A restart of the process continues the sync in the same state. A failed reset can only be continued, whatever the
+    error is, because it may have dropped data already.
+    """
+    kind = _BY_NAME.get(failure.name)
+    is_temporary = kind is not None and not is_saved(kind)
+    return failure.saved_state if is_temporary or failure.saved_state is State.RESETTING else None
+
+
 def refuse_final(record: RunRecord, others: Collection[RunRecord]) -> None:
     """Raise OperationError FailureIsFinal if the failed sync of `record` cannot be resumed; see `why_final`."""
     reason = why_final(record, others)
     if reason is not None:
-        raise OperationError(errors.FAILURE_IS_FINAL, reason)
+        raise final(record, reason)
+
+
+def final(record: RunRecord, reason: str) -> OperationError:
+    """Return the error FailureIsFinal for the failed sync of `record`.
+
+    `reason` says in sentences why the sync cannot be resumed. For a reversed sync, the error also says which cluster
+    has the newest data.
+    """
+    if record.reversals:
+        reason = (
+            f"{reason} The sync was reversed, so users have written to both clusters. {record.source} has the newest "
+            f"data; {record.destination} may lack some of it."
+        )
+    return OperationError(errors.FAILURE_IS_FINAL, reason)
 
 
 def why_final(record: RunRecord, others: Collection[RunRecord]) -> str | None:
     """Return sentences that say why the sync of `record` cannot be resumed; None if it can be, or has not failed.
+
+    A failure is not final if a resume continues the interrupted work, as a restart does: see `continued`.
 
     The sync cannot be resumed if it would fail at the same change event again, or if users may have changed the
     destination during the cut-over. `others` are the records of the other instances. Lost change events are not checked
     here; see `may_be_lost`.
     """
     failure = record.failure
-    if failure is None:
+    if failure is None or continued(failure) is not None:
         return None
     if any(map(_was_open, (record, *others))) and not is_cut_over(record, others):
         return (
@@ -252,6 +279,12 @@ def is_damaged(record: RunRecord) -> bool:
         and failure.name == errors.EVENT_SPOOL_DAMAGED.name
         and not failure.elsewhere
     )
+
+
+def state_after_resume(record: RunRecord) -> State:
+    """Return the state of the sync after a resume, as far as the record of this instance shows."""
+    state = None if record.failure is None else continued(record.failure)
+    return state or State(resumed(record, ())["state"])
 
 
 def resumed(record: RunRecord, others: Collection[RunRecord]) -> dict[str, Any]:

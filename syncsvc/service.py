@@ -55,7 +55,7 @@ from syncsvc.saved.lease import HOME
 from syncsvc.saved.limits import LimitsStore
 from syncsvc.saved.mismatches import RepairPlan, mismatches, repair_plan, repaired
 from syncsvc.saved.registry import CollectionRecord
-from syncsvc.saved.run import PhaseBegin, RunRecord
+from syncsvc.saved.run import PhaseBegin, RunRecord, refuse_in_use
 from syncsvc.saved.run_documents import load_owner
 from syncsvc.saved.run_journal import this_process
 from syncsvc.saved.run_store import RunStore, new_owner
@@ -70,7 +70,7 @@ from verifier.runtime.errors import OperationError, Violation, raise_all
 from verifier.runtime.observer import Observer
 from verifier.runtime.retry import impatient
 from verifier.runtime.schemas import INVALID_REQUEST
-from verifier.runtime.tasks import StopToken, TaskGroup
+from verifier.runtime.tasks import Cancelled, StopToken, TaskGroup
 from verifier.runtime.waits import LongWait
 
 _log = logging.getLogger(__name__)
@@ -202,7 +202,7 @@ class Service:
                 return False
             if runner is not None:
                 return runner.record.owner != owner
-            if self._starts.withdraw(owner):
+            if self._starts.withdraw(self._process, owner):
                 return False
             # A new start may have withdrawn this record in the meantime.
             return owner == load_owner(self._process.metadata(HOME), self.instance)
@@ -233,12 +233,14 @@ class Service:
             if self._is_answered_again(options):
                 return
             state = next_state(self.state, Trigger.START)
-            clusters = self._process.clusters
             self._starts.withdraw_failed(self._process)
             judgement = self._check_start(options)
             raise_all(judgement.violations)
             _log.info("Preflight checks completed.", extra={"warnings": list(judgement.warnings)})
-            source, destination = clusters[options.source], clusters[options.destination]
+            # The facts from the beginning of the process may lack the IDs of the clusters, which the record saves.
+            self.use(judgement.clusters)
+            names = (options.source, options.destination)
+            source, destination = (judgement.clusters[name] for name in names)
             now = time()
             record = RunRecord(
                 instance=self.instance,
@@ -357,13 +359,16 @@ class Service:
     def _confirmed(self, confirm: str) -> Runner:
         """Return the runner if `confirm` is the name of the sync's destination.
 
-        Raises OperationError InvalidRequest if it is another name, and InvalidState if there is no sync.
+        Raises OperationError InvalidState if there is no sync, DestinationInUse if no name would be accepted, because
+        users may write to the destination or the sync was reversed, and InvalidRequest if it is another name.
         """
         runner = self._runner
         if runner is None:
             raise OperationError(
                 errors.INVALID_STATE, f"There is no sync to reset; the state is {self.state.value}."
             )
+        # After a reversal, the destination of the start has the newest data: never ask for its name as a confirmation.
+        refuse_in_use(runner.record)
         destination = runner.record.options.destination
         if confirm != destination:
             raise OperationError(
@@ -395,7 +400,8 @@ class Service:
         """Save the new warnings and counts of this process in the journal of the sync, for the report.
 
         Without a sync, discard the new warnings. During a reset, do nothing. This is called every few seconds, and by
-        `report`. Errors are ignored, because the next call saves the same warnings and counts.
+        `report`. Errors are ignored, because the next call saves the same warnings and counts. Raises `Cancelled` only
+        when the process is stopping.
         """
         runner = self._runner
         if runner is None:
@@ -405,11 +411,13 @@ class Service:
         if self.state is State.RESETTING:
             return
         with (
-            suppress(PyMongoError, OperationError),
+            suppress(PyMongoError, OperationError, Cancelled),
             impatient(_JOURNAL_PATIENCE, in_total=_JOURNAL_PATIENCE),
             pymongo.timeout(_JOURNAL_PATIENCE),
         ):
             runner.keep_journal()
+        # The end of a term as active daemon also cancels the save, but must not end the thread of the reporter.
+        self._stop.check()
 
     def report(self) -> dict[str, Any]:
         """Return the report of the sync, in the form of `reports.report`. It names saved data that cannot be read.

@@ -73,6 +73,14 @@ _NEXT: dict[tuple[State, Trigger], State] = {
 
 # What to do instead of a refused command, where the required state alone does not say it.
 _ADVICE: dict[tuple[State, Trigger], str] = {
+    (State.COMMITTED, Trigger.START): (
+        "Before a new sync, keep the report of the committed one, stop this process, and drop its metadata database: "
+        "see docs/howto/clean-up. To return to the former source, use POST /api/v1/reverse if the sync is reversible."
+    ),
+    (State.FAILED, Trigger.START): (
+        "POST /api/v1/resume continues the failed sync, once the cause of the failure is removed. A sync that was "
+        "never committed can also be reset (POST /api/v1/reset) and started again."
+    ),
     (State.PAUSED, Trigger.REPAIR): "First resume the sync (POST /api/v1/resume).",
     (State.PAUSED, Trigger.COMMIT): "First resume the sync (POST /api/v1/resume).",
     (State.PAUSED, Trigger.COPY_PRINCIPALS): "First resume the sync (POST /api/v1/resume).",

@@ -9,7 +9,7 @@ import logging
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from time import time
 from types import FrameType
 
@@ -31,7 +31,7 @@ from verifier.runtime.malloc import keep_large_buffers
 from verifier.runtime.observer import Observer, ignore
 from verifier.runtime.protection import Protection
 from verifier.runtime.sites import own_names
-from verifier.runtime.tasks import Cancelled, StopToken, TaskGroup
+from verifier.runtime.tasks import StopToken
 from verifier.runtime.webhook import Webhook, secrets_of
 from verifier.service import Service
 from verifier.settings import PROGRAM, Settings, read_settings
@@ -66,27 +66,27 @@ def main(
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, _leave)
     stream = sys.stderr if once else sys.stdout
+    program = process.Program(PROGRAM, __version__, _INCOMPLETE if once else 1)
     return process.run(
-        PROGRAM,
-        __version__,
+        program,
         lambda: logs.set_up(
             settings.log_path, LOG_FILE, settings.verbosity, stream, audit_name=AUDIT_FILE
         ),
-        lambda: _run(settings, observe, tuning),
-        _INCOMPLETE if once else 1,
+        lambda: _run(program, settings, observe, tuning),
     )
 
 
-def _run(settings: Settings, observe: Observer, tuning: CheckTuning) -> int:
+def _run(
+    program: process.Program, settings: Settings, observe: Observer, tuning: CheckTuning
+) -> int:
     # Create the webhook first, because its secret file may be invalid.
     webhook = Webhook(settings.webhook, program=PROGRAM) if settings.webhook else None
     stop = StopToken()
     # If a check ends without a verdict, it must not count as passed.
     status = _INCOMPLETE if settings.check_once else 0
-    alarm = process.exit_alarm(lambda: status)
     renewal = Renewal(f"{PROGRAM} {__version__}")
-    with _opened(settings, renewal) as clusters, alarm, suppress(Cancelled), TaskGroup(
-        "main", stop
+    with _opened(settings, renewal) as clusters, process.main_tasks(
+        program, stop, lambda: status
     ) as tasks:
 
         def run_and_announce(work: Callable[[], None]) -> None:
@@ -105,15 +105,10 @@ def _run(settings: Settings, observe: Observer, tuning: CheckTuning) -> int:
             tasks.spawn("webhook", webhook.run, stop)
         if any(each.may_change for each in settings.sources):
             tasks.spawn("credentials", renewal.run, stop)
-        try:
-            if settings.check_once:
-                status = _check_once(service, stop)
-            else:
-                _serve(service, settings, webhook, tasks.stop)
-        finally:
-            alarm.set()
-            # Stop the check however the block is left, or its thread would never be joined.
-            stop.stop("shutdown")
+        if settings.check_once:
+            status = _check_once(service, stop)
+        else:
+            _serve(service, settings, webhook, tasks.stop)
     _log.info("Stopped.")
     return status
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from verifier.cluster import failures
+from verifier.cluster import document_filters, failures
 from verifier.cluster.cluster import SAME_CLUSTER, SERVER_FEATURE_MISSING, UNSUPPORTED_TOPOLOGY
 from verifier.cluster.connect import INVALID_URI, MISSING_PACKAGE
 from verifier.cluster.connection_source import INVALID_CONNECTION_FILE
-from verifier.cluster.document_filters import DOCUMENT_FILTER_FAILED
 from verifier.cluster.namespace_map import NAMESPACE_COLLISION
 from verifier.compare.errors import (
     DEFINITION_CHANGED,
@@ -17,6 +16,7 @@ from verifier.compare.errors import (
     NOTHING_TO_COMPARE,
     OTHER_CHECK_SAVED,
     SUPERSEDED,
+    TIME_SERIES_NOT_COMPARABLE,
 )
 from verifier.runtime.access import INVALID_TOKEN, INVALID_TOKEN_FILE, ROLE_NOT_ALLOWED
 from verifier.runtime.commands import COMMAND_IN_PROGRESS
@@ -69,6 +69,9 @@ UNSUPPORTED_VERSION = ErrorKind(
 # Errors of the shared packages, with their remedy for a check.
 _CONTINUES = "Nothing is lost: the check continues when the process is restarted."
 _BEGIN_AGAIN = "Afterwards, begin a new check with --clean."
+DOCUMENT_FILTER_FAILED = document_filters.DOCUMENT_FILTER_FAILED.with_remedy(
+    "Or begin a new check with a query that accepts every document, for example with $convert and onError."
+)
 CLUSTER_UNREACHABLE = failures.CLUSTER_UNREACHABLE.with_remedy(_CONTINUES)
 NOT_AUTHORIZED = failures.NOT_AUTHORIZED.with_remedy(_CONTINUES)
 UNEXPECTED_SERVER_ERROR = failures.UNEXPECTED_SERVER_ERROR.with_remedy(_CONTINUES)
@@ -102,6 +105,7 @@ ALL = (
     SERVER_FEATURE_MISSING,
     DEFINITION_CHANGED,
     NOTHING_TO_COMPARE,
+    TIME_SERIES_NOT_COMPARABLE,
     NAMESPACE_COLLISION,
     OPLOG_WINDOW_EXCEEDED,
     EVENT_TOO_LARGE,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verifier.cluster.cluster import SAME_CLUSTER, lacking, unfit
+from verifier.cluster.cluster import SAME_CLUSTER, lacking, unfit, unreadable_id
 from verifier.cluster.facts import ClusterFacts, Topology
 from verifier.cluster.failures import NOT_AUTHORIZED
 from verifier.cluster.features import ClusterRole
@@ -37,7 +37,9 @@ def violations(
     yield from unknown_identities(source, destination)
     if source.identity is not None and source.identity == destination.identity:
         if not scope.renamed:
-            yield SAME_CLUSTER, f"Both connection strings lead to the same {source.topology.value}."
+            yield SAME_CLUSTER, (
+                f"Both connection strings lead to a {source.topology.value} with the ID {source.identity}."
+            )
 
 
 def unfit_to_store(facts: ClusterFacts) -> Iterator[Violation]:
@@ -56,12 +58,8 @@ def unknown_identities(source: ClusterFacts, destination: ClusterFacts) -> Itera
 
     Without the ID, a cluster could be compared with itself, and a restarted verifier could not recognize it.
     """
-    for role, facts in (("source", source), ("destination", destination)):
-        if facts.identity is None and facts.topology in _SUPPORTED:
-            unread = "config database" if facts.is_sharded else "ID of the replica set"
-            yield NOT_AUTHORIZED, (
-                f"The user of the {role} cannot read the {unread}; the built-in role clusterMonitor allows reading it."
-            )
+    yield from unreadable_id("the source", source)
+    yield from unreadable_id("the destination", destination)
 
 
 def _missing_privileges(role: str, facts: ClusterFacts) -> Iterator[Violation]:

@@ -105,8 +105,9 @@ def next_step(progress: Document, syncctl: str, advice: Document | None = None) 
     """Return a sentence that tells the operator what to do next.
 
     `syncctl` is the program name with its connection options; the commands in the sentence begin with it. `advice` is
-    the next step that the daemon itself names (`next` in `GET /api/v1/overview`). It is used only if the sync has
-    failed, because only the daemon knows whether the sync can be continued.
+    the next step that the daemon itself names (`next` in `GET /api/v1/overview`). It is used only after a failure or a
+    commit, because only the daemon knows whether the sync can be continued or reversed, and where the applications
+    belong.
     """
     if progress.get("role") == "standby":
         return (
@@ -118,8 +119,7 @@ def next_step(progress: Document, syncctl: str, advice: Document | None = None) 
         "RUNNING": _while_running(progress, syncctl),
         "PAUSED": f"keep the daemon running; to continue the sync: {syncctl} resume",
         "COMMITTING": _while_committing(progress, syncctl),
-        "COMMITTED": f"point the applications to the destination, and keep the report: {syncctl} report. Then "
-        "clean up (docs/howto/clean-up).",
+        "COMMITTED": _after_commit(syncctl, advice),
         "REVERSING": f"wait until a commit is possible: {syncctl} watch --until canCommit",
         "RESETTING": f"wait until the reset is complete: {syncctl} watch --until idle",
         "FAILED": _after_failure(progress, syncctl, advice),
@@ -139,6 +139,11 @@ def _while_committing(progress: Document, syncctl: str) -> str:
     return f"wait until applications may write: {syncctl} watch --until canWrite"
 
 
+def _after_commit(syncctl: str, advice: Document | None) -> str:
+    text = "Point the applications to the destination." if advice is None else advice["text"]
+    return f"{text} Before you clean up, keep the report: {syncctl} report."
+
+
 def _after_failure(progress: Document, syncctl: str, advice: Document | None) -> str:
     if is_replaced(progress):
         return "wait a moment: another daemon continues the sync, and this one becomes a standby."
@@ -148,8 +153,4 @@ def _after_failure(progress: Document, syncctl: str, advice: Document | None) ->
         return "look up the error in docs/reference/errors."
     if advice["command"] is None:
         return str(advice["text"])
-    if progress["canWrite"]:
-        where = "leave the applications on the destination; the source lacks their writes."
-    else:
-        where = "let the applications return to the source."
-    return f"{where} {advice['text'].removesuffix('.')}: {syncctl} {advice['command']}"
+    return f"{advice['text'].removesuffix('.')}: {syncctl} {advice['command']}"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import os
+import re
 import tarfile
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -19,6 +22,9 @@ from syncsvc.ctl.redaction import redacted
 
 # The maximum number of bytes from the end of one log file, and from all log files together.
 _LOG_BYTES, _ALL_LOGS_BYTES = 50_000_000, 200_000_000
+# Matches the name of a log, also of one that logrotate has renamed or compressed, such as syncsvc.log.1 and
+# syncsvc.log-20261127.gz.
+_LOG_NAME = re.compile(r"\.log([.-]\d+)*(\.gz)?$")
 
 # The name of each file, and the request whose answer it holds.
 _ANSWERS = (
@@ -53,7 +59,7 @@ def collected(api: Client, start: Document, logs: Sequence[Path]) -> Iterator[tu
         yield name, redacted(text)
     for log in logs:
         # The whole path, because the logs of several instances have the same name.
-        yield f"logs{log}", redacted(_end_of(log))
+        yield f"logs{log}".removesuffix(".gz"), redacted(_end_of(log))
 
 
 def _answer(api: Client, path: str) -> str:
@@ -61,14 +67,14 @@ def _answer(api: Client, path: str) -> str:
 
 
 def log_files(paths: Sequence[Path]) -> list[Path]:
-    """Return the given files and all readable *.log files below the given directories, each once, the newest first.
+    """Return the given files and all readable logs below the given directories, each once, the newest first.
 
-    The returned paths are absolute. Raises ClientError if a given file cannot be read.
+    This includes rotated logs. The returned paths are absolute. Raises ClientError if a given file cannot be read.
     """
     found = {
         file.resolve()
         for path in paths
-        for file in (filter(_may_be_read, path.rglob("*.log")) if path.is_dir() else [path])
+        for file in (filter(_is_readable_log, path.rglob("*.log*")) if path.is_dir() else [path])
     }
     return sorted(found, key=lambda log: (_status(log).st_mtime, log), reverse=True)
 
@@ -78,7 +84,7 @@ def newest(logs: Sequence[Path]) -> Sequence[Path]:
 
     Raises ClientError if the size of a log cannot be read.
     """
-    used = accumulate(min(_status(log).st_size, _LOG_BYTES) for log in logs)
+    used = accumulate(min(_size(log), _LOG_BYTES) for log in logs)
     return logs[: sum(each <= _ALL_LOGS_BYTES for each in used)]
 
 
@@ -113,8 +119,8 @@ def new_file(target: Path) -> BinaryIO:
     return os.fdopen(descriptor, "wb")
 
 
-def _may_be_read(file: Path) -> bool:
-    return file.is_file() and os.access(file, os.R_OK)
+def _is_readable_log(file: Path) -> bool:
+    return bool(_LOG_NAME.search(file.name)) and file.is_file() and os.access(file, os.R_OK)
 
 
 def _status(log: Path) -> os.stat_result:
@@ -122,9 +128,18 @@ def _status(log: Path) -> os.stat_result:
         return log.stat()
 
 
-def _end_of(log: Path) -> str:
+def _size(log: Path) -> int:
+    """Return the size of a log in bytes; of a compressed one, the size of its content."""
+    if log.suffix != ".gz":
+        return _status(log).st_size
     with _readable(log), log.open("rb") as file:
-        file.seek(max(0, log.stat().st_size - _LOG_BYTES))
+        file.seek(-4, os.SEEK_END)  # where gzip stores it
+        return int.from_bytes(file.read(), "little")
+
+
+def _end_of(log: Path) -> str:
+    with _readable(log), gzip.open(log) if log.suffix == ".gz" else log.open("rb") as file:
+        file.seek(max(0, _size(log) - _LOG_BYTES))
         return file.read(_LOG_BYTES).decode(errors="replace")
 
 
@@ -133,10 +148,11 @@ def _readable(log: Path) -> Iterator[None]:
     """Raise ClientError if the block cannot read the log."""
     try:
         yield
-    except OSError as error:
+    except (OSError, EOFError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or error
         raise ClientError(
             Exit.USAGE,
             "FileNotRead",
-            f"the log {log} cannot be read: {error.strerror}. Run the command as a user who may read the log, or omit "
+            f"the log {log} cannot be read: {reason}. Run the command as a user who may read the log, or omit "
             "--log.",
         ) from error

@@ -24,9 +24,20 @@ def read_progress(tool: Tool, answer: Answer) -> Document:
 
 
 def next_sentence(tool: Tool, progress: Document) -> str:
-    """Return a sentence that tells the operator what to do next. If the sync has failed, ask the daemon."""
-    advice = _advice(tool) if progress["state"] == "FAILED" else None
+    """Return a sentence that tells the operator what to do next. After a failure or a commit, ask the daemon."""
+    advice = _advice(tool) if progress["state"] in ("FAILED", "COMMITTED") else None
     return next_step(progress, tool.name, advice)
+
+
+def present_sentence(tool: Tool) -> str:
+    """Return the next step after a command has succeeded, from the present progress.
+
+    If the daemon does not return its progress, the next step is to ask for it again.
+    """
+    try:
+        return next_sentence(tool, tool.api.progress())
+    except ClientError:
+        return f"{tool.name} status"
 
 
 def _advice(tool: Tool) -> Document | None:

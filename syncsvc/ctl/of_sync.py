@@ -13,7 +13,13 @@ from syncsvc.ctl.advice import destination_name, is_replaced
 from syncsvc.ctl.client import ClientError, Document
 from syncsvc.ctl.exits import Exit
 from syncsvc.ctl.facts import sync_facts
-from syncsvc.ctl.following import end_watch, next_sentence, read_progress, watch_sync
+from syncsvc.ctl.following import (
+    end_watch,
+    next_sentence,
+    present_sentence,
+    read_progress,
+    watch_sync,
+)
 from syncsvc.ctl.limits import change_of, limits_view
 from syncsvc.ctl.pace import Pace
 from syncsvc.ctl.request_file import file_option, read_request, start_request
@@ -116,7 +122,8 @@ def pause(tool: Tool) -> None:
 def resume(tool: Tool) -> None:
     """Continue a sync that is paused or has failed."""
     answer = tool.api.post("resume")
-    tool.show(answer, "The sync continues.", tool.next(f"{tool.name} watch --until canCommit"))
+    # The resume may complete a commit or a reset.
+    tool.show(answer, "The sync continues.", tool.next(present_sentence(tool)))
 
 
 @click.command(cls=Command)

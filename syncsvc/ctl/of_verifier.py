@@ -31,7 +31,8 @@ def _read(tool: Tool, answer: Answer) -> Document:
 
 def _next(progress: Document, syncctl: str) -> str:
     if progress["phase"] != "idle" and not progress["writesOff"]:
-        return f"stop all writes to both clusters, then: {syncctl} verifier writes-off --wait"
+        stop = "when the sync is committed, stop all writes to both clusters, then"
+        return f"{stop}: {syncctl} verifier writes-off --wait"
     if progress["phase"] != "idle":
         return f"wait until the check ends: {syncctl} verifier watch"
     if progress["generation"] is None:
@@ -154,14 +155,21 @@ def summary(tool: Tool) -> None:
 @options.seconds("--min-duration", "Omit documents that have differed for less than this time.")
 @pass_tool
 def mismatches(tool: Tool, limit: int, min_duration: float | None) -> None:
-    """List the differences: first definitions, then documents."""
+    """List the differences: first definitions, then documents.
+
+    Until the commit, a sync keeps some definitions different on purpose, such as those of unique and TTL indexes.
+    """
     given = {} if min_duration is None else {"minDurationSecs": min_duration}
     api = tool.verifier
+    progress = _read(tool, api.get("progress"))
     lines = chain(
         api.lines("nsMismatches", limit=limit + 1),
         api.lines("docMismatches", limit=limit + 1, **given),
     )
     step = "correct the differences on the destination, then check again."
+    if progress["phase"] != "idle":
+        # Some of the differences are changes that are not synced yet, or definitions that a commit completes.
+        step = f"correct nothing before the verdict; {_next(progress, tool.name)}"
     show_mismatches(tool, lines, limit, step)
 
 

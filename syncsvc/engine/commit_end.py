@@ -14,7 +14,6 @@ from syncsvc.engine.late_writes import LateWrites, SourceWritten
 from syncsvc.engine.repairer import Repairer
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
-from syncsvc.saved.run import RunRecord
 from verifier.cluster.note import append_note
 from verifier.runtime.tasks import StopToken, wait_until
 from verifier.runtime.waits import waiting
@@ -72,10 +71,7 @@ class CommitEnd:
         # Without a second no-op, the change stream of an idle source would never pass `time`.
         append_note(source, self._stop)
 
-        def is_past(record: RunRecord) -> bool:
-            return record.position is not None and record.position.time > time
-
         with waiting("The commit waits until the newest changes are applied", _APPLYING):
-            wait_until(lambda: is_past(run.record), self._stop)
-        self._context.instances.wait_for_all(is_past, self._stop)
+            wait_until(lambda: run.record.is_past(time), self._stop)
+        self._context.instances.wait_for_all(lambda other: other.is_past(time), self._stop)
         return time

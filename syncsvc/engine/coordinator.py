@@ -187,7 +187,9 @@ class Coordinator(Phases):
             verification.finish_repair()  # a repair reads the source, so the commit time must be later
             commit_time = self._commit_time(group.stop)
             application.wait_until_past(commit_time)
-            self._context.instances.wait_for_all(is_past(commit_time), group.stop)
+            self._context.instances.wait_for_all(
+                lambda other: other.is_past(commit_time), group.stop
+            )
             # Any instance may have withheld indexes.
             self._context.registry.reload(group.stop)
             self._done("drained")
@@ -310,14 +312,6 @@ def is_committing(other: RunRecord) -> bool:
     return other.state is State.COMMITTING
 
 
-def is_past(time: Timestamp) -> Callable[[RunRecord], bool]:
-    """Return a predicate that tells whether an instance has applied all its events up to a cluster time of the source.
-
-    The predicate compares `time` with the saved position of the instance.
-    """
-    return lambda other: other.position is not None and other.position.time > time
-
-
 def is_near(passed: Position, copy_end: Timestamp) -> Callable[[RunRecord], bool]:
     """Return a predicate that tells, from an instance's run record, whether the instance is close enough for a commit.
 
@@ -329,6 +323,6 @@ def is_near(passed: Position, copy_end: Timestamp) -> Callable[[RunRecord], bool
         if other.position is None or other.phase is not Phase.APPLYING:
             return False
         lag = seconds_between(other.position.time, passed.time)
-        return other.state in ACTIVE and other.position.time > copy_end and lag <= MOST_LAG
+        return other.state in ACTIVE and other.is_past(copy_end) and lag <= MOST_LAG
 
     return near

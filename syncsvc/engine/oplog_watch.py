@@ -40,6 +40,10 @@ _ENLARGE = (
     "If the oplog drops entries before the sync reads them, the sync fails: enlarge the oplog on each member "
     "(replSetResizeOplog), or write less to the source."
 )
+_RESUME = (
+    "If the oplog drops entries before the sync reads them, the sync fails: resume the sync, or enlarge the oplog on "
+    "each member (replSetResizeOplog)."
+)
 
 
 class OplogWatch:
@@ -227,7 +231,8 @@ class OplogWatch:
             )
         elif left is not None and not self._spooler.is_active:
             forecast = oplog_window.warning(left, copy_left, warned)
-            text = None if forecast is None else f"{forecast} {_ENLARGE}"
+            paused = self._context.run.record.state is State.PAUSED
+            text = None if forecast is None else f"{forecast} {_RESUME if paused else _ENLARGE}"
         if text is None:
             self._context.progress.end_warning(WarningKind.OPLOG_SHORT)
         else:
@@ -242,7 +247,7 @@ class OplogWatch:
     def _forget(self) -> None:
         """End the warnings about the oplog, and mark the estimate of its remaining time as unknown.
 
-        Otherwise, outdated warnings would be shown, because in some pauses the oplog is not watched.
+        Otherwise, outdated warnings would be shown while the oplog is not watched, for example after a failure.
         """
         progress = self._context.progress
         progress.set(oplog_seconds_left=None)

@@ -1,6 +1,7 @@
 """Saves the change events of a paused sync in the event spool once the oplog may become too short for the pause.
 
-Before that, the paused engine writes nothing except no-ops in the source's oplog.
+Before that, the paused engine writes nothing except no-ops in the source's oplog. If the start option `eventSpool` is
+`never`, the paused sync only watches the oplog.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from syncsvc.engine.events.spooler import Spooler
 from syncsvc.engine.oplog_watch import OplogWatch
 from syncsvc.engine.run.context import RunContext
 from syncsvc.figures.progress import WarningKind
-from syncsvc.options import EventSpool
 from verifier.runtime.tasks import SLOW_POLL, StopToken, TaskGroup, wait_until
 
 
@@ -26,13 +26,13 @@ def spool_while_paused(
 
     `stopped` is the context of the paused engine; it is used for reading, and for no-ops in the source's oplog.
     `prepare` returns the context of a new engine, whose writes the destination accepts. This function sets `needed`
-    once events must be spooled; if `needed` is already set, spooling begins at once. Returns immediately if the sync
-    needs no more events, or if its start option `eventSpool` is `never`. Raises OperationError, the driver's errors,
-    and `Cancelled`.
+    once events must be spooled; if `needed` is already set, spooling begins at once. If the start option `eventSpool`
+    is `never`, this function only watches the oplog. Returns immediately if the sync needs no more events. Raises
+    OperationError, the driver's errors, and `Cancelled`.
     """
     record = stopped.run.record
     position = record.position
-    if record.options.event_spool is EventSpool.NEVER or position is None or record.phase.applied:
+    if position is None or record.phase.applied:
         return
     if not needed.is_set():
         _wait_until_needed(stopped, stop)

@@ -86,7 +86,11 @@ class SyncSubject:
 
     def watched(self, side: Side) -> Watched:
         watched = Watched(
-            without_reserved(NamespaceFilter()), self._defined, is_awaited=self._is_committing
+            without_reserved(NamespaceFilter()),
+            self._defined,
+            is_awaited=self._is_committing,
+            # The check can begin again; a member that is down could delay the commit without end.
+            awaits_oplog=False,
         )
         if side is Side.DESTINATION and self._is_shared:
             return replace(watched, defined=self._own, is_fixed=False)

@@ -81,9 +81,8 @@ def join_violations(
     `instances` are the IDs of all instances, the coordinator first. `others` are the run records of those that have
     begun.
     """
-    identities = tuple(each.identity or each.address for each in (found.source, found.destination))
     for each in others:
-        if each.identities != identities:
+        if not each.is_between(found.source, found.destination):
             yield errors.METADATA_LEFT_OVER, (
                 f"The database {found.database} holds the metadata of the instance {each.instance}, which syncs "
                 f"{' to '.join(each.identities)}."

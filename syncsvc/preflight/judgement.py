@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from syncsvc.options import StartOptions
 from syncsvc.preflight.estimates import (
@@ -29,7 +29,7 @@ from syncsvc.preflight.rules import (
 )
 from syncsvc.principals.comparison import Comparison
 from verifier.cluster import failures
-from verifier.cluster.cluster import Cluster
+from verifier.cluster.cluster import Cluster, refreshed
 from verifier.cluster.features import ClusterRole, Feature
 from verifier.runtime.errors import OperationError, Violation
 from verifier.runtime.tasks import StopToken
@@ -51,6 +51,8 @@ class Judgement:
     missing: tuple[tuple[str, Feature], ...] = ()
     # The users and roles that would be copied; None if none are to be copied, or if they could not be read.
     principals: Comparison | None = None
+    # The judged clusters, by name, with the facts that the judgement is based on; empty if they could not be read.
+    clusters: Mapping[str, Cluster] = field(default_factory=dict)
 
 
 def judge(
@@ -72,12 +74,15 @@ def judge(
         return Judgement((*nameless, *option_violations(options)))
     try:
         with failures.named_errors():
-            source, destination = clusters[options.source], clusters[options.destination]
+            # Servers and roles may have changed since the facts of `clusters` were read.
+            present = {name: refreshed(each) for name, each in clusters.items()}
+            source, destination = present[options.source], present[options.destination]
             found = ask(options, source, destination, database, stop)
     except OperationError as error:
         # Report the option violations too: they are known without an answer from the clusters.
         return Judgement((*option_violations(options), (error.kind, error.description)))
-    return judgement_of(options, instance, found, memory_needed, spool_limit)
+    judgement = judgement_of(options, instance, found, memory_needed, spool_limit)
+    return replace(judgement, clusters=present)
 
 
 def judgement_of(

@@ -23,7 +23,7 @@ from syncsvc.source.oplog import read_oplog
 from syncsvc.source.read_preference import read_preference
 from syncsvc.source.selected_size import selected_size
 from verifier.cluster import failures
-from verifier.cluster.cluster import Cluster, filter_evaluator, refreshed
+from verifier.cluster.cluster import Cluster, filter_evaluator
 from verifier.cluster.connect import Client
 from verifier.cluster.document_filters import DocumentFilters, bad_queries, judging
 from verifier.cluster.features import DOCUMENTS
@@ -65,7 +65,6 @@ def ask(
     `database` is the name of the metadata database. Raises OperationError, the driver's errors, and `Cancelled` when
     stopped.
     """
-    source, destination = refreshed(source), refreshed(destination)
     evaluator = filter_evaluator(source, destination)
     able = evaluator.facts.offers(DOCUMENTS)
     bad = tuple(bad_patterns(evaluator.client, options.namespaces, stop)) if able else ()

@@ -144,7 +144,9 @@ def cluster_violations(options: StartOptions, found: Findings) -> Iterator[Viola
     yield from _version_violations(options, source, destination)
     yield from _feature_violations(options, destination)
     if source.identity is not None and source.identity == destination.identity:
-        yield SAME_CLUSTER, f"Both connection strings lead to the same {source.topology.value}."
+        yield SAME_CLUSTER, (
+            f"Both connection strings lead to a {source.topology.value} with the ID {source.identity}."
+        )
     else:
         yield from emptiness_violations(options, found)
         yield from metadata_violations(found.metadata)

@@ -94,7 +94,7 @@ def _throttled(sync: Sync) -> Values:
 
 
 def _longest_wait(sync: Sync) -> float:
-    return max((each.seconds for each in sync.snapshot.waits), default=0.0)
+    return max((each.seconds for each in sync.snapshot.waits if not each.expected), default=0.0)
 
 
 def _copied(snapshot: ProgressSnapshot, amount: int) -> int | None:
@@ -264,7 +264,8 @@ TABLE: tuple[Metric[Sync], ...] = (
     Metric(
         Kind.GAUGE,
         "mongosync_longest_wait_seconds",
-        "Longest present wait of this process, such as for a cluster's answer; 0 if shorter than 15 seconds.",
+        "Longest present wait of this process, such as for a cluster's answer, except for index builds; 0 if shorter "
+        "than 15 seconds.",
         (),
         single(_longest_wait),
     ),

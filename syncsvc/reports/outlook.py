@@ -6,14 +6,12 @@ The page and other clients show these texts as they are, so that they need no ru
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
 
-from syncsvc.errors import SUPERSEDED, VERIFICATION_FAILED
 from syncsvc.figures.progress import MOST_LAG, WarningKind
 from syncsvc.options import CLUSTERS
 from syncsvc.principals.comparison import described
 from syncsvc.reports.durations import about
+from syncsvc.reports.recovery import Step, after_failure
 from syncsvc.reports.sync import (
     Sync,
     index_building,
@@ -56,18 +54,6 @@ _WITHOUT_RUNNING = {
 }
 # Shown if everything that this process knows allows a commit: the sync checks a few times per second.
 _SOON = "The sync is still checking whether both clusters are close enough for a commit."
-
-
-@dataclass(frozen=True)
-class Step:
-    """The next step for the operator: a sentence, and the command to send with its request body.
-
-    `command` and `body` are None if there is nothing to send.
-    """
-
-    text: str
-    command: str | None = None
-    body: dict[str, Any] | None = None
 
 
 def why_no_commit(sync: Sync) -> tuple[str, ...]:
@@ -233,46 +219,21 @@ def _next_step(sync: Sync) -> Step | None:
     if record.state is State.PAUSED:
         return Step("Resume the sync.", "resume", {})
     if record.state is State.FAILED:
-        return _after_failure(sync, record)
+        return after_failure(sync, record)
     if record.state is State.COMMITTED:
         if record.options.reversible:
             return Step(
-                "Point the applications to the destination. You can reverse the sync later."
+                "Point the applications to the destination. You can reverse the sync until you clean up "
+                "(docs/howto/clean-up)."
             )
-        return Step("Point the applications to the destination. Then stop this process.")
+        return Step(
+            "Point the applications to the destination. Then stop this process, and clean up (docs/howto/clean-up)."
+        )
     if sync.can_commit:
         return Step("Stop the applications that write to the source, then commit.", "commit", {})
     if record.can_write:
         return Step("Point the applications to the destination.")
     return None
-
-
-def _after_failure(sync: Sync, record: RunRecord) -> Step | None:
-    name = None if record.failure is None else record.failure.name
-    if name == SUPERSEDED.name:
-        # A daemon with `--standby` becomes a standby by itself.
-        if sync.standing is not None:
-            return None
-        return Step("Stop this process: the sync continues in another process.")
-    if why_final(record, ()) is not None:
-        if record.in_use:
-            return Step(
-                "This sync can be neither resumed nor reset, because users may have written to both clusters. Leave "
-                f"the applications on {record.source}; the data on {record.destination} may be incomplete. Before you "
-                "start a new sync, stop this process, and drop the copied data and the metadata of the sync on "
-                f"{record.destination}."
-            )
-        confirm = {"confirm": record.options.destination}
-        return Step(
-            "This sync cannot be resumed. Reset it, and start a new sync.", "reset", confirm
-        )
-    if name == VERIFICATION_FAILED.name:
-        return Step(
-            "Repair the differences that the verification found; the sync then continues.",
-            "repair",
-            {},
-        )
-    return Step("Remove the cause of the failure, then resume the sync.", "resume", {})
 
 
 _TRIGGERS = {

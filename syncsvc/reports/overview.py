@@ -12,9 +12,17 @@ from syncsvc.figures.history import COLUMNS, Points, Row
 from syncsvc.figures.progress import OtherInstance, WarningKind
 from syncsvc.reports.headroom import Headroom, Level, headroom
 from syncsvc.reports.namespaces import NamespacePhase, phases_of
-from syncsvc.reports.outlook import Step, commands_now, next_step, summary, why_no_commit
+from syncsvc.reports.outlook import commands_now, next_step, summary, why_no_commit
 from syncsvc.reports.progress_answer import seconds_until_caught_up
-from syncsvc.reports.sync import Sync, is_active, lag_seconds, oplog_seconds_left, total_bytes
+from syncsvc.reports.recovery import Step
+from syncsvc.reports.sync import (
+    OPLOG_WATCHED,
+    Sync,
+    is_active,
+    lag_seconds,
+    oplog_seconds_left,
+    total_bytes,
+)
 from syncsvc.reports.verification_answer import documents_expected, first_amounts, hashing
 from syncsvc.saved.registry import CopyStatus
 from syncsvc.saved.run import RunRecord
@@ -183,12 +191,12 @@ def _oplog(sync: Sync, observed: Observed) -> dict[str, Any]:
 
 def _headroom(sync: Sync, observed: Observed) -> Headroom:
     record, snapshot = sync.record, sync.snapshot
-    if record is None or record.state is not State.RUNNING:
+    if record is None or record.state not in OPLOG_WATCHED:
         return Headroom(
             Level.UNKNOWN,
             None,
             None,
-            "The source's oplog is checked only while the sync is running.",
+            "The source's oplog is checked only while the sync is running or paused.",
         )
     spooling = snapshot.spool is not None and snapshot.spool.active
     return headroom(oplog_seconds_left(record, snapshot), _needed(sync, record, observed), spooling)
@@ -197,8 +205,11 @@ def _headroom(sync: Sync, observed: Observed) -> Headroom:
 def _needed(sync: Sync, record: RunRecord, observed: Observed) -> float | None:
     """Return for how many seconds the oplog must still keep the oldest change that the sync needs; None if unknown.
 
-    While change events are applied, the result is the lag or the time until the lag is 0, whichever is longer.
+    While change events are applied, the result is the lag or the time until the lag is 0, whichever is longer. While
+    the sync is paused, it is unknown.
     """
+    if record.state is State.PAUSED:
+        return None
     if record.phase is Phase.COPYING:
         left = _copy_seconds(sync, observed)
         return None if left is None else float(left[1])

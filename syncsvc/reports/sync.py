@@ -118,7 +118,7 @@ def is_drained(record: RunRecord, snapshot: ProgressSnapshot) -> bool:
     """
     if snapshot.caught_up or record.copy_end is None:
         return True
-    return record.position is not None and record.position.time > record.copy_end
+    return record.is_past(record.copy_end)
 
 
 def ping_of(record: RunRecord, snapshot: ProgressSnapshot, source: bool) -> Ping | None:

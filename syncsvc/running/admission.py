@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from syncsvc import errors
 from syncsvc.engine.reversal import refuse_lost, refuse_written
 from syncsvc.figures.progress import ProgressSnapshot
-from syncsvc.resuming import is_damaged, may_be_lost, refuse_final
+from syncsvc.resuming import final, is_damaged, may_be_lost, refuse_final
 from syncsvc.running.process import ProcessContext
 from syncsvc.saved.peers import Peers
 from syncsvc.saved.run import Failure, RunRecord, refuse_in_use
@@ -50,8 +50,8 @@ class Admission:
             try:
                 refuse_lost(self._process.clusters[record.source], oldest, self._process.stop)
             except OperationError as error:
-                raise OperationError(
-                    errors.FAILURE_IS_FINAL,
+                raise final(
+                    record,
                     f"The sync failed with {failure.name}, and the changes that it needs are lost. "
                     f"{error.description}",
                 ) from error

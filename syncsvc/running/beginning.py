@@ -34,8 +34,8 @@ class Starts:
     """
 
     def __init__(self) -> None:
-        # The store of the newest start, unless that start has succeeded. Its record may still be saved.
-        self._failed: RunStore | None = None
+        # The record of the newest start, unless that start has succeeded. The record may still be saved.
+        self._failed: RunRecord | None = None
 
     def begin(
         self, process: ProcessContext, record: RunRecord, prepare: Callable[[RunStore], T]
@@ -48,7 +48,7 @@ class Starts:
         `prepare`.
         """
         store = _store_of(process, record)
-        self._failed = store
+        self._failed = record
         with ExitStack() as undo:
             undo.callback(self.withdraw_failed, process)
             store.insert()
@@ -62,19 +62,21 @@ class Starts:
     def withdraw_failed(self, process: ProcessContext) -> None:
         """Delete the record of a failed start if it may still be saved. Raises the driver's errors."""
         if self._failed is not None:
-            # Use a new store, because the writer of the failed start may belong to a term that has ended.
-            _store_of(process, self._failed.record).withdraw()
+            self.withdraw(process, self._failed.owner)
             self._failed = None
 
-    def withdraw(self, owner: str) -> bool:
+    def withdraw(self, process: ProcessContext, owner: str) -> bool:
         """Delete the saved record with this owner if its start failed in this process; return whether it failed.
 
         Raises the driver's errors.
         """
-        failed = self._failed_of(owner)
-        if failed is not None:
-            failed.withdraw()
-        return failed is not None
+        failed = self._failed
+        if failed is None or failed.owner != owner:
+            return False
+        # The start stays known as failed: a delayed insert may save its record again. Use a new store, because the
+        # writer of the start may belong to a term that has ended.
+        _store_of(process, failed).withdraw()
+        return True
 
     def take_over(self, process: ProcessContext, saved: RunRecord) -> RunStore | None:
         """Take over a saved run, and return its store. Return None if the saved run was deleted instead.
@@ -84,19 +86,13 @@ class Starts:
 
         Raises OperationError Superseded if another process took the run over, and the driver's errors.
         """
-        if self._failed_of(saved.owner) is None:
+        if not self.withdraw(process, saved.owner):
             return _take_over(process, saved)
-        self.withdraw_failed(process)
         _log.warning(
             "The record of a failed start was still saved. It is deleted now, and no sync is running. Send the start "
             "request again."
         )
         return None
-
-    def _failed_of(self, owner: str) -> RunStore | None:
-        """Return the store of the failed start whose record has this owner; None if there is no such start."""
-        failed = self._failed
-        return failed if failed is not None and failed.record.owner == owner else None
 
 
 def _store_of(process: ProcessContext, record: RunRecord) -> RunStore:

@@ -34,7 +34,14 @@ from syncsvc.engine.run.instances import FailedElsewhere
 from syncsvc.engine.run.points import Point
 from syncsvc.engine.run.writeblock import to_put_back
 from syncsvc.figures.progress import WarningKind
-from syncsvc.resuming import is_damaged, is_saved, needs_new_check, refuse_repair, resumed
+from syncsvc.resuming import (
+    continued,
+    is_damaged,
+    is_saved,
+    needs_new_check,
+    refuse_repair,
+    resumed,
+)
 from syncsvc.running.admission import Admission, can_commit
 from syncsvc.running.assembly import Assembly
 from syncsvc.running.journaling import JournalKeeper
@@ -111,8 +118,6 @@ class Runner:
         self._stop = StopToken(process.stop)
         self._pause = _Pause.of(process)
         self._pause.over.set()
-        # The state in which the run failed, if the failure is not saved.
-        self._failed_in: State | None = None
         self._admission = Admission(store, process)
         self._assembly = Assembly(store, process)
         # The users and roles of both clusters.
@@ -215,12 +220,16 @@ class Runner:
         if self.record.state is State.PAUSED:
             self._prepare()
             self._store.update(command, state=state)
-        elif self._failed_in is not None:
+            return
+        failure = self.record.failure
+        assert failure is not None
+        interrupted = continued(failure)
+        if interrupted is None:
+            self._retry(command)
+        else:
             self._refuse_overwriting()
             self._prepare()
-            self._store.update(command, state=self._failed_in, failure=None)
-        else:
-            self._retry(command)
+            self._store.update(command, state=interrupted, failure=None)
 
     def repair(self, command: Entry) -> None:
         """Save a request to repair the differences that the verification has found; the engine runs the repair.
@@ -271,7 +280,7 @@ class Runner:
         changes = resumed(self.record, others)
         self._refuse_overwriting()
         # The failure may not be saved yet, and a commit may have left the source blocked.
-        self._release(state=self.record.state, failure=failure)
+        self._release(state=self.record.state, failure=failure.as_saved)
         context = self._prepare()
         if is_damaged(self.record):
             context.spool.clear()
@@ -529,7 +538,6 @@ class Runner:
         """
         reported = in_words_of(errors.ALL, failures.named(error))
         kind, description = describe(reported)
-        failure = Failure(kind.name, description, isinstance(reported, FailedElsewhere))
         with self._changing:
             state = self.record.state
             if state in (State.PAUSED, State.RESETTING) and state is not during:
@@ -540,22 +548,22 @@ class Runner:
                     exc_info=error,
                 )
                 return
-            failed = {"state": next_state(state, Trigger.FAIL), "failure": failure}
-            # A reset may have dropped data already, so it can only be continued.
-            saved = is_saved(kind) and during is not State.RESETTING
-            self._failed_in = None if saved else state
+            elsewhere = isinstance(reported, FailedElsewhere)
+            failure = Failure(kind.name, description, elsewhere, saved_state=state)
+            failed = next_state(state, Trigger.FAIL)
+            is_continued = continued(failure) is not None
             # Unlike other state changes, a failure is shown before it is saved: the save may take long or fail, for the
             # same reason as the run.
-            self._store.show(**failed)
-            if not saved:
+            self._store.show(state=failed, failure=failure)
+            if is_continued:
                 self._store.note(failure_entry(failure, time()))
         _log.error(
             "The sync failed.",
             exc_info=error,
             extra={"error": kind.name, "errorDescription": description},
         )
-        if self._failed_in is None:
-            self._conclude(**failed)
+        if not is_continued:
+            self._conclude(state=failed, failure=failure.as_saved)
 
     def _conclude(self, **failed: Any) -> None:
         """Save a failure, and restore the original write blocks and balancers of the clusters.

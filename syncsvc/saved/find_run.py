@@ -2,37 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from syncsvc import errors
 from syncsvc.saved.run import RunRecord
 from syncsvc.saved.run_documents import load_run
-from verifier.cluster.cluster import Cluster
-from verifier.runtime.errors import OperationError
+from verifier.cluster.cluster import Cluster, unreadable_id
+from verifier.runtime.errors import OperationError, raise_all
 
 
 def find_run(clusters: Mapping[str, Cluster], instance: str, database: str) -> RunRecord | None:
     """Return the saved run of this instance in the metadata `database`; None if no cluster has a saved run.
 
-    The run must be saved on the cluster that its options name as destination. Raises OperationError: WrongClusters if
-    the run syncs other clusters, or if both clusters hold such a run; IncompatibleMetadata if this version cannot read
-    the run. Raises the driver's errors, too.
+    Raises OperationError: see `fitting_run`; and IncompatibleMetadata if this version cannot read the run. Raises the
+    driver's errors, too.
     """
-    found = list(_saved_runs(clusters, instance, database))
+    return fitting_run(tuple(_saved_runs(clusters, instance, database)), clusters)
+
+
+def fitting_run(
+    found: Sequence[tuple[RunRecord, Cluster]], clusters: Mapping[str, Cluster]
+) -> RunRecord | None:
+    """Return the saved run that syncs these clusters; None if `found` is empty.
+
+    `found` has the saved runs, each with the cluster that holds it. This must be the cluster that the options of the
+    run name as destination. Raises OperationError: WrongClusters if the runs sync other clusters, or if both clusters
+    hold a run of these clusters; NotAuthorized if that is unknown, because the user may not read the ID of a cluster.
+    """
     if not found:
         return None
     fitting = [record for record, holder in found if _fits(record, holder, clusters)]
-    if len(fitting) != 1:
-        saved = ", ".join(
-            f"{holder.name} holds the saved state of a sync from {' to '.join(record.identities)}"
-            for record, holder in found
-        )
-        raise OperationError(
-            errors.WRONG_CLUSTERS,
-            "The saved sync does not match the clusters of this process, or both clusters hold a matching sync: "
-            f"{saved}.",
-        )
-    return fitting[0]
+    if len(fitting) == 1:
+        return fitting[0]
+    raise_all(
+        lacking for each in clusters.values() for lacking in unreadable_id(each.name, each.facts)
+    )
+    saved = ", ".join(
+        f"{holder.name} holds the saved state of a sync from {' to '.join(record.identities)} ({record.state.value})"
+        for record, holder in found
+    )
+    raise OperationError(
+        errors.WRONG_CLUSTERS,
+        "The saved sync does not match the clusters of this process, or both clusters hold a matching sync: "
+        f"{saved}.",
+    )
 
 
 def _saved_runs(
@@ -45,7 +58,7 @@ def _saved_runs(
 
 
 def _fits(record: RunRecord, holder: Cluster, clusters: Mapping[str, Cluster]) -> bool:
-    names = (record.options.source, record.options.destination)
-    if names[1] != holder.name or names[0] not in clusters:
+    source, destination = record.options.source, record.options.destination
+    if destination != holder.name or source not in clusters:
         return False
-    return tuple(clusters[name].identity for name in names) == record.identities
+    return record.is_between(clusters[source].facts, clusters[destination].facts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from bson.timestamp import Timestamp
@@ -13,6 +13,7 @@ from syncsvc.options import StartOptions
 from syncsvc.principals.comparison import PrincipalCounts
 from syncsvc.saved.journal import Journal
 from syncsvc.state import Phase, State
+from verifier.cluster.facts import ClusterFacts
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.namespace_map import NamespaceMap
 from verifier.cluster.times import Position
@@ -26,13 +27,20 @@ MOST_PHASES = 50
 class Failure:
     """The error that a run failed with: its name in the error table, and the full text.
 
-    `elsewhere` is whether another instance failed with the error, and this instance stopped because of that.
+    `elsewhere` is whether another instance failed with the error, and this instance stopped because of that. While the
+    failure is only shown, `saved_state` is the state in the saved record, in which a restart continues the sync; it is
+    None once the failure itself is saved.
     """
 
     name: str
     description: str
     # False in records that earlier versions saved.
     elsewhere: bool = False
+    saved_state: State | None = None
+
+    @property
+    def as_saved(self) -> Failure:
+        return replace(self, saved_state=None)
 
 
 @dataclass(frozen=True)
@@ -139,30 +147,49 @@ class RunRecord:
     def coordinates(self) -> bool:
         return self.coordinator == self.instance
 
+    def is_past(self, time: Timestamp) -> bool:
+        """Return whether this instance has applied all its events up to `time`, a cluster time of the source.
+
+        The position must be later than `time`, not equal to it: all events of a transaction have the same time, and a
+        page may end between them.
+        """
+        return self.position is not None and self.position.time > time
+
+    @property
+    def is_reversed(self) -> bool:
+        """Return whether the source of the start options is the destination now. Each reversal swaps the clusters."""
+        return self.reversals % 2 == 1
+
     @property
     def source(self) -> str:
-        """Return the name of the cluster that is read now. Each reversal swaps source and destination."""
-        return self.options.destination if self.reversals % 2 else self.options.source
+        """Return the name of the cluster that is read now."""
+        return self.options.destination if self.is_reversed else self.options.source
 
     @property
     def destination(self) -> str:
-        """Return the name of the cluster that is written now. Each reversal swaps source and destination."""
-        return self.options.source if self.reversals % 2 else self.options.destination
+        """Return the name of the cluster that is written now."""
+        return self.options.source if self.is_reversed else self.options.destination
 
     @property
     def names(self) -> NamespaceMap:
         """Return the map from names on the cluster that is read now to names on the cluster that is written now."""
-        return self.options.names.inverse if self.reversals % 2 else self.options.names
+        return self.options.names.inverse if self.is_reversed else self.options.names
 
     @property
     def in_use(self) -> bool:
         """Return whether users may write to the destination of the start, or may have done so before a reversal."""
         return self.can_write or self.reversals > 0
 
+    def is_between(self, source: ClusterFacts, destination: ClusterFacts) -> bool:
+        """Return whether these clusters are the source and the destination of the options."""
+        pairs = zip(self.identities, (source, destination), strict=True)
+        # Earlier versions could save the address of a cluster, although its user was allowed to read the ID.
+        return all(saved in (facts.identity, facts.address) for saved, facts in pairs)
+
     def in_natural_order(self, name: Namespace) -> bool:
         """Return whether a collection is copied in natural order. `name` is its name on the present source."""
         # The option has the names of the cluster that is written after a reversal.
-        first = self.names.to_destination(name) if self.reversals % 2 else name
+        first = self.names.to_destination(name) if self.is_reversed else name
         return self.options.in_natural_order(first)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pymongo.errors import OperationFailure
 
 from verifier.cluster import failures
-from verifier.cluster.connect import Client
+from verifier.cluster.connect import Client, replacing_connections
 from verifier.cluster.rawbson import RAW_OPTIONS
 from verifier.cluster.specification import CollectionSpec
 
@@ -23,7 +23,7 @@ def is_being_filled(client: Client, found: CollectionSpec) -> bool:
     if not found.capped:
         return False
     database, collection = found.namespace
-    with client.start_session() as session:
+    with client.start_session() as session, replacing_connections(client):
         session.start_transaction()
         try:
             # Do not decode the document, because its `_id` may be a string that is not valid UTF-8.

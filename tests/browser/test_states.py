@@ -138,6 +138,18 @@ def test_names_are_never_markup(stage: Staged, visits: Visits) -> None:
     visit.problems.clear()
 
 
+@pytest.mark.parametrize("command", ["resume", "repair"])
+def test_after_a_failure_the_dialogs_say_where_the_applications_belong(
+    stage: Staged, visits: Visits, command: str
+) -> None:
+    service, url = stage
+    service.staged = SCENES["failed"]()
+    visit = visits(url)
+    visit.wait_for_text("#next", "The applications can stay on the source (cluster0)")
+    visit.press(command)
+    visit.wait_for_text("dialog", "The applications can stay on the source (cluster0)")
+
+
 def test_the_next_command_means_the_same_in_a_shell(stage: Staged, visits: Visits) -> None:
     _, url = stage
     visit = visits(url)

@@ -223,6 +223,35 @@ def test_the_documented_roles_are_sufficient(clusters: Clusters, tmp_path: Path,
             assert (source.takes_writes(), destination.takes_writes()) == (True, False)
 
 
+def test_a_sync_started_after_a_refused_start_survives_a_restart(
+    clusters: Clusters, tmp_path: Path
+) -> None:
+    """Grant the role that allows reading the ID of the source only after a start was refused because of it.
+
+    A restarted process must recognize the clusters of the sync. Without the role, it must name the role, and not say
+    that the clusters are wrong.
+    """
+    use = USES[0]
+    clusters.grant(use, "source", "clusterMonitor")
+    with running(clusters, tmp_path) as daemon:
+        refused = daemon.post("start", {**NAMES, **use.options})
+        assert (refused.status_code, refused.json()["error"]) == (409, "NotAuthorized")
+        clusters.grant(use)
+        daemon.start(**use.options)
+        daemon.wait_until_committable()
+        daemon.kill()
+        daemon.run()
+        daemon.kill()
+        clusters.grant(use, "source", "clusterMonitor")
+        daemon.launch()
+        assert daemon.wait_until_ended() == 1
+        assert "NotAuthorized: The user of cluster0 cannot read the ID" in daemon.output
+        clusters.grant(use)
+        daemon.run()
+        daemon.commit()
+    clusters.pair.assert_equal()
+
+
 def beginning(folder: Path, cluster0: str, cluster1: str) -> subprocess.Popen[str]:
     """Start a daemon that will fail because of its connection strings, and return the process."""
     uris = (f"--cluster0={cluster0}&serverSelectionTimeoutMS=5000", f"--cluster1={cluster1}")

@@ -11,9 +11,13 @@ import pytest
 from syncsvc.engine.run.points import Point
 from tests.support import writes
 from tests.support.daemon import Daemon
+from tests.support.failpoints import APPLICATION, failing
 from tests.support.pair import Pair
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.three_members
+
+_BAD_VALUE = 2
 
 
 class Declared:
@@ -127,6 +131,39 @@ def test_a_declared_sync_survives_kills(declared: Declared, point: Point) -> Non
     pair.assert_equal()
 
 
+def test_a_declared_commit_that_failed_is_not_repeated_under_the_applications(
+    declared: Declared,
+) -> None:
+    """Follow the next step after a failed commit: the repaired sync must not commit again by itself."""
+    daemon, pair = declared.daemon, declared.pair
+    writes.fill(pair.source.client)
+    daemon.judge_soon()
+    declared.declare("running")
+    daemon.wait_until_committable()
+    extra = {"insert": "c", "documents": [{"_id": "extra"}], "mayBypassWriteBlocking": True}
+    pair.destination.client.d.command(extra)
+    declared.declare("committed")
+    assert daemon.wait_for_state("FAILED")["error"] == "VerificationFailed"
+    # The failure is shown before it is saved.
+    wait_for(
+        lambda: "can stay on the source" in daemon.overview()["next"]["text"],
+        "the failure is saved",
+    )
+    step = daemon.overview()["next"]
+    assert "First declare running and restart the daemon." in step["text"]
+    assert step["command"] is None
+
+    declared.declare("running")
+    step = daemon.overview()["next"]
+    assert (step["command"], "declare" in step["text"]) == ("repair", False)
+    assert daemon.post("repair", {}).ok
+    daemon.wait_until_committable()
+    assert declared.own_commands() == []
+    declared.declare("committed")
+    daemon.wait_for_state("COMMITTED")
+    pair.assert_equal()
+
+
 @pytest.mark.full
 def test_a_refused_start_is_shown_and_repeated(declared: Declared) -> None:
     daemon, pair = declared.daemon, declared.pair
@@ -140,6 +177,22 @@ def test_a_refused_start_is_shown_and_repeated(declared: Declared) -> None:
     daemon.wait_for_state("COMMITTED")
     pair.assert_equal()
     daemon.wait_without_warning("DestinationNotEmpty")
+
+
+@pytest.mark.full
+def test_an_unexpected_error_does_not_end_the_process(declared: Declared) -> None:
+    """Make the destination refuse the run record with an error that the daemon does not know."""
+    daemon, pair = declared.daemon, declared.pair
+    writes.fill(pair.source.client)
+    daemon.warn_soon()
+    refused = {"failCommands": ["insert"], "appName": APPLICATION, "errorCode": _BAD_VALUE}
+    with failing(pair.destination.client, refused):
+        declared.declare("committed")
+        daemon.wait_for_warning("InternalError")
+    assert declared.audited_errors() == ["InternalError"]
+    assert daemon.log.count("A command of desiredState failed because of a bug") == 1
+    daemon.wait_for_state("COMMITTED")
+    pair.assert_equal()
 
 
 @pytest.mark.full

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from itertools import count
 from typing import Any
 from uuid import UUID, uuid4
@@ -17,11 +17,15 @@ from syncsvc.errors import SUPERSEDED
 from syncsvc.metadata import METADATA_DATABASE
 from syncsvc.saved import fence as fence_module
 from syncsvc.saved.fence import Fence, FencedWriter
+from syncsvc.source.filling import is_being_filled
 from tests.support.failpoints import delayed, failing, times
 from tests.support.members import ThreeMembers
 from tests.support.pair import SHARDED, Pair, across
 from tests.support.waiting import PATIENCE, wait_for
 from verifier.cluster.connect import Client, connect
+from verifier.cluster.inventory import find_named, list_raw
+from verifier.cluster.namespace import Namespace
+from verifier.cluster.reading import read
 from verifier.runtime.errors import OperationError
 from verifier.runtime.retry import impatient
 from verifier.runtime.tasks import StopToken
@@ -279,22 +283,30 @@ def test_every_write_carries_the_session(pair: Pair, client: Client) -> None:
 
 
 def test_a_connection_that_was_opened_during_maintenance_is_replaced() -> None:
-    """Open a connection to a member in maintenance mode, then make the member the primary: writes must succeed.
+    """Open connections to a member in maintenance mode, then make the member the primary: all calls must succeed.
 
     The driver refuses sessions on such a connection, so it must be replaced.
     """
-    with ThreeMembers("kept") as members:
+    with ThreeMembers("kept") as members, ExitStack() as opened:
         chosen = next(each for each in members.members if each is not members.primary())
         uri = f"mongodb://{chosen.address}/?directConnection=true"
-        with closing(connect(uri, "hand")) as hand, closing(connect(uri, _APPLICATION)) as client:
-            hand.admin.command("replSetMaintenance", True)
-            wait_for(lambda: not hand.admin.command("hello")["secondary"], "maintenance")
+        # Each client has a connection of its own, because the first call replaces the connections of its client.
+        hand, writing, reading, locking = (
+            opened.enter_context(closing(connect(uri, _APPLICATION))) for _ in range(4)
+        )
+        hand.admin.command("replSetMaintenance", True)
+        wait_for(lambda: not hand.admin.command("hello")["secondary"], "maintenance")
+        for client in (writing, reading, locking):
             client.admin.command("ping")
-            hand.admin.command("replSetMaintenance", False)
-            wait_for(lambda: hand.admin.command("hello")["secondary"], "the end of maintenance")
-            wait_for(lambda: _is_elected(hand), "the member is the primary")
-            writer(client, uuid4()).run("d", update(1))
-            assert client.d.c.find_one({"_id": 1, "v": 1})
+        hand.admin.command("replSetMaintenance", False)
+        wait_for(lambda: hand.admin.command("hello")["secondary"], "the end of maintenance")
+        wait_for(lambda: _is_elected(hand), "the member is the primary")
+        writer(writing, uuid4()).run("d", update(1))
+        assert read(lambda: list_raw(reading, "d"), StopToken())[0]["name"] == "c"
+        hand.d.create_collection("capped", capped=True, size=1000)
+        capped = find_named(hand, Namespace("d", "capped"))
+        assert capped is not None
+        assert not read(lambda: is_being_filled(locking, capped), StopToken())
 
 
 def _is_elected(client: Client) -> bool:

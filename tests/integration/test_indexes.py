@@ -6,7 +6,9 @@ import pytest
 
 from syncsvc.engine.run.points import Point
 from tests.support import writes
-from tests.support.daemon import Daemon
+from tests.support.daemon import Daemon, prepared
+from tests.support.failpoints import APPLICATION, holding
+from tests.support.metrics import scrape
 from tests.support.pair import SHARDED, TO_SHARDED, Pair, across
 from tests.support.phases import PHASES, When, writes_in
 from tests.support.resuming import fails_again
@@ -221,6 +223,32 @@ def test_documents_that_an_older_or_newer_index_refuses(
     daemon.commit()
     pair.assert_equal()
     assert "warnings" not in daemon.progress()
+
+
+@prepared(Daemon.warn_soon, Daemon.give_up_soon)
+def test_a_long_index_build_is_no_failure(pair: Pair, daemon: Daemon) -> None:
+    """Hold an index build until the daemon has sent the command again, because its first call has timed out."""
+    source, destination = pair.source.client, pair.destination.client
+    writes.fill(source)
+    daemon.start()
+    daemon.wait_until_applying()
+    with holding(destination, "hangAfterSettingUpIndexBuild"):
+        source.d.c.create_index("n", name="long")
+        wait_for(lambda: len(building(destination)) > 1, "the command is sent again")
+        text = daemon.wait_for_warning("No answer yet to createIndexes of d.c", "index build takes")
+        assert "currentOp" in text
+        assert not daemon.warnings("A call to a cluster fails")
+        assert scrape(daemon)["mongosync_longest_wait_seconds"] == {(): 0}
+    daemon.commit()
+    pair.assert_equal()
+    assert "A call to a cluster failed and will be retried." not in daemon.log
+
+
+def building(client: writes.AnyClient) -> list[int]:
+    """Return the IDs of the operations of daemons that build an index, or wait for its end."""
+    wanted = {"appName": APPLICATION, "command.createIndexes": {"$exists": True}}
+    found = client.admin.aggregate([{"$currentOp": {}}, {"$match": wanted}])
+    return [each["opid"] for each in found]
 
 
 def test_a_kill_while_indexes_are_built_after_the_copy(pair: Pair, daemon: Daemon) -> None:

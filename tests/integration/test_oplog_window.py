@@ -79,6 +79,15 @@ def is_lost(source: writes.AnyClient, daemon: Daemon) -> bool:
     return bool(daemon.warnings("so the sync fails"))
 
 
+def wait_until_checked(daemon: Daemon) -> None:
+    """Wait until the daemon knows how fast the oplog grows, so that it notices the next write."""
+
+    def is_checked() -> bool:
+        return bool(daemon.progress()["estimatedOplogTimeRemaining"] != "not checked yet")
+
+    wait_for(is_checked, "the oplog is checked")
+
+
 def assert_lost(progress: dict[str, Any]) -> None:
     assert progress["error"] == "OplogWindowExceeded"
     assert "the oldest entry of the source's oplog is from" in progress["errorDescription"]
@@ -145,14 +154,35 @@ def test_entries_lost_while_the_daemon_is_stopped_fail_the_sync(pair: Pair, daem
 
 
 def test_entries_lost_during_a_pause_fail_the_sync(pair: Pair, daemon: Daemon) -> None:
+    """Pause a sync that may not spool events: a warning must precede the loss, and the paused sync must fail."""
     writes.fill(pair.source.client)
     daemon.start(eventSpool="never")
     daemon.wait_until_committable()
     daemon.pause()
+    wait_until_checked(daemon)
+    note(pair.source.client)
+    daemon.wait_for_warning("in less than 15 minutes the oplog begins to drop", "resume the sync")
+    progress = daemon.progress()
+    assert progress["state"] == "PAUSED"
+    assert progress["estimatedOplogTimeRemaining"] == "less than 15 minutes"
     roll_over(pair.source.client)
-    assert daemon.progress()["state"] == "PAUSED"
-    daemon.resume()
     assert_lost(daemon.wait_for_state("FAILED"))
+    assert_final(daemon, "the changes that it needs are lost")
+
+
+def test_a_resume_ends_the_oplog_watch_of_a_pause(pair: Pair, daemon: Daemon) -> None:
+    writes.fill(pair.source.client)
+    daemon.start(eventSpool="never")
+    daemon.wait_until_committable()
+    daemon.pause()
+    wait_until_checked(daemon)
+    pair.source.client.d.c.update_one({"_id": 1}, {"$set": {"paused": True}})
+    note(pair.source.client)
+    daemon.wait_for_warning("resume the sync")
+    daemon.resume()
+    daemon.wait_without_warning("resume the sync")
+    daemon.commit()
+    pair.assert_equal()
 
 
 @pytest.mark.full
@@ -245,3 +275,27 @@ def test_a_reversal_is_refused_once_the_oplog_is_too_short(pair: Pair, daemon: D
     assert "no longer reaches back to" in answer.json()["errorDescription"]
     progress = daemon.progress()
     assert (progress["state"], progress["canWrite"]) == ("COMMITTED", True)
+
+
+def test_a_lost_reversed_sync_names_the_cluster_to_stay_on(pair: Pair, daemon: Daemon) -> None:
+    """Make a reversed sync lose changes of its new source: no refused command may send the operator to another one."""
+    writes.fill(pair.destination.client, 20)
+    daemon.start(
+        source="cluster1",
+        destination="cluster0",
+        reversible=True,
+        enableUserWriteBlocking="sourceAndDestination",
+        eventSpool="never",
+    )
+    daemon.commit()
+    daemon.reverse()
+    daemon.wait_until_committable()
+    daemon.kill()
+    roll_over(pair.source.client)
+    daemon.run()
+    assert_lost(daemon.wait_for_state("FAILED"))
+    assert_final(daemon, "it cannot be reset", "cluster0 has the newest data", "docs/howto/reverse")
+    for confirm in ("cluster0", "cluster1"):
+        answer = daemon.post("reset", {"confirm": confirm})
+        assert (answer.status_code, answer.json()["error"]) == (409, "DestinationInUse")
+        assert "docs/howto/reverse" in answer.json()["errorDescription"]

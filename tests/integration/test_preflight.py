@@ -197,4 +197,4 @@ def test_one_cluster_under_two_addresses_is_refused(pair: Pair, one_cluster_twic
     fill(pair)
     with untouched(pair, one_cluster_twice):
         (text,) = assert_both_tell(one_cluster_twice, ["SameCluster"])
-        assert "lead to the same replica set" in text
+        assert "lead to a replica set with the ID" in text

@@ -259,8 +259,9 @@ def test_production_data_is_never_dropped(pair: Pair, daemon: Daemon) -> None:
         assert refusal(daemon, body)[:2] == (409, "DestinationInUse")
     pair.assert_equal()
     daemon.reverse()
-    for _ in range(2):
-        assert refusal(daemon, CONFIRM)[:2] == (409, "DestinationInUse")
+    for destination in ("cluster0", "cluster1"):
+        for body in ({"confirm": destination}, {"confirm": destination, "dryRun": True}):
+            assert refusal(daemon, body)[:2] == (409, "DestinationInUse")
         daemon.pause()
         assert refusal(daemon, CONFIRM)[:2] == (409, "DestinationInUse")
         daemon.resume()

@@ -229,6 +229,14 @@ def test_instances_that_do_not_fit_are_refused(pair: Pair, fleet: Fleet) -> None
     assert [each["error"] for each in shown] == ["RenamedOutOfFilter"] * 2
     assert "The instance a failed" in shown[1]["errorDescription"]
 
+    # Simulate a coordinator of a later version.
+    coordinator.kill()
+    later = {"q": {"_id": "a"}, "u": {"$set": {"format": 1000}}}
+    runs.database.command({"update": runs.name, "updates": [later], "mayBypassWriteBlocking": True})
+    for command, body in (("resume", {}), ("reset", {"confirm": "cluster1"})):
+        answer = follower.post(command, body)
+        assert (answer.status_code, answer.json()["error"]) == (409, "IncompatibleMetadata")
+
 
 @pytest.mark.full
 def test_the_commands_of_the_page_on_instances_of_a_replica_set(pair: Pair, fleet: Fleet) -> None:

@@ -193,6 +193,19 @@ def test_a_document_filter_leaves_out_measurements_with_a_note(
     )
 
 
+def test_a_document_filter_also_leaves_out_changed_measurements(
+    pair: Pair, checker: Checker
+) -> None:
+    for side in (pair.source, pair.destination):
+        side.client.d.create_collection("ts", timeseries={"timeField": "t"})
+    # All buckets match this filter, but they are not compared.
+    with checker.running(Request(document_filter=bson.encode({"deleted": None}))) as check:
+        check.wait_until(Point.GENERATION_DONE, 0)
+        pair.source.client.d.ts.insert_one({"t": datetime(2026, 1, 1), "a": 5})
+        check.end()
+    check.assert_passed()
+
+
 def test_measurements_are_compared_by_their_buckets(pair: Pair, checker: Checker) -> None:
     for side in (pair.source, pair.destination):
         side.client.d.create_collection("ts", timeseries={"timeField": "t"})
@@ -211,11 +224,27 @@ def test_measurements_without_change_events_are_compared_again(
     pair.source.client.d.ts.insert_one({"t": datetime(2026, 1, 1), "a": 5})
     buckets = "system.buckets.ts"
     pair.destination.client.d[buckets].insert_many(pair.source.client.d[buckets].find())
-    with checker.of_older_source().running() as check:
+    with checker.of_source(compatibility=(5, 0)).running() as check:
         check.wait_until(Point.GENERATION_DONE, 0)
         # The new measurement goes into the same bucket, so the counts stay equal.
         pair.source.client.d.ts.insert_one({"t": datetime(2026, 1, 1), "a": 6})
         assert check.end().outcome is Outcome.FAILED
+
+
+def test_measurements_that_an_old_source_cannot_sort_are_refused_by_name(
+    pair: Pair, checker: Checker
+) -> None:
+    for side in (pair.source, pair.destination):
+        side.client.d.create_collection("ts", timeseries={"timeField": "t"})
+        side.client.d.c.insert_one({"_id": 1})
+    old = checker.of_source(version=(5, 0, 9))
+    with old.running() as check:
+        verdict = check.wait_for_verdict()
+    assert (verdict.outcome, verdict.error) == (Outcome.INCOMPLETE, "TimeSeriesNotComparable")
+    (reason,) = verdict.reasons
+    assert reason.startswith("d.ts is a time-series collection, and the source runs MongoDB 5.0.9.")
+    without = NamespaceFilter(exclude=({"database": "d", "collections": ["ts"]},))
+    old.verdict(Request(Scope(without))).assert_passed()
 
 
 def test_documents_expired_on_one_cluster_only_are_no_mismatch(

@@ -86,3 +86,17 @@ def test_a_write_to_the_destination_by_a_user_is_found(
     assert line["_id"] == changed["_id"]
     assert [field["path"] for field in line["fields"]] == ["n"]
     assert verifier.lines("nsMismatches") == []
+
+
+def test_only_the_indexes_that_a_sync_leaves_out_are_reported(
+    pair: Pair, daemon: Daemon, verifier: Verifier
+) -> None:
+    writes.fill(pair.source.client)
+    pair.source.client.d.c.create_index("n")
+    daemon.start(buildIndexes="never")
+    daemon.commit()
+    progress = verifier.verify()
+    assert progress["verdict"] == "failed"
+    assert verifier.lines("docMismatches") == []
+    (line,) = verifier.lines("nsMismatches")
+    assert (line["type"], line["aspect"], line["component"]) == ("missingOnDst", "index", "n_1")

@@ -162,11 +162,17 @@ def test_a_failed_verification_restores_the_block_of_the_source(
     wait_for(lambda: "blocked on cluster1 (the" in daemon.progress()["errorDescription"], "told")
     assert blocked(pair) == (by_hand, True)
     assert "setUserWriteBlockMode: 1, global: false" in daemon.progress()["errorDescription"]
+    step = daemon.overview()["next"]
+    assert step["text"].startswith("The applications can stay on the source (cluster0), or return")
+    assert step["command"] == "repair"
 
 
 @pytest.mark.full
 @prepared(Daemon.give_up_soon)
-def test_a_temporary_failure_keeps_the_write_blocks(pair: Pair, daemon: Daemon) -> None:
+@pytest.mark.parametrize("restarted", [False, True], ids=["resumed", "restarted"])
+def test_a_temporary_failure_keeps_the_write_blocks(
+    pair: Pair, daemon: Daemon, restarted: bool
+) -> None:
     writes.fill(pair.source.client)
     with ExitStack() as failing:
         with daemon.held_at(Point.STEP_DONE, "source blocked"):
@@ -179,8 +185,14 @@ def test_a_temporary_failure_keeps_the_write_blocks(pair: Pair, daemon: Daemon) 
     assert failed["error"] == "UnexpectedServerError"
     assert blocked(pair) == BOTH
     assert "cluster0 (the source) and cluster1" in daemon.progress()["errorDescription"]
-    assert daemon.terminate() == 0
-    daemon.run()
+    step = daemon.overview()["next"]
+    assert step["text"].startswith("Keep the applications stopped: the commit stays requested")
+    assert step["command"] == "resume"
+    if restarted:
+        assert daemon.terminate() == 0
+        daemon.run()
+    else:
+        daemon.resume()
     daemon.wait_for_state("COMMITTED")
     assert blocked(pair) == SOURCE
     pair.assert_equal()

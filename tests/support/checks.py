@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from enum import Enum
+from typing import Any
 
 from tests.support.waiting import wait_for
 from verifier.cluster import failures
@@ -127,11 +128,10 @@ class Checker:
     def __init__(self, clusters: tuple[Cluster, Cluster]) -> None:
         self._clusters = clusters
 
-    def of_older_source(self) -> Checker:
-        """Return a Checker that treats the source as a MongoDB 5.0 server, whose change stream needs other options."""
+    def of_source(self, **facts: Any) -> Checker:
+        """Return a Checker that takes these facts about the source for true, such as an older version."""
         source, destination = self._clusters
-        facts = replace(source.facts, version=(5, 0, 0))
-        return Checker((replace(source, facts=facts), destination))
+        return Checker((replace(source, facts=replace(source.facts, **facts)), destination))
 
     @contextmanager
     def running(self, request: Request = Request(), grace: float = 0.0) -> Iterator[RunningCheck]:

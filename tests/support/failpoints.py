@@ -82,6 +82,16 @@ def failing(client: Client, data: Document, mode: Any = ALWAYS) -> Iterator[None
         client.admin.command({**point, "mode": "off"})
 
 
+@contextmanager
+def holding(client: Client, point: str) -> Iterator[None]:
+    """Arm a fail point of the primary that holds operations during the block, such as hangAfterSettingUpIndexBuild."""
+    client.admin.command({"configureFailPoint": point, "mode": ALWAYS})
+    try:
+        yield
+    finally:
+        client.admin.command({"configureFailPoint": point, "mode": "off"})
+
+
 def delayed(client: Client, command: str, application: str = APPLICATION) -> list[int]:
     """Return the IDs of operations that the primary has received, but that a fault keeps from running.
 

@@ -115,6 +115,7 @@ PURE = {
     "syncsvc.reports.headroom",
     "syncsvc.reports.observation",
     "syncsvc.reports.outlook",
+    "syncsvc.reports.recovery",
     "syncsvc.principals.comparison",
     "syncsvc.reports.preflight",
     "syncsvc.reports.principals",
@@ -191,8 +192,10 @@ MAY_PRINT = {"__main__", "cli", "options", "process", "demo"}
 VAGUE_NAMES = {"util", "utils", "helper", "helpers", "common", "misc"}
 BROAD_EXCEPTS_ALLOWED = {
     ("verifier.runtime.httpd", "_ended_by_error"),
+    ("verifier.runtime.process", "run"),
     ("verifier.runtime.tasks", "_outermost"),
     ("verifier.runtime.tasks", "call_second"),
+    ("syncsvc.reconciler", "_execute"),
     ("syncsvc.running.runner", "_run_sync"),
     ("syncsvc.running.runner", "_has_spooled"),
     ("syncsvc.running.runner", "_run_reset"),

@@ -114,6 +114,15 @@ def test_a_kind_is_complete(kind: ErrorKind) -> None:
     assert kind.meaning.endswith(".") and kind.remedy.endswith(".")
 
 
+@pytest.mark.parametrize(
+    "kind", [*syncsvc.errors.ALL, *verifier.errors.ALL], ids=lambda kind: str(kind.name)
+)
+def test_a_remedy_says_nothing_twice(kind: ErrorKind) -> None:
+    """A remedy of the foundation and the one that a product appends must not have a sentence in common."""
+    beginnings = [sentence[:40] for sentence in kind.remedy.split(". ")]
+    assert sorted(beginnings) == sorted(set(beginnings))
+
+
 @BOTH
 def test_every_kind_is_documented(table: Table) -> None:
     text = as_rst(table.kinds)
@@ -141,5 +150,5 @@ def test_an_error_with_its_own_text_is_unchanged() -> None:
     "kind", [syncsvc.errors.WRONG_CLUSTERS, syncsvc.errors.INCOMPATIBLE_METADATA]
 )
 def test_a_remedy_warns_of_dropping_metadata(kind: ErrorKind) -> None:
-    assert "Do not drop the sync's metadata" in kind.remedy
-    assert "POST /api/v1/reset" in kind.remedy
+    assert "sync that is not COMMITTED, send POST /api/v1/reset" in kind.remedy
+    assert "Do not drop the metadata database of such a sync" in kind.remedy

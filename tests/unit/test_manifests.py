@@ -171,14 +171,30 @@ def test_the_alert_rules_are_up_to_date() -> None:
     assert rules["spec"] == alerts
 
 
-def test_the_monitor_scrapes_the_service() -> None:
-    monitor = yaml.safe_load((manifests.FOLDER / "monitoring" / "service-monitor.yaml").read_text())
+@pytest.fixture
+def monitor() -> dict[str, Any]:
+    path = manifests.FOLDER / "monitoring" / "service-monitor.yaml"
+    found: dict[str, Any] = yaml.safe_load(path.read_text())
+    return found
+
+
+def test_the_monitor_scrapes_the_service(monitor: dict[str, Any]) -> None:
     (endpoint,) = monitor["spec"]["endpoints"]
     for kind in ("shared", "standby"):
         (service,) = (each for each in manifests.resources(kind) if each["kind"] == "Service")
         selector = monitor["spec"]["selector"]["matchLabels"]
         assert selector.items() <= service["metadata"]["labels"].items()
         assert endpoint["port"] in {each["name"] for each in service["spec"]["ports"]}
+
+
+def test_each_namespace_has_its_own_job(monitor: dict[str, Any]) -> None:
+    """The alert rules expect one scrape job per sync. Prometheus Operator names the job after the service."""
+    (endpoint,) = monitor["spec"]["endpoints"]
+    labels = {"job": "syncsvc", "namespace": "shop"}
+    for each in endpoint["relabelings"]:
+        values = [labels[name] for name in each["sourceLabels"]]
+        labels[each["targetLabel"]] = each["separator"].join(values)
+    assert labels == {"job": "syncsvc/shop", "namespace": "shop"}
 
 
 def test_every_resource_of_the_monitoring_exists() -> None:

@@ -18,7 +18,7 @@ import syncsvc.reports.metrics
 import verifier.metrics
 from syncsvc.figures.progress import WarningKind
 from syncsvc.state import State
-from verifier.compare.check_progress import Outcome
+from verifier.compare.check_progress import Outcome, Phase
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "docs" / "monitoring" / "alerts.yml"
@@ -37,6 +37,7 @@ METRICS: dict[str, set[str]] = {
 VALUES = {
     ("mongosync_state", "state"): {each.value for each in State},
     ("mongosync_warning", "warning"): {each.value for each in WarningKind},
+    ("verifier_phase", "phase"): {each.value for each in Phase},
     ("verifier_verdict", "verdict"): {each.value for each in Outcome},
     **{
         (f"{prefix}_webhook_notices_total", "outcome"): {"delivered", "dropped"}

@@ -48,6 +48,7 @@ NOT_ANSWERED = {
         *("AddressNotAvailable", "InvalidURI", "MissingPackage", "InvalidConnectionFile"),
         *("InvalidTokenFile", "InvalidCertificate", "InvalidWebhookSecret"),
         *("DefinitionChanged", "NothingToCompare", "EventTooLarge", "DocumentFilterFailed"),
+        "TimeSeriesNotComparable",
     },
 }
 

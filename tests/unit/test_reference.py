@@ -5,13 +5,15 @@ The pages also explain every state, every option of a start, and the log lines t
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+from syncsvc.openapi import OPERATIONS
 from syncsvc.reports.log_lines import lines
 from syncsvc.schemas import StartSchema
-from syncsvc.state import Phase, State
+from syncsvc.state import Phase, State, Trigger
 from tests.support import reference
 from tests.support.reference import DOCS, GENERATED, filled, pages
 from tests.unit.reports.test_log_lines import BEFORE, running
@@ -41,6 +43,25 @@ def test_every_state_is_explained() -> None:
     text = (REFERENCE / "api.rst").read_text()
     for state in State:
         assert f"\n``{state.value}``\n" in text
+
+
+def test_the_transitions_that_happen_by_themselves_are_named() -> None:
+    asked = {each.path.removeprefix("/api/v1/") for each in OPERATIONS if each.method == "post"}
+    own = [each for each in Trigger if each.value not in asked]
+    own.remove(Trigger.COPY_PRINCIPALS)
+    *names, last = (f"``{each.value}``" for each in own)
+    text = " ".join((REFERENCE / "api.rst").read_text().split())
+    assert f"The transitions {', '.join(names)} and {last} happen by themselves" in text
+
+
+def test_users_of_mongosync_are_told_of_each_state_and_phase_that_it_does_not_have() -> None:
+    theirs = {"INITIALIZING", "IDLE", "RUNNING", "PAUSED", "COMMITTING", "COMMITTED", "REVERSING"}
+    theirs |= {"initializing collections and indexes", "collection copy"}
+    theirs |= {"change event application", "waiting for commit to complete", "commit completed"}
+    text = (DOCS / "howto" / "from-mongosync.rst").read_text()
+    (same,) = re.findall(r"- The states, .*?\n(?=- )", text, re.DOTALL)
+    ours = {each.value for each in (*State, *Phase)}
+    assert [each for each in ours - theirs if f"``{each}``" not in " ".join(same.split())] == []
 
 
 def test_every_option_of_a_start_is_explained() -> None:

@@ -27,9 +27,10 @@ _BUILDING = (
 )
 _WRITING = "Check that a majority of the members of the replica set (of each shard) runs and replicates: rs.status()."
 _ANSWERING = "Check the server, its load, and the network to it. The command is cancelled after a timeout and retried."
+# The commands that may build or scan an index.
+_BUILDERS = ("createIndexes", "collMod")
 _REMEDIES = {
-    "createIndexes": _BUILDING,
-    "collMod": _BUILDING,
+    **dict.fromkeys(_BUILDERS, _BUILDING),
     **dict.fromkeys(
         ("insert", "update", "delete", "create", "drop", "dropIndexes", "commitTransaction"),
         _WRITING,
@@ -57,6 +58,21 @@ class Call:
 
     def __str__(self) -> str:
         return f"{self.name} of {self.namespace} at {self.address} ({self.cluster})"
+
+    @property
+    def unanswered(self) -> str:
+        """Return a description of the wait for the answer."""
+        return f"No answer yet to {self}"
+
+    @property
+    def remedy(self) -> str:
+        """Return what the operator can do if the answer takes long."""
+        return _REMEDIES.get(self.name, _ANSWERING)
+
+    @property
+    def builds_indexes(self) -> bool:
+        """Return whether the command may take hours although nothing is wrong, because it builds or scans an index."""
+        return self.name in _BUILDERS
 
 
 _thread = threading.local()
@@ -91,9 +107,8 @@ class CallListener(CommandListener):
     def started(self, event: CommandStartedEvent) -> None:
         host, port = event.connection_id
         call = Call(event.command_name, _namespace(event), f"{host}:{port}", self._cluster)
-        remedy = _REMEDIES.get(event.command_name, _ANSWERING)
         _thread.newest = call
-        wait = waits.begin(f"No answer yet to {call}", remedy)
+        wait = waits.begin(call.unanswered, call.remedy, call.builds_indexes)
         self._outstanding[event.request_id] = wait
 
     def succeeded(self, event: CommandSucceededEvent) -> None:

@@ -17,7 +17,8 @@ from verifier.runtime.errors import INTERNAL_ERROR, ErrorKind, OperationError, V
 SAME_CLUSTER = ErrorKind(
     "SameCluster",
     400,
-    "Source and destination are the same cluster.",
+    "Source and destination are the same cluster; or one is a copy with the ID of the other, such as a sharded cluster "
+    "that was restored from snapshots.",
     "Name two different clusters, and check both connection strings.",
 )
 UNSUPPORTED_TOPOLOGY = ErrorKind(
@@ -113,6 +114,18 @@ def unfit(
     elif facts.is_sharded and facts.level[:2] < _OLDEST_SHARDED:
         yield too_old, (
             f"The {role} is a sharded cluster that runs MongoDB {facts.dotted_version}, which is too old."
+        )
+
+
+def unreadable_id(cluster: str, facts: ClusterFacts) -> Iterator[Violation]:
+    """Yield a violation if the user may not read the ID of the replica set or sharded cluster.
+
+    `cluster` names the cluster in the text, for example "the source".
+    """
+    if facts.identity is None and facts.topology is not Topology.STANDALONE:
+        unread = "config database" if facts.is_sharded else "ID of the replica set"
+        yield failures.NOT_AUTHORIZED, (
+            f"The user of {cluster} cannot read the {unread}; the built-in role clusterMonitor allows reading it."
         )
 
 

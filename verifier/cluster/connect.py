@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
 
 from pymongo import MongoClient
-from pymongo.errors import InvalidURI, PyMongoError
+from pymongo.errors import AutoReconnect, ConfigurationError, InvalidURI, PyMongoError
 from pymongo.read_preferences import ReadPreference
 from pymongo.uri_parser import parse_uri, split_options
 
@@ -210,7 +211,7 @@ def adopt_credentials(client: Client, trial: Client) -> None:
     _set_option(shared, "credentials", wanted._credentials)
     for options in (shared, *(pool.opts for pool in pools)):
         _set_option(options, "ssl_context", wanted._ssl_context)
-    discard_connections(client)
+    _discard_connections(client)
 
 
 def _pools(server: Any) -> tuple[Any, Any, Any]:
@@ -223,7 +224,22 @@ def _set_option(options: Any, name: str, value: Any) -> None:
     setattr(options, f"_PoolOptions__{name}", value)
 
 
-def discard_connections(client: Client) -> None:
+@contextmanager
+def replacing_connections(client: Client) -> Iterator[None]:
+    """Make later calls open new connections if the driver refuses the session of a call in the block.
+
+    Use this for every call with an explicit session. Raises AutoReconnect, a temporary error, in place of the refusal.
+    """
+    try:
+        yield
+    except ConfigurationError as error:
+        # Nothing was sent. The connection was opened while the member was neither primary nor secondary, as in a
+        # rollback. The driver never accepts sessions on it, even if the member is the primary now.
+        _discard_connections(client)
+        raise AutoReconnect(str(error)) from error
+
+
+def _discard_connections(client: Client) -> None:
     """Make later calls of a client open new connections. Calls in flight keep their connections until they end."""
     # The driver has no public call for this.
     for server in list(client._topology._servers.values()):

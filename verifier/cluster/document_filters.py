@@ -28,8 +28,7 @@ DOCUMENT_FILTER_FAILED = ErrorKind(
     "DocumentFilterFailed",
     409,
     "The source cannot evaluate a query of documentFilter for one of the documents.",
-    "Find the document by the value or type in the server's message, and change or delete it on the source. Or use a "
-    "query that accepts every document, for example with $convert and onError.",
+    "Find the document by the value or type in the server's message, and change or delete it on the source.",
 )
 
 # The reasons why an operator cannot select documents, and the refused operators with their reasons.

@@ -99,6 +99,14 @@ class ClusterFacts:
         return all(map(self.offers, features.REPORTING_DDL))
 
     @property
+    def orders_buckets(self) -> bool:
+        """Return whether the servers can read the buckets of a time-series collection in the order of their `_id`.
+
+        Servers before 6.0 refuse `_id` as a hint there. The featureCompatibilityVersion does not matter.
+        """
+        return self.version >= (6, 0, 0)
+
+    @property
     def blocks_writes(self) -> bool:
         """Return whether the cluster has the command that blocks user writes."""
         return self.offers(features.BLOCK_WRITES)

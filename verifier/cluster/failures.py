@@ -12,6 +12,7 @@ from typing import Any
 
 from pymongo.errors import (
     ConnectionFailure,
+    NetworkTimeout,
     OperationFailure,
     PyMongoError,
     ServerSelectionTimeoutError,
@@ -19,7 +20,7 @@ from pymongo.errors import (
     WriteConcernError,
 )
 
-from verifier.cluster.calls import newest
+from verifier.cluster.calls import Call, newest
 from verifier.runtime.errors import INTERNAL_ERROR, ErrorKind, OperationError
 from verifier.runtime.retry import Temporary
 
@@ -303,10 +304,15 @@ def temporary(error: BaseException) -> Temporary | None:
     """Classify an error for `retry`: return why, and for how long, to retry the call; None if the error is final.
 
     Transient errors, missing privileges and refused credentials are retried without limit, because an operator can fix
-    the cause without a restart. Unexpected errors are retried for a minute, but only for half a second if the code is
-    10000 or above, because then the request is the likely cause.
+    the cause without a restart. The same applies to index builds that take longer than the driver waits for an answer.
+    Unexpected errors are retried for a minute, but only for half a second if the code is 10000 or above, because then
+    the request is the likely cause.
     """
     if is_transient(error):
+        call = _failed_call(error)
+        if isinstance(error, NetworkTimeout) and call is not None and call.builds_indexes:
+            # The server continues to build the index, and the repeated command waits for the same build.
+            return Temporary(call.unanswered, call.remedy, expected=True)
         return Temporary(_with_command(error), _CHECK_SERVERS)
     code = code_of(error)
     if code is None or code in _REFUSAL_CODES:
@@ -343,17 +349,23 @@ def again(error: BaseException) -> Temporary:
 
 
 def _with_command(error: BaseException) -> str:
-    """Return the text of an error, preceded by a description of the command that failed: this thread's newest command.
+    """Return the text of an error, preceded by a description of the command that failed if it is known."""
+    call, text = _failed_call(error), text_of(error)
+    return text if call is None else f"{call}: {text}"
 
-    If this thread has sent no command, or the command was not sent at all, return the text alone.
+
+def _failed_call(error: BaseException) -> Call | None:
+    """Return the command that failed with this error: this thread's newest command.
+
+    Return None if this thread has sent no command, or if the command was not sent at all.
     """
-    unsent = isinstance(error, ServerSelectionTimeoutError | WaitQueueTimeoutError)
-    call, text = None if unsent else newest(), text_of(error)
-    named = _ADDRESS.match(text)
-    if call is None or (named is not None and named[1] != call.address):
+    if isinstance(error, ServerSelectionTimeoutError | WaitQueueTimeoutError):
+        return None
+    call, named = newest(), _ADDRESS.match(text_of(error))
+    if call is not None and named is not None and named[1] != call.address:
         # A connection to another server could not be opened: the newest command has nothing to do with it.
-        return text
-    return f"{call}: {text}"
+        return None
+    return call
 
 
 def is_history_lost(error: BaseException) -> bool:

@@ -21,7 +21,7 @@ from pymongo.read_preferences import ReadPreference
 
 from verifier.cluster import rawbson
 from verifier.cluster.block import Block
-from verifier.cluster.connect import Client
+from verifier.cluster.connect import Client, replacing_connections
 from verifier.cluster.pinning import Pin, ServerMode
 from verifier.runtime.retry import Classifier, retry
 from verifier.runtime.tasks import StopToken
@@ -197,7 +197,7 @@ class RawCursor:
         return command
 
     def _run(self, command: dict[str, Any], read_preference: ServerMode | None = None) -> bytes:
-        with self._pin.held():
+        with self._pin.held(), replacing_connections(self._client):
             reply = self._database.command(
                 command,
                 read_preference=read_preference or self._pin.read_preference,

@@ -8,10 +8,10 @@ from typing import Any
 from bson.codec_options import CodecOptions
 from bson.timestamp import Timestamp
 from pymongo.client_session import ClientSession
-from pymongo.errors import AutoReconnect, ConfigurationError, NotPrimaryError, OperationFailure
+from pymongo.errors import NotPrimaryError, OperationFailure
 
 from verifier.cluster import failures
-from verifier.cluster.connect import Client, discard_connections
+from verifier.cluster.connect import Client, replacing_connections
 from verifier.cluster.note import reply_time
 from verifier.runtime.retry import Temporary, retry
 from verifier.runtime.tasks import StopToken
@@ -99,15 +99,10 @@ class ClusterWriter:
     ) -> dict[str, Any]:
         if self._confirm is not None:
             self._confirm()
-        try:
+        with replacing_connections(self._client):
             reply = self._client.get_database(database).command(
                 command, codec_options=_LENIENT, session=session
             )
-        except ConfigurationError as error:
-            # Nothing was sent. The connection was opened while the member was neither primary nor secondary, as in a
-            # rollback. The driver never accepts sessions on it, even if the member is the primary now.
-            discard_connections(self._client)
-            raise AutoReconnect(str(error)) from error
         _raise_temporary(reply)
         return reply
 

@@ -37,6 +37,14 @@ NOTHING_TO_COMPARE = ErrorKind(
     "No collection or view of either cluster matches the names to compare, so nothing was compared.",
     "Correct the namespaces in the options of the verifier, and check again.",
 )
+TIME_SERIES_NOT_COMPARABLE = ErrorKind(
+    "TimeSeriesNotComparable",
+    409,
+    "The source holds a time-series collection, and its servers are older than MongoDB 6.0. Such servers cannot read "
+    "measurements in the order that the comparison needs.",
+    "Exclude all time-series collections of the source (excludeNamespaces), check again, and compare the measurements "
+    "in another way. Or upgrade the servers of the source, and check again.",
+)
 MISMATCHES_REPLACED = ErrorKind(
     "MismatchesReplaced",
     409,

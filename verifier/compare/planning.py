@@ -87,14 +87,16 @@ class Planner:
         """Return the pairs of namespaces that may store documents, by the name on the source.
 
         The result has two entries for each collection: the collection itself, and the buckets collection that it would
-        have as a time-series collection.
+        have as a time-series collection. If a query selects its documents, it has no second entry, because measurements
+        are then not compared.
         """
+        request = self._store.record.request
         found = {}
         for pair in self._pairs:
             found[pair.source] = pair
-            found[pair.source.buckets] = NamespacePair(
-                pair.source.buckets, pair.destination.buckets
-            )
+            if not request.selects_documents(pair.source):
+                buckets = NamespacePair(pair.source.buckets, pair.destination.buckets)
+                found[buckets.source] = buckets
         return found
 
     def _failed_before(self) -> list[Task]:

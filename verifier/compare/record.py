@@ -107,6 +107,10 @@ class Request:
     remapped: bool = False
     source_filters: DocumentFilters = DocumentFilters()
 
+    def selects_documents(self, source: Namespace) -> bool:
+        """Return whether a query selects which documents of this collection of the source are compared."""
+        return self.document_filter is not None or source in self.source_filters
+
 
 @dataclass(frozen=True)
 class CheckRecord:

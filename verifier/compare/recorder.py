@@ -128,7 +128,8 @@ class Recorder:
             namespaces=self._watched.namespaces,
             wait_ms=self._wait_ms,
         )
-        for page in ChangeReader(stream, self._position, self._stop).pages():
+        reader = ChangeReader(stream, self._position, self._stop, self._watched.awaits_oplog)
+        for page in reader.pages():
             self._take(page)
             self._keep_moving()
             self._pass_end()

@@ -31,6 +31,9 @@ class Watched:
     is_fixed: bool = True
     # Returns whether users already wait for the end of the check, so that getMores should answer sooner.
     is_awaited: Callable[[], bool] = lambda: False
+    # Whether to wait, if the oplog is too short, for a member with a longer oplog to become the primary. Otherwise, the
+    # check fails at once with OplogWindowExceeded.
+    awaits_oplog: bool = True
 
 
 class Subject(Protocol):

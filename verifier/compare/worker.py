@@ -25,6 +25,7 @@ from verifier.cluster.specification import CollectionSpec, Document, Kind
 from verifier.compare.amounts import Tally
 from verifier.compare.comparison import Comparison
 from verifier.compare.definitions import compare_definitions
+from verifier.compare.errors import TIME_SERIES_NOT_COMPARABLE
 from verifier.compare.expiry import expired, expires, note_on_clocks
 from verifier.compare.mismatch import Aspect, DefinitionMismatch, Difference, DocumentMismatch
 from verifier.compare.points import Point
@@ -34,6 +35,7 @@ from verifier.compare.store import CheckStore
 from verifier.compare.subject import Subject
 from verifier.compare.task import Status, Task, Work, digest_of, merged, recheck_of
 from verifier.compare.tuning import CheckTuning
+from verifier.runtime.errors import OperationError
 from verifier.runtime.observer import Observer
 from verifier.runtime.tasks import StopToken
 
@@ -104,6 +106,7 @@ class Worker:
         self._range_bytes, self._threads = sides.range_bytes, sides.workers
         # Servers before 6.0 send no events for changes of measurements.
         self._reports_buckets = sides.source.facts.reports_ddl
+        self._source_facts = sides.source.facts
         self._store = store
         self._rechecks = rechecks
         self._tally = tally
@@ -135,8 +138,8 @@ class Worker:
     def run_task(self, task: Task) -> Task:
         """Run a task, save its mismatches and their rechecks, and return the task with its result.
 
-        Raises OperationError DocumentFilterFailed, the errors of a save (see CheckStore), the driver's errors, and
-        `Cancelled`.
+        Raises OperationError DocumentFilterFailed and TimeSeriesNotComparable, the errors of a save (see CheckStore),
+        the driver's errors, and `Cancelled`.
         """
         if task.work is Work.COLLECTION:
             return self._compare_definitions(task)
@@ -292,25 +295,27 @@ class Worker:
 
         There are no documents to compare if a side lacks the collection, if only one side has a time-series collection,
         or for a view. With a document filter, a time-series collection is not compared either, and a note is saved that
-        says so.
+        says so. Without one, raise OperationError TimeSeriesNotComparable if the source cannot read its measurements.
         """
         source, destination = definitions.there
         if source is None or destination is None or source.kind is not destination.kind:
             return None
         if source.kind is Kind.VIEW:
             return None
-        if source.kind is Kind.TIME_SERIES and self._selects_documents(source.namespace):
+        request = self._store.record.request
+        if source.kind is Kind.TIME_SERIES and request.selects_documents(source.namespace):
             self._store.add_note(
                 f"{source.namespace}: the measurements of this time-series collection were not compared, because "
                 "they are stored together in buckets, to which a filter of documents does not apply."
             )
             return None
+        if source.kind is Kind.TIME_SERIES and not self._source_facts.orders_buckets:
+            raise OperationError(
+                TIME_SERIES_NOT_COMPARABLE,
+                f"{source.namespace} is a time-series collection, and the source runs MongoDB "
+                f"{self._source_facts.dotted_version}.",
+            )
         return NamespacePair(source.storage, destination.storage)
-
-    def _selects_documents(self, source: Namespace) -> bool:
-        """Return whether a query selects which documents of this collection of the source are compared."""
-        common = self._store.record.request.document_filter
-        return common is not None or source in self._filters
 
     def _compare_counts(self, task: Task) -> Task:
         """Count the documents of a collection on both sides, compare the counts, and return the task with its result.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import os
 import re
 import sys
 from collections.abc import Mapping
@@ -32,6 +33,9 @@ _NEAREST = {"TRACE": "DEBUG", "PANIC": "FATAL"}
 AUDIT_LOGGER = "audit"
 
 _log = logging.getLogger(__name__)
+
+# A new process continues a log file that is smaller than this, in bytes.
+_SMALL = 1_000_000
 
 # Matches everything up to the last "@" before the next connection string: a password that is not percent-encoded may
 # contain any character, and hiding too much text is better than hiding too little. The options in the second pattern
@@ -141,11 +145,13 @@ def _formatter(style: Style, kind: type[RedactingJsonFormatter]) -> logging.Form
 class LogFile(logging.FileHandler):
     """A log file with rotation: the old file is renamed, with the current time in its name, and a new file is started.
 
-    Rotation happens when the process starts, and before the first line after a call of `give_way`.
+    Rotation happens when the process starts, unless the old file is small, and before the first line after a call of
+    `give_way`.
     """
 
     def __init__(self, path: Path) -> None:
-        _move_away(path)
+        if not _may_be_continued(path):
+            _move_away(path)
         super().__init__(path)
         self._rotation_requested = False
 
@@ -182,6 +188,18 @@ class LogFile(logging.FileHandler):
                 stream.close()
 
 
+def _may_be_continued(path: Path) -> bool:
+    """Return whether a log file is so small that a new process should append to it, and ends with a complete line.
+
+    Otherwise, a process that ends soon after each start would leave thousands of files.
+    """
+    with contextlib.suppress(OSError), path.open("r+b") as file:
+        if 0 < file.seek(0, os.SEEK_END) < _SMALL:
+            file.seek(-1, os.SEEK_END)
+            return file.read() == b"\n"
+    return False
+
+
 def _move_away(path: Path) -> None:
     """Rename a log file: add the current UTC time to its name, as in name-2026-11-21T19-40-05.123.log.
 
@@ -208,7 +226,7 @@ def rotate(number: int, frame: FrameType | None) -> None:
 
 
 def set_up_audit(path: Path | None, style: Style) -> None:
-    """Write the audit log to a new file; if `path` is None, to the log of the process."""
+    """Write the audit log to the file `path`; if `path` is None, to the log of the process."""
     logger = logging.getLogger(AUDIT_LOGGER)
     logger.setLevel(logging.INFO)
     logger.propagate = path is None
@@ -229,7 +247,7 @@ def set_up(
     style: Style = Style(),
     audit_name: str = "audit.log",
 ) -> None:
-    """Write the log of the process to a new file `directory`/`file_name`. Rename an existing file.
+    """Write the log of the process to the file `directory`/`file_name`. Rename an existing file, unless it is small.
 
     `level` is one of `LEVELS`. The audit log goes to `directory`/`audit_name`, whatever the level. If `directory` is
     None, both logs go to `stream` (by default, standard output): as text at a terminal, otherwise as JSON. Only their

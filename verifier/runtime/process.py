@@ -7,11 +7,13 @@ import os
 import platform
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 
 from verifier.runtime import logs
-from verifier.runtime.errors import OperationError
-from verifier.runtime.tasks import Alarm
+from verifier.runtime.errors import OperationError, describe
+from verifier.runtime.tasks import Alarm, Cancelled, StopToken, TaskGroup, single_error
 
 _log = logging.getLogger(__name__)
 
@@ -19,47 +21,89 @@ _log = logging.getLogger(__name__)
 _GRACE = 6.0
 
 
-def run(
-    program: str,
-    version: str,
-    set_up_log: Callable[[], None],
-    work: Callable[[], int],
-    failed: int = 1,
-) -> int:
+@dataclass(frozen=True)
+class Program:
+    """The program that a process runs. `failed` is its exit status after an error."""
+
+    name: str
+    version: str
+    failed: int = 1
+
+
+def run(program: Program, set_up_log: Callable[[], None], work: Callable[[], int]) -> int:
     """Run the process: set up the log, let SIGUSR1 rotate the log file, run `work`, and return its exit status.
 
-    If an OperationError or OSError is raised, print it to standard error and return `failed`.
+    If an error is raised, report it in the log and on standard error, and return `program.failed`.
     """
     try:
         set_up_log()
         # Handle the signal even without a log file: by default, SIGUSR1 would end the process.
         signal.signal(signal.SIGUSR1, logs.rotate)
-        _log.info("Version info", extra={"version": version, **_platform()})
+        _log.info("Version info", extra={"version": program.version, **_platform()})
         return work()
-    except (OperationError, OSError) as error:
-        name = f"{error.kind.name}: " if isinstance(error, OperationError) else ""
-        text = logs.redact(f"{name}{error}")
-        if not logs.is_at_terminal():
-            _log.critical("The process cannot run.", extra={"error": text})
-        print(f"{program}: {logs.visible(text)}", file=sys.stderr)
-        return failed
+    except Exception as error:
+        return _report(program, error)
 
 
-def exit_alarm(status: Callable[[], int] = lambda: 0) -> Alarm:
-    """Return an alarm that ends this process six seconds after its `set` is called, with the exit status `status()`.
+@contextmanager
+def main_tasks(
+    program: Program,
+    stop: StopToken,
+    status: Callable[[], int] = lambda: 0,
+    grace: float = _GRACE,
+) -> Iterator[TaskGroup]:
+    """Yield the group of the threads of a process. After the block, stop `stop`, and wait until the threads have ended.
 
-    The caller sets the alarm when the process is asked to stop, so that the process ends even if calls to a cluster do
-    not return. Nothing is lost: all acknowledged progress is saved, and a restart continues from it.
+    Raises the error of the block or of the first thread that failed. If the threads have not ended after `grace`
+    seconds, because calls to a cluster do not return, end the process with the exit status `status()`; after an error,
+    report the error, and end the process with `program.failed`. Nothing is lost: all acknowledged progress is saved,
+    and a restart continues from it.
     """
-    return Alarm(_GRACE, lambda: _leave(status()))
+
+    def leave() -> None:
+        _leave(program, tasks.stop.cause, status())
+
+    with Alarm(grace, leave) as alarm, suppress(Cancelled), single_error(), TaskGroup(
+        "main", stop
+    ) as tasks:
+        try:
+            yield tasks
+        finally:
+            alarm.set()
+            # No matter how the block is left, stop the work, or its threads could never be joined.
+            stop.stop(sys.exception() or "shutdown")
 
 
-def _leave(status: int) -> None:
-    _log.warning(
-        "The process stopped without waiting for calls to a cluster that have not returned."
-    )
-    logging.shutdown()
-    os._exit(status)
+def _leave(program: Program, cause: str | BaseException | None, status: int) -> None:
+    """End the process at once. `cause` is the reason for its end: an error, or any other value after a signal."""
+    try:
+        if isinstance(cause, Exception):
+            # The error cannot reach `run` before all threads have ended.
+            status = program.failed
+            _report(program, cause)
+        _log.warning(
+            "The process stopped without waiting for calls to a cluster that have not returned."
+        )
+        logging.shutdown()
+    finally:
+        # Standard error may be closed.
+        os._exit(status)
+
+
+def _report(program: Program, error: Exception) -> int:
+    """Report the error that ends the process, in the log and on standard error; return the exit status."""
+    kind, description = describe(error)
+    text = str(error) if isinstance(error, OSError) else f"{kind.name}: {description}"
+    text = logs.redact(text)
+    if not isinstance(error, OperationError | OSError):
+        _log.critical(
+            "The process ends because of a bug in this program. Report it with this line of the log.",
+            exc_info=error,
+        )
+    elif not logs.is_at_terminal():
+        _log.critical("The process cannot run.", extra={"error": text})
+    print(f"{program.name}: {logs.visible(text)}", file=sys.stderr, flush=True)
+    return program.failed
 
 
 def _platform() -> dict[str, str]:

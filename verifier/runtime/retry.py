@@ -43,11 +43,15 @@ class Temporary(NamedTuple):
     """A temporary failure. `what` describes it, and `remedy` says what the operator can do.
 
     Retries end `patience` seconds after the first failure of the call. The time before that failure does not count.
+
+    An `expected` failure only means that the call takes long: `what` describes the wait for its answer, and the next
+    attempt continues this wait.
     """
 
     what: str
     remedy: str
     patience: float = FOREVER
+    expected: bool = False
 
 
 # A function that returns why an error is temporary; None means that the same call would fail again.
@@ -116,17 +120,20 @@ class _Attempts:
         return monotonic() <= min(self._failed_at + longest, patience.end)
 
     def report(self, state: tenacity.RetryCallState) -> None:
-        assert self._reason is not None
+        reason = self._reason
+        assert reason is not None
         collect_recent()
-        what = f"A call to a cluster fails and is being retried: {self._reason.what}"
+        failed = f"A call to a cluster fails and is being retried: {reason.what}"
+        what = reason.what if reason.expected else failed
         if self._wait is None:
-            self._wait = waits.begin(what, self._reason.remedy)
-        self._wait.what, self._wait.remedy = what, self._reason.remedy
+            self._wait = waits.begin(what, reason.remedy)
+        self._wait.what, self._wait.remedy = what, reason.remedy
+        self._wait.expected = reason.expected
         # Log attempts 1, 2, 4, 8 and so on: an outage of an hour must not flood the log.
-        if state.attempt_number & (state.attempt_number - 1) == 0:
+        if not reason.expected and state.attempt_number & (state.attempt_number - 1) == 0:
             _log.warning(
                 "A call to a cluster failed and will be retried.",
-                extra={"error": self._reason.what, "attempt": state.attempt_number},
+                extra={"error": reason.what, "attempt": state.attempt_number},
             )
 
     def end(self) -> None:

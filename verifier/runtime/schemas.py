@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from functools import reduce
 from typing import Any
 
 from marshmallow import RAISE, Schema, ValidationError, fields, validate
@@ -18,6 +21,10 @@ INVALID_REQUEST = ErrorKind(
 
 # The messages of marshmallow for a field that is not in the schema.
 _UNKNOWN = ["Unknown field."]
+_SURROGATE = re.compile("[\ud800-\udfff]")
+# The path of a value in a body: the path of the object or list that contains it, and its name or index there; None for
+# the body itself.
+_Path = tuple[Any, str | int] | None
 
 
 class Strict(Schema):
@@ -62,12 +69,48 @@ class TablePart(Strict):
 
 
 def load(schema: Schema, body: Mapping[str, Any]) -> Any:
-    """Return the body, validated and loaded by the schema. Raise OperationError InvalidRequest with all violations."""
+    """Return the body, validated and loaded by the schema. Raise OperationError InvalidRequest with all violations.
+
+    If the body has a text with half of a surrogate pair, such as "\\ud800", only the first such text is named. Such a
+    text cannot be encoded, so schemas need not expect one.
+    """
+    for path, text in _texts(body):
+        if _SURROGATE.search(text):
+            shown = _shown(path) or "the body"
+            raise _invalid([f"{shown}: Must not contain half of a surrogate pair"])
     try:
         return schema.load(body)
     except ValidationError as error:
-        violations = "; ".join(_flatten(error.messages, ""))
-        raise OperationError(INVALID_REQUEST, f"{violations}.") from error
+        raise _invalid(_flatten(error.messages, "")) from error
+
+
+def _invalid(violations: Iterable[str]) -> OperationError:
+    return OperationError(INVALID_REQUEST, f"{'; '.join(violations)}.")
+
+
+def _texts(body: Mapping[str, Any]) -> Iterator[tuple[_Path, str]]:
+    """Yield each text in the body with its path. The name of a field has the path of the object that contains it.
+
+    The time and the memory grow with the size of the body only, also if the body is nested deeply or has long names.
+    """
+    left: deque[tuple[_Path, Any]] = deque([(None, body)])
+    while left:
+        path, value = left.popleft()
+        if isinstance(value, str):
+            yield path, value
+        elif isinstance(value, Mapping):
+            yield from ((path, str(name)) for name in value)
+            left.extend(((path, name), each) for name, each in value.items())
+        elif isinstance(value, list):
+            left.extend(((path, index), each) for index, each in enumerate(value))
+
+
+def _shown(path: _Path) -> str:
+    steps = []
+    while path is not None:
+        path, step = path
+        steps.append(step)
+    return reduce(_below, reversed(steps), "")
 
 
 def _flatten(messages: Any, path: str) -> Iterator[str]:
@@ -75,9 +118,15 @@ def _flatten(messages: Any, path: str) -> Iterator[str]:
         for name, below in messages.items():
             # The key of marshmallow for errors of the body as a whole; an unknown field may have that name, too.
             whole = name == "_schema" and below != _UNKNOWN
-            shown = name or '""'
-            step = f"[{name}]" if isinstance(name, int) else f".{shown}" if path else str(shown)
-            yield from _flatten(below, path if whole else path + step)
+            yield from _flatten(below, path if whole else _below(path, name))
     else:
         for message in messages if isinstance(messages, list) else [messages]:
             yield f"{path or 'the body'}: {str(message).rstrip('.')}"
+
+
+def _below(path: str, name: str | int) -> str:
+    """Return the path of a field, or of an element of a list, that is below `path`."""
+    if isinstance(name, int):
+        return f"{path}[{name}]"
+    shown = name or '""'
+    return f"{path}.{shown}" if path else shown

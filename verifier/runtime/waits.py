@@ -30,24 +30,28 @@ _log = logging.getLogger(__name__)
 class Wait:
     """One wait of a thread. `what` describes it, and `remedy` says what the operator can do about it.
 
-    `since` is a time of the monotonic clock, in seconds.
+    `since` is a time of the monotonic clock, in seconds. A wait that is `expected` may take hours although nothing is
+    wrong, such as the wait for an index build.
     """
 
     what: str
     remedy: str
     since: float
+    expected: bool = False
 
 
 @dataclass(frozen=True)
 class LongWait:
     """A wait of at least `LONG` seconds.
 
-    Waits of several threads with the same `what` are shown as one wait, with the duration of the oldest.
+    Waits of several threads with the same `what` are shown as one wait, with the duration of the oldest. See `Wait` for
+    `expected`.
     """
 
     what: str
     remedy: str
     seconds: float
+    expected: bool = False
 
     @property
     def text(self) -> str:
@@ -60,9 +64,9 @@ _lock = threading.Lock()  # guards _waits
 _waits: set[Wait] = set()
 
 
-def begin(what: str, remedy: str) -> Wait:
+def begin(what: str, remedy: str, expected: bool = False) -> Wait:
     """Register a wait and return it. When the wait is over, the caller must pass it to `end`."""
-    wait = Wait(what, remedy, monotonic())
+    wait = Wait(what, remedy, monotonic(), expected)
     with _lock:
         _waits.add(wait)
     return wait
@@ -93,7 +97,9 @@ def long_waits() -> tuple[LongWait, ...]:
     for each in old:
         oldest.setdefault(each.what, each)
     shown = list(oldest.values())[:_MOST_SHOWN]
-    return tuple(LongWait(each.what, each.remedy, now - each.since) for each in shown)
+    return tuple(
+        LongWait(each.what, each.remedy, now - each.since, each.expected) for each in shown
+    )
 
 
 def watch(show: Callable[[tuple[LongWait, ...]], None], sleep: Callable[[float], None]) -> None:

@@ -125,7 +125,7 @@ class PartitionCopy:
         if self._capped:
             return ReadPreference.PRIMARY
         run = self._context.run.record
-        if run.reversals % 2:
+        if run.is_reversed:
             # The option names members of the former source, which is the destination now.
             return ReadPreference.PRIMARY
         options = run.options

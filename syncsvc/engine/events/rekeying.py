@@ -207,11 +207,7 @@ class ShardKeyWatch:
         return read(lambda: primary_shards(self._context.source_client), stop)
 
     def _wait_until_past(self, time: Timestamp, stop: StopToken) -> None:
-        wait_until(lambda: self._is_past(time), stop, SLOW_POLL)
-
-    def _is_past(self, time: Timestamp) -> bool:
-        record = self._context.run.record
-        return record.position is not None and record.position.time > time
+        wait_until(lambda: self._context.run.record.is_past(time), stop, SLOW_POLL)
 
 
 def sharded_now(context: RunContext, stop: StopToken) -> dict[bytes, Sharded]:

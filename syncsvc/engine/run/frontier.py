@@ -31,7 +31,8 @@ class Frontier(Generic[P]):
 
     `enter` adds points (for example, positions in a change stream) in their order. Each point comes with the number of
     parts of the work that must be finished before the point is passed. `passed` is the newest passed point; the
-    argument `passed` is the point at which the work begins. Thread-safe.
+    argument `passed` is the point at which the work begins. Points without unfinished work since the previous point
+    need no memory. Thread-safe.
     """
 
     def __init__(self, passed: P) -> None:
@@ -66,7 +67,7 @@ class Frontier(Generic[P]):
     def settle(self, entry: Entry[P], point: P) -> None:
         """Replace the provisional point of an entry by the real one, and finish one part of the entry.
 
-        `enter` needs a point even if the real one is not known yet.
+        `enter` needs a point even if the real one is not known yet. Call this before the next point is added.
         """
         with self._changed:
             entry.point = point
@@ -85,6 +86,12 @@ class Frontier(Generic[P]):
                 stop.wait(self._changed)
 
     def _advance(self) -> None:
-        while self._entries and self._entries[0].parts <= 0:
-            self._passed = self._entries.popleft().point
+        entries = self._entries
+        while entries and entries[0].parts <= 0:
+            self._passed = entries.popleft().point
+        # While the work before them is stuck, an idle source adds many points per second. No work is left between the
+        # point of a finished entry and the previous point, so both are passed at the same moment: keep only the newer.
+        while entries and entries[-1].parts <= 0:
+            finished = entries.pop()
+            entries[-1].point = finished.point
         self._changed.notify_all()

@@ -23,10 +23,10 @@ export function actionsOf(api, changed, limits) {
   const dialogs = {
     start: () => startDialog(run),
     pause: () => confirm("Pause the sync?", "The sync stops at a saved point, and the destination falls behind. Keep the daemon running until you resume the sync.", "Pause", "pause"),
-    resume: () => confirm("Resume the sync?", "The sync continues where it stopped.", "Resume", "resume"),
+    resume: () => confirm("Resume the sync?", "The sync continues where it stopped.", "Resume", "resume", advice(overview)),
     commit: () => commitDialog(run, overview),
     reverse: () => confirm("Reverse the sync?", "Changes then flow from the present destination back to the old source, where user writes stay blocked.", "Reverse", "reverse"),
-    repair: () => repairDialog(run),
+    repair: () => repairDialog(run, overview),
     reset: () => resetDialog(run, overview),
   };
   const texts = { start: "Preflight and start", pause: "Pause", resume: "Resume", commit: "Commit", reverse: "Reverse", repair: "Repair", reset: "Reset" };
@@ -36,8 +36,8 @@ export function actionsOf(api, changed, limits) {
   const forReport = reportLink(api, "syncsvc-report.html");
   const forLimits = el("button", { type: "button", text: "Limits", hidden: true, "data-command": "limits", on: { click: () => limits.open() } });
 
-  function confirm(title, text, action, command) {
-    open(title, [el("p", { text })], [{ text: action, kind: "primary", run: () => run(command) }]);
+  function confirm(title, text, action, command, more = []) {
+    open(title, [el("p", { text }), ...more], [{ text: action, kind: "primary", run: () => run(command) }]);
   }
 
   return {
@@ -174,11 +174,16 @@ function enumerated(names) {
   return names.slice(0, MOST_NAMES).join(", ") + (more > 0 ? ` and ${count(more)} more` : "");
 }
 
-function repairDialog(run) {
+// After a failure, the next step says where the applications belong, and what must be done before the command.
+function advice({ progress, next }) {
+  return progress.state === "FAILED" && next ? [el("p", { text: next.text })] : [];
+}
+
+function repairDialog(run, overview) {
   const plan = el("div", { class: "dialog-body", role: "status" });
   open(
     "Repair differences?",
-    [el("p", { text: "The sync writes the differing documents and definitions again, as they are on the source, and compares them." }), plan],
+    [el("p", { text: "The sync writes the differing documents and definitions again, as they are on the source, and compares them." }), ...advice(overview), plan],
     [
       { text: "Show the plan", run: async () => { plan.replaceChildren(...planned(await run("repair", { dryRun: true }))); return false; } },
       { text: "Repair", kind: "primary", run: () => run("repair") },

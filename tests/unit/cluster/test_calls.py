@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 import pytest
-from pymongo.errors import AutoReconnect
+from pymongo.errors import AutoReconnect, NetworkTimeout
 from pymongo.monitoring import (
     CommandFailedEvent,
     CommandListener,
@@ -108,3 +108,29 @@ def test_the_text_of_an_unreachable_cluster_names_the_command(text: str, expecte
         raise AutoReconnect(text)
     assert raised.value.kind.name == "ClusterUnreachable"
     assert raised.value.description == expected
+
+
+@pytest.mark.parametrize(
+    "command, expected, what",
+    [
+        ("createIndexes", True, "No answer yet to createIndexes of d.c at host:27017 (source)"),
+        ("collMod", True, "No answer yet to collMod of d.c at host:27017 (source)"),
+        ("insert", False, "insert of d.c at host:27017 (source): host:27017: timed out"),
+    ],
+)
+def test_an_index_build_that_takes_long_is_expected(
+    command: str, expected: bool, what: str
+) -> None:
+    listener = CallListener("source")
+    started(listener, {command: "c"})
+    (outstanding,) = waits.long_waits()
+    failed(listener, command)
+    found = failures.temporary(NetworkTimeout("host:27017: timed out"))
+    assert found is not None
+    assert found.expected is outstanding.expected is expected
+    assert found.what.removesuffix(".") == what
+    assert ("index build takes" in found.remedy) is expected
+    # The server may have been restarted, and other connections may fail.
+    for error in (AutoReconnect("host:27017: closed"), NetworkTimeout("other:27017: timed out")):
+        found = failures.temporary(error)
+        assert found is not None and not found.expected

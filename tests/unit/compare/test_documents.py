@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from random import Random
@@ -189,6 +190,48 @@ def test_the_deepest_documents_are_compared(mode: Mode) -> None:
 
 def test_only_the_first_differences_are_named() -> None:
     assert len(found({str(n): n for n in range(100)}, {str(n): -1 for n in range(100)})) == 20
+
+
+MANY = 21_000
+NUMBERS = range(MANY)
+MAP = {f"k{number}": number for number in NUMBERS}
+
+
+@pytest.mark.parametrize(
+    "source, destination, number, path",
+    [
+        ({"a": [*NUMBERS, 1]}, {"a": [*NUMBERS, 2]}, 1, f"a.{MANY}"),
+        ({"a": [*NUMBERS]}, {"a": [-1, *NUMBERS]}, 20, "a.0"),
+        ({"a": [*NUMBERS]}, {"a": []}, 20, "a.0"),
+        ({"a": [{"n": 1}] * MANY}, {"a": [{"n": 2}] * MANY}, 20, "a"),
+        (MAP, {**MAP, "k7": -1}, 1, "k7"),
+        ({"first": 1, **MAP}, {**MAP, "last": 1}, 2, "first"),
+        (MAP, dict(reversed(MAP.items())), 1, ""),
+    ],
+)
+def test_the_comparison_of_large_documents_needs_little_memory(
+    source: Any, destination: Any, number: int, path: str
+) -> None:
+    before, after = (bson.encode(each) for each in (source, destination))
+    longest = max(len(before), len(after))
+    for mode in Mode:
+        tracemalloc.start()
+        try:
+            named = differences(before, after, mode)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert peak < 5_000_000 + 7 * longest
+        if mode is BINARY:
+            assert (len(named), named[0].path) == (number, path)
+
+
+def test_a_document_with_too_many_differences_says_so() -> None:
+    many = "too many fields differ, or are in a different order, to list them all"
+    half = dict([*MAP.items()][MANY // 2 :])
+    assert found(MAP, half) == {"": many}
+    # Only k1 is found in both documents before the comparison ends.
+    assert found(MAP, {"k1": -1, **half}) == {"k1": sides("int 1", "int -1"), "": many}
 
 
 @dataclass

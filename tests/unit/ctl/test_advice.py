@@ -65,7 +65,7 @@ def test_a_lag_above_the_limit_of_the_operator_is_an_obstacle() -> None:
         ({**APPLYING, "state": "PAUSED"}, "syncctl resume"),
         (COMMITTING, "--until canWrite"),
         (WRITABLE, "point the applications"),
-        (COMMITTED, "clean up"),
+        (COMMITTED, "Point the applications to the destination. Before you clean up"),
         ({**FAILED, "error": "Superseded"}, "stop this daemon"),
         ({**FAILED, "error": "Superseded", "role": "active"}, "becomes a standby"),
         ({**COMMITTABLE, "role": "standby"}, "active daemon"),
@@ -81,12 +81,7 @@ def test_the_next_step_fits_the_state(progress: dict[str, Any], step: str) -> No
         (
             FAILED,
             {"text": "Remove the cause, then resume.", "command": "resume"},
-            "let the applications return to the source. Remove the cause, then resume: syncctl resume",
-        ),
-        (
-            {**FAILED, "canWrite": True},
-            {"text": "Resume.", "command": "resume"},
-            "leave the applications on the destination; the source lacks their writes. Resume: syncctl resume",
+            "Remove the cause, then resume: syncctl resume",
         ),
         (FAILED, {"text": "Keep both clusters.", "command": None}, "Keep both clusters."),
         (FAILED, None, "look up the error in docs/reference/errors."),
@@ -96,6 +91,13 @@ def test_the_next_step_after_a_failure_is_that_of_the_daemon(
     progress: dict[str, Any], advice: dict[str, Any] | None, step: str
 ) -> None:
     assert next_step(progress, "syncctl", advice) == step
+
+
+def test_the_daemon_says_whether_a_committed_sync_can_be_reversed() -> None:
+    advice = {"text": "Point the applications there. You can reverse the sync.", "command": None}
+    assert next_step(COMMITTED, "syncctl", advice) == (
+        "Point the applications there. You can reverse the sync. Before you clean up, keep the report: syncctl report."
+    )
 
 
 def test_the_largest_lag_is_that_of_the_daemon() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import ssl
@@ -116,6 +117,13 @@ def test_status_shows_the_state_and_the_next_step(
     assert done.stdout.splitlines()[-1].startswith("Next: ")
 
 
+def test_after_a_commit_the_daemon_says_what_to_do(api: StubApi, run: Run) -> None:
+    step = {"text": "You can reverse the sync.", "command": None, "body": None}
+    api.answer("progress", answer(COMMITTED))
+    api.answer("overview", {"overview": {"next": step}, **SUCCESS})
+    assert "\nNext: You can reverse the sync. Before" in run("status").stdout
+
+
 @pytest.mark.parametrize("arguments", [["status"], ["watch"], ["commit", "--dry-run"]])
 def test_after_a_failure_the_daemon_says_what_to_do(
     api: StubApi, run: Run, arguments: list[str]
@@ -126,8 +134,30 @@ def test_after_a_failure_the_daemon_says_what_to_do(
     done = run(*arguments)
     assert (done.exit_code, done.stderr) == (Exit.FAILED, "")
     assert done.stdout.splitlines()[-1] == (
-        "Next: let the applications return to the source. This sync cannot be resumed. Reset it: syncctl reset"
+        "Next: This sync cannot be resumed. Reset it: syncctl reset"
     )
+
+
+@pytest.mark.parametrize(
+    "progress, step",
+    [
+        (COPYING, "syncctl watch --until canCommit"),
+        (COMMITTING, "syncctl watch --until canWrite"),
+        ({**COPYING, "state": "RESETTING"}, "syncctl watch --until idle"),
+        # The sync has failed again.
+        (FAILED, "look up the error in docs/reference/errors."),
+        (None, "syncctl status"),
+    ],
+)
+def test_the_step_after_a_resume_fits_the_work_that_continues(
+    api: StubApi, run: Run, progress: dict[str, Any] | None, step: str
+) -> None:
+    api.answer("resume", SUCCESS)
+    if progress is not None:
+        api.answer("progress", answer(progress))
+    done = run("resume")
+    assert (done.exit_code, done.stderr) == (Exit.OK, "")
+    assert done.stdout.splitlines()[-1].endswith(step)
 
 
 @pytest.mark.parametrize("arguments", [["status", "--json"], ["verifier", "status", "--json"]])
@@ -593,6 +623,35 @@ def test_the_logs_of_several_instances_are_kept_apart(
     assert sorted(texts) == ["instance a", "instance b"]
 
 
+def test_rotated_logs_are_collected(run: Run, api: StubApi, tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    names = ["syncsvc.log", "syncsvc.log.1", "audit.log-20261127", "syncsvc-2026-11-27T19-40.log"]
+    for name in (*names, "syncsvc.logic", "syncsvc.log.1.swp"):
+        (logs / name).write_text(name)
+    for name in ("syncsvc.log.2.gz", "audit.log-20261120.gz"):
+        (logs / name).write_bytes(gzip.compress(name.encode()))
+        names.append(name)
+    held, _ = diagnosed(run, tmp_path, "--log", str(logs))
+    shown = {Path(name).name: text for name, text in held.items() if "/logs/" in name}
+    assert shown == {name.removesuffix(".gz"): name for name in names}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"no gzip", gzip.compress(b"cut off" * 100)[:-9]],
+    ids=["empty", "no gzip", "cut off"],
+)
+def test_a_damaged_compressed_log_is_named(
+    run: Run, api: StubApi, tmp_path: Path, content: bytes
+) -> None:
+    log = tmp_path / "syncsvc.log.2.gz"
+    log.write_bytes(content)
+    done = run("diagnose", "-o", str(tmp_path / "found.tar.gz"), "--log", str(log))
+    assert done.exit_code == Exit.USAGE
+    assert f"the log {log} cannot be read: " in done.stderr
+
+
 def test_missing_logs_are_named(
     api: StubApi, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -735,9 +794,19 @@ def test_the_summary_tells_the_verdict(
 def test_the_verifier_lists_definitions_and_documents(api: StubApi, run: Run) -> None:
     api.answer("nsMismatches", json.dumps(DEFINITION) + "\n")
     api.answer("docMismatches", json.dumps(DOCUMENT) + "\n")
+    api.answer("progress", answer(DIFFERENT))
     shown = run("verifier", "mismatches").stdout
     assert shown.index("sku_1") < shown.index("price")
+    assert "Next: correct the differences on the destination" in shown
     assert len(run("verifier", "mismatches", "--json", "--limit", "1").stdout.splitlines()) == 1
+
+
+def test_the_differences_of_a_running_check_are_not_to_be_corrected(api: StubApi, run: Run) -> None:
+    api.answer("nsMismatches", json.dumps(DEFINITION) + "\n")
+    api.answer("docMismatches", "")
+    api.answer("progress", answer(CHECKING))
+    shown = run("verifier", "mismatches").stdout
+    assert "Next: correct nothing before the verdict; when the sync is committed, stop" in shown
 
 
 def test_the_verifiers_report_is_written(api: StubApi, run: Run, tmp_path: Path) -> None:

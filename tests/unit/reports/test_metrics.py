@@ -162,6 +162,7 @@ COMMITTING = {"state": State.COMMITTING, "phase": Phase.APPLYING}
 PAUSED = {"state": State.PAUSED, "phase": Phase.APPLYING}
 FAILED = {"state": State.FAILED, "phase": Phase.APPLYING}
 WAITING = ProgressSnapshot(waits=(LongWait("a", "", 70.0), LongWait("b", "", 20.0)))
+BUILDING = ProgressSnapshot(waits=(LongWait("a", "", 7000.0, expected=True),))
 SPOOLING = ProgressSnapshot(events_spooled=4, spool=SpoolFigures(True, 5, 10, 3, 1.6))
 NUMBERS: list[tuple[str, dict[str, Any], ProgressSnapshot, float | None]] = [
     ("can_write", {"can_write": True}, ProgressSnapshot(), 1),
@@ -170,6 +171,8 @@ NUMBERS: list[tuple[str, dict[str, Any], ProgressSnapshot, float | None]] = [
     ("long_waits", RUNNING, WAITING, 2),
     ("longest_wait_seconds", RUNNING, ProgressSnapshot(), 0),
     ("longest_wait_seconds", RUNNING, WAITING, 70),
+    ("long_waits", RUNNING, BUILDING, 1),
+    ("longest_wait_seconds", RUNNING, BUILDING, 0),
     ("lag_seconds", APPLYING, ProgressSnapshot(lag_seconds=0), 0),
     ("lag_seconds", COMMITTING, ProgressSnapshot(lag_seconds=7), 7),
     ("lag_seconds", PAUSED, ProgressSnapshot(lag_seconds=7), None),

@@ -164,6 +164,73 @@ def test_the_next_command(sync: Sync, command: str | None) -> None:
     assert (None if step is None else step.command) == command
 
 
+def commit_failed(name: str, saved: bool = False, **fields: Any) -> Sync:
+    """Return a sync whose commit has failed with the error `name`. `saved` is whether the failure is saved."""
+    failure = Failure(name, "", saved_state=None if saved else State.COMMITTING)
+    usual = {"phase": Phase.APPLYING, "failure": failure}
+    return known(run_record(state=State.FAILED, **{**usual, **fields}))
+
+
+CUT_OVER: dict[str, Any] = {"phase": Phase.CUTTING_OVER, "steps": (UNBLOCKED,)}
+ON_SOURCE = "The applications can stay on the source (cluster0), or return to it."
+STOPPED = "Keep the applications stopped: the commit stays requested"
+
+
+@pytest.mark.parametrize(
+    "sync, where, command",
+    [
+        (commit_failed("UnexpectedServerError"), STOPPED, "resume"),
+        # The destination may be unblocked already; the resumed commit completes this.
+        (commit_failed("NotAuthorized", **CUT_OVER), STOPPED, "resume"),
+        (commit_failed("InternalError", can_write=True), "Leave the applications on the", "resume"),
+        (commit_failed("VerificationFailed"), "stopped until this failure is saved", "repair"),
+        (commit_failed("VerificationFailed", saved=True), ON_SOURCE, "repair"),
+        (commit_failed("DuplicateIds", saved=True, **CUT_OVER), ON_SOURCE, "reset"),
+        (
+            known(
+                run_record(
+                    state=State.FAILED,
+                    failure=Failure("ClusterUnreachable", "", saved_state=State.RUNNING),
+                )
+            ),
+            ON_SOURCE,
+            "resume",
+        ),
+        (
+            commit_failed("DuplicateIds", saved=True, reversals=1),
+            "stay on the source (cluster1)",
+            "resume",
+        ),
+    ],
+)
+def test_the_place_of_the_applications_after_a_failure(
+    sync: Sync, where: str, command: str
+) -> None:
+    step = next_step(sync)
+    assert step is not None and step.command == command
+    assert where in step.text
+    assert command == "reset" or command in commands_now(sync)
+
+
+@pytest.mark.parametrize(
+    "reversals, state, completed",
+    [
+        (0, State.COMMITTING, "If you cannot wait, only a reset ends the commit. Remove the cause"),
+        # A reversed sync cannot be reset.
+        (1, State.COMMITTING, "would be lost. Remove the cause"),
+        (0, State.COMMITTING, "resume the sync to complete the commit."),
+        (1, State.REVERSING, "resume the sync to complete the reversal."),
+        (0, State.RESETTING, "resume the sync to complete the reset."),
+        (0, State.RUNNING, "then resume the sync."),
+    ],
+)
+def test_an_interrupted_step_is_completed(reversals: int, state: State, completed: str) -> None:
+    failure = Failure("UnexpectedServerError", "", saved_state=state)
+    record = run_record(state=State.FAILED, failure=failure, reversals=reversals)
+    step = next_step(known(record))
+    assert step is not None and completed in step.text
+
+
 def test_a_daemon_that_becomes_a_standby_is_not_to_be_stopped() -> None:
     superseded = run_record(state=State.FAILED, failure=Failure("Superseded", ""))
     assert next_step(known(superseded)) is not None
@@ -178,6 +245,19 @@ FOLLOWER: dict[str, Any] = {"instance": "b", "instances": ("a", "b")}
 def failed(name: str, **fields: Any) -> RunRecord:
     """Return the record of a sync that failed with this error while it applied change events."""
     return run_record(state=State.FAILED, phase=Phase.APPLYING, failure=Failure(name, ""), **fields)
+
+
+@pytest.mark.parametrize(
+    "record, text",
+    [
+        (COMMITTED, "Then stop this process, and clean up"),
+        (replace(COMMITTED, options=REVERSIBLE), "You can reverse the sync until you clean up"),
+    ],
+)
+def test_only_a_reversible_sync_is_kept_after_the_commit(record: RunRecord, text: str) -> None:
+    step = next_step(known(record))
+    assert step is not None and step.command is None
+    assert step.text.startswith(f"Point the applications to the destination. {text} ")
 
 
 @pytest.mark.parametrize(
@@ -233,6 +313,56 @@ def test_commands_that_the_configuration_contradicts_are_not_offered() -> None:
     assert "desiredState paused" in step.text
     running = replace(paused, goal=replace(goal, state=DesiredState.RUNNING))
     assert "resume" in commands_now(running)
+
+
+@pytest.mark.parametrize(
+    "desired, error, first",
+    [
+        (DesiredState.PAUSED, "DuplicateIds", "First declare running"),
+        (DesiredState.RUNNING, "EventTooLarge", "First declare paused"),
+        (DesiredState.RUNNING, "DuplicateIds", None),
+    ],
+)
+def test_after_a_failure_the_declared_state_is_changed_first(
+    desired: DesiredState, error: str, first: str | None
+) -> None:
+    goal = Goal(desired, StartOptions("cluster0", "cluster1"))
+    step = next_step(known(failed(error), goal=goal))
+    assert step is not None and step.text.startswith(ON_SOURCE)
+    assert (step.command is None) is (first is not None)
+    assert first is None or f"declares desiredState {desired.value}. {first}" in step.text
+
+
+COMMITS = "committed, so the sync would commit by itself as soon as canCommit is true. First declare running and"
+INTERRUPTED = run_record(
+    state=State.FAILED, failure=Failure("NotAuthorized", "", saved_state=State.RUNNING)
+)
+
+
+@pytest.mark.parametrize(
+    "sync, where, command",
+    [
+        (commit_failed("VerificationFailed", saved=True), ON_SOURCE, None),
+        (commit_failed("DuplicateIds", saved=True), ON_SOURCE, None),
+        # A restart continues the sync.
+        (known(INTERRUPTED), "Keep the applications stopped for now.", None),
+        # A resume completes the commit.
+        (commit_failed("NotAuthorized"), STOPPED, "resume"),
+        (
+            commit_failed("DuplicateIds", saved=True, can_write=True),
+            "Leave the applications on the destination (cluster1)",
+            "resume",
+        ),
+    ],
+)
+def test_a_declared_commit_is_not_repeated_after_a_failure(
+    sync: Sync, where: str, command: str | None
+) -> None:
+    goal = Goal(DesiredState.COMMITTED, StartOptions("cluster0", "cluster1"))
+    step = next_step(replace(sync, goal=goal))
+    assert step is not None and step.command == command
+    assert step.text.startswith(where)
+    assert (COMMITS in step.text) is (command is None)
 
 
 def test_a_reset_is_named_while_the_work_is_still_being_stopped() -> None:

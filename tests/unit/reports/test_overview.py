@@ -10,7 +10,13 @@ import pytest
 from bson.timestamp import Timestamp
 
 from syncsvc.figures.history import COLUMNS, Points, Row
-from syncsvc.figures.progress import OtherInstance, Ping, ProgressSnapshot, WarningKind
+from syncsvc.figures.progress import (
+    OtherInstance,
+    Ping,
+    ProgressSnapshot,
+    SpoolFigures,
+    WarningKind,
+)
 from syncsvc.reports.headroom import Level, headroom
 from syncsvc.reports.namespaces import NamespacePhase, SortKey, TableRequest, namespaces_table
 from syncsvc.reports.observation import is_clean, sample_of
@@ -85,6 +91,23 @@ def test_the_headroom(
     found = headroom(left, needed, spooling)
     assert found.level is level
     assert found.text.endswith(".")
+
+
+@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize("phase", [Phase.COPYING, Phase.APPLYING])
+def test_the_oplog_is_shown_while_it_is_watched(state: State, phase: Phase) -> None:
+    record = run_record(state=state, phase=phase)
+    found = shown(known(record, ProgressSnapshot(oplog_seconds_left=600.0)))["oplog"]
+    watched = state in (State.RUNNING, State.PAUSED)
+    assert found["level"] == ("red" if watched else "unknown")
+    assert found["secondsLeft"] == (600 if watched else None)
+
+
+def test_events_that_are_saved_in_a_pause_do_not_need_the_oplog() -> None:
+    spool = SpoolFigures(active=True, size=1, limit=2, seconds=3.0, bytes_per_second=4.0)
+    paused = run_record(state=State.PAUSED, phase=Phase.APPLYING)
+    found = shown(known(paused, ProgressSnapshot(oplog_seconds_left=600.0, spool=spool)))["oplog"]
+    assert found["level"] == "green" and found["text"].startswith("Change events are being saved")
 
 
 def test_an_endless_oplog_is_valid_json() -> None:

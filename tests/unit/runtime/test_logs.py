@@ -361,9 +361,11 @@ class TestRedaction:
 
 
 class TestRotation:
+    OLD = "of an earlier process\n" * 50_000
+
     @pytest.fixture
     def folder(self, own_handlers: None, tmp_path: Path) -> Path:
-        (tmp_path / "test.log").write_text("of an earlier process\n")
+        (tmp_path / "test.log").write_text(self.OLD)
         logs.set_up(tmp_path, "test.log", "INFO")
         return tmp_path
 
@@ -374,8 +376,26 @@ class TestRotation:
         log.info("new")
         old, new = self.files(folder)
         assert re.fullmatch(r"test-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3}\.log", old)
-        assert (folder / old).read_text() == "of an earlier process\n"
+        assert (folder / old).read_text() == self.OLD
         assert (new, last_line(folder / new)["message"]) == ("test.log", "new")
+
+    def test_processes_that_end_soon_leave_one_file(
+        self, own_handlers: None, tmp_path: Path
+    ) -> None:
+        for number in range(20):
+            logs.set_up(tmp_path, "test.log", "INFO")
+            log.info("start %d", number)
+        assert self.files(tmp_path) == ["test.log"]
+        messages = [json.loads(line)["message"] for line in (tmp_path / "test.log").open()]
+        assert messages == [f"start {number}" for number in range(20)]
+
+    def test_an_incomplete_line_is_not_continued(self, own_handlers: None, tmp_path: Path) -> None:
+        (tmp_path / "test.log").write_text('{"message": "cut off')
+        logs.set_up(tmp_path, "test.log", "INFO")
+        log.info("new")
+        old, new = self.files(tmp_path)
+        assert (tmp_path / old).read_text() == '{"message": "cut off'
+        assert last_line(tmp_path / new)["message"] == "new"
 
     def test_a_signal_begins_a_new_file_with_the_next_line(self, folder: Path) -> None:
         log.info("one")

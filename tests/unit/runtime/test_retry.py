@@ -148,6 +148,28 @@ def test_attempts_are_logged_less_and_less_often(caplog: pytest.LogCaptureFixtur
     assert logged == [(n, f"outage {n}") for n in (1, 2, 4, 8, 16)]
 
 
+def test_an_expected_failure_is_shown_but_not_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(waits, "LONG", 0.0)
+    shown: list[waits.LongWait] = []
+
+    class Watching(StopToken):
+        def sleep(self, seconds: float) -> None:
+            shown.extend(waits.long_waits())
+
+    def slow(error: BaseException) -> Temporary:
+        return Temporary("The index is being built", "Wait.", expected=str(error) == "slow")
+
+    retry(fails(Outage("slow"), Outage("other")), slow, Watching())
+    assert [each.what for each in shown] == [
+        "The index is being built",
+        "A call to a cluster fails and is being retried: The index is being built",
+    ]
+    assert [each.expected for each in shown] == [True, False]
+    assert [each.attempt for each in caplog.records] == [2]  # type: ignore[attr-defined]
+
+
 def test_retrying_is_registered_as_a_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waits, "LONG", 0.0)
     stop = StopToken()

@@ -13,18 +13,17 @@ from pymongo import MongoClient
 from werkzeug.test import TestResponse
 
 from syncsvc.app import create_app
-from syncsvc.options import StartOptions
 from syncsvc.preflight.judgement import Judgement
 from syncsvc.reports.standing import Role, Standing
 from syncsvc.service import Service
 from syncsvc.tuning import LOAD_LEVELS, Tuning
+from tests.support.descriptions import assert_described
 from tests.support.waiting import PATIENCE, wait_for
 from tests.unit.deadlines import no_longer_than
 from verifier.cluster.cluster import Cluster
 from verifier.cluster.connect import Client
 from verifier.cluster.facts import ClusterFacts, Topology
-from verifier.runtime.commands import COMMAND_IN_PROGRESS, MOST_WAITING
-from verifier.runtime.errors import OperationError
+from verifier.runtime.commands import MOST_WAITING
 from verifier.runtime.httpd import MOST_READERS
 from verifier.runtime.observer import ignore
 from verifier.runtime.tasks import Cancelled, StopToken
@@ -342,14 +341,14 @@ def test_a_second_concurrent_preflight_is_refused(
 
     Otherwise, if a cluster hangs, several preflights could block all threads that answer requests.
     """
-    refused: list[OperationError] = []
+    path, refused = "/api/v1/preflight", list[TestResponse]()
 
     def judged_during_another(*arguments: object) -> Judgement:
-        with pytest.raises(OperationError) as raised:
-            service.preflight(StartOptions(**NAMES))
-        refused.append(raised.value)
+        refused.append(create_app(service).test_client().post(path, json=NAMES))
         return Judgement(())
 
     monkeypatch.setattr("syncsvc.service.judge", judged_during_another)
-    assert api.post("/api/v1/preflight", json=NAMES).status_code == 200
-    assert [each.kind for each in refused] == [COMMAND_IN_PROGRESS]
+    assert api.post(path, json=NAMES).status_code == 200
+    (answer,) = refused
+    assert (answer.status_code, answer.get_json()["error"]) == (409, "CommandInProgress")
+    assert_described("syncsvc", "post", path, 409, answer.content_type, answer.text)

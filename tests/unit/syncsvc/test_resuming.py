@@ -14,12 +14,14 @@ from syncsvc.options import StartOptions, WriteBlocking
 from syncsvc.resuming import (
     RESUMPTIONS,
     Resumption,
+    continued,
     is_damaged,
     is_saved,
     may_be_lost,
     needs_new_check,
     refuse_final,
     resumed,
+    state_after_resume,
     why_not_repairable,
 )
 from syncsvc.saved.run import Failure, RunRecord
@@ -65,6 +67,17 @@ def test_a_decision_agrees_with_the_remedy(kind: ErrorKind) -> None:
         refuse_final(failed(kind.name), ())
 
 
+@pytest.mark.parametrize("reversals, newest", [(1, "cluster1"), (2, "cluster0")])
+def test_a_final_failure_of_a_reversed_sync_names_the_cluster_with_the_newest_data(
+    reversals: int, newest: str
+) -> None:
+    with pytest.raises(OperationError, match=f"{newest} has the newest data.*cannot be reset"):
+        refuse_final(failed("EventTooLarge", reversals=reversals), ())
+    with pytest.raises(OperationError) as raised:
+        refuse_final(failed("EventTooLarge"), ())
+    assert "has the newest data" not in str(raised.value)
+
+
 def test_a_kind_of_another_version_is_retried() -> None:
     failure = Failure("FromTheFuture", "It did.")
     refuse_final(failed("FromTheFuture"), ())
@@ -76,6 +89,36 @@ def test_only_an_own_spool_counts_as_damaged() -> None:
     assert not is_damaged(failed("EventSpoolFull"))
     other = Failure("EventSpoolDamaged", "The instance b failed: why.", elsewhere=True)
     assert not is_damaged(run_record(state=State.FAILED, failure=other))
+
+
+@pytest.mark.parametrize(
+    "name, saved_state, state",
+    [
+        ("UnexpectedServerError", State.COMMITTING, State.COMMITTING),
+        ("UnexpectedServerError", State.REVERSING, State.REVERSING),
+        # Saved by an earlier version, in which this error was another one.
+        ("UnexpectedServerError", None, None),
+        ("DuplicateIds", State.COMMITTING, None),
+        ("DuplicateIds", State.RESETTING, State.RESETTING),
+        ("FromTheFuture", State.COMMITTING, None),
+    ],
+)
+def test_only_an_unsaved_failure_is_continued(
+    name: str, saved_state: State | None, state: State | None
+) -> None:
+    failure = Failure(name, "", saved_state=saved_state)
+    record = run_record(state=State.FAILED, failure=failure)
+    assert continued(failure) is state
+    assert state_after_resume(record) is (state or State.RUNNING)
+    assert failure.as_saved.saved_state is None
+
+
+def test_a_commit_that_a_resume_continues_is_not_final() -> None:
+    failure = Failure("NotAuthorized", "", saved_state=State.COMMITTING)
+    record = failed(phase=Phase.CUTTING_OVER, steps=("source checked",))
+    with pytest.raises(OperationError, match="in the last"):
+        refuse_final(record, ())
+    refuse_final(replace(record, failure=failure), ())
 
 
 NOT_BLOCKED = replace(run_record().options, write_blocking=WriteBlocking.NONE)

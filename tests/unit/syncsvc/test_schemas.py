@@ -182,6 +182,15 @@ BAD_VALUES: list[tuple[dict[str, Any], str]] = [
         "copyInNaturalOrder[0].collection: Unknown field",
     ),
     ({"namespaceRemap": True}, "namespaceRemap: Not a valid list"),
+    (
+        _renaming({"database": "\ud800"}, {"database": "d"}),
+        "namespaceRemap[0].from.database: Must not contain half of a surrogate pair",
+    ),
+    (
+        {"includeNamespaces": [{"database": "d", "collections": ["c", "\udfff"]}]},
+        "includeNamespaces[0].collections[1]: Must not contain half of a surrogate pair",
+    ),
+    ({"\ud800": 1}, "the body: Must not contain half of a surrogate pair"),
     ({"namespaceRemap": [{"to": {"database": "d"}}]}, "namespaceRemap[0].from: Missing data"),
     (_renaming({}, {"database": "d"}), "namespaceRemap[0].from.database: Missing data"),
     (

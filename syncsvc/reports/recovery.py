@@ -1,0 +1,115 @@
+"""Says what the operator should do after a failure: where the applications belong, and how the sync continues.
+
+The page and `syncctl` show these texts as they are. A wrong place loses the writes of the applications.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from syncsvc.desired import DesiredState, Goal
+from syncsvc.errors import SUPERSEDED, VERIFICATION_FAILED
+from syncsvc.reports.sync import Sync
+from syncsvc.resuming import continued, state_after_resume, why_final
+from syncsvc.saved.run import RunRecord
+from syncsvc.state import State, Trigger
+
+# What a resume completes, by the state to which it leads.
+_COMPLETED = {
+    State.COMMITTING: " to complete the commit",
+    State.REVERSING: " to complete the reversal",
+    State.RESETTING: " to complete the reset",
+}
+
+
+@dataclass(frozen=True)
+class Step:
+    """The next step for the operator: sentences, and the command to send with its request body.
+
+    `command` and `body` are None if there is nothing to send.
+    """
+
+    text: str
+    command: str | None = None
+    body: dict[str, Any] | None = None
+
+
+def after_failure(sync: Sync, record: RunRecord) -> Step | None:
+    """Return the next step after a failure; None if the daemon becomes a standby by itself."""
+    if record.failure is not None and record.failure.name == SUPERSEDED.name:
+        if sync.standing is not None:
+            return None
+        return Step("Stop this process: the sync continues in another process.")
+    remedy, goal = _remedy(record), sync.goal
+    step = remedy if goal is None else _declared(goal, record, remedy)
+    return replace(step, text=f"{_applications(record, goal)} {step.text}")
+
+
+def _applications(record: RunRecord, goal: Goal | None) -> str:
+    """Return sentences that say where the applications belong until the sync continues."""
+    if record.can_write:
+        return f"Leave the applications on the destination ({record.destination}): the source lacks their writes."
+    failure = record.failure
+    interrupted = None if failure is None else failure.saved_state
+    if failure is None or interrupted is not State.COMMITTING:
+        if interrupted is not None and _commits(goal):
+            # A restart continues the sync, which then commits.
+            return "Keep the applications stopped for now."
+        return f"The applications can stay on the source ({record.source}), or return to it."
+    if continued(failure) is None:
+        return (
+            "Keep the applications stopped until this failure is saved: until then, a restart continues the commit, "
+            "and later writes to the source would be lost."
+        )
+    end = "" if record.in_use else " If you cannot wait, only a reset ends the commit."
+    return (
+        "Keep the applications stopped: the commit stays requested, a resume or a restart continues it, and later "
+        f"writes to the source would be lost.{end}"
+    )
+
+
+def _remedy(record: RunRecord) -> Step:
+    if why_final(record, ()) is not None:
+        if record.in_use:
+            return Step(
+                "This sync can be neither resumed nor reset, because users may have written to both clusters. The data "
+                f"on {record.destination} may be incomplete. Before you start a new sync, stop this process, and drop "
+                f"the copied data and the metadata of the sync on {record.destination}."
+            )
+        confirm = {"confirm": record.options.destination}
+        return Step(
+            "This sync cannot be resumed. Reset it, and start a new sync.", "reset", confirm
+        )
+    if record.failure is not None and record.failure.name == VERIFICATION_FAILED.name:
+        return Step(
+            "Repair the differences that the verification found; the sync then continues.",
+            "repair",
+            {},
+        )
+    end = _COMPLETED.get(state_after_resume(record), "")
+    return Step(f"Remove the cause of the failure, then resume the sync{end}.", "resume", {})
+
+
+def _commits(goal: Goal | None) -> bool:
+    return goal is not None and goal.state is DesiredState.COMMITTED
+
+
+def _declared(goal: Goal, record: RunRecord, step: Step) -> Step:
+    """Return the step, without its command if the declared state must be changed first.
+
+    After a resume or a repair, a daemon with the declared state `committed` commits again, and applications that have
+    returned to the source would lose their last writes. This does not apply if the resume completes the commit.
+    """
+    if step.command is None:
+        return step
+    continues = step.command != "reset" and state_after_resume(record) is not State.COMMITTING
+    commits = continues and _commits(goal)
+    if not (commits or goal.contradicts(Trigger(step.command))):
+        return step
+    danger = ", so the sync would commit by itself as soon as canCommit is true" if commits else ""
+    needed = DesiredState.PAUSED if step.command == "reset" else DesiredState.RUNNING
+    return Step(
+        f"The configuration declares desiredState {goal.state.value}{danger}. First declare {needed.value} and "
+        f"restart the daemon. {step.text}"
+    )
