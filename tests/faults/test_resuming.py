@@ -41,6 +41,13 @@ def failures_saved(pair: Pair) -> int:
     return runs.count_documents({"failure": {"$ne": None}})
 
 
+def replace_prepared(side: Side) -> None:
+    """Give the index `prepared` of d.other another name, under which the cut-over neither finds nor creates it."""
+    by_hand(side, {"dropIndexes": "other", "index": "prepared"})
+    index = {"name": "theirs", "key": {"more": 1}, "sparse": True}
+    by_hand(side, {"createIndexes": "other", "indexes": [index]})
+
+
 def kill_while_resumed(pair: Pair, daemon: Daemon, point: Point) -> None:
     """Restart the process of a failed sync, then resume the sync. Kill and restart the process three times meanwhile.
 
@@ -296,11 +303,11 @@ def test_a_sync_between_shards_is_resumed(pair: Pair, daemon: Daemon) -> None:
     kill_while_resumed(pair, daemon, Point.BALANCER_SAVED)
     daemon.wait_until_committable()
     assert (balancers(pair), blocked(pair)) == (stopped, DESTINATION)
-    # Drop an index that the cut-over needs. After the resume, the index must be built again.
+    # Take away an index that the cut-over needs. After the resume, the index must be built again.
     with daemon.held_at(Point.STEP_DONE, "verified"):
         daemon.ask_for_commit()
         daemon.wait_until_reached(Point.STEP_DONE, "verified")
-        by_hand(pair.destination, {"dropIndexes": "other", "index": "prepared"})
+        replace_prepared(pair.destination)
     fail(daemon, "DefinitionNotApplicable", "waiting for commit to complete")
     wait_for(lambda: {*balancers(pair)} == {"full"}, "the balancers are restored")
     source.d.c.update_many({}, {"$set": {"failed": True}})
@@ -383,7 +390,7 @@ def test_all_instances_are_resumed(pair: Pair, tmp_path: Path) -> None:
         with coordinator.held_at(Point.STEP_DONE, "verified"):
             fleet.ask_for_commit()
             coordinator.wait_until_reached(Point.STEP_DONE, "verified")
-            by_hand(pair.destination, {"dropIndexes": "other", "index": "prepared"})
+            replace_prepared(pair.destination)
         fleet.wait_for_state("FAILED")
         source.d.c.update_many({}, {"$set": {"failed": True}})
         for each in reversed(fleet.daemons):
