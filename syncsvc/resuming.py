@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Any
 
 from syncsvc import errors
+from syncsvc.saved.peers import is_cut_over
 from syncsvc.saved.run import Failure, RunRecord
 from syncsvc.state import Phase, State
 from verifier.cluster import cluster, connect, connection_source
@@ -221,7 +222,7 @@ def why_final(record: RunRecord, others: Collection[RunRecord]) -> str | None:
     failure = record.failure
     if failure is None or continued(failure) is not None:
         return None
-    if any(map(_was_open, (record, *others))) and not _is_cut_over(record, others):
+    if any(map(_was_open, (record, *others))) and not is_cut_over(record, others):
         return (
             f"The sync failed with {failure.name} in the last steps of the commit. Users could already write to the "
             "destination, so it may differ from the source."
@@ -301,7 +302,7 @@ def resumed(record: RunRecord, others: Collection[RunRecord]) -> dict[str, Any]:
     common = {"failure": None, "attempt": _next_attempt(record, others), "caught_up": False}
     if record.phase is Phase.REVERSING:
         return {**common, "state": State.REVERSING}
-    if _is_cut_over(record, others):
+    if is_cut_over(record, others):
         return {**common, "state": State.COMMITTING}
     return {**common, "state": State.RUNNING, **withdrawn(record.phase)}
 
@@ -336,18 +337,6 @@ def _was_open(record: RunRecord) -> bool:
     # Earlier versions did not save the step CHECKED.
     is_open = CHECKED in record.steps or UNBLOCKED in record.steps
     return record.phase is Phase.CUTTING_OVER and record.options.blocks_destination and is_open
-
-
-def _is_cut_over(record: RunRecord, others: Collection[RunRecord]) -> bool:
-    """Return whether users may write to the destination, according to the records of all instances.
-
-    `others` are the records of the other instances. They count, too, because `record` may not show the cut-over yet.
-    """
-    return record.can_write or any(
-        other.reversals > record.reversals
-        or (other.reversals == record.reversals and other.can_write)
-        for other in others
-    )
 
 
 def _next_attempt(record: RunRecord, others: Collection[RunRecord]) -> int:

@@ -351,7 +351,7 @@ class Service:
         """
         with self.gate.command(), impatient(PATIENCE):
             runner = self._confirmed(confirm)
-            return reset_report(runner.record, runner.contents())
+            return reset_report(*runner.resettable())
 
     def _addresses(self) -> dict[str, str]:
         return {name: each.facts.address for name, each in self._process.clusters.items()}

@@ -34,7 +34,7 @@ from verifier.cluster.namespace import some_of
 from verifier.cluster.note import append_note
 from verifier.cluster.reading import read
 from verifier.cluster.times import Position, seconds_between
-from verifier.runtime.tasks import POLL, StopToken, TaskGroup
+from verifier.runtime.tasks import POLL, SLOW_POLL, StopToken, TaskGroup, wait_until
 
 _log = logging.getLogger(__name__)
 
@@ -93,6 +93,8 @@ class Coordinator(Phases):
         views = context.views.load()
         temporary = temporary_prefix(context.run.record)
         refuse_foreign(context.destination_client, context.registry, views, stop, temporary)
+        if context.run.record.start is None:
+            self._wait_for_others(stop)
         self._keep_balancers_still(stop)
         # The start of the change stream is saved before anything is read, so that every later write arrives as an
         # event, no matter what the listing and the copy see. If it were taken later, writes in between would be lost.
@@ -105,6 +107,14 @@ class Coordinator(Phases):
         plan_copy(context, stop)
         context.observe(Point.LISTED, "")
         return Phase.COPYING
+
+    def _wait_for_others(self, stop: StopToken) -> None:
+        """Wait until all other instances are started and not paused; `Instances.watch` warns of those that are awaited.
+
+        An instance that began later would need all change events from the start on. Until then, it could not save them
+        in its event spool, so the oplog might not hold them any more, and the sync would fail for good.
+        """
+        wait_until(lambda: self._context.instances.all_hold(_is_active, stop), stop, SLOW_POLL)
 
     def _hold_clusters(self, stop: StopToken) -> None:
         """Block user writes on the destination, if the options say so, and stop the balancers.
@@ -207,6 +217,9 @@ class Coordinator(Phases):
     def _cut_over(self, stop: StopToken) -> Phase:
         # From here on users may write to the destination, so no instance may write to it any more.
         self._context.instances.wait_for_all(lambda other: other.phase.applied, stop)
+        if self._context.run.record.instances:
+            # Any instance may have withheld indexes because of an event after the commit time.
+            self._context.registry.reload(stop)
         try:
             Cutover(self._context, stop).run()
         except SourceWritten as error:
@@ -289,6 +302,10 @@ class Coordinator(Phases):
         commit_time = self._context.run.record.commit_time
         assert commit_time is not None
         return commit_time
+
+
+def _is_active(other: RunRecord) -> bool:
+    return other.state in ACTIVE
 
 
 def is_committing(other: RunRecord) -> bool:

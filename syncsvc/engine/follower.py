@@ -31,10 +31,17 @@ class Follower(Phases):
         super()._read(stop)
 
     def _initialize(self, stop: StopToken) -> Phase:
-        leader = self._wait_for_long_work(lambda other: other.phase is not Phase.INITIALIZING, stop)
-        self._context.run.update(start=leader.start, position=leader.start)
+        self._begin_at(self._wait_for_long_work(_has_start, stop))
+        self._wait_for_long_work(lambda other: other.phase is not Phase.INITIALIZING, stop)
         self._context.registry.reload(stop)
         return Phase.COPYING
+
+    def _begin_at(self, leader: RunRecord) -> None:
+        """Save where the change events of the sync begin.
+
+        From then on, this instance saves them in its event spool if the oplog may become too short, also in a pause.
+        """
+        self._context.run.update(start=leader.start, position=leader.start)
 
     def _copy(self, stop: StopToken) -> Phase:
         copy_claimed(self._context, stop)
@@ -55,6 +62,7 @@ class Follower(Phases):
     def _reverse(self, stop: StopToken) -> Phase:
         context = self._context
         context.observe(Point.REVERSING, "")
+        self._begin_at(self._wait(_has_start, stop))
         leader = self._wait(_is_applying, stop)
         context.registry.reload(stop)
         context.observe(Point.REVERSED, "")
@@ -62,8 +70,6 @@ class Follower(Phases):
         context.run.update(
             state=next_state(context.run.record.state, Trigger.REVERSED),
             phase=Phase.APPLYING,
-            start=leader.start,
-            position=leader.start,
             copy_end=leader.copy_end,
         )
         return Phase.APPLYING
@@ -132,6 +138,11 @@ class Follower(Phases):
 
 def _any(other: RunRecord) -> bool:
     return True
+
+
+def _has_start(other: RunRecord) -> bool:
+    """Return whether `other`, the coordinator's record, shows where the change events of the sync begin."""
+    return other.start is not None
 
 
 def _is_applying(other: RunRecord) -> bool:

@@ -18,10 +18,16 @@ def failure_description(record: RunRecord) -> str | None:
 def _blocked(record: RunRecord) -> str | None:
     """Return a sentence that names the clusters on which user writes are blocked; None without write blocking.
 
-    The result can change after the failure, because a failed sync may still be unblocking clusters.
+    The result can change after the failure, because a failed sync may still be unblocking clusters. Only the record of
+    the coordinator has the blocks, so for another instance, the sentence refers to the coordinator.
     """
     if not record.options.blocks_destination:
         return None
+    if not record.coordinates:
+        return (
+            f"The errorDescription of the coordinator {record.coordinator} says on which clusters user writes are "
+            "blocked."
+        )
     if not record.found_blocked:
         return "This sync blocks user writes on neither cluster."
     roles = {record.source: "source", record.destination: "destination"}

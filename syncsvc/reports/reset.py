@@ -13,7 +13,7 @@ from verifier.cluster.specification import Kind
 def reset_report(record: RunRecord, found: Contents) -> dict[str, Any]:
     """Return the fields of the answer to a dry run of a reset, except `success`.
 
-    `record` is the saved state of the sync, and `found` are the contents of its destination. The fields name the
+    `record` is the coordinator's run record, and `found` are the contents of its destination. The fields name the
     collections, views, users and roles that a reset would drop, the collections and views that a reset would keep, the
     clusters that it would unblock, and the clusters whose balancer it would start again.
     """

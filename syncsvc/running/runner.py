@@ -385,19 +385,21 @@ class Runner:
         """Add an entry to the journal. A later save of the run record saves it."""
         self._store.note(entry)
 
-    def contents(self) -> Contents:
-        """Return the contents of the destination, divided into those that a reset would drop and all others.
+    def resettable(self) -> tuple[RunRecord, Contents]:
+        """Return the state that a reset would undo: the coordinator's run record, and the contents of the destination.
 
-        Raises OperationError if a reset would be refused, and the driver's errors.
+        The record has the write blocks and the stopped balancers. The contents are divided into those that a reset
+        would drop and all others. Raises OperationError if a reset would be refused, and the driver's errors.
         """
-        self._admission.refuse_in_use()
+        leader = self._admission.refuse_in_use()
         next_state(self.record.state, Trigger.RESET)
         process, destination = self._process, self.record.options.destination
         client, writer = process.clusters[destination].client, process.saver(destination)
         views = CreatedViews(process.metadata(destination), writer, process.stop).load()
         registry, temporary = self._assembly.saved_registry(), temporary_prefix(self.record)
         found = contents(client, registry, views, process.stop, temporary)
-        return replace(found, principals=self.principals.created())
+        found = replace(found, principals=self.principals.created())
+        return leader or self.record, found
 
     def _wait_for_rest(self) -> None:
         """Wait until the engine has stopped. Raises OperationError ClusterUnreachable after ten seconds."""

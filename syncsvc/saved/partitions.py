@@ -236,12 +236,15 @@ class Partitions:
             self._insert(partitions)
 
     def forget(self, uuid: bytes) -> None:
-        """Delete all partitions of a collection, so that they can be planned again."""
+        """Delete all partitions of a collection, and the claims of this instance, so that it can be planned again."""
         # The first partition marks the plan as complete. Delete it first, so that an interrupted deletion leaves no
         # plan that counts as complete.
         delete_ids(self._writer, self._metadata.name, self._name, [_identity(uuid, 0)])
         query = {"_id.collection": Binary(uuid, 4)}
         delete_rows(self._metadata, self._writer, self._name, query, self._stop)
+        # Claims from before a restart have resume points, and perhaps other bounds than the new plan.
+        with self._lock:
+            self._claimed = deque(each for each in self._claimed if each.uuid != uuid)
 
     def claim(self) -> Partition | None:
         """Claim the largest free partition for this instance, and return it; None if none is left.

@@ -1,4 +1,4 @@
-"""Reads the other instances' run records, and finds missing commands and different start options in them.
+"""Reads the other instances' run records, and finds missing commands, different options and the cut-over in them.
 
 Several instances (processes) can run one sync. From a sharded cluster, there is one instance for each shard. From a
 replica set, the start option `instances` names the instances. Each instance has its own run record, which it alone
@@ -80,6 +80,18 @@ def awaited(instances: Iterable[str], records: Collection[RunRecord]) -> Iterato
             yield name, "reverse"
         elif committing and record.state is State.RUNNING:
             yield name, "commit"
+
+
+def is_cut_over(record: RunRecord, others: Collection[RunRecord]) -> bool:
+    """Return whether users may write to the destination, according to the records of all instances.
+
+    `others` are the records of the other instances. They count, too, because `record` may not show the cut-over yet.
+    """
+    return record.can_write or any(
+        other.reversals > record.reversals
+        or (other.reversals == record.reversals and other.can_write)
+        for other in others
+    )
 
 
 def described(different: Mapping[str, Sequence[str]]) -> str:

@@ -35,14 +35,25 @@ def by_hand(side: Side, command: dict[str, Any]) -> None:
     assert reply["ok"] == 1 and not reply.get("writeErrors"), reply
 
 
+def failures_saved(pair: Pair) -> int:
+    """Return how many instances have saved a failure, which they show before they save it."""
+    runs = pair.destination.client[METADATA_DATABASE].runs
+    return runs.count_documents({"failure": {"$ne": None}})
+
+
+def replace_prepared(side: Side) -> None:
+    """Give the index `prepared` of d.other another name, under which the cut-over neither finds nor creates it."""
+    by_hand(side, {"dropIndexes": "other", "index": "prepared"})
+    index = {"name": "theirs", "key": {"more": 1}, "sparse": True}
+    by_hand(side, {"createIndexes": "other", "indexes": [index]})
+
+
 def kill_while_resumed(pair: Pair, daemon: Daemon, point: Point) -> None:
     """Restart the process of a failed sync, then resume the sync. Kill and restart the process three times meanwhile.
 
     The kills happen before the resume is saved, after it is saved, and when the resumed sync passes `point`.
     """
-    # A failure is shown before it is saved.
-    runs = pair.destination.client[METADATA_DATABASE].runs
-    wait_for(lambda: runs.count_documents({"failure": {"$ne": None}}), "the failure is saved")
+    wait_for(lambda: failures_saved(pair), "the failure is saved")
     daemon.kill()
     daemon.run()
     # A process that finds a saved failure passes FAILURE_SAVED once at its start, hence the 2.
@@ -292,11 +303,11 @@ def test_a_sync_between_shards_is_resumed(pair: Pair, daemon: Daemon) -> None:
     kill_while_resumed(pair, daemon, Point.BALANCER_SAVED)
     daemon.wait_until_committable()
     assert (balancers(pair), blocked(pair)) == (stopped, DESTINATION)
-    # Drop an index that the cut-over needs. After the resume, the index must be built again.
+    # Take away an index that the cut-over needs. After the resume, the index must be built again.
     with daemon.held_at(Point.STEP_DONE, "verified"):
         daemon.ask_for_commit()
         daemon.wait_until_reached(Point.STEP_DONE, "verified")
-        by_hand(pair.destination, {"dropIndexes": "other", "index": "prepared"})
+        replace_prepared(pair.destination)
     fail(daemon, "DefinitionNotApplicable", "waiting for commit to complete")
     wait_for(lambda: {*balancers(pair)} == {"full"}, "the balancers are restored")
     source.d.c.update_many({}, {"$set": {"failed": True}})
@@ -305,6 +316,37 @@ def test_a_sync_between_shards_is_resumed(pair: Pair, daemon: Daemon) -> None:
     assert {*balancers(pair)} == {"full"}
     assert "prepared" in destination.d.other.index_information()
     pair.assert_equal()
+
+
+@pytest.mark.full
+def test_a_stopped_instance_learns_that_users_may_write(pair: Pair, tmp_path: Path) -> None:
+    """Let the coordinator fail after users may write to the destination, while the follower is stopped.
+
+    The follower must then show canWrite, too: otherwise, its users would return to the source.
+    """
+    define(pair.source.client)
+    steps = ("definitions prepared", "destination writable")
+    prepared, writable = ((Point.STEP_DONE, step) for step in steps)
+    with running_fleet(pair, tmp_path) as fleet, ExitStack() as refusing:
+        coordinator, follower = fleet.daemons
+        fleet.start()
+        fleet.wait_until_committable()
+        with coordinator.held_at(*writable):
+            with coordinator.held_at(*prepared):
+                fleet.ask_for_commit()
+                coordinator.wait_until_reached(*prepared)
+                follower.kill()
+            coordinator.wait_until_reached(*writable)
+            refusing.enter_context(collmod_refused(pair.destination.client))
+        wait_for(lambda: failures_saved(pair), "the failure is saved")
+        follower.run()
+        failed = follower.wait_for_state("FAILED")
+        assert (failed["error"], failed["canWrite"]) == ("DefinitionNotApplicable", True)
+        refusing.close()
+        for each in fleet.daemons:
+            each.resume()
+        fleet.wait_for_state("COMMITTED")
+        pair.assert_equal()
 
 
 @pytest.mark.full
@@ -348,7 +390,7 @@ def test_all_instances_are_resumed(pair: Pair, tmp_path: Path) -> None:
         with coordinator.held_at(Point.STEP_DONE, "verified"):
             fleet.ask_for_commit()
             coordinator.wait_until_reached(Point.STEP_DONE, "verified")
-            by_hand(pair.destination, {"dropIndexes": "other", "index": "prepared"})
+            replace_prepared(pair.destination)
         fleet.wait_for_state("FAILED")
         source.d.c.update_many({}, {"$set": {"failed": True}})
         for each in reversed(fleet.daemons):

@@ -211,6 +211,21 @@ def test_unfinished_claims_are_claimed_again_after_a_restart(pair: Pair) -> None
     assert claimed(saved(pair, "a")) == [begun, waiting]
 
 
+def test_forgotten_claims_are_not_claimed_again_after_a_restart(pair: Pair) -> None:
+    """Forget a collection whose copy was interrupted, and plan it again: its copy must begin at the beginning."""
+    before = saved(pair, "a")
+    before.plan(ONE, RANGES)
+    before.plan_whole(whole({OTHER: 1}))
+    for each in claimed(before):
+        before.save(replace(each, status=CopyStatus.COPYING, copied=5, resume_point=BOUNDS[1]))
+    restarted = saved(pair, "a")
+    restarted.forget(ONE)
+    restarted.plan(ONE, RANGES[:2])
+    found = claimed(restarted)
+    assert [each.range for each in found] == [Range(), *RANGES[:2]]
+    assert [each.resume_point for each in found] == [BOUNDS[1], None, None]
+
+
 def test_a_collection_is_copied_once_all_its_partitions_are(pair: Pair) -> None:
     partitions = saved(pair, "a")
     partitions.plan(ONE, RANGES)

@@ -23,7 +23,7 @@ from tests.support.fleet import Fleet, kill_at_each
 from tests.support.metrics import scrape
 from tests.support.pages import commands, paste
 from tests.support.pair import SHARDED, Pair, across
-from tests.support.spools import SPOOL, change, leave_row, rows, wait_until_spooled
+from tests.support.spools import SPOOL, change, leave_row, now, rows, wait_until_spooled
 from tests.support.waiting import wait_for
 
 pytestmark = across(SHARDED)
@@ -165,6 +165,70 @@ def test_the_run_waits_for_an_instance_that_was_not_started(pair: Pair, fleet: F
 
 
 @pytest.mark.full
+def test_the_sync_begins_when_all_instances_run(pair: Pair, fleet: Fleet) -> None:
+    """Let the coordinator wait for an instance that is not started, and then for the same one, which is paused.
+
+    The sync must begin after that: the oplog of the source might no longer have older changes.
+    """
+    source, (coordinator, follower) = pair.source.client, fleet.daemons
+    runs = pair.destination.client[METADATA_DATABASE].runs
+    writes.fill(source)
+
+    def wait_for_heartbeats() -> None:
+        """Wait as long as the coordinator would need to begin."""
+        first = runs.find_one({"_id": fleet.names[0]}) or {}
+        later = {"_id": fleet.names[0], "beat": {"$gt": first["beat"] + 5}}
+        wait_for(lambda: runs.find_one(later), "the coordinator sends heartbeats")
+
+    coordinator.start()
+    coordinator.wait_for_warning(f"{fleet.names[1]} (start)")
+    wait_for_heartbeats()
+    coordinator.kill()
+    follower.start()
+    follower.pause()
+    coordinator.run()
+    coordinator.wait_for_warning(f"{fleet.names[1]} (resume)")
+    wait_for_heartbeats()
+    written = now(source)
+    follower.resume()
+    fleet.commit()
+    assert all(each["start"]["time"] > written for each in runs.find())
+    pair.assert_equal()
+
+
+@pytest.mark.full
+@prepared(Daemon.spool_often)
+def test_each_instance_saves_the_events_from_the_start(pair: Pair, fleet: Fleet) -> None:
+    """Let the coordinator take long to create the collections, and pause the follower meanwhile; then reverse the sync.
+
+    The follower must save the change events in its event spool, although it applies none yet.
+    """
+    clients = pair.source.client, pair.destination.client
+    coordinator, follower = fleet.daemons
+    writes.fill(clients[0])
+    with coordinator.held_at(Point.COLLECTION_CREATED):
+        fleet.start(eventSpool="always", **REVERSIBLE)
+        coordinator.wait_until_reached(Point.COLLECTION_CREATED)
+        clients[0].d.c.update_many({}, {"$set": {"changed": 1}})
+        wait_until_spooled(*clients, instances=2)
+        follower.pause()
+        clients[0].d.c.update_many({}, {"$set": {"changed": 2}})
+        wait_until_spooled(*clients, instances=2)
+        follower.resume()
+    fleet.commit()
+    pair.assert_equal()
+    with coordinator.held_at(Point.REVERSED):
+        for each in fleet.daemons:
+            assert each.post("reverse").ok
+        coordinator.wait_until_reached(Point.REVERSED)
+        clients[1].d.c.update_many({}, {"$set": {"changed": 3}})
+        wait_until_spooled(*reversed(clients), instances=2)
+    fleet.wait_for_state("RUNNING")
+    fleet.commit()
+    pair.assert_equal()
+
+
+@pytest.mark.full
 def test_all_instances_need_the_same_start_options(pair: Pair, fleet: Fleet) -> None:
     writes.fill(pair.source.client)
     fleet.follower.start()
@@ -250,6 +314,8 @@ def test_all_instances_show_the_failure_of_one(pair: Pair, fleet: Fleet) -> None
     shown = [each.wait_for_state("FAILED") for each in fleet.daemons]
     assert [each["error"] for each in shown] == ["RenamedOutOfFilter"] * 2
     assert fleet.names[0] in shown[1]["errorDescription"]
+    assert "User writes are blocked on cluster1" in shown[0]["errorDescription"]
+    assert "neither cluster" not in shown[1]["errorDescription"]
     fleet.follower.kill()
     fleet.follower.run()
     assert fleet.follower.progress()["state"] == "FAILED"
@@ -307,7 +373,9 @@ def test_a_shared_sync_is_reversed(pair: Pair, fleet: Fleet) -> None:
     fleet.commit()
     destination.d.c.update_many({}, {"$set": {"of": "destination"}})
     fleet.coordinator.post("reverse")
-    fleet.coordinator.wait_for_warning(f"{fleet.names[1]} (reverse)")
+    fleet.coordinator.wait_for_warning(
+        f"{fleet.names[1]} (reverse). Send the same commands to each instance. Until then, the oplog of cluster1"
+    )
     assert fleet.coordinator.progress()["state"] == "REVERSING"
     fleet.follower.post("reverse")
     fleet.wait_for_state("RUNNING")

@@ -317,6 +317,8 @@ def test_several_instances_are_reset_together(pair: Pair, tmp_path: Any) -> None
         status, error, description = refusal(fleet.follower, CONFIRM)
         assert (status, error) == (409, "InvalidState")
         assert f"the coordinator {fleet.names[0]} first" in description
+        listed = [each.post("reset", {**CONFIRM, "dryRun": True}).json() for each in fleet.daemons]
+        assert listed[0] == listed[1] and listed[0]["unblocked"] == ["cluster1"]
         assert fleet.coordinator.post("reset", CONFIRM).ok
         fleet.follower.wait_for_warning(f"{fleet.names[1]} (reset)")
         # The follower still runs, so nothing is dropped.

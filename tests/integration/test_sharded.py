@@ -206,15 +206,22 @@ def test_a_database_moves_without_drop_events(pair: Pair, daemon: Daemon, when: 
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("point", [Point.BATCH_WRITTEN, Point.COPY_SAVED])
 @from_shards
-def test_a_moved_collection_is_renamed_during_its_copy(pair: Pair, daemon: Daemon) -> None:
-    """Kill the daemon while it copies a moved collection again, and rename the collection meanwhile."""
+def test_a_moved_collection_is_renamed_during_its_copy(
+    pair: Pair, daemon: Daemon, point: Point
+) -> None:
+    """Kill the daemon while it copies a moved collection again, and rename the collection meanwhile.
+
+    The copy must then begin at the beginning. No verification may repair the missing documents.
+    """
     client = pair.source.client
-    client.d.c.insert_many({"_id": n} for n in range(100))
-    daemon.start()
+    client.d.c.insert_many({"_id": n, "pad": "p" * 100} for n in range(100))
+    daemon.start(verification={"enabled": False})
     daemon.wait_until_committable()
     daemon.kill()
-    daemon.kill_at(Point.BATCH_WRITTEN)
+    daemon.copy_in_small_steps(2000)
+    daemon.kill_at(point)
     daemon.run()
     daemon.wait_until_committable()
     client.admin.command("movePrimary", "d", to=others(client, "d")[0])

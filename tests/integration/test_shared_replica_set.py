@@ -303,14 +303,51 @@ def position_of(pair: Pair, instance: str) -> Any:
     return record["position"]["time"]
 
 
-def make_the_follower_withhold(pair: Pair, fleet: Fleet, collection: str) -> None:
-    """Create an index on the destination, as a user could, that refuses a new document of the follower's share."""
-    index = {"name": "theirs", "key": {"p": 1, "q": 1}}
+def make_the_follower_withhold(
+    pair: Pair, fleet: Fleet, collection: str, fields: str = "pq"
+) -> None:
+    """Create an index on the destination, as a user could, that refuses a new document of the follower's share.
+
+    `fields` are the names of two fields, which no document has yet.
+    """
+    index = {"name": "theirs", "key": dict.fromkeys(fields, 1)}
     create = {"createIndexes": collection, "indexes": [index], "mayBypassWriteBlocking": True}
     pair.destination.client.d.command(create)
     share = share_of("b", fleet.names)
-    refused = next(n for n in range(1000, 2000) if share.has(b"", canonical_id(encode({"_id": n}))))
-    pair.source.client.d[collection].insert_one({"_id": refused, "p": [1, 2], "q": [1, 2]})
+    ids = (f"{fields} {n}" for n in range(1000))
+    refused = next(each for each in ids if share.has(b"", canonical_id(encode({"_id": each}))))
+    pair.source.client.d[collection].insert_one({"_id": refused, **dict.fromkeys(fields, [1, 2])})
+
+
+def test_a_follower_withholds_indexes_again_when_the_commit_is_repeated(
+    pair: Pair, fleet: Fleet
+) -> None:
+    """Let the follower withhold indexes, build them in a commit that is withdrawn, and let it withhold them again.
+
+    The repeated commit must build them. No verification may repair them.
+    """
+    source, destination = pair.source.client.d, pair.destination.client.d
+    writes.fill(pair.source.client)
+    source.c.create_index("n")
+    fleet.start(verification={"enabled": False})
+    fleet.wait_until_committable()
+    make_the_follower_withhold(pair, fleet, "c")
+    fleet.follower.wait_for_warning("The indexes of d.c are withheld")
+    repeated, prepared = (Point.STEP_DONE, "commit saved", 2), (
+        Point.STEP_DONE,
+        "definitions prepared",
+    )
+    with fleet.coordinator.held_at(*repeated):
+        with fleet.coordinator.held_at(*prepared):
+            fleet.ask_for_commit()
+            fleet.coordinator.wait_until_reached(*prepared)
+            assert "n_1" in destination.c.index_information()
+            source.c.insert_one({"_id": "late"})
+        fleet.coordinator.wait_until_reached(*repeated)
+        make_the_follower_withhold(pair, fleet, "c", "rs")
+        wait_for(lambda: {*destination.c.index_information()} == {"_id_"}, "no indexes are left")
+    fleet.wait_for_state("COMMITTED")
+    pair.assert_equal()
 
 
 def test_indexes_that_only_a_follower_withholds_do_not_differ(pair: Pair, fleet: Fleet) -> None:

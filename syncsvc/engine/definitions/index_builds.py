@@ -44,6 +44,10 @@ def withhold(
     """
     with context.registry.redefining:
         record = context.registry.get(uuid)
+        if record is not None and record.withheld and context.run.record.instances:
+            # The coordinator may have built the indexes since this instance withheld them.
+            context.registry.reload(stop)
+            record = context.registry.get(uuid)
         if record is None or not (changed or record.definition).indexes:
             return False
         if not record.withheld:

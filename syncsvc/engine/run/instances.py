@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from time import monotonic
 
 from syncsvc.errors import ALL
 from syncsvc.figures.progress import OtherInstance, Progress, WarningKind
-from syncsvc.saved.peers import Peers, awaited
+from syncsvc.saved.peers import Peers, awaited, is_cut_over
 from syncsvc.saved.run import Failure, RunRecord
 from syncsvc.saved.run_store import RunStore
 from syncsvc.state import ACTIVE, State
@@ -19,6 +19,9 @@ from verifier.runtime.waits import waiting
 _LOOK_AT_INSTANCES = (
     "Check that the other instances run, and read their state and warnings (GET /api/v1/progress)."
 )
+
+_AWAITED = "Some instances have not received a command that others have: {}. Send the same commands to each instance."
+_KEEP = "Until then, the oplog of {} must keep all changes since the commit."
 
 # The beginning of a failure description that comes from another instance.
 _BEGINNING = "The instance "
@@ -103,14 +106,15 @@ class Instances:
         """Until stopped, publish the progress of the other instances, and warn if one of them needs attention.
 
         The warnings name the instances that have not received a command that others have, and those that send no
-        heartbeats. Raises FailedElsewhere if another instance has failed. Returns immediately if there are no other
-        instances.
+        heartbeats. Also save that users may write to the destination, once another instance has saved that. Raises
+        FailedElsewhere if another instance has failed. Returns immediately if there are no other instances.
         """
         if not self._run.record.instances:
             return
         try:
             while True:
                 others = self._known = self._peers.others(stop)
+                self._save_cut_over(others)
                 refuse_failed(self._run.record, others)
                 self._warn_of_commands(others)
                 self._warn_of_silence(others)
@@ -121,6 +125,15 @@ class Instances:
             for kind in (WarningKind.INSTANCE_AWAITED, WarningKind.INSTANCE_SILENT):
                 self._progress.end_warning(kind)
 
+    def _save_cut_over(self, others: Collection[RunRecord]) -> None:
+        """Save that users may write to the destination, if another instance has saved that.
+
+        `wait_for_coordinator` returns no record of a failed coordinator, which may have failed right after its save.
+        """
+        own = self._run.record
+        if not own.can_write and is_cut_over(own, others):
+            self._run.update(can_write=True)
+
     def _shown(self, other: RunRecord) -> OtherInstance:
         applied = None if other.position is None else other.position.time.time
         _, heard_at = self._beats[other.instance]
@@ -129,11 +142,11 @@ class Instances:
     def _warn_of_commands(self, others: Iterable[RunRecord]) -> None:
         own = self._run.record
         missing = list(awaited(own.instances, [own, *others]))
-        self._warn(
-            WarningKind.INSTANCE_AWAITED,
-            [f"{name} ({command})" for name, command in missing],
-            "Some instances have not received a command that others have: {}. Send the same commands to each instance.",
-        )
+        # Before it receives this command, an instance saves no change events in its event spool.
+        reverse = any(command == "reverse" for _, command in missing)
+        text = f"{_AWAITED} {_KEEP.format(own.source)}" if reverse else _AWAITED
+        names = [f"{name} ({command})" for name, command in missing]
+        self._warn(WarningKind.INSTANCE_AWAITED, names, text)
 
     def _warn_of_silence(self, others: Iterable[RunRecord]) -> None:
         now = monotonic()

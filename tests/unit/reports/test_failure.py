@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from syncsvc.options import StartOptions, WriteBlocking
@@ -45,6 +48,15 @@ def test_write_blocks_are_described(
     assert description is not None and description.startswith("Why.")
     assert (UNBLOCK in description) is bool(blocked)
     assert said in description if said else description == "Why."
+
+
+def test_a_follower_refers_to_the_coordinator_for_write_blocks() -> None:
+    several: dict[str, Any] = {"instance": "b", "instances": ("a", "b")}
+    description = failure_description(replace(failed(DESTINATION, ()), **several))
+    assert description == (
+        "Why. The errorDescription of the coordinator a says on which clusters user writes are blocked."
+    )
+    assert failure_description(replace(failed(NONE, ()), **several)) == "Why."
 
 
 def test_without_a_failure_there_is_no_description() -> None:
