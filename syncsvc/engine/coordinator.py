@@ -88,13 +88,13 @@ class Coordinator(Phases):
         context = self._context
         if context.run.record.options.blocks_destination:
             context.destination_block.set()
-        # Check again for foreign collections: the run record may have been saved long after the first check, and a
-        # failure of the listing lifts the write block.
+        if context.run.record.start is None:
+            self._wait_for_others(stop)
+        # Check again for foreign collections: the first check may have been long ago, and a failure of the listing lifts
+        # the write block.
         views = context.views.load()
         temporary = temporary_prefix(context.run.record)
         refuse_foreign(context.destination_client, context.registry, views, stop, temporary)
-        if context.run.record.start is None:
-            self._wait_for_others(stop)
         self._keep_balancers_still(stop)
         # The start of the change stream is saved before anything is read, so that every later write arrives as an
         # event, no matter what the listing and the copy see. If it were taken later, writes in between would be lost.

@@ -197,6 +197,19 @@ def test_the_sync_begins_when_all_instances_run(pair: Pair, fleet: Fleet) -> Non
 
 
 @pytest.mark.full
+def test_data_that_users_create_while_an_instance_is_awaited(pair: Pair, fleet: Fleet) -> None:
+    """The coordinator must look for foreign data after it has waited for the other instances."""
+    coordinator, follower = fleet.daemons
+    writes.fill(pair.source.client)
+    coordinator.start(enableUserWriteBlocking="none")
+    coordinator.wait_for_warning(f"{fleet.names[1]} (start)")
+    pair.destination.client.d.c.insert_one({"_id": "foreign"})
+    follower.start(enableUserWriteBlocking="none")
+    coordinator.wait_for_failure("DestinationNotEmpty")
+    assert [*pair.destination.client.d.c.find()] == [{"_id": "foreign"}]
+
+
+@pytest.mark.full
 @prepared(Daemon.spool_often)
 def test_each_instance_saves_the_events_from_the_start(pair: Pair, fleet: Fleet) -> None:
     """Let the coordinator take long to create the collections, and pause the follower meanwhile; then reverse the sync.
