@@ -19,7 +19,6 @@ from syncsvc.state import State, Trigger
 _COMPLETED = {
     State.COMMITTING: " to complete the commit",
     State.REVERSING: " to complete the reversal",
-    State.RESETTING: " to complete the reset",
 }
 
 
@@ -70,6 +69,11 @@ def _applications(record: RunRecord, goal: Goal | None) -> str:
 
 
 def _remedy(record: RunRecord) -> Step:
+    confirm = {"confirm": record.options.destination}
+    if _is_resetting(record):
+        # Not a resume: the declared state `paused`, in which users give up a sync, refuses it, and with `running` a new
+        # sync would start after the reset.
+        return Step("Remove the cause of the failure, then reset the sync again.", "reset", confirm)
     if why_final(record, ()) is not None:
         if record.in_use:
             return Step(
@@ -77,7 +81,6 @@ def _remedy(record: RunRecord) -> Step:
                 f"on {record.destination} may be incomplete. Before you start a new sync, stop this process, and drop "
                 f"the copied data and the metadata of the sync on {record.destination}."
             )
-        confirm = {"confirm": record.options.destination}
         return Step(
             "This sync cannot be resumed. Reset it, and start a new sync.", "reset", confirm
         )
@@ -89,6 +92,11 @@ def _remedy(record: RunRecord) -> Step:
         )
     end = _COMPLETED.get(state_after_resume(record), "")
     return Step(f"Remove the cause of the failure, then resume the sync{end}.", "resume", {})
+
+
+def _is_resetting(record: RunRecord) -> bool:
+    """Return whether a reset has failed, which a restart or another reset continues."""
+    return record.failure is not None and continued(record.failure) is State.RESETTING
 
 
 def _commits(goal: Goal | None) -> bool:

@@ -220,7 +220,7 @@ def test_the_place_of_the_applications_after_a_failure(
         (1, State.COMMITTING, "would be lost. Remove the cause"),
         (0, State.COMMITTING, "resume the sync to complete the commit."),
         (1, State.REVERSING, "resume the sync to complete the reversal."),
-        (0, State.RESETTING, "resume the sync to complete the reset."),
+        (0, State.RESETTING, "reset the sync again."),
         (0, State.RUNNING, "then resume the sync."),
     ],
 )
@@ -331,6 +331,30 @@ def test_after_a_failure_the_declared_state_is_changed_first(
     assert step is not None and step.text.startswith(ON_SOURCE)
     assert (step.command is None) is (first is not None)
     assert first is None or f"declares desiredState {desired.value}. {first}" in step.text
+
+
+@pytest.mark.parametrize(
+    "desired, command",
+    [
+        (None, "reset"),
+        (DesiredState.PAUSED, "reset"),
+        # These would start a new sync after the reset.
+        (DesiredState.RUNNING, None),
+        (DesiredState.COMMITTED, None),
+    ],
+)
+def test_a_failed_reset_is_repeated_only_if_no_new_sync_starts_after_it(
+    desired: DesiredState | None, command: str | None
+) -> None:
+    failure = Failure("NotAuthorized", "", saved_state=State.RESETTING)
+    goal = None if desired is None else Goal(desired, StartOptions("cluster0", "cluster1"))
+    sync = known(run_record(state=State.FAILED, failure=failure), goal=goal)
+    step = next_step(sync)
+    assert step is not None and step.command == command
+    assert step.body == ({"confirm": "cluster1"} if command else None)
+    assert ("declare paused" in step.text) is (command is None)
+    assert "declare running" not in step.text and "commit" not in step.text.replace("committed", "")
+    assert command is None or command in commands_now(sync)
 
 
 COMMITS = "committed, so the sync would commit by itself as soon as canCommit is true. First declare running and"
