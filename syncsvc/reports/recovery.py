@@ -78,8 +78,9 @@ def _remedy(record: RunRecord) -> Step:
         if record.in_use:
             return Step(
                 "This sync can be neither resumed nor reset, because users may have written to both clusters. The data "
-                f"on {record.destination} may be incomplete. Before you start a new sync, stop this process, and drop "
-                f"the copied data and the metadata of the sync on {record.destination}."
+                f"on {record.destination} may be incomplete. Before you start a new sync, stop this process. Then drop "
+                f"the copied data on {record.destination}, and the metadata of the sync on both clusters "
+                "(docs/howto/reverse, A new sync)."
             )
         return Step(
             "This sync cannot be resumed. Reset it, and start a new sync.", "reset", confirm

@@ -237,6 +237,13 @@ def test_a_daemon_that_becomes_a_standby_is_not_to_be_stopped() -> None:
     assert next_step(known(superseded, standing=Standing(Role.ACTIVE))) is None
 
 
+def test_the_metadata_of_a_reversed_sync_is_dropped_on_both_clusters() -> None:
+    """The run record stays on cluster1, the destination of the start; production data must not be dropped there."""
+    step = next_step(known(failed("EventTooLarge", reversals=1)))
+    assert step is not None
+    assert "copied data on cluster0, and the metadata of the sync on both clusters" in step.text
+
+
 REVERSIBLE = StartOptions("cluster0", "cluster1", reversible=True)
 COMMITTED = run_record(state=State.COMMITTED, phase=Phase.DONE, can_write=True)
 FOLLOWER: dict[str, Any] = {"instance": "b", "instances": ("a", "b")}
