@@ -55,7 +55,7 @@ def _applications(record: RunRecord, goal: Goal | None) -> str:
         if interrupted is not None and _commits(goal):
             # A restart continues the sync, which then commits.
             return "Keep the applications stopped for now."
-        return f"The applications can stay on the source ({record.source}), or return to it."
+        return _on_source(record)
     if continued(failure) is None:
         return (
             "Keep the applications stopped until this failure is saved: until then, a restart continues the commit, "
@@ -66,6 +66,17 @@ def _applications(record: RunRecord, goal: Goal | None) -> str:
         "Keep the applications stopped: the commit stays requested, a resume or a restart continues it, and later "
         f"writes to the source would be lost.{end}"
     )
+
+
+def _on_source(record: RunRecord) -> str:
+    """Return sentences that say that the applications belong on the source, and whether they can write there now."""
+    if record.found_blocked.get(record.source) is False:
+        # The block is lifted after the failure is saved, which usually takes a moment.
+        return (
+            f"The applications belong on the source ({record.source}), but this sync still blocks user writes there. "
+            "If that lasts longer than a minute, restart the daemon, which lifts the block."
+        )
+    return f"The applications can stay on the source ({record.source}), or return to it."
 
 
 def _remedy(record: RunRecord) -> Step:

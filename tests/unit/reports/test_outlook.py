@@ -172,6 +172,8 @@ def commit_failed(name: str, saved: bool = False, **fields: Any) -> Sync:
 
 
 CUT_OVER: dict[str, Any] = {"phase": Phase.CUTTING_OVER, "steps": (UNBLOCKED,)}
+# For each cluster that the sync has blocked, whether it was blocked before.
+BOTH_BLOCKED = {"cluster0": False, "cluster1": False}
 ON_SOURCE = "The applications can stay on the source (cluster0), or return to it."
 STOPPED = "Keep the applications stopped: the commit stays requested"
 
@@ -186,6 +188,22 @@ STOPPED = "Keep the applications stopped: the commit stays requested"
         (commit_failed("VerificationFailed"), "stopped until this failure is saved", "repair"),
         (commit_failed("VerificationFailed", saved=True), ON_SOURCE, "repair"),
         (commit_failed("DuplicateIds", saved=True, **CUT_OVER), ON_SOURCE, "reset"),
+        (
+            commit_failed("DuplicateIds", saved=True, found_blocked=BOTH_BLOCKED),
+            "but this sync still blocks user writes there. If that lasts longer than a minute, restart the daemon",
+            "resume",
+        ),
+        # Users were blocked on the source before the sync, so a restart does not unblock them.
+        (
+            commit_failed("DuplicateIds", saved=True, found_blocked={"cluster0": True}),
+            ON_SOURCE,
+            "resume",
+        ),
+        (
+            commit_failed("NotAuthorized", found_blocked=BOTH_BLOCKED),
+            STOPPED,
+            "resume",
+        ),
         (
             known(
                 run_record(
