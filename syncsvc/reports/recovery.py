@@ -51,11 +51,17 @@ def _applications(record: RunRecord, goal: Goal | None) -> str:
         return f"Leave the applications on the destination ({record.destination}): the source lacks their writes."
     failure = record.failure
     interrupted = None if failure is None else failure.saved_state
+    if interrupted not in (None, State.COMMITTING) and _commits(goal):
+        # A restart continues the sync, which then commits.
+        return "Keep the applications stopped for now."
+    if not record.coordinates:
+        return _as_coordinator_says(record)
     if failure is None or interrupted is not State.COMMITTING:
-        if interrupted is not None and _commits(goal):
-            # A restart continues the sync, which then commits.
-            return "Keep the applications stopped for now."
-        return _on_source(record)
+        place = _on_source(record)
+        if record.instances and _continued(record) is State.RUNNING:
+            # This process does not see whether another instance has received the commit since the failure.
+            return f"If any instance has received the commit, keep the applications stopped. Otherwise: {place}"
+        return place
     if continued(failure) is None:
         return (
             "Keep the applications stopped until this failure is saved: until then, a restart continues the commit, "
@@ -66,6 +72,20 @@ def _applications(record: RunRecord, goal: Goal | None) -> str:
         "Keep the applications stopped: the commit stays requested, a resume or a restart continues it, and later "
         f"writes to the source would be lost.{end}"
     )
+
+
+def _as_coordinator_says(record: RunRecord) -> str:
+    """Return sentences that refer to the coordinator, because only its state shows where the applications belong.
+
+    After a temporary failure of another instance, the commit stays requested in the others, and the coordinator may
+    complete the cut-over without this instance.
+    """
+    text = (
+        f"The status of the coordinator ({record.coordinator}) shows where the applications belong."
+    )
+    if _continued(record) in (State.RUNNING, State.COMMITTING):
+        return f"{text} If any instance has received the commit, keep them stopped until canWrite is true there."
+    return text
 
 
 def _on_source(record: RunRecord) -> str:
@@ -81,7 +101,7 @@ def _on_source(record: RunRecord) -> str:
 
 def _remedy(record: RunRecord) -> Step:
     confirm = {"confirm": record.options.destination}
-    if _is_resetting(record):
+    if _continued(record) is State.RESETTING:
         # Not a resume: the declared state `paused`, in which users give up a sync, refuses it, and with `running` a new
         # sync would start after the reset.
         return Step("Remove the cause of the failure, then reset the sync again.", "reset", confirm)
@@ -106,9 +126,9 @@ def _remedy(record: RunRecord) -> Step:
     return Step(f"Remove the cause of the failure, then resume the sync{end}.", "resume", {})
 
 
-def _is_resetting(record: RunRecord) -> bool:
-    """Return whether a reset has failed, which a restart or another reset continues."""
-    return record.failure is not None and continued(record.failure) is State.RESETTING
+def _continued(record: RunRecord) -> State | None:
+    """Return the state in which a resume or a restart continues the sync; None if the failure is saved."""
+    return None if record.failure is None else continued(record.failure)
 
 
 def _commits(goal: Goal | None) -> bool:

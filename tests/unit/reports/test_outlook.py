@@ -230,6 +230,47 @@ def test_the_place_of_the_applications_after_a_failure(
     assert command == "reset" or command in commands_now(sync)
 
 
+IF_RECEIVED = "If any instance has received the commit, keep"
+
+
+@pytest.mark.parametrize(
+    "instance, error, saved_state, can_write, where",
+    [
+        ("b", "ClusterUnreachable", State.RUNNING, False, f"belong. {IF_RECEIVED} them stopped"),
+        ("b", "ClusterUnreachable", State.COMMITTING, False, f"belong. {IF_RECEIVED} them stopped"),
+        # The coordinator may have unblocked the destination already.
+        ("b", "DefinitionNotApplicable", None, False, "belong. Remove the cause"),
+        ("b", "NotAuthorized", State.RESETTING, False, "belong. Remove the cause"),
+        ("b", "DefinitionNotApplicable", None, True, "Leave the applications on the destination"),
+        (
+            "a",
+            "ClusterUnreachable",
+            State.RUNNING,
+            False,
+            f"{IF_RECEIVED} the applications stopped.",
+        ),
+        ("a", "ClusterUnreachable", State.COMMITTING, False, STOPPED),
+        ("a", "DefinitionNotApplicable", None, False, ON_SOURCE),
+        ("a", "DefinitionNotApplicable", State.RUNNING, False, ON_SOURCE),
+        ("a", "NotAuthorized", State.RESETTING, False, ON_SOURCE),
+    ],
+)
+def test_the_place_of_the_applications_with_several_instances(
+    instance: str, error: str, saved_state: State | None, can_write: bool, where: str
+) -> None:
+    record = run_record(
+        state=State.FAILED,
+        failure=Failure(error, "", saved_state=saved_state),
+        can_write=can_write,
+        instance=instance,
+        instances=("a", "b"),
+    )
+    step = next_step(known(record))
+    assert step is not None and where in step.text
+    asks = step.text.startswith("The status of the coordinator (a) shows")
+    assert asks is (instance == "b" and not can_write)
+
+
 @pytest.mark.parametrize(
     "reversals, state, completed",
     [
