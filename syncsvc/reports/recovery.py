@@ -15,10 +15,11 @@ from syncsvc.resuming import continued, state_after_resume, why_final
 from syncsvc.saved.run import RunRecord
 from syncsvc.state import State, Trigger
 
-# What a resume completes, by the state to which it leads.
+# The work that a resume or a restart completes, by the state in which it continues.
 _COMPLETED = {
-    State.COMMITTING: " to complete the commit",
-    State.REVERSING: " to complete the reversal",
+    State.COMMITTING: "the commit",
+    State.REVERSING: "the reversal",
+    State.RESETTING: "the reset",
 }
 
 
@@ -67,7 +68,9 @@ def _applications(record: RunRecord, goal: Goal | None) -> str:
             "Keep the applications stopped until this failure is saved: until then, a restart continues the commit, "
             "and later writes to the source would be lost."
         )
-    end = "" if record.in_use else " If you cannot wait, only a reset ends the commit."
+    refused = goal is not None and goal.contradicts(Trigger.RESET)
+    first = " (first declare paused and restart the daemon)" if refused else ""
+    end = "" if record.in_use else f" If you cannot wait, only a reset ends the commit{first}."
     return (
         "Keep the applications stopped: the commit stays requested, a resume or a restart continues it, and later "
         f"writes to the source would be lost.{end}"
@@ -122,7 +125,8 @@ def _remedy(record: RunRecord) -> Step:
             "repair",
             {},
         )
-    end = _COMPLETED.get(state_after_resume(record), "")
+    state = state_after_resume(record)
+    end = f" to complete {_COMPLETED[state]}" if state in _COMPLETED else ""
     return Step(f"Remove the cause of the failure, then resume the sync{end}.", "resume", {})
 
 
@@ -148,8 +152,14 @@ def _declared(goal: Goal, record: RunRecord, step: Step) -> Step:
     if not (commits or goal.contradicts(Trigger(step.command))):
         return step
     danger = ", so the sync would commit by itself as soon as canCommit is true" if commits else ""
+    declares = f"The configuration declares desiredState {goal.state.value}{danger}."
     needed = DesiredState.PAUSED if step.command == "reset" else DesiredState.RUNNING
+    state = _continued(record)
+    if state is None:
+        return Step(f"{declares} First declare {needed.value} and restart the daemon. {step.text}")
+    # The restart alone continues the sync, so a command after it would be refused.
+    change = "" if state is State.COMMITTING else f"declare {needed.value} and "
+    effect = f"completes {_COMPLETED[state]}" if state in _COMPLETED else "continues the sync"
     return Step(
-        f"The configuration declares desiredState {goal.state.value}{danger}. First declare {needed.value} and "
-        f"restart the daemon. {step.text}"
+        f"{declares} Remove the cause of the failure, then {change}restart the daemon, which {effect}."
     )

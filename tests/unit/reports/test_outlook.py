@@ -423,7 +423,7 @@ def test_a_failed_reset_is_repeated_only_if_no_new_sync_starts_after_it(
     assert command is None or command in commands_now(sync)
 
 
-COMMITS = "committed, so the sync would commit by itself as soon as canCommit is true. First declare running and"
+COMMITS = "committed, so the sync would commit by itself as soon as canCommit is true. "
 INTERRUPTED = run_record(
     state=State.FAILED, failure=Failure("NotAuthorized", "", saved_state=State.RUNNING)
 )
@@ -453,6 +453,64 @@ def test_a_declared_commit_is_not_repeated_after_a_failure(
     assert step is not None and step.command == command
     assert step.text.startswith(where)
     assert (COMMITS in step.text) is (command is None)
+    assert ("declare running and restart the daemon" in step.text) is (command is None)
+
+
+@pytest.mark.parametrize(
+    "desired, saved_state, last",
+    [
+        (
+            DesiredState.PAUSED,
+            State.RUNNING,
+            "then declare running and restart the daemon, which continues the sync.",
+        ),
+        (
+            DesiredState.COMMITTED,
+            State.RUNNING,
+            "then declare running and restart the daemon, which continues the sync.",
+        ),
+        (
+            DesiredState.PAUSED,
+            State.REVERSING,
+            "then declare running and restart the daemon, which completes the reversal.",
+        ),
+        (
+            DesiredState.PAUSED,
+            State.COMMITTING,
+            "then restart the daemon, which completes the commit.",
+        ),
+        (
+            DesiredState.RUNNING,
+            State.RESETTING,
+            "then declare paused and restart the daemon, which completes the reset.",
+        ),
+    ],
+)
+def test_no_command_is_named_if_the_restart_already_continues_the_sync(
+    desired: DesiredState, saved_state: State, last: str
+) -> None:
+    failure = Failure("NotAuthorized", "", saved_state=saved_state)
+    goal = Goal(desired, StartOptions("cluster0", "cluster1"))
+    step = next_step(known(run_record(state=State.FAILED, failure=failure), goal=goal))
+    assert step is not None and step.command is None
+    assert step.text.endswith(f" Remove the cause of the failure, {last}")
+
+
+@pytest.mark.parametrize(
+    "desired, first",
+    [
+        (DesiredState.PAUSED, "."),
+        (DesiredState.RUNNING, " (first declare paused and restart the daemon)."),
+        (DesiredState.COMMITTED, " (first declare paused and restart the daemon)."),
+    ],
+)
+def test_a_reset_that_ends_a_commit_may_need_another_declaration(
+    desired: DesiredState, first: str
+) -> None:
+    goal = Goal(desired, StartOptions("cluster0", "cluster1"))
+    step = next_step(replace(commit_failed("NotAuthorized"), goal=goal))
+    assert step is not None
+    assert f"only a reset ends the commit{first} " in step.text
 
 
 def test_a_reset_is_named_while_the_work_is_still_being_stopped() -> None:
