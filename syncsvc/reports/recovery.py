@@ -21,6 +21,12 @@ _COMPLETED = {
     State.REVERSING: "the reversal",
     State.RESETTING: "the reset",
 }
+# Names no command: each one would depend on the error and on the declared state, but a restart is always right.
+_UNSAVED = (
+    "Keep the applications stopped until this failure is saved, which usually takes a moment: then, this text changes "
+    "(repeat syncctl status). Until then, a restart continues the commit, and later writes to the source would be "
+    "lost. If this text stays, the log says why the failure cannot be saved: remove this cause, and restart the daemon."
+)
 
 
 @dataclass(frozen=True)
@@ -41,6 +47,8 @@ def after_failure(sync: Sync, record: RunRecord) -> Step | None:
         if sync.standing is not None:
             return None
         return Step("Stop this process: the sync continues in another process.")
+    if _is_commit_being_saved(record):
+        return Step(_UNSAVED)
     remedy, goal = _remedy(record), sync.goal
     step = remedy if goal is None else _declared(goal, record, remedy)
     return replace(step, text=f"{_applications(record, goal)} {step.text}")
@@ -50,24 +58,18 @@ def _applications(record: RunRecord, goal: Goal | None) -> str:
     """Return sentences that say where the applications belong until the sync continues."""
     if record.can_write:
         return f"Leave the applications on the destination ({record.destination}): the source lacks their writes."
-    failure = record.failure
-    interrupted = None if failure is None else failure.saved_state
+    interrupted = None if record.failure is None else record.failure.saved_state
     if interrupted not in (None, State.COMMITTING) and _commits(goal):
         # A restart continues the sync, which then commits.
         return "Keep the applications stopped for now."
     if not record.coordinates:
         return _as_coordinator_says(record)
-    if failure is None or interrupted is not State.COMMITTING:
+    if _continued(record) is not State.COMMITTING:
         place = _on_source(record)
         if record.instances and _continued(record) is State.RUNNING:
             # This process does not see whether another instance has received the commit since the failure.
             return f"If any instance has received the commit, keep the applications stopped. Otherwise: {place}"
         return place
-    if continued(failure) is None:
-        return (
-            "Keep the applications stopped until this failure is saved: until then, a restart continues the commit, "
-            "and later writes to the source would be lost."
-        )
     refused = goal is not None and goal.contradicts(Trigger.RESET)
     first = " (first declare paused and restart the daemon)" if refused else ""
     end = "" if record.in_use else f" If you cannot wait, only a reset ends the commit{first}."
@@ -128,6 +130,18 @@ def _remedy(record: RunRecord) -> Step:
     state = state_after_resume(record)
     end = f" to complete {_COMPLETED[state]}" if state in _COMPLETED else ""
     return Step(f"Remove the cause of the failure, then resume the sync{end}.", "resume", {})
+
+
+def _is_commit_being_saved(record: RunRecord) -> bool:
+    """Return whether the failure of a commit is shown, but not saved yet.
+
+    Return False if the applications write to the destination already, and if the place of the applications does not
+    depend on this instance.
+    """
+    failure = record.failure
+    if failure is None or record.can_write or not record.coordinates:
+        return False
+    return failure.saved_state is State.COMMITTING and continued(failure) is None
 
 
 def _continued(record: RunRecord) -> State | None:

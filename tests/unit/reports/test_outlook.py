@@ -185,7 +185,6 @@ STOPPED = "Keep the applications stopped: the commit stays requested"
         # The destination may be unblocked already; the resumed commit completes this.
         (commit_failed("NotAuthorized", **CUT_OVER), STOPPED, "resume"),
         (commit_failed("InternalError", can_write=True), "Leave the applications on the", "resume"),
-        (commit_failed("VerificationFailed"), "stopped until this failure is saved", "repair"),
         (commit_failed("VerificationFailed", saved=True), ON_SOURCE, "repair"),
         (commit_failed("DuplicateIds", saved=True, **CUT_OVER), ON_SOURCE, "reset"),
         (
@@ -269,6 +268,19 @@ def test_the_place_of_the_applications_with_several_instances(
     assert step is not None and where in step.text
     asks = step.text.startswith("The status of the coordinator (a) shows")
     assert asks is (instance == "b" and not can_write)
+
+
+@pytest.mark.parametrize("error", ["VerificationFailed", "DuplicateIds", "EventTooLarge"])
+@pytest.mark.parametrize("desired", [None, *DesiredState])
+def test_only_waiting_is_advised_until_the_failure_of_a_commit_is_saved(
+    desired: DesiredState | None, error: str
+) -> None:
+    goal = None if desired is None else Goal(desired, StartOptions("cluster0", "cluster1"))
+    step = next_step(replace(commit_failed(error), goal=goal))
+    assert step is not None and step.command is None
+    assert step.text.startswith("Keep the applications stopped until this failure is saved,")
+    assert "repeat syncctl status" in step.text and "If this text stays" in step.text
+    assert "declare" not in step.text and "cluster0" not in step.text
 
 
 @pytest.mark.parametrize(
