@@ -121,7 +121,7 @@ def test_after_a_commit_the_daemon_says_what_to_do(api: StubApi, run: Run) -> No
     step = {"text": "You can reverse the sync.", "command": None, "body": None}
     api.answer("progress", answer(COMMITTED))
     api.answer("overview", {"overview": {"next": step}, **SUCCESS})
-    assert "\nNext: You can reverse the sync. Before" in run("status").stdout
+    assert "\nNext: You can reverse the sync. To keep the report: " in run("status").stdout
 
 
 @pytest.mark.parametrize("arguments", [["status"], ["watch"], ["commit", "--dry-run"]])

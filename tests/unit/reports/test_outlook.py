@@ -328,7 +328,7 @@ def failed(name: str, **fields: Any) -> RunRecord:
 @pytest.mark.parametrize(
     "record, text",
     [
-        (COMMITTED, "Then stop this process, and clean up"),
+        (COMMITTED, "Keep the report; then stop this process, and clean up"),
         (replace(COMMITTED, options=REVERSIBLE), "You can reverse the sync until you clean up"),
     ],
 )
