@@ -141,7 +141,7 @@ def _while_committing(progress: Document, syncctl: str) -> str:
 
 def _after_commit(syncctl: str, advice: Document | None) -> str:
     text = "Point the applications to the destination." if advice is None else advice["text"]
-    return f"{text} Before you clean up, keep the report: {syncctl} report."
+    return f"{text} To keep the report: {syncctl} report."
 
 
 def _after_failure(progress: Document, syncctl: str, advice: Document | None) -> str:

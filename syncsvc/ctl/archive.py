@@ -8,10 +8,10 @@ import os
 import re
 import tarfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate
 from pathlib import Path
 from time import time
 from typing import BinaryIO
@@ -37,12 +37,25 @@ _ANSWERS = (
 )
 
 
-def collected(api: Client, start: Document, logs: Sequence[Path]) -> Iterator[tuple[str, str]]:
+@dataclass(frozen=True)
+class Logs:
+    """The logs for an archive.
+
+    `texts` holds the redacted end of each log, by its name in the archive. `found` is the number of log files found,
+    and `too_old` the number of those that do not fit. `damaged` are the paths of those that cannot be read.
+    """
+
+    texts: Mapping[str, str]
+    found: int
+    too_old: int
+    damaged: Sequence[Path]
+
+
+def collected(api: Client, start: Document, logs: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield the name and the redacted text of each file of the archive; if a request fails, the text is its error.
 
-    The files are answers of the daemon, and the end of each log file of `logs`, which are absolute paths. `start` is
-    the body of the preflight request. Raises ClientError if a log cannot be read, or if the daemon does not answer and
-    `logs` is empty.
+    The files are answers of the daemon, and `logs`, given by name and redacted text. `start` is the body of the
+    preflight request. Raises ClientError if the daemon does not answer and `logs` is empty.
     """
     requests: dict[str, Callable[[], str]] = {
         **{name: partial(_answer, api, path) for name, path in _ANSWERS},
@@ -57,19 +70,43 @@ def collected(api: Client, start: Document, logs: Sequence[Path]) -> Iterator[tu
                 raise
             text = error.answer
         yield name, redacted(text)
-    for log in logs:
-        # The whole path, because the logs of several instances have the same name.
-        yield f"logs{log}".removesuffix(".gz"), redacted(_end_of(log))
+    yield from logs.items()
 
 
 def _answer(api: Client, path: str) -> str:
     return api.get(path).text
 
 
-def log_files(paths: Sequence[Path]) -> list[Path]:
-    """Return the given files and all readable logs below the given directories, each once, the newest first.
+def read_logs(paths: Sequence[Path]) -> Logs:
+    """Read the given log files and all logs below the given directories, the newest first, as many as fit.
 
-    This includes rotated logs. The returned paths are absolute. Raises ClientError if a given file cannot be read.
+    This includes rotated logs. Raises ClientError if a given file cannot be read; a damaged log below a directory is
+    left out, so that the others are not lost with it.
+    """
+    given = {path.resolve() for path in paths if not path.is_dir()}
+    files = _log_files(paths)
+    texts: dict[str, str] = {}
+    damaged, left = [], _ALL_LOGS_BYTES
+    for number, log in enumerate(files):
+        try:
+            content = _end_of(log)
+        except ClientError:
+            if log in given:
+                raise
+            damaged.append(log)
+            continue
+        left -= len(content)
+        if left < 0:
+            return Logs(texts, len(files), len(files) - number, damaged)
+        # The whole path, because the logs of several instances have the same name.
+        texts[f"logs{log}".removesuffix(".gz")] = redacted(content.decode(errors="replace"))
+    return Logs(texts, len(files), 0, damaged)
+
+
+def _log_files(paths: Sequence[Path]) -> list[Path]:
+    """Return the absolute paths of the given files and of all readable logs below the given directories, each once.
+
+    The newest file is the first. Raises ClientError if a given file cannot be read.
     """
     found = {
         file.resolve()
@@ -77,15 +114,6 @@ def log_files(paths: Sequence[Path]) -> list[Path]:
         for file in (filter(_is_readable_log, path.rglob("*.log*")) if path.is_dir() else [path])
     }
     return sorted(found, key=lambda log: (_status(log).st_mtime, log), reverse=True)
-
-
-def newest(logs: Sequence[Path]) -> Sequence[Path]:
-    """Return as many of `logs`, from the first one on, as fit into an archive. `logs` must be sorted, newest first.
-
-    Raises ClientError if the size of a log cannot be read.
-    """
-    used = accumulate(min(_size(log), _LOG_BYTES) for log in logs)
-    return logs[: sum(each <= _ALL_LOGS_BYTES for each in used)]
 
 
 def write(files: Iterator[tuple[str, str]], target: Path) -> list[str]:
@@ -137,10 +165,10 @@ def _size(log: Path) -> int:
         return int.from_bytes(file.read(), "little")
 
 
-def _end_of(log: Path) -> str:
+def _end_of(log: Path) -> bytes:
     with _readable(log), gzip.open(log) if log.suffix == ".gz" else log.open("rb") as file:
         file.seek(max(0, _size(log) - _LOG_BYTES))
-        return file.read(_LOG_BYTES).decode(errors="replace")
+        return file.read(_LOG_BYTES)
 
 
 @contextmanager

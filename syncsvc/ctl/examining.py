@@ -85,32 +85,33 @@ def diagnose(tool: Tool, output: Path | None, logs: Sequence[Path], file: Path |
 
     The archive (--output) holds the progress, the collections, the metrics, a preflight with the start options of
     --file, the report, and the end of the log files that --log names: at most 50 MB of each file and 200 MB in total,
-    the newest files first. Credentials, tokens and private keys are removed. The names of hosts and collections, and
-    the _ids of documents that differ or are logged, are kept.
+    the newest files first. Damaged files in a directory are left out and named. Credentials, tokens and private keys
+    are removed. The names of hosts and collections, and the _ids of documents that differ or are logged, are kept.
     """
     target = output or Path(f"syncsvc-diagnose-{now()}.tar.gz")
-    found = archive.log_files(logs)
-    held = archive.newest(found)
-    names = archive.write(archive.collected(tool.api, start_request(file), held), target)
+    read = archive.read_logs(logs)
+    names = archive.write(archive.collected(tool.api, start_request(file), read.texts), target)
+    damaged = [*map(str, read.damaged)]
     if tool.json:
-        tool.write(json.dumps({"success": True, "file": str(target), "contents": names}))
+        answer = {"success": True, "file": str(target), "contents": names, "damagedLogs": damaged}
+        tool.write(json.dumps(answer))
         return
-    missing = _missing_logs(logs, len(found), len(found) - len(held))
-    step = f"{missing}review the archive before you pass it on: tar -tzf {quote(str(target))}"
-    tool.say(f"Wrote {target} with {', '.join(names)}.", tool.next(step))
+    left_out = damaged and f"Left out, because they cannot be read: {', '.join(damaged)}."
+    step = f"{_missing_logs(logs, read)}review the archive before you pass it on: tar -tzf {quote(str(target))}"
+    tool.say(f"Wrote {target} with {', '.join(names)}.", left_out or None, tool.next(step))
 
 
-def _missing_logs(given: Sequence[Path], found: int, left_out: int) -> str:
+def _missing_logs(given: Sequence[Path], read: archive.Logs) -> str:
     """Return the part of a sentence that says which logs are missing in the archive; empty if none is.
 
-    `given` are the paths that the operator named, `found` is the number of log files there, and `left_out` the number
-    of those that did not fit into the archive.
+    `given` are the paths that the operator named, and `read` are the logs there.
     """
     if not given:
         return "add the log to the archive with --log /var/log/syncsvc; "
-    if not found:
+    if not read.found:
         places = ", ".join(map(str, given))
         return f"no log file that you may read was found in {places}, so name another path with --log; "
-    if left_out:
-        return f"the oldest log files ({left_out} of {found}) did not fit; to include them, name only them with --log; "
+    if read.too_old:
+        left_out = f"{read.too_old} of {read.found}"
+        return f"the oldest log files ({left_out}) did not fit; to include them, name only them with --log; "
     return ""

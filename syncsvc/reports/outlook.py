@@ -227,7 +227,8 @@ def _next_step(sync: Sync) -> Step | None:
                 "(docs/howto/clean-up)."
             )
         return Step(
-            "Point the applications to the destination. Then stop this process, and clean up (docs/howto/clean-up)."
+            "Point the applications to the destination. Keep the report; then stop this process, and clean up "
+            "(docs/howto/clean-up)."
         )
     if sync.can_commit:
         return Step("Stop the applications that write to the source, then commit.", "commit", {})

@@ -15,12 +15,18 @@ from syncsvc.resuming import continued, state_after_resume, why_final
 from syncsvc.saved.run import RunRecord
 from syncsvc.state import State, Trigger
 
-# What a resume completes, by the state to which it leads.
+# The work that a resume or a restart completes, by the state in which it continues.
 _COMPLETED = {
-    State.COMMITTING: " to complete the commit",
-    State.REVERSING: " to complete the reversal",
-    State.RESETTING: " to complete the reset",
+    State.COMMITTING: "the commit",
+    State.REVERSING: "the reversal",
+    State.RESETTING: "the reset",
 }
+# Names no command: each one would depend on the error and on the declared state, but a restart is always right.
+_UNSAVED = (
+    "Keep the applications stopped until this failure is saved, which usually takes a moment: then, this text changes "
+    "(repeat syncctl status). Until then, a restart continues the commit, and later writes to the source would be "
+    "lost. If this text stays, the log says why the failure cannot be saved: remove this cause, and restart the daemon."
+)
 
 
 @dataclass(frozen=True)
@@ -41,6 +47,8 @@ def after_failure(sync: Sync, record: RunRecord) -> Step | None:
         if sync.standing is not None:
             return None
         return Step("Stop this process: the sync continues in another process.")
+    if _is_commit_being_saved(record):
+        return Step(_UNSAVED)
     remedy, goal = _remedy(record), sync.goal
     step = remedy if goal is None else _declared(goal, record, remedy)
     return replace(step, text=f"{_applications(record, goal)} {step.text}")
@@ -50,34 +58,66 @@ def _applications(record: RunRecord, goal: Goal | None) -> str:
     """Return sentences that say where the applications belong until the sync continues."""
     if record.can_write:
         return f"Leave the applications on the destination ({record.destination}): the source lacks their writes."
-    failure = record.failure
-    interrupted = None if failure is None else failure.saved_state
-    if failure is None or interrupted is not State.COMMITTING:
-        if interrupted is not None and _commits(goal):
-            # A restart continues the sync, which then commits.
-            return "Keep the applications stopped for now."
-        return f"The applications can stay on the source ({record.source}), or return to it."
-    if continued(failure) is None:
-        return (
-            "Keep the applications stopped until this failure is saved: until then, a restart continues the commit, "
-            "and later writes to the source would be lost."
-        )
-    end = "" if record.in_use else " If you cannot wait, only a reset ends the commit."
+    interrupted = None if record.failure is None else record.failure.saved_state
+    if interrupted not in (None, State.COMMITTING) and _commits(goal):
+        # A restart continues the sync, which then commits.
+        return "Keep the applications stopped for now."
+    if not record.coordinates:
+        return _as_coordinator_says(record)
+    if _continued(record) is not State.COMMITTING:
+        place = _on_source(record)
+        if record.instances and _continued(record) is State.RUNNING:
+            # This process does not see whether another instance has received the commit since the failure.
+            return f"If any instance has received the commit, keep the applications stopped. Otherwise: {place}"
+        return place
+    refused = goal is not None and goal.contradicts(Trigger.RESET)
+    first = " (first declare paused and restart the daemon)" if refused else ""
+    end = "" if record.in_use else f" If you cannot wait, only a reset ends the commit{first}."
     return (
         "Keep the applications stopped: the commit stays requested, a resume or a restart continues it, and later "
         f"writes to the source would be lost.{end}"
     )
 
 
+def _as_coordinator_says(record: RunRecord) -> str:
+    """Return sentences that refer to the coordinator, because only its state shows where the applications belong.
+
+    After a temporary failure of another instance, the commit stays requested in the others, and the coordinator may
+    complete the cut-over without this instance.
+    """
+    text = (
+        f"The status of the coordinator ({record.coordinator}) shows where the applications belong."
+    )
+    if _continued(record) in (State.RUNNING, State.COMMITTING):
+        return f"{text} If any instance has received the commit, keep them stopped until canWrite is true there."
+    return text
+
+
+def _on_source(record: RunRecord) -> str:
+    """Return sentences that say that the applications belong on the source, and whether they can write there now."""
+    if record.found_blocked.get(record.source) is False:
+        # The block is lifted after the failure is saved, which usually takes a moment.
+        return (
+            f"The applications belong on the source ({record.source}), but this sync still blocks user writes there. "
+            "If that lasts longer than a minute, restart the daemon, which lifts the block."
+        )
+    return f"The applications can stay on the source ({record.source}), or return to it."
+
+
 def _remedy(record: RunRecord) -> Step:
+    confirm = {"confirm": record.options.destination}
+    if _continued(record) is State.RESETTING:
+        # Not a resume: the declared state `paused`, in which users give up a sync, refuses it, and with `running` a new
+        # sync would start after the reset.
+        return Step("Remove the cause of the failure, then reset the sync again.", "reset", confirm)
     if why_final(record, ()) is not None:
         if record.in_use:
             return Step(
                 "This sync can be neither resumed nor reset, because users may have written to both clusters. The data "
-                f"on {record.destination} may be incomplete. Before you start a new sync, stop this process, and drop "
-                f"the copied data and the metadata of the sync on {record.destination}."
+                f"on {record.destination} may be incomplete. Before you start a new sync, stop this process. Then drop "
+                f"the copied data on {record.destination}, and the metadata of the sync on both clusters "
+                "(docs/howto/reverse, A new sync)."
             )
-        confirm = {"confirm": record.options.destination}
         return Step(
             "This sync cannot be resumed. Reset it, and start a new sync.", "reset", confirm
         )
@@ -87,8 +127,26 @@ def _remedy(record: RunRecord) -> Step:
             "repair",
             {},
         )
-    end = _COMPLETED.get(state_after_resume(record), "")
+    state = state_after_resume(record)
+    end = f" to complete {_COMPLETED[state]}" if state in _COMPLETED else ""
     return Step(f"Remove the cause of the failure, then resume the sync{end}.", "resume", {})
+
+
+def _is_commit_being_saved(record: RunRecord) -> bool:
+    """Return whether the failure of a commit is shown, but not saved yet.
+
+    Return False if the applications write to the destination already, and if the place of the applications does not
+    depend on this instance.
+    """
+    failure = record.failure
+    if failure is None or record.can_write or not record.coordinates:
+        return False
+    return failure.saved_state is State.COMMITTING and continued(failure) is None
+
+
+def _continued(record: RunRecord) -> State | None:
+    """Return the state in which a resume or a restart continues the sync; None if the failure is saved."""
+    return None if record.failure is None else continued(record.failure)
 
 
 def _commits(goal: Goal | None) -> bool:
@@ -108,8 +166,14 @@ def _declared(goal: Goal, record: RunRecord, step: Step) -> Step:
     if not (commits or goal.contradicts(Trigger(step.command))):
         return step
     danger = ", so the sync would commit by itself as soon as canCommit is true" if commits else ""
+    declares = f"The configuration declares desiredState {goal.state.value}{danger}."
     needed = DesiredState.PAUSED if step.command == "reset" else DesiredState.RUNNING
+    state = _continued(record)
+    if state is None:
+        return Step(f"{declares} First declare {needed.value} and restart the daemon. {step.text}")
+    # The restart alone continues the sync, so a command after it would be refused.
+    change = "" if state is State.COMMITTING else f"declare {needed.value} and "
+    effect = f"completes {_COMPLETED[state]}" if state in _COMPLETED else "continues the sync"
     return Step(
-        f"The configuration declares desiredState {goal.state.value}{danger}. First declare {needed.value} and "
-        f"restart the daemon. {step.text}"
+        f"{declares} Remove the cause of the failure, then {change}restart the daemon, which {effect}."
     )

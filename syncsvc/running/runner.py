@@ -569,15 +569,17 @@ class Runner:
         """Save a failure, and restore the original write blocks and balancers of the clusters.
 
         `failed` are the fields of the run record that describe the failure; none if they are already saved. An error is
-        only logged, because a resume or the next start of the process repeats these steps.
+        only logged, because a resume or the next start of the process repeats these steps. If the failure could not be
+        saved, the next start continues the sync instead.
         """
         try:
             self._release(**failed)
         except (OperationError, PyMongoError) as error:
             _log.error(
                 "Could not save the failure, or could not lift the write blocks and restart the balancers of the "
-                "clusters. These steps are retried at the next start of the process, and by POST /api/v1/resume. Until "
-                "then, user writes may stay blocked, and balancers may stay stopped.",
+                "clusters. POST /api/v1/resume repeats these steps. So does the next start of the process, unless the "
+                "failure could not be saved: it then continues the sync. Meanwhile, user writes may stay blocked, and "
+                "balancers may stay stopped.",
                 extra={"error": str(error)},
             )
 

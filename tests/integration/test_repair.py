@@ -175,6 +175,7 @@ def test_a_repair_unblocks_the_source_if_the_failed_commit_could_not(
         lambda: "Could not save the failure, or could not lift" in daemon.log, "it is not unblocked"
     )
     assert is_blocked(pair.source)
+    assert "this sync still blocks user writes there" in daemon.overview()["next"]["text"]
     repair(daemon)
     assert not is_blocked(pair.source)
     daemon.commit()

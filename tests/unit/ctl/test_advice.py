@@ -65,7 +65,10 @@ def test_a_lag_above_the_limit_of_the_operator_is_an_obstacle() -> None:
         ({**APPLYING, "state": "PAUSED"}, "syncctl resume"),
         (COMMITTING, "--until canWrite"),
         (WRITABLE, "point the applications"),
-        (COMMITTED, "Point the applications to the destination. Before you clean up"),
+        (
+            COMMITTED,
+            "Point the applications to the destination. To keep the report: syncctl report.",
+        ),
         ({**FAILED, "error": "Superseded"}, "stop this daemon"),
         ({**FAILED, "error": "Superseded", "role": "active"}, "becomes a standby"),
         ({**COMMITTABLE, "role": "standby"}, "active daemon"),
@@ -96,7 +99,7 @@ def test_the_next_step_after_a_failure_is_that_of_the_daemon(
 def test_the_daemon_says_whether_a_committed_sync_can_be_reversed() -> None:
     advice = {"text": "Point the applications there. You can reverse the sync.", "command": None}
     assert next_step(COMMITTED, "syncctl", advice) == (
-        "Point the applications there. You can reverse the sync. Before you clean up, keep the report: syncctl report."
+        "Point the applications there. You can reverse the sync. To keep the report: syncctl report."
     )
 
 

@@ -121,7 +121,7 @@ def test_after_a_commit_the_daemon_says_what_to_do(api: StubApi, run: Run) -> No
     step = {"text": "You can reverse the sync.", "command": None, "body": None}
     api.answer("progress", answer(COMMITTED))
     api.answer("overview", {"overview": {"next": step}, **SUCCESS})
-    assert "\nNext: You can reverse the sync. Before" in run("status").stdout
+    assert "\nNext: You can reverse the sync. To keep the report: " in run("status").stdout
 
 
 @pytest.mark.parametrize("arguments", [["status"], ["watch"], ["commit", "--dry-run"]])
@@ -637,11 +637,14 @@ def test_rotated_logs_are_collected(run: Run, api: StubApi, tmp_path: Path) -> N
     assert shown == {name.removesuffix(".gz"): name for name in names}
 
 
-@pytest.mark.parametrize(
+DAMAGED = pytest.mark.parametrize(
     "content",
     [b"", b"no gzip", gzip.compress(b"cut off" * 100)[:-9]],
     ids=["empty", "no gzip", "cut off"],
 )
+
+
+@DAMAGED
 def test_a_damaged_compressed_log_is_named(
     run: Run, api: StubApi, tmp_path: Path, content: bytes
 ) -> None:
@@ -650,6 +653,24 @@ def test_a_damaged_compressed_log_is_named(
     done = run("diagnose", "-o", str(tmp_path / "found.tar.gz"), "--log", str(log))
     assert done.exit_code == Exit.USAGE
     assert f"the log {log} cannot be read: " in done.stderr
+
+
+@DAMAGED
+def test_a_damaged_log_in_a_directory_is_left_out_and_named(
+    run: Run, api: StubApi, tmp_path: Path, content: bytes
+) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    (logs / "syncsvc.log").write_text("new")
+    (logs / "syncsvc.log.2.gz").write_bytes(content)
+    (logs / "syncsvc.log.3.gz").write_bytes(gzip.compress(b"old"))
+    held, shown = diagnosed(run, tmp_path, "--log", str(logs))
+    assert sorted(text for name, text in held.items() if "/logs/" in name) == ["new", "old"]
+    damaged = str(logs / "syncsvc.log.2.gz")
+    assert f"Left out, because they cannot be read: {damaged}." in shown.replace("\n", " ")
+    target = str(tmp_path / "again.tar.gz")
+    as_json = run("diagnose", "--json", "-o", target, "--log", str(logs)).stdout
+    assert json.loads(as_json)["damagedLogs"] == [damaged]
 
 
 def test_missing_logs_are_named(

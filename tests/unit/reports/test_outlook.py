@@ -172,6 +172,8 @@ def commit_failed(name: str, saved: bool = False, **fields: Any) -> Sync:
 
 
 CUT_OVER: dict[str, Any] = {"phase": Phase.CUTTING_OVER, "steps": (UNBLOCKED,)}
+# For each cluster that the sync has blocked, whether it was blocked before.
+BOTH_BLOCKED = {"cluster0": False, "cluster1": False}
 ON_SOURCE = "The applications can stay on the source (cluster0), or return to it."
 STOPPED = "Keep the applications stopped: the commit stays requested"
 
@@ -183,9 +185,24 @@ STOPPED = "Keep the applications stopped: the commit stays requested"
         # The destination may be unblocked already; the resumed commit completes this.
         (commit_failed("NotAuthorized", **CUT_OVER), STOPPED, "resume"),
         (commit_failed("InternalError", can_write=True), "Leave the applications on the", "resume"),
-        (commit_failed("VerificationFailed"), "stopped until this failure is saved", "repair"),
         (commit_failed("VerificationFailed", saved=True), ON_SOURCE, "repair"),
         (commit_failed("DuplicateIds", saved=True, **CUT_OVER), ON_SOURCE, "reset"),
+        (
+            commit_failed("DuplicateIds", saved=True, found_blocked=BOTH_BLOCKED),
+            "but this sync still blocks user writes there. If that lasts longer than a minute, restart the daemon",
+            "resume",
+        ),
+        # Users were blocked on the source before the sync, so a restart does not unblock them.
+        (
+            commit_failed("DuplicateIds", saved=True, found_blocked={"cluster0": True}),
+            ON_SOURCE,
+            "resume",
+        ),
+        (
+            commit_failed("NotAuthorized", found_blocked=BOTH_BLOCKED),
+            STOPPED,
+            "resume",
+        ),
         (
             known(
                 run_record(
@@ -212,6 +229,60 @@ def test_the_place_of_the_applications_after_a_failure(
     assert command == "reset" or command in commands_now(sync)
 
 
+IF_RECEIVED = "If any instance has received the commit, keep"
+
+
+@pytest.mark.parametrize(
+    "instance, error, saved_state, can_write, where",
+    [
+        ("b", "ClusterUnreachable", State.RUNNING, False, f"belong. {IF_RECEIVED} them stopped"),
+        ("b", "ClusterUnreachable", State.COMMITTING, False, f"belong. {IF_RECEIVED} them stopped"),
+        # The coordinator may have unblocked the destination already.
+        ("b", "DefinitionNotApplicable", None, False, "belong. Remove the cause"),
+        ("b", "NotAuthorized", State.RESETTING, False, "belong. Remove the cause"),
+        ("b", "DefinitionNotApplicable", None, True, "Leave the applications on the destination"),
+        (
+            "a",
+            "ClusterUnreachable",
+            State.RUNNING,
+            False,
+            f"{IF_RECEIVED} the applications stopped.",
+        ),
+        ("a", "ClusterUnreachable", State.COMMITTING, False, STOPPED),
+        ("a", "DefinitionNotApplicable", None, False, ON_SOURCE),
+        ("a", "DefinitionNotApplicable", State.RUNNING, False, ON_SOURCE),
+        ("a", "NotAuthorized", State.RESETTING, False, ON_SOURCE),
+    ],
+)
+def test_the_place_of_the_applications_with_several_instances(
+    instance: str, error: str, saved_state: State | None, can_write: bool, where: str
+) -> None:
+    record = run_record(
+        state=State.FAILED,
+        failure=Failure(error, "", saved_state=saved_state),
+        can_write=can_write,
+        instance=instance,
+        instances=("a", "b"),
+    )
+    step = next_step(known(record))
+    assert step is not None and where in step.text
+    asks = step.text.startswith("The status of the coordinator (a) shows")
+    assert asks is (instance == "b" and not can_write)
+
+
+@pytest.mark.parametrize("error", ["VerificationFailed", "DuplicateIds", "EventTooLarge"])
+@pytest.mark.parametrize("desired", [None, *DesiredState])
+def test_only_waiting_is_advised_until_the_failure_of_a_commit_is_saved(
+    desired: DesiredState | None, error: str
+) -> None:
+    goal = None if desired is None else Goal(desired, StartOptions("cluster0", "cluster1"))
+    step = next_step(replace(commit_failed(error), goal=goal))
+    assert step is not None and step.command is None
+    assert step.text.startswith("Keep the applications stopped until this failure is saved,")
+    assert "repeat syncctl status" in step.text and "If this text stays" in step.text
+    assert "declare" not in step.text and "cluster0" not in step.text
+
+
 @pytest.mark.parametrize(
     "reversals, state, completed",
     [
@@ -220,7 +291,7 @@ def test_the_place_of_the_applications_after_a_failure(
         (1, State.COMMITTING, "would be lost. Remove the cause"),
         (0, State.COMMITTING, "resume the sync to complete the commit."),
         (1, State.REVERSING, "resume the sync to complete the reversal."),
-        (0, State.RESETTING, "resume the sync to complete the reset."),
+        (0, State.RESETTING, "reset the sync again."),
         (0, State.RUNNING, "then resume the sync."),
     ],
 )
@@ -237,6 +308,13 @@ def test_a_daemon_that_becomes_a_standby_is_not_to_be_stopped() -> None:
     assert next_step(known(superseded, standing=Standing(Role.ACTIVE))) is None
 
 
+def test_the_metadata_of_a_reversed_sync_is_dropped_on_both_clusters() -> None:
+    """The run record stays on cluster1, the destination of the start; production data must not be dropped there."""
+    step = next_step(known(failed("EventTooLarge", reversals=1)))
+    assert step is not None
+    assert "copied data on cluster0, and the metadata of the sync on both clusters" in step.text
+
+
 REVERSIBLE = StartOptions("cluster0", "cluster1", reversible=True)
 COMMITTED = run_record(state=State.COMMITTED, phase=Phase.DONE, can_write=True)
 FOLLOWER: dict[str, Any] = {"instance": "b", "instances": ("a", "b")}
@@ -250,7 +328,7 @@ def failed(name: str, **fields: Any) -> RunRecord:
 @pytest.mark.parametrize(
     "record, text",
     [
-        (COMMITTED, "Then stop this process, and clean up"),
+        (COMMITTED, "Keep the report; then stop this process, and clean up"),
         (replace(COMMITTED, options=REVERSIBLE), "You can reverse the sync until you clean up"),
     ],
 )
@@ -333,7 +411,31 @@ def test_after_a_failure_the_declared_state_is_changed_first(
     assert first is None or f"declares desiredState {desired.value}. {first}" in step.text
 
 
-COMMITS = "committed, so the sync would commit by itself as soon as canCommit is true. First declare running and"
+@pytest.mark.parametrize(
+    "desired, command",
+    [
+        (None, "reset"),
+        (DesiredState.PAUSED, "reset"),
+        # These would start a new sync after the reset.
+        (DesiredState.RUNNING, None),
+        (DesiredState.COMMITTED, None),
+    ],
+)
+def test_a_failed_reset_is_repeated_only_if_no_new_sync_starts_after_it(
+    desired: DesiredState | None, command: str | None
+) -> None:
+    failure = Failure("NotAuthorized", "", saved_state=State.RESETTING)
+    goal = None if desired is None else Goal(desired, StartOptions("cluster0", "cluster1"))
+    sync = known(run_record(state=State.FAILED, failure=failure), goal=goal)
+    step = next_step(sync)
+    assert step is not None and step.command == command
+    assert step.body == ({"confirm": "cluster1"} if command else None)
+    assert ("declare paused" in step.text) is (command is None)
+    assert "declare running" not in step.text and "commit" not in step.text.replace("committed", "")
+    assert command is None or command in commands_now(sync)
+
+
+COMMITS = "committed, so the sync would commit by itself as soon as canCommit is true. "
 INTERRUPTED = run_record(
     state=State.FAILED, failure=Failure("NotAuthorized", "", saved_state=State.RUNNING)
 )
@@ -363,6 +465,64 @@ def test_a_declared_commit_is_not_repeated_after_a_failure(
     assert step is not None and step.command == command
     assert step.text.startswith(where)
     assert (COMMITS in step.text) is (command is None)
+    assert ("declare running and restart the daemon" in step.text) is (command is None)
+
+
+@pytest.mark.parametrize(
+    "desired, saved_state, last",
+    [
+        (
+            DesiredState.PAUSED,
+            State.RUNNING,
+            "then declare running and restart the daemon, which continues the sync.",
+        ),
+        (
+            DesiredState.COMMITTED,
+            State.RUNNING,
+            "then declare running and restart the daemon, which continues the sync.",
+        ),
+        (
+            DesiredState.PAUSED,
+            State.REVERSING,
+            "then declare running and restart the daemon, which completes the reversal.",
+        ),
+        (
+            DesiredState.PAUSED,
+            State.COMMITTING,
+            "then restart the daemon, which completes the commit.",
+        ),
+        (
+            DesiredState.RUNNING,
+            State.RESETTING,
+            "then declare paused and restart the daemon, which completes the reset.",
+        ),
+    ],
+)
+def test_no_command_is_named_if_the_restart_already_continues_the_sync(
+    desired: DesiredState, saved_state: State, last: str
+) -> None:
+    failure = Failure("NotAuthorized", "", saved_state=saved_state)
+    goal = Goal(desired, StartOptions("cluster0", "cluster1"))
+    step = next_step(known(run_record(state=State.FAILED, failure=failure), goal=goal))
+    assert step is not None and step.command is None
+    assert step.text.endswith(f" Remove the cause of the failure, {last}")
+
+
+@pytest.mark.parametrize(
+    "desired, first",
+    [
+        (DesiredState.PAUSED, "."),
+        (DesiredState.RUNNING, " (first declare paused and restart the daemon)."),
+        (DesiredState.COMMITTED, " (first declare paused and restart the daemon)."),
+    ],
+)
+def test_a_reset_that_ends_a_commit_may_need_another_declaration(
+    desired: DesiredState, first: str
+) -> None:
+    goal = Goal(desired, StartOptions("cluster0", "cluster1"))
+    step = next_step(replace(commit_failed("NotAuthorized"), goal=goal))
+    assert step is not None
+    assert f"only a reset ends the commit{first} " in step.text
 
 
 def test_a_reset_is_named_while_the_work_is_still_being_stopped() -> None:
