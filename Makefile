@@ -55,8 +55,7 @@ check: $(VENV)/installed  ## check style and types, and run the tests that need 
 
 lint: $(VENV)/installed
 	$(BIN)/black --check --quiet syncsvc verifier tests packaging
-	$(BIN)/isort --check-only --quiet syncsvc verifier tests packaging
-	$(BIN)/flake8 syncsvc verifier tests packaging
+	$(BIN)/ruff check --quiet syncsvc verifier tests packaging
 
 types: $(VENV)/installed
 	$(BIN)/mypy
@@ -80,7 +79,7 @@ test-packages: $(VENV)/installed dist  ## build the packages and the image, and 
 	$(BIN)/python -m pytest --quiet tests/packages
 
 format: $(VENV)/installed  ## put the code into its form
-	$(BIN)/isort --quiet syncsvc verifier tests packaging
+	$(BIN)/ruff check --quiet --fix --select I syncsvc verifier tests packaging
 	$(BIN)/black --quiet syncsvc verifier tests packaging
 
 reference: $(VENV)/installed  ## write the generated parts of docs, and the OpenAPI files
@@ -109,4 +108,5 @@ bench: $(VENV)/installed  ## measure copy and change events against a limit and 
 	$(BIN)/python -m tests.bench
 
 clean:  ## remove what the other targets made
-	rm -rf $(VENV) $(LOWEST) build dist *.egg-info .coverage .mypy_cache .pytest_cache .hypothesis bench-results.json
+	rm -rf $(VENV) $(LOWEST) build dist *.egg-info .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis \
+	    bench-results.json
