@@ -68,3 +68,26 @@ def test_the_selected_combinations_are_collected(
     done = run_pytest(path, *plugin, "--collect-only", "-q", *options, rootdir=tmp_path)
     collected = [line.partition("::test_")[2] for line in done.stdout.splitlines() if "::" in line]
     assert sorted(collected) == sorted(expected)
+
+
+def test_each_module_is_in_one_share(tmp_path: Path) -> None:
+    names = {f"test_{n}.py" for n in range(8)}
+    for name in names:
+        (tmp_path / name).write_text("def test(): pass")
+    shares = []
+    for share in ("1/2", "2/2"):
+        options = ("-p", "tests.support.selection", "--collect-only", "-q", "--share", share)
+        done = run_pytest(tmp_path, *options, rootdir=tmp_path)
+        assert done.returncode == 0, done.stdout
+        shares.append(
+            [line.partition("::")[0] for line in done.stdout.splitlines() if "::" in line]
+        )
+    first, second = shares
+    assert sorted([*first, *second]) == sorted(names)
+    assert first and second
+
+
+@pytest.mark.parametrize("share", ["3/2", "1"])
+def test_an_impossible_share_is_refused(tmp_path: Path, share: str) -> None:
+    done = run_pytest(tmp_path, "-p", "tests.support.selection", "--share", share, rootdir=tmp_path)
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
