@@ -5,13 +5,15 @@ VENV = .venv
 BIN = $(VENV)/bin
 # Processes that run the tests. More than two cores have, as most tests wait for their servers much of the time.
 PROCESSES ?= 5
+# The unit tests run in two processes, each with half of the modules.
+UNIT = unit-1 unit-2
 INSTALL = $(BIN)/pip install --disable-pip-version-check --editable
 # With the lowest versions of the dependencies that setup.cfg allows.
 LOWEST = .venv-min
 # Tests start some hundred processes of ours, and none should compile them again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo check lint types unit test test-all test-min test-browser test-packages format reference evidence \
+.PHONY: help demo check lint types unit $(UNIT) test test-all test-min test-browser test-packages format reference evidence \
     docs dist lock release coverage bench clean
 
 help:  ## list the targets
@@ -51,18 +53,19 @@ demo: $(VENV)/demo-installed  ## watch a real migration, from start to COMMITTED
 	@$(BIN)/python -m syncsvc.sandbox.demo
 
 check: $(VENV)/installed  ## check style and types, and run the tests that need no server
-	@$(MAKE) --no-print-directory --output-sync --jobs 3 lint types unit
+	@$(MAKE) --no-print-directory --output-sync --jobs 4 types $(UNIT) lint
 
 lint: $(VENV)/installed
 	$(BIN)/black --check --quiet syncsvc verifier tests packaging
-	$(BIN)/isort --check-only --quiet syncsvc verifier tests packaging
-	$(BIN)/flake8 syncsvc verifier tests packaging
+	$(BIN)/ruff check --quiet syncsvc verifier tests packaging
 
 types: $(VENV)/installed
 	$(BIN)/mypy
 
-unit: $(VENV)/installed
-	$(BIN)/python -m pytest -n 2 --quiet tests/unit
+unit: $(UNIT)
+
+$(UNIT): $(VENV)/installed
+	$(BIN)/python -m pytest --quiet --share $(@:unit-%=%)/$(words $(UNIT)) tests/unit
 
 test: $(VENV)/installed  ## run the tests, on real servers that the tests start
 	$(BIN)/python -m pytest -n $(PROCESSES)
@@ -80,7 +83,7 @@ test-packages: $(VENV)/installed dist  ## build the packages and the image, and 
 	$(BIN)/python -m pytest --quiet tests/packages
 
 format: $(VENV)/installed  ## put the code into its form
-	$(BIN)/isort --quiet syncsvc verifier tests packaging
+	$(BIN)/ruff check --quiet --fix --select I syncsvc verifier tests packaging
 	$(BIN)/black --quiet syncsvc verifier tests packaging
 
 reference: $(VENV)/installed  ## write the generated parts of docs, and the OpenAPI files
@@ -109,4 +112,5 @@ bench: $(VENV)/installed  ## measure copy and change events against a limit and 
 	$(BIN)/python -m tests.bench
 
 clean:  ## remove what the other targets made
-	rm -rf $(VENV) $(LOWEST) build dist *.egg-info .coverage .mypy_cache .pytest_cache .hypothesis bench-results.json
+	rm -rf $(VENV) $(LOWEST) build dist *.egg-info .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis \
+	    bench-results.json

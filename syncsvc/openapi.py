@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from marshmallow import fields
@@ -902,6 +903,7 @@ OPERATIONS = (
 )
 
 
+@cache
 def description() -> dict[str, Any]:
     """Return the OpenAPI document of the sync service."""
     return described(

@@ -45,5 +45,5 @@ def create_app(
     if webhook is not None:
         metrics.append(Snapshot(WEBHOOK_TABLE, lambda: webhook.figures))
     app.register_blueprint(endpoint(*metrics))
-    app.register_blueprint(openapi.endpoint(description()))
+    app.register_blueprint(openapi.endpoint(description))
     return app

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from marshmallow import fields
@@ -371,6 +372,7 @@ OPERATIONS = (
 )
 
 
+@cache
 def description() -> dict[str, Any]:
     """Return the OpenAPI document of the verifier."""
     return described(

@@ -40,9 +40,9 @@ from verifier.compare.check_progress import (
     MismatchCounts,
     NamespaceProgress,
     Outcome,
+    Verdict,
 )
 from verifier.compare.check_progress import Phase as CheckPhase
-from verifier.compare.check_progress import Verdict
 from verifier.compare.mismatch import Difference
 from verifier.runtime.waits import LongWait
 

@@ -1,9 +1,9 @@
 """Distributes tests over several processes (`pytest -n 2`), each with its own clusters.
 
-If a module has module-scoped fixtures, all its tests run in one process. In other modules, the tests with a sharded
-source stay together, and so do the tests with only a sharded destination: otherwise, several processes would have to
-start such clusters. All other tests run in any process. `--dist loadgroup` is meant for this, but pytest-xdist 3.8 does
-not get the groups from pytest 9.
+All tests of a module run in one process if it has module-scoped fixtures, or contains unit tests. In other modules, the
+tests with a sharded source stay together, and so do the tests with only a sharded destination: otherwise, several
+processes would have to start such clusters. All other tests run in any process. `--dist loadgroup` is meant for this,
+but pytest-xdist 3.8 does not get the groups from pytest 9.
 
 A process that has run a test gets another one with clusters of the same kind, as long as there are any: stopping these
 clusters and starting others takes as much CPU time as some tests. The processes begin with different kinds.
@@ -74,6 +74,9 @@ class Spreading(LoadScopeScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         module, _, test = nodeid.partition("::")
+        if module.startswith(_FOLDER_WITHOUT_CLUSTERS):
+            # For each group that a process runs, xdist searches all earlier ones.
+            return module
         if module == _BEHAVIOURS:
             # [behaviour-round]: all behaviours of a round share its sync.
             return f"{module} {test.partition('-')[2]}"

@@ -6,7 +6,7 @@ import ast
 import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -92,86 +92,61 @@ TOOL = "syncsvc.ctl"
 DIRECTIONS = directions(VERIFIER, SYNC, ({SANDBOX},), ({"syncsvc.request_file"}, {TOOL}))
 DRIVER = ("pymongo", "bson", "gridfs")
 
+# Modules, and packages of which all modules are pure.
 PURE = {
-    "syncsvc.state",
-    "syncsvc.desired",
-    "syncsvc.options",
-    "syncsvc.rules.indexing",
-    "syncsvc.rules.repairing",
-    "syncsvc.rules.sharding",
-    "syncsvc.rules.taken_names",
-    "syncsvc.limits",
-    "syncsvc.preflight.estimates",
-    "syncsvc.preflight.findings",
-    "syncsvc.preflight.privileges",
-    "syncsvc.preflight.rules",
-    "syncsvc.reports.limits",
-    "syncsvc.reports.log_lines",
-    "syncsvc.reports.metrics",
-    "syncsvc.reports.namespaces",
-    "syncsvc.reports.notices",
-    "syncsvc.reports.dashboards",
-    "syncsvc.reports.durations",
-    "syncsvc.reports.headroom",
-    "syncsvc.reports.observation",
-    "syncsvc.reports.outlook",
-    "syncsvc.reports.recovery",
-    "syncsvc.principals.comparison",
-    "syncsvc.reports.preflight",
-    "syncsvc.reports.principals",
-    "syncsvc.saved.run",
-    "syncsvc.reports.past",
-    "syncsvc.reports.rendering",
-    "verifier.page.report_page",
-    "syncsvc.reports.repair",
-    "syncsvc.reports.report",
-    "syncsvc.saved.journal",
-    "syncsvc.reports.standing",
-    "syncsvc.reports.progress_answer",
-    "syncsvc.reports.failure",
-    "syncsvc.reports.sync",
-    "syncsvc.reports.verification_answer",
-    "syncsvc.figures.headroom",
-    "syncsvc.figures.overload",
-    "syncsvc.figures.throttling",
-    "syncsvc.figures.trends",
     "syncsvc.ctl.advice",
     "syncsvc.ctl.facts",
     "syncsvc.ctl.limits",
     "syncsvc.ctl.pace",
     "syncsvc.ctl.text",
+    "syncsvc.desired",
     "syncsvc.engine.definitions.naming",
     "syncsvc.engine.definitions.standin",
     "syncsvc.engine.documents.shardkey",
     "syncsvc.engine.documents.translate",
-    "syncsvc.engine.events.modification",
     "syncsvc.engine.events.event_share",
+    "syncsvc.engine.events.modification",
     "syncsvc.engine.run.frontier",
+    "syncsvc.figures.headroom",
     "syncsvc.figures.oplog_window",
+    "syncsvc.figures.overload",
     "syncsvc.figures.spooling",
-    "verifier.cluster.keys",
+    "syncsvc.figures.throttling",
+    "syncsvc.figures.trends",
+    "syncsvc.limits",
+    "syncsvc.options",
+    "syncsvc.preflight.estimates",
+    "syncsvc.preflight.findings",
+    "syncsvc.preflight.privileges",
+    "syncsvc.preflight.rules",
+    "syncsvc.principals.comparison",
+    "syncsvc.reports",
+    "syncsvc.rules",
+    "syncsvc.saved.journal",
+    "syncsvc.saved.run",
+    "syncsvc.state",
+    "verifier.answers",
     "verifier.cluster.events",
+    "verifier.cluster.extended",
     "verifier.cluster.features",
-    "verifier.cluster.rawbson",
+    "verifier.cluster.keys",
     "verifier.cluster.namespace",
+    "verifier.cluster.rawbson",
     "verifier.cluster.specification",
     "verifier.cluster.times",
+    "verifier.compare.check_progress",
     "verifier.compare.definitions",
     "verifier.compare.documents",
     "verifier.compare.expiry",
     "verifier.compare.mismatch",
-    "verifier.compare.check_progress",
     "verifier.compare.record",
     "verifier.compare.rows",
     "verifier.compare.scope",
     "verifier.compare.task",
     "verifier.compare.verdict",
-    "verifier.answers",
-    "verifier.cluster.extended",
     "verifier.metrics",
-    "verifier.reports.lines",
-    "verifier.reports.rendering",
-    "verifier.reports.report",
+    "verifier.page.report_page",
+    "verifier.reports",
     "verifier.runtime.quantities",
     "verifier.runtime.strict_json",
     "verifier.selection",
@@ -219,6 +194,11 @@ class Module:
     tree: ast.Module
     package: bool = False
 
+    @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """Return all nodes of the tree. Each rule needs them, and finding them takes longer than judging them."""
+        return tuple(ast.walk(self.tree))
+
     def at(self, node: ast.stmt | ast.expr | ast.excepthandler) -> str:
         return f"{self.name}:{node.lineno}"
 
@@ -229,7 +209,7 @@ class Module:
         For `from a import b`, return both a and a.b.
         """
         found: list[tuple[str, ast.stmt]] = []
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             if isinstance(node, ast.Import):
                 found.extend((each.name, node) for each in node.names)
             elif isinstance(node, ast.ImportFrom):
@@ -242,7 +222,7 @@ class Module:
     def local_names(self) -> dict[str, str]:
         """Return the full dotted name of each imported name, by its local name in the module."""
         names: dict[str, str] = {}
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             if isinstance(node, ast.Import):
                 for each in node.names:
                     first = each.name.partition(".")[0]
@@ -284,6 +264,7 @@ def load(root: Path) -> list[Module]:
     return modules
 
 
+@cache
 def part_of(name: str) -> str | None:
     """Return the most specific part in DIRECTIONS that contains the module; None if no part does.
 
@@ -358,7 +339,7 @@ def threads(modules: Iterable[Module]) -> Iterator[str]:
     for module in modules:
         if module.name in THREAD_STARTERS or within(module.name, SANDBOX):
             continue
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             if isinstance(node, ast.Name | ast.Attribute) and module.dotted(node) in STARTS_THREADS:
                 yield f"{module.at(node)} uses {module.dotted(node)}"
 
@@ -366,7 +347,7 @@ def threads(modules: Iterable[Module]) -> Iterator[str]:
 def sleeps(modules: Iterable[Module]) -> Iterator[str]:
     """Yield each use of time.sleep, which is forbidden because a stop token cannot interrupt it."""
     for module in modules:
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             if isinstance(node, ast.Name | ast.Attribute) and module.dotted(node) == "time.sleep":
                 yield f"{module.at(node)} sleeps"
 
@@ -387,7 +368,7 @@ def vague_names(modules: Iterable[Module]) -> Iterator[str]:
 def impure_modules(modules: Iterable[Module]) -> Iterator[str]:
     """Yield imports of the driver, the web framework or threads in modules that must be pure."""
     for module in modules:
-        if module.name not in PURE:
+        if not within(module.name, *PURE):
             continue
         for name, node in module.imports:
             lock = within(name, "threading") and module.name in LOCK_HOLDERS
@@ -398,17 +379,29 @@ def impure_modules(modules: Iterable[Module]) -> Iterator[str]:
 def broad_excepts(modules: Iterable[Module]) -> Iterator[str]:
     """Yield handlers that catch every exception outside the functions in which this is allowed."""
     for module in modules:
-        for function, node in _with_function(module.tree, ""):
-            if _is_broad(module, node) and (module.name, function) not in BROAD_EXCEPTS_ALLOWED:
-                assert isinstance(node, ast.ExceptHandler | ast.Call)
-                yield f"{module.at(node)} in {function or 'the module'} catches everything"
+        for node in module.nodes:
+            if isinstance(node, ast.ExceptHandler | ast.Call) and _is_broad(module, node):
+                function = _function_around(module, node)
+                if (module.name, function) not in BROAD_EXCEPTS_ALLOWED:
+                    yield f"{module.at(node)} in {function or 'the module'} catches everything"
 
 
-def _is_broad(module: Module, node: ast.AST) -> bool:
+def _function_around(module: Module, node: ast.ExceptHandler | ast.Call) -> str:
+    """Return the name of the innermost function that contains the node; an empty text if no function does."""
+    around = [
+        each
+        for each in module.nodes
+        if isinstance(each, Function) and each.lineno <= node.lineno <= (each.end_lineno or 0)
+    ]
+    # Outer functions come first.
+    return around[-1].name if around else ""
+
+
+def _is_broad(module: Module, node: ast.ExceptHandler | ast.Call) -> bool:
     caught: list[ast.expr | None] = []
     if isinstance(node, ast.ExceptHandler):
         caught = list(node.type.elts) if isinstance(node.type, ast.Tuple) else [node.type]
-    elif isinstance(node, ast.Call) and module.dotted(node.func) == "contextlib.suppress":
+    elif module.dotted(node.func) == "contextlib.suppress":
         caught = list(node.args)
     names = {"bare" if each is None else module.dotted(each) for each in caught}
     return bool(names & {"bare", "Exception", "BaseException", "builtins.Exception"})
@@ -416,7 +409,7 @@ def _is_broad(module: Module, node: ast.AST) -> bool:
 
 def long_functions(modules: Iterable[Module]) -> Iterator[str]:
     for module in modules:
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             if isinstance(node, Function):
                 lines = (node.end_lineno or node.lineno) - node.lineno + 1
                 if lines > LONGEST_FUNCTION:
@@ -435,17 +428,9 @@ def log_fields(modules: Iterable[Module]) -> Iterator[str]:
 
 def _calls(modules: Iterable[Module]) -> Iterator[tuple[Module, ast.Call]]:
     for module in modules:
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             if isinstance(node, ast.Call):
                 yield module, node
-
-
-def _with_function(node: ast.AST, function: str) -> Iterator[tuple[str, ast.AST]]:
-    """Yield every node below `node`, with the name of the function that contains it. `function` contains `node`."""
-    for child in ast.iter_child_nodes(node):
-        inner = child.name if isinstance(child, Function) else function
-        yield inner, child
-        yield from _with_function(child, inner)
 
 
 RULES = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 from collections.abc import Iterator
@@ -10,9 +11,17 @@ import pytest
 from hypothesis import settings
 
 from verifier.runtime import logs
+from verifier.runtime.garbage import collect_rarely
 
+# Hypothesis makes many objects that live for the time of an example, none of them in a cycle.
+collect_rarely()
 settings.register_profile("unit", max_examples=60, deadline=None, derandomize=True, database=None)
 settings.load_profile("unit")
+
+
+def pytest_collection_finish() -> None:
+    """Leave the collected tests and the imported modules out of every search for reference cycles."""
+    gc.freeze()
 
 
 @pytest.fixture

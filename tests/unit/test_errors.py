@@ -7,6 +7,7 @@ import importlib
 import pkgutil
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from types import ModuleType
 
 import pytest
@@ -54,6 +55,7 @@ def kinds_of(module: ModuleType) -> set[ErrorKind]:
     return {value for value in vars(module).values() if isinstance(value, ErrorKind)}
 
 
+@cache
 def source_of(module: ModuleType) -> ast.Module:
     assert module.__file__ is not None
     with open(module.__file__) as file:

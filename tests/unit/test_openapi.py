@@ -14,8 +14,8 @@ import syncsvc.openapi
 import verifier.app
 import verifier.errors
 import verifier.openapi
-from syncsvc.service import Service
 from tests.support.descriptions import DESCRIPTIONS, assert_described, file_of, text_of
+from tests.unit.syncsvc.test_api import idle_service
 from tests.unit.verifier.recorder import Recorder
 from verifier.runtime.errors import ErrorKind
 from verifier.runtime.openapi import Operation
@@ -56,8 +56,7 @@ NOT_ANSWERED = {
 def app_of(service: str) -> Flask:
     if service == "verifier":
         return verifier.app.create_app(Recorder())
-    # An uninitialized service is enough, because no method is called.
-    return syncsvc.app.create_app(object.__new__(Service))
+    return syncsvc.app.create_app(idle_service())
 
 
 @BOTH

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections import defaultdict
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -18,18 +19,21 @@ LOOKS_LIKE_A_COMMAND = re.compile(
 )
 
 
-def runs() -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield (page, titles) for each call in a test that runs the commands of a documentation page.
+@cache
+def runs() -> dict[str, list[tuple[str, ...]]]:
+    """Return, by documentation page, the titles in each call of a test that runs commands of the page.
 
     Only the commands of the sections with these titles are run; without titles, those of the whole page.
     """
+    found: dict[str, list[tuple[str, ...]]] = defaultdict(list)
     folders = ROOT / "tests" / "integration", ROOT / "tests" / "packages"
     for file in (file for folder in folders for file in folder.glob("*.py")):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Call) and name_of(node.func) in RUNNERS:
                 constants = [each.value for each in node.args if isinstance(each, ast.Constant)]
                 if constants:
-                    yield constants[0], tuple(constants[1:])
+                    found[constants[0]].append(tuple(constants[1:]))
+    return found
 
 
 def name_of(function: ast.expr) -> str:
@@ -38,7 +42,7 @@ def name_of(function: ast.expr) -> str:
 
 @pytest.mark.parametrize("page", PAGES, ids=str)
 def test_every_command_is_run(page: Path) -> None:
-    found = [titles for name, titles in runs() if name == str(page)]
+    found = runs().get(str(page), [])
     left = {block.title for block in blocks(page) if block.is_run and not is_in(block, found)}
     assert not left, f"no integration test runs the commands under {left}"
 

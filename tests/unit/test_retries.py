@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.unit.inner_pytest import run_pytest
+
+XDIST = ("-p", "xdist.plugin", "-n", "2", "--dist", "loadfile")
 TESTS = """
 from pathlib import Path
 
@@ -107,14 +107,7 @@ def test_failed_without_the_mark():
 
 def _run(folder: Path, *options: str) -> list[str]:
     """Run pytest on a folder in a separate process, and return the lines that it prints."""
-    command = [sys.executable, "-m", "pytest", "-c", "/dev/null", "--rootdir", str(folder)]
-    plugins = ("-p", "tests.support.retries", "-p", "no:cacheprovider", "-p", "no:schemathesis")
-    done = subprocess.run(
-        [*command, *plugins, "-rA", *options, str(folder)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
+    done = run_pytest(folder, "-p", "tests.support.retries", "-rA", *options, rootdir=folder)
     assert done.stderr == ""
     return done.stdout.splitlines()
 
@@ -125,7 +118,7 @@ def _having(lines: list[str], *outcomes: str) -> set[str]:
     return {re.match(r"\w+", name)[0] for _, name in rows}  # type: ignore[index]
 
 
-@pytest.mark.parametrize("options", [(), ("-n", "2", "--dist", "loadfile")], ids=["alone", "xdist"])
+@pytest.mark.parametrize("options", [(), XDIST], ids=["alone", "xdist"])
 def test_only_timeouts_are_retried(tmp_path: Path, options: tuple[str, ...]) -> None:
     (tmp_path / "test_marked.py").write_text(TESTS)
     (tmp_path / "test_unmarked.py").write_text(UNMARKED)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.unit.inner_pytest import run_pytest
+
 TESTS = """
 import pytest
 
@@ -65,15 +63,31 @@ def test_the_selected_combinations_are_collected(
     tmp_path: Path, named: str, options: tuple[str, ...], expected: list[str]
 ) -> None:
     (tmp_path / "test_it.py").write_text(TESTS)
-    command = [sys.executable, "-m", "pytest", "-c", "/dev/null", "--rootdir", str(tmp_path)]
-    plugins = ("-p", "tests.support.selection", "-p", "no:cacheprovider", "-p", "no:schemathesis")
-    done = subprocess.run(
-        [*command, *plugins, "--collect-only", "-q", *options, f"{tmp_path / 'test_it.py'}{named}"],
-        cwd=ROOT,
-        # Ignore the developer's own options, which may change the output.
-        env={name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"},
-        capture_output=True,
-        text=True,
-    )
+    plugin = ("-p", "tests.support.selection")
+    path = f"{tmp_path / 'test_it.py'}{named}"
+    done = run_pytest(path, *plugin, "--collect-only", "-q", *options, rootdir=tmp_path)
     collected = [line.partition("::test_")[2] for line in done.stdout.splitlines() if "::" in line]
     assert sorted(collected) == sorted(expected)
+
+
+def test_each_module_is_in_one_share(tmp_path: Path) -> None:
+    names = {f"test_{n}.py" for n in range(8)}
+    for name in names:
+        (tmp_path / name).write_text("def test(): pass")
+    shares = []
+    for share in ("1/2", "2/2"):
+        options = ("-p", "tests.support.selection", "--collect-only", "-q", "--share", share)
+        done = run_pytest(tmp_path, *options, rootdir=tmp_path)
+        assert done.returncode == 0, done.stdout
+        shares.append(
+            [line.partition("::")[0] for line in done.stdout.splitlines() if "::" in line]
+        )
+    first, second = shares
+    assert sorted([*first, *second]) == sorted(names)
+    assert first and second
+
+
+@pytest.mark.parametrize("share", ["3/2", "1"])
+def test_an_impossible_share_is_refused(tmp_path: Path, share: str) -> None:
+    done = run_pytest(tmp_path, "-p", "tests.support.selection", "--share", share, rootdir=tmp_path)
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR

@@ -5,15 +5,13 @@ Also tests which kind of clusters a group of tests needs, according to the name 
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.support.spreading import Kind, kind_of
+from tests.unit.inner_pytest import ROOT, run_pytest
 
-ROOT = Path(__file__).parents[2]
 CONFTEST = """
 from tests.support.spreading import Spreading
 
@@ -45,11 +43,9 @@ def test_later(n):
 def test_the_run_ends_and_names_a_test_that_ended_its_process(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(CONFTEST)
     (tmp_path / "test_ending.py").write_text(TESTS)
-    configuration = ("-c", str(ROOT / "setup.cfg"), "--rootdir", str(tmp_path))
-    command = [sys.executable, "-m", "pytest", *configuration, "-p", "no:cacheprovider"]
-    done = subprocess.run(
-        [*command, "-n", "2", str(tmp_path)], cwd=ROOT, capture_output=True, text=True, timeout=300
-    )
+    configuration = str(ROOT / "setup.cfg")
+    options = ("-p", "xdist.plugin", "-n", "2")
+    done = run_pytest(tmp_path, *options, rootdir=tmp_path, configuration=configuration)
     assert done.returncode == 1
     assert "crashed while running 'test_ending.py::test_ended'" in done.stdout
     assert "1 failed" in done.stdout.splitlines()[-1]

@@ -7,7 +7,7 @@ describes the errors. So nothing has to be described twice.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -197,13 +197,16 @@ def _more_keywords(field: fields.Field[Any], **options: Any) -> dict[str, Any]:
     return {name: field.metadata[name] for name in _KEYWORDS if name in field.metadata}
 
 
-def endpoint(document: dict[str, Any]) -> Blueprint:
-    """Return the blueprint with the endpoint GET /api/v1/openapi.json, which returns the document."""
+def endpoint(description: Callable[[], dict[str, Any]]) -> Blueprint:
+    """Return the blueprint with the endpoint GET /api/v1/openapi.json, which returns the document of `description`.
+
+    The document is built by the first request, not when the process starts.
+    """
     blueprint = Blueprint("openapi", __name__)
 
     @blueprint.get(PATH)
     def openapi() -> dict[str, Any]:
-        return document
+        return description()
 
     return blueprint
 

@@ -63,6 +63,8 @@ VALID: dict[str, list[dict[str, Any]]] = {
         *map(answer, (IDLE, COPYING, COMMITTABLE, COMMITTED, FAILED, CHECKING, DIFFERENT)),
         answer({**COPYING, "role": "standby", "lease": {"host": "a", "address": "b"}}),
     ],
+    # For commands that the answer of a sync would end at once.
+    "verifier progress": [*map(answer, (CHECKING, DIFFERENT))],
     "namespaces": [{"namespaces": [NAMESPACE], "next": None}],
     "limits": [LIMITS],
     "preflight": [PREFLIGHT, {**PREFLIGHT, "violations": [VIOLATION]}],
@@ -75,16 +77,54 @@ VALID: dict[str, list[dict[str, Any]]] = {
     "docMismatches": [DOCUMENT],
     "summary": [SUMMARY],
     "openapi.json": [described("1.0")],
+    "overview": [
+        {"overview": {"next": None}},
+        {"overview": {"next": {"text": "Reset it.", "command": "reset", "body": {}}}},
+    ],
+    **{
+        path: [{}]
+        for path in (
+            "start",
+            "pause",
+            "resume",
+            "commit",
+            "reverse",
+            "report",
+            "check",
+            "writesOff",
+        )
+    },
 }
-COMMANDS = [
-    *(["doctor"], ["preflight"], ["start"], ["status"], ["watch", "--timeout", "0"]),
-    *(["namespaces"], ["limit"], ["limit", "--events", "5"], ["pause"], ["resume"]),
-    *(["mismatches"], ["repair"], ["repair", "--dry-run"], ["commit"], ["commit", "--dry-run"]),
-    *(["commit", "--wait", "--timeout", "0"], ["commit", "--yes"], ["reverse"]),
-    *(["reset"], ["reset", "--dry-run"], ["report", "--json"]),
-    *(["verifier", name] for name in ("status", "check", "writes-off", "summary", "mismatches")),
-    ["verifier", "watch", "--timeout", "0"],
-]
+# Each command, with the names in VALID of the endpoints that it may read.
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "doctor": ("progress", "openapi.json", "preflight"),
+    "preflight": ("preflight",),
+    "start": ("start",),
+    "status": ("progress", "overview"),
+    "watch --timeout 0": ("progress", "overview"),
+    "namespaces": ("namespaces",),
+    "limit": ("limits",),
+    "limit --events 5": ("limits",),
+    "pause": ("pause",),
+    "resume": ("resume", "progress", "overview"),
+    "mismatches": ("mismatches",),
+    "repair": ("repair",),
+    "repair --dry-run": ("repair",),
+    "commit": ("progress", "commit"),
+    "commit --dry-run": ("progress", "overview"),
+    "commit --wait --timeout 0": ("progress", "overview", "commit"),
+    "commit --yes": ("progress", "overview", "commit"),
+    "reverse": ("reverse",),
+    "reset": ("progress", "reset"),
+    "reset --dry-run": ("progress", "reset"),
+    "report --json": ("report",),
+    "verifier status": ("verifier progress",),
+    "verifier check": ("check",),
+    "verifier writes-off": ("writesOff",),
+    "verifier summary": ("summary",),
+    "verifier mismatches": ("verifier progress", "nsMismatches", "docMismatches"),
+    "verifier watch --timeout 0": ("verifier progress",),
+}
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -107,17 +147,25 @@ def replaced(value: Any, path: tuple[Any, ...], other: Any) -> Any:
     return copy
 
 
-@st.composite
-def answers(draw: st.DrawFn) -> dict[str, str]:
-    """Draw the texts of JSON answers, by endpoint.
+def endpoint(name: str) -> str:
+    """Return the endpoint of a name in VALID, which may begin with the name of the process."""
+    return name.rpartition(" ")[2]
 
-    Each is a valid answer in which random JSON replaces one value or the whole answer.
+
+@st.composite
+def answers(draw: st.DrawFn, names: tuple[str, ...]) -> dict[str, str]:
+    """Draw the texts of JSON answers for these names in VALID, by endpoint.
+
+    An odd answer is a valid one in which random JSON replaces one value or the whole answer. If there are several
+    answers, some are valid, because a command may end at the first odd one.
     """
     found = {}
-    for path, examples in VALID.items():
-        valid = {**draw(st.sampled_from(examples)), "success": True}
-        place = draw(st.sampled_from([*places(valid)]))
-        found[path] = as_text(replaced(valid, place, draw(JSON)))
+    for name in names:
+        value = {**draw(st.sampled_from(VALID[name])), "success": True}
+        if len(names) == 1 or draw(st.booleans()):
+            place = draw(st.sampled_from([*places(value)]))
+            value = replaced(value, place, draw(JSON))
+        found[endpoint(name)] = as_text(value)
     return found
 
 
@@ -161,25 +209,27 @@ def controls(text: str) -> set[str]:
     return {each for each in text if unicodedata.category(each) in unsafe and each != "\n"}
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-@given(prepared=answers(), terminal=st.booleans(), as_json=st.booleans())
+@pytest.mark.parametrize("command", COMMANDS)
+@given(data=st.data(), terminal=st.booleans(), as_json=st.booleans())
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
 def test_an_odd_answer_is_named(
     monkeypatch: pytest.MonkeyPatch,
     api: StubApi,
-    command: list[str],
-    prepared: dict[str, str],
+    command: str,
+    data: st.DataObject,
     terminal: bool,
     as_json: bool,
 ) -> None:
+    names = COMMANDS[command]
     api.forget()
-    for path, text in prepared.items():
+    for path, text in data.draw(answers(names)).items():
         api.answer(path, text)
-    for path in ("start", "pause", "resume", "commit", "reverse", "check", "writesOff", "report"):
-        api.answer(path, {"success": True})
     more = ["--json"] if as_json else []
     urls = ["--url", api.url, "--verifier-url", api.url]
-    status, output = call(monkeypatch, [*urls, *command, *more], terminal)
+    status, output = call(monkeypatch, [*urls, *command.split(), *more], terminal)
+    read = {each.path.partition("?")[0].rpartition("/")[2] for each in api.requests}
+    never_odd = {*map(endpoint, VALID)} - {*map(endpoint, names)}
+    assert not read & never_odd, "a command reads an answer that is never odd"
     assert status in [*Exit]
     assert not controls(_OF_RICH.sub("", output) if terminal else output)
     assert output or as_json

@@ -14,11 +14,12 @@ from syncsvc.options import EventSpool
 from syncsvc.tuning import Tuning
 from tests.unit.engine.contexts import context_with
 from tests.unit.preflight.values import options
+from tests.unit.syncsvc.records import run_record
 from verifier.cluster.times import Position
 
 
 def spooler(option: EventSpool, **given: Any) -> Spooler:
-    record = SimpleNamespace(options=options(event_spool=option))
+    record = run_record(options=options(event_spool=option))
     return Spooler(context_with(run=SimpleNamespace(record=record), **given))
 
 

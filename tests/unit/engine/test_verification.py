@@ -10,8 +10,11 @@ from pymongo.errors import OperationFailure
 
 from syncsvc import errors
 from syncsvc.engine.verification import Verification, incompletion, is_ready, refusal
-from syncsvc.figures.progress import WarningKind
+from syncsvc.figures.progress import Progress, WarningKind
 from syncsvc.tuning import Tuning
+from tests.unit.engine.contexts import context_with
+from tests.unit.preflight.values import options
+from tests.unit.syncsvc.records import run_record
 from verifier.cluster import failures
 from verifier.cluster.document_filters import DOCUMENT_FILTER_FAILED
 from verifier.compare import errors as of_checks
@@ -101,13 +104,9 @@ def run_failing_check(*kinds: ErrorKind) -> list[WarningKind]:
 
     The errors of the generation are a group within the group of the check.
     """
-    warned: list[WarningKind] = []
-    options = SimpleNamespace(verification=False)
-    context: Any = SimpleNamespace(
-        run=SimpleNamespace(record=SimpleNamespace(options=options)),
-        tuning=Tuning(),
-        progress=SimpleNamespace(warn=lambda kind, text: warned.append(kind)),
-    )
+    progress = Progress()
+    run = SimpleNamespace(record=run_record(options=options(verification=False)))
+    context = context_with(run=run, tuning=Tuning(), progress=progress)
 
     def fail() -> None:
         first, *others = (OperationError(kind, "Why.") for kind in kinds)
@@ -116,7 +115,7 @@ def run_failing_check(*kinds: ErrorKind) -> list[WarningKind]:
 
     check: Any = SimpleNamespace(run=fail)
     Verification(context, TaskGroup("test", StopToken()))._run_check(check)
-    return warned
+    return [*progress.snapshot.warnings]
 
 
 def test_the_first_of_several_errors_of_a_check_counts() -> None:

@@ -26,9 +26,9 @@ from verifier.compare.check_progress import (
     CheckProgress,
     NamespaceProgress,
     Outcome,
+    Verdict,
 )
 from verifier.compare.check_progress import Phase as CheckPhase
-from verifier.compare.check_progress import Verdict
 
 ADDRESSES = {"cluster0": "a:27017", "cluster1": "b:27018"}
 SNAPSHOT = ProgressSnapshot(

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
+from tests.support.small_app import make_app
 from tests.support.waiting import wait_for
 from tests.unit.deadlines import no_longer_than
-from tests.unit.runtime.test_httpd import make_app
 from verifier.runtime.connections import MOST_CONNECTIONS
 from verifier.runtime.httpd import MOST_READERS, REQUEST_THREADS
 
@@ -28,13 +28,14 @@ DEADLINE = 40
 
 SERVER = """
 import socket, sys
-from tests.unit.runtime import test_httpd
+from tests.support.small_app import make_app
 from verifier.runtime import connections
+from verifier.runtime.httpd import HttpServer
 from verifier.runtime.tasks import StopToken
 connections.LONGEST_SILENCE = float(sys.argv[1])
 with socket.create_server(("127.0.0.1", 0)) as probe:
     port = probe.getsockname()[1]
-server = test_httpd.HttpServer(test_httpd.make_app(), "127.0.0.1", port)
+server = HttpServer(make_app(), "127.0.0.1", port)
 print(port, flush=True)
 server.serve(StopToken())
 """

@@ -7,88 +7,31 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
 import pytest
-from flask import Flask, Response
 from flask.testing import FlaskClient
 from hypothesis import example, given
 from hypothesis import strategies as st
 from werkzeug.test import TestResponse
 
-from verifier.runtime.errors import INTERNAL_ERROR, ErrorKind, OperationError
+from tests.support.small_app import make_app
+from verifier.runtime.errors import INTERNAL_ERROR, OperationError
 from verifier.runtime.httpd import (
     ADDRESS_NOT_AVAILABLE,
     MAX_BODY,
     METHOD_NOT_ALLOWED,
     NOT_FOUND,
     HttpServer,
-    Readers,
-    install_error_handlers,
-    json_body,
-    streamed_lines,
 )
 from verifier.runtime.tasks import StopToken
 
 ROOT = Path(__file__).parents[3]
 # Encodings with a byte order mark (utf-16, utf-32), and without one.
 OTHER_ENCODINGS = ("utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be")
-LEAVING = threading.Event()
-TEAPOT = ErrorKind("Teapot", 418, "It is a teapot.", "Do not.")
-
-
-def make_app() -> Flask:
-    app = Flask("test")
-    install_error_handlers(app)
-    readers = Readers()
-
-    @app.post("/body")
-    def body() -> dict[str, Any]:
-        return {"body": json_body()}
-
-    @app.get("/named")
-    def named() -> dict[str, Any]:
-        raise OperationError(TEAPOT, "Short and stout.")
-
-    @app.get("/lines/<int:count>")
-    def lines(count: int) -> Response:
-        return streamed_lines(_numbered(count))
-
-    @app.get("/endless")
-    def endless() -> Response:
-        return readers.stream(iter(lambda: "x" * 100_000, None))
-
-    @app.get("/read/<int:count>")
-    def read(count: int) -> Response:
-        return readers.stream(_numbered(count))
-
-    @app.get("/large")
-    def large() -> str:
-        return "x" * 1_000_000
-
-    @app.get("/waits")
-    def waits() -> dict[str, Any]:
-        print("waits", flush=True)
-        LEAVING.wait()
-        return {"waited": True}
-
-    @app.get("/broken")
-    def broken() -> dict[str, Any]:
-        raise KeyError("S3cr3t")
-
-    return app
-
-
-def _numbered(count: int) -> Iterator[str]:
-    """Yield one JSON line if `count` is 1; otherwise, yield `count` JSON lines and then raise an error."""
-    for number in range(count):
-        yield json.dumps({"number": number})
-    if count != 1:
-        raise OperationError(TEAPOT, "Short and stout.")
 
 
 @pytest.fixture(scope="module")
@@ -251,13 +194,14 @@ def test_an_address_of_another_machine_is_a_named_error(address: str) -> None:
 
 SERVER = """
 import socket, sys
-from tests.unit.runtime import test_httpd
+from tests.support.small_app import LEAVING, make_app
+from verifier.runtime.httpd import HttpServer
 from verifier.runtime.tasks import StopToken
 with socket.create_server(("127.0.0.1", 0)) as probe:
     port = probe.getsockname()[1]
-server = test_httpd.HttpServer(test_httpd.make_app(), "127.0.0.1", port)
+server = HttpServer(make_app(), "127.0.0.1", port)
 print(port, flush=True)
-server.serve(StopToken(), test_httpd.LEAVING.set)
+server.serve(StopToken(), LEAVING.set)
 print("served", flush=True)
 """
 

@@ -38,7 +38,7 @@ ROOT = Path(__file__).parents[3]
 SERVER = """
 import socket, sys
 from pathlib import Path
-from tests.unit.runtime import test_httpd
+from tests.support.small_app import make_app
 from verifier.runtime import httpd
 from verifier.runtime.access import require_tokens
 from verifier.runtime.protection import Protection, ProtectionOptions
@@ -48,9 +48,9 @@ httpd.LONGEST_SILENCE = 1_000_000
 with socket.create_server(("127.0.0.1", 0)) as probe:
     port = probe.getsockname()[1]
 protection = Protection(ProtectionOptions(*map(Path, sys.argv[1:])))
-app = test_httpd.make_app()
+app = make_app()
 require_tokens(app, protection.tokens)
-server = test_httpd.HttpServer(app, "127.0.0.1", port, protection.certificate)
+server = httpd.HttpServer(app, "127.0.0.1", port, protection.certificate)
 print(port, flush=True)
 server.serve(StopToken(), between=protection.reload_if_needed)
 """
