@@ -90,8 +90,8 @@ class Coordinator(Phases):
             context.destination_block.set()
         if context.run.record.start is None:
             self._wait_for_others(stop)
-        # Check again for foreign collections: the first check may have been long ago, and a failure of the listing lifts
-        # the write block.
+        # Check again for foreign collections: the first check may have been long ago, and a failure of the listing
+        # lifts the write block.
         views = context.views.load()
         temporary = temporary_prefix(context.run.record)
         refuse_foreign(context.destination_client, context.registry, views, stop, temporary)
