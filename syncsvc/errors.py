@@ -432,7 +432,8 @@ FOREIGN_WRITE_BLOCK = ErrorKind(
     "An administrator or another program has blocked the user writes of a cluster and has given a reason. The server "
     "then refuses to let the sync block or unblock them.",
     "Find out whether the block is still needed. If not, lift it with its reason, which the server's message names: "
-    'db.adminCommand({setUserWriteBlockMode: 1, global: false, reason: "REASON"}). Then send POST /api/v1/resume.',
+    'db.adminCommand({setUserWriteBlockMode: 1, global: false, reason: "REASON"}). Then send the refused '
+    "command again, or POST /api/v1/resume if the sync has failed.",
 )
 VERIFICATION_FAILED = ErrorKind(
     "VerificationFailed",

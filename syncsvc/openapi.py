@@ -756,6 +756,7 @@ OPERATIONS = (
         errors=(
             *_ANY,
             errors.FAILURE_IS_FINAL,
+            errors.FOREIGN_WRITE_BLOCK,
             errors.INCOMPATIBLE_METADATA,
             errors.OLD_SOURCE_WRITTEN,
             OPLOG_WINDOW_EXCEEDED,
@@ -779,6 +780,7 @@ OPERATIONS = (
         errors=(
             *_ANY,
             errors.CANNOT_REPAIR,
+            errors.FOREIGN_WRITE_BLOCK,
             errors.INCOMPATIBLE_METADATA,
             MISMATCHES_REPLACED,
             TOO_MANY_READERS,
@@ -793,6 +795,7 @@ OPERATIONS = (
         errors=(
             *_ANY,
             errors.NOT_REVERSIBLE,
+            errors.FOREIGN_WRITE_BLOCK,
             errors.INCOMPATIBLE_METADATA,
             errors.OLD_SOURCE_WRITTEN,
             OPLOG_WINDOW_EXCEEDED,

@@ -10,7 +10,7 @@ from bson.timestamp import Timestamp
 from syncsvc.engine.copying.copy import copy_all, end_copy
 from syncsvc.engine.copying.partitioned import plan_copy, settle
 from syncsvc.engine.cutover import Cutover
-from syncsvc.engine.definitions.index_builds import build_all, restore_indexes
+from syncsvc.engine.definitions.index_builds import build_all, build_deferred, restore_indexes
 from syncsvc.engine.definitions.source_listing import SourceListing
 from syncsvc.engine.definitions.views import reconcile_views
 from syncsvc.engine.events.application import Application
@@ -169,6 +169,7 @@ class Coordinator(Phases):
         return Phase.APPLYING
 
     def _apply(self, stop: StopToken) -> Phase:
+        build_deferred(self._context, stop)
         with TaskGroup("apply", stop) as group:
             verification = Verification(self._context, group)
             application = Application(
@@ -287,9 +288,18 @@ class Coordinator(Phases):
         # Block the source before taking the commit time: every acknowledged user write is then older than the commit
         # time, and will be applied.
         if self._context.run.record.options.blocks_source:
-            # Users of the source stay blocked, so it does not matter who can lift the block.
-            self._context.source_block.keep()
+            if not self._context.source_block.keep():
+                self._warn_of_foreign_block()
             self._done("source blocked")
+
+    def _warn_of_foreign_block(self) -> None:
+        name = self._context.run.record.source
+        self._context.progress.warn(
+            WarningKind.FOREIGN_BLOCK,
+            f"An administrator or another program has blocked the user writes of {name} (the source) with a reason, so "
+            f"this sync cannot block them. Stop all applications that write to {name}: after that block is lifted, "
+            "their writes would be lost.",
+        )
 
     def _commit_time(self, stop: StopToken) -> Timestamp:
         """Return the commit time, a cluster time of the source: all changes up to it are applied before the commit.

@@ -165,17 +165,37 @@ def test_indexes_that_an_earlier_version_has_not_built_yet(
     pair: Pair, daemon: Daemon, step: str
 ) -> None:
     """Earlier versions built the second of two indexes that only their filters distinguish after the verification."""
-    c = pair.source.client.d.c
-    for name in ("active", "trial"):
-        c.create_index("n", name=name, unique=True, partialFilterExpression={"state": name})
-        filters = {"state": name, "m": {"$gt": 0}}
-        c.create_index("m", name=f"{name} m", partialFilterExpression=filters)
-    c.insert_many({"n": 1, "m": 1, "state": each} for each in ("active", "trial"))
+    _fill_with_partial_indexes(pair.source.client.d.c)
     daemon.start(enableUserWriteBlocking="none")
     with daemon.held_at(Point.STEP_DONE, step):
         daemon.ask_for_commit()
         daemon.wait_until_reached(Point.STEP_DONE, step)
-        pair.destination.client.d.c.drop_index("trial")
-        pair.destination.client.d.c.drop_index("trial m")
+        _drop_second_indexes(pair.destination.client.d.c)
     daemon.wait_for_state("COMMITTED")
     pair.assert_equal()
+
+
+def test_a_sync_of_an_earlier_version_lacks_indexes(pair: Pair, daemon: Daemon) -> None:
+    """The indexes must be built without a repair, which the start options may forbid."""
+    _fill_with_partial_indexes(pair.source.client.d.c)
+    daemon.start(enableUserWriteBlocking="none", verification={"enabled": True, "repair": "never"})
+    daemon.wait_until_committable()
+    daemon.kill()
+    _drop_second_indexes(pair.destination.client.d.c)
+    daemon.run()
+    daemon.commit()
+    pair.assert_equal()
+
+
+def _fill_with_partial_indexes(collection: Any) -> None:
+    for name in ("active", "trial"):
+        filters = {"state": name}
+        collection.create_index("n", name=name, unique=True, partialFilterExpression=filters)
+        filters = {"state": name, "m": {"$gt": 0}}
+        collection.create_index("m", name=f"{name} m", partialFilterExpression=filters)
+    collection.insert_many({"n": 1, "m": 1, "state": each} for each in ("active", "trial"))
+
+
+def _drop_second_indexes(collection: Any) -> None:
+    collection.drop_index("trial")
+    collection.drop_index("trial m")

@@ -156,6 +156,8 @@ def test_a_source_blocked_for_another_reason_stays_blocked(pair: Pair, daemon: D
     block(pair.source)
     with _refusing_changes(pair.source):
         daemon.commit()
+    (warning,) = daemon.progress()["warnings"]
+    assert "Stop all applications that write to cluster0" in warning
     assert blocked(pair) == SOURCE
     pair.assert_equal()
 

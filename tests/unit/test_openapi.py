@@ -40,7 +40,7 @@ NOT_ANSWERED = {
         *("InvalidTokenFile", "InvalidCertificate", "InvalidWebhookSecret"),
         *("UnsupportedChange", "ShardKeyChanged", "RenamedOutOfFilter", "RenamedAcrossDatabases"),
         *("EventNotApplicable", "EventSpoolFull", "EventSpoolDamaged"),
-        *("DocumentNotCopied", "DuplicateIds", "DefinitionNotApplicable", "ForeignWriteBlock"),
+        *("DocumentNotCopied", "DuplicateIds", "DefinitionNotApplicable"),
         *("VerificationFailed", "VerificationIncomplete"),
         "EventTooLarge",
     },

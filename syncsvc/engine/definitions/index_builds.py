@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 
+from syncsvc.engine.definitions import standin
 from syncsvc.engine.definitions.catalog import Catalog
 from syncsvc.engine.definitions.shared_catalog import catalog_of
 from syncsvc.engine.run.context import RunContext
@@ -74,6 +75,18 @@ def build_indexes(context: RunContext, record: CollectionRecord, stop: StopToken
     except OperationError as error:
         if not withhold(context, record.uuid, error.description, stop):
             raise
+
+
+def build_deferred(context: RunContext, stop: StopToken) -> None:
+    """Build the indexes that the destination lacks because an earlier version of syncsvc has begun the sync.
+
+    That version would have built them at the commit (see `standin.deferred_earlier`), but the verification expects them
+    now. Raises OperationError DefinitionNotApplicable if an index cannot be built and nothing can be withheld.
+    """
+    for record in context.registry:
+        definition = record.definition
+        if standin.deferred_earlier(definition) - standin.deferred_names(definition):
+            build_indexes(context, record, stop)
 
 
 def restore_indexes(context: RunContext, stop: StopToken) -> None:

@@ -102,7 +102,7 @@ def deferred_names(definition: CollectionSpec) -> frozenset[str]:
     return frozenset(each["name"] for each in plain if _signature(each) in unique)
 
 
-def _deferred_earlier(definition: CollectionSpec) -> frozenset[str]:
+def deferred_earlier(definition: CollectionSpec) -> frozenset[str]:
     """Return the names of the indexes that a sync which an earlier version has begun may not have built yet.
 
     That version deferred every index with the signature of another one, even if only their filters distinguish them.
@@ -237,7 +237,7 @@ def waiting(definition: CollectionSpec) -> list[Document]:
     earlier version deferred.
     """
     definition = supported(definition)
-    names = sorted(deferred_names(definition) | _deferred_earlier(definition))
+    names = sorted(deferred_names(definition) | deferred_earlier(definition))
     return [creatable(definition.indexes[each], definition.collated) for each in names]
 
 

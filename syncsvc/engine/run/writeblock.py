@@ -54,18 +54,21 @@ class WriteBlock:
             self.observe(Point.BLOCK_SAVED, self.cluster)
         try:
             self._command(True)
-        except OperationError:
-            # This block is not the sync's own, and others may lift it: it must not be put back later.
-            self._forget()
+        except OperationError as error:
+            if error.kind is FOREIGN_WRITE_BLOCK:
+                # This block is not the sync's own, and others may lift it: it must not be put back later.
+                self._forget()
             raise
 
-    def keep(self) -> None:
-        """Block user writes like `set`, but accept a block with a reason: the sync need not lift it itself."""
+    def keep(self) -> bool:
+        """Block user writes like `set`, but accept a block with a reason; return False for such a block."""
         try:
             self.set()
         except OperationError as error:
             if error.kind is not FOREIGN_WRITE_BLOCK:
                 raise
+            return False
+        return True
 
     def lift(self) -> None:
         """Allow user writes, even if they were blocked before this sync; remove the saved mode from the run record."""
