@@ -181,6 +181,6 @@ def _readable(log: Path) -> Iterator[None]:
         raise ClientError(
             Exit.USAGE,
             "FileNotRead",
-            f"the log {log} cannot be read: {reason}. Run the command as a user who may read the log, or omit "
-            "--log.",
+            f"the log {log} cannot be read: {reason}. Run the command as a user who may read it; if the file is "
+            "damaged, name only the other logs with --log.",
         ) from error

@@ -135,8 +135,8 @@ def _remedy(record: RunRecord) -> Step:
 def _is_commit_being_saved(record: RunRecord) -> bool:
     """Return whether the failure of a commit is shown, but not saved yet.
 
-    Return False if the applications write to the destination already, and if the place of the applications does not
-    depend on this instance.
+    Return False if users may already write to the destination, or if this instance is not the coordinator: then the
+    advice does not depend on this failure.
     """
     failure = record.failure
     if failure is None or record.can_write or not record.coordinates:
@@ -145,7 +145,10 @@ def _is_commit_being_saved(record: RunRecord) -> bool:
 
 
 def _continued(record: RunRecord) -> State | None:
-    """Return the state in which a resume or a restart continues the sync; None if the failure is saved."""
+    """Return the state in which a resume or a restart continues the sync.
+
+    Return None if the failure is saved, or is being saved.
+    """
     return None if record.failure is None else continued(record.failure)
 
 
