@@ -345,10 +345,10 @@ UNSUPPORTED_CHANGE = ErrorKind(
 SHARD_KEY_CHANGED = ErrorKind(
     "ShardKeyChanged",
     409,
-    "A collection was resharded, or moved by movePrimary, on the source during the commit; or several instances share "
-    "the sync, and the source sent no change event for it. The source has replaced the collection by a new one, which "
-    "must be copied again.",
-    "Send POST /api/v1/resume: the collection is copied again, then commit again. If the sync fails again, reset it "
+    "The source has replaced a collection by a new one, which must be copied again. This happens if the collection is "
+    "resharded, or moved by movePrimary, during the commit; or, with several instances, if the source sends no change "
+    "event for the resharding or the move.",
+    "Send POST /api/v1/resume, which copies the collection again. Then commit again. If the sync fails again, reset it "
     "(POST /api/v1/reset) and start it again. With several instances, do not run reshardCollection, moveCollection, "
     "unshardCollection or movePrimary before the commit.",
 )
@@ -505,7 +505,8 @@ OLD_SOURCE_WRITTEN = ErrorKind(
 DESTINATION_IN_USE = ErrorKind(
     "DestinationInUse",
     409,
-    "Users may write to the destination, or could do so after an earlier commit, so its data must not be dropped.",
+    "Users may write to the destination, or were allowed to do so after an earlier commit. So its data must not be "
+    "dropped.",
     "Nothing was changed. To return to the former source, use POST /api/v1/reverse if the sync is reversible. To end a "
     "committed sync, stop the process and drop only its metadata database: see docs/howto/clean-up. If a reversed sync "
     f"has failed and cannot be resumed, {_NEW_SYNC}",
@@ -546,8 +547,8 @@ _RESUME_OR_BEGIN_AGAIN = (
 UNSUPPORTED_TOPOLOGY = cluster.UNSUPPORTED_TOPOLOGY
 SERVER_FEATURE_MISSING = cluster.SERVER_FEATURE_MISSING
 DOCUMENT_FILTER_FAILED = document_filters.DOCUMENT_FILTER_FAILED.with_remedy(
-    "If the sync has already begun, then send POST /api/v1/resume. Or start the sync with a query that accepts every "
-    "document, for example with $convert and onError; if the sync has already begun, first reset it "
+    "If the sync has already begun, send POST /api/v1/resume afterwards. Or start the sync with a query that accepts "
+    "every document, for example with $convert and onError; in this case, first reset a sync that has already begun "
     "(POST /api/v1/reset)."
 )
 CLUSTER_UNREACHABLE = failures.CLUSTER_UNREACHABLE.with_remedy(_CONTINUES)

@@ -32,7 +32,10 @@ _TIME = "%H:%M"
 
 @dataclass(frozen=True)
 class Window:
-    """A daily period with rates of its own, from `begin` until just before `end`, which may be on the next day."""
+    """A daily period with its own limits (`rates`), from `begin` until just before `end`.
+
+    `begin` and `end` are times of day in the time zone `timezone`; `end` may be on the next day.
+    """
 
     begin: time
     end: time

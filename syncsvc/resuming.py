@@ -54,7 +54,7 @@ class Resumption(Enum):
 _KINDS: Mapping[Resumption, tuple[ErrorKind, ...]] = {
     # A superseded process must not save anything, nor must a process of another version than the one that saved the
     # metadata.
-    # A cut-over that could not lift a block of others must continue once they have lifted it.
+    # If the cut-over could not lift a block that someone else has set, it must continue once the block is lifted.
     Resumption.CONTINUED: (
         errors.CLUSTER_UNREACHABLE,
         errors.NOT_AUTHORIZED,

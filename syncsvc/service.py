@@ -237,7 +237,8 @@ class Service:
             judgement = self._check_start(options)
             raise_all(judgement.violations)
             _log.info("Preflight checks completed.", extra={"warnings": list(judgement.warnings)})
-            # The facts from the beginning of the process may lack the IDs of the clusters, which the record saves.
+            # Use the facts that the preflight has read: those read when the process started may lack the cluster IDs,
+            # which are saved in the record.
             self.use(judgement.clusters)
             names = (options.source, options.destination)
             source, destination = (judgement.clusters[name] for name in names)
@@ -359,8 +360,8 @@ class Service:
     def _confirmed(self, confirm: str) -> Runner:
         """Return the runner if `confirm` is the name of the sync's destination.
 
-        Raises OperationError InvalidState if there is no sync, DestinationInUse if no name would be accepted, because
-        users may write to the destination or the sync was reversed, and InvalidRequest if it is another name.
+        Raises OperationError InvalidState if there is no sync, DestinationInUse if users may write to the destination
+        or the sync was reversed (for any `confirm`), and InvalidRequest if `confirm` is another name.
         """
         runner = self._runner
         if runner is None:

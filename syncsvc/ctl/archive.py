@@ -22,7 +22,7 @@ from syncsvc.ctl.redaction import redacted
 
 # The maximum number of bytes from the end of one log file, and from all log files together.
 _LOG_BYTES, _ALL_LOGS_BYTES = 50_000_000, 200_000_000
-# Matches the name of a log, also of one that logrotate has renamed or compressed, such as syncsvc.log.1 and
+# Matches the names of logs, including those that logrotate has renamed or compressed, such as syncsvc.log.1 and
 # syncsvc.log-20261127.gz.
 _LOG_NAME = re.compile(r"\.log([.-]\d+)*(\.gz)?$")
 
@@ -54,7 +54,7 @@ class Logs:
 def collected(api: Client, start: Document, logs: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield the name and the redacted text of each file of the archive; if a request fails, the text is its error.
 
-    The files are answers of the daemon, and `logs`, given by name and redacted text. `start` is the body of the
+    The files are the daemon's answers and the files in `logs` (redacted texts by name). `start` is the body of the
     preflight request. Raises ClientError if the daemon does not answer and `logs` is empty.
     """
     requests: dict[str, Callable[[], str]] = {
@@ -181,6 +181,6 @@ def _readable(log: Path) -> Iterator[None]:
         raise ClientError(
             Exit.USAGE,
             "FileNotRead",
-            f"the log {log} cannot be read: {reason}. Run the command as a user who may read the log, or omit "
-            "--log.",
+            f"the log {log} cannot be read: {reason}. Run the command as a user who may read it; if the file is "
+            "damaged, name only the other logs with --log.",
         ) from error

@@ -85,8 +85,9 @@ def diagnose(tool: Tool, output: Path | None, logs: Sequence[Path], file: Path |
 
     The archive (--output) holds the progress, the collections, the metrics, a preflight with the start options of
     --file, the report, and the end of the log files that --log names: at most 50 MB of each file and 200 MB in total,
-    the newest files first. Damaged files in a directory are left out and named. Credentials, tokens and private keys
-    are removed. The names of hosts and collections, and the _ids of documents that differ or are logged, are kept.
+    the newest files first. Damaged files in a directory are skipped, and listed in the output. Credentials, tokens and
+    private keys are removed. The names of hosts and collections, and the _ids of documents that differ or are logged,
+    are kept.
     """
     target = output or Path(f"syncsvc-diagnose-{now()}.tar.gz")
     read = archive.read_logs(logs)
@@ -96,7 +97,9 @@ def diagnose(tool: Tool, output: Path | None, logs: Sequence[Path], file: Path |
         answer = {"success": True, "file": str(target), "contents": names, "damagedLogs": damaged}
         tool.write(json.dumps(answer))
         return
-    left_out = damaged and f"Left out, because they cannot be read: {', '.join(damaged)}."
+    left_out = (
+        damaged and f"These logs were left out, because they cannot be read: {', '.join(damaged)}."
+    )
     step = f"{_missing_logs(logs, read)}review the archive before you pass it on: tar -tzf {quote(str(target))}"
     tool.say(f"Wrote {target} with {', '.join(names)}.", left_out or None, tool.next(step))
 

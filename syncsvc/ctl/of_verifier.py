@@ -169,7 +169,7 @@ def mismatches(tool: Tool, limit: int, min_duration: float | None) -> None:
     step = "correct the differences on the destination, then check again."
     if progress["phase"] != "idle":
         # Some of the differences are changes that are not synced yet, or definitions that a commit completes.
-        step = f"correct nothing before the verdict; {_next(progress, tool.name)}"
+        step = f"do not correct anything before the verdict; {_next(progress, tool.name)}"
     show_mismatches(tool, lines, limit, step)
 
 

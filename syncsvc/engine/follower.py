@@ -37,7 +37,7 @@ class Follower(Phases):
         return Phase.COPYING
 
     def _begin_at(self, leader: RunRecord) -> None:
-        """Save where the change events of the sync begin.
+        """Save the start position of the coordinator as the start and the position of this instance.
 
         From then on, this instance saves them in its event spool if the oplog may become too short, also in a pause.
         """

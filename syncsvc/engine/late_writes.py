@@ -255,7 +255,7 @@ def first_written(
     migrations = Migrations(cluster.client, cluster.facts, stop)
     read_until, advanced_at = since.time, monotonic()
     with waiting(
-        f"The search for writes of users reads the changes of {cluster.name} up to its newest ones",
+        f"The search for user writes reads the change events of {cluster.name}, up to the newest one",
         _SEARCHING,
     ):
         for page in ChangeReader(stream, since, stop, awaits_oplog=False).pages():

@@ -37,12 +37,12 @@ _READING = (
     *(Phase.WITHDRAWING, Phase.APPLYING),
 )
 _ENLARGE = (
-    "If the oplog drops entries before the sync reads them, the sync fails: enlarge the oplog on each member "
-    "(replSetResizeOplog), or write less to the source."
+    "If the oplog drops entries before the sync reads them, the sync fails. To prevent this, enlarge the oplog on each "
+    "member (replSetResizeOplog), or write less to the source."
 )
 _RESUME = (
-    "If the oplog drops entries before the sync reads them, the sync fails: resume the sync, or enlarge the oplog on "
-    "each member (replSetResizeOplog)."
+    "If the oplog drops entries before the sync reads them, the sync fails. To prevent this, resume the sync, or "
+    "enlarge the oplog on each member (replSetResizeOplog)."
 )
 
 

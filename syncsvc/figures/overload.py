@@ -105,7 +105,7 @@ class Flow:
 
     @property
     def least(self) -> float:
-        """Return the lowest value to which the rate may be limited."""
+        """Return the lowest limit for the rate, per second."""
         return max(self.harmless, _LEAST * self.full)
 
 

@@ -52,8 +52,8 @@ def warning(size: int, limit: int, speed: float, warned: bool) -> str | None:
     if size >= limit:
         return (
             f"The event spool is full ({held}). If the oplog of the source drops the next change events before there "
-            "is room for them, the sync fails: enlarge the oplog on each member (replSetResizeOplog), or restart the "
-            "process with a larger --eventSpoolMB."
+            "is room for them, the sync fails. To prevent this, enlarge the oplog on each member (replSetResizeOplog), "
+            "or restart the process with a larger --eventSpoolMB."
         )
     when = f" The spool will be full in {in_words((limit - size) / speed)}." if speed > 0 else ""
     return (

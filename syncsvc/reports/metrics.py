@@ -264,7 +264,7 @@ TABLE: tuple[Metric[Sync], ...] = (
     Metric(
         Kind.GAUGE,
         "mongosync_longest_wait_seconds",
-        "Longest present wait of this process, such as for a cluster's answer, except for index builds; 0 if shorter "
+        "Longest present wait of this process, such as for a cluster's answer, not counting index builds; 0 if shorter "
         "than 15 seconds.",
         (),
         single(_longest_wait),

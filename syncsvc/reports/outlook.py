@@ -196,9 +196,10 @@ def next_step(sync: Sync) -> Step | None:
         return step
     if not _contradicts_goal(sync, _TRIGGERS[step.command]):
         return step
+    # The declared state must be `paused`: `after_failure` handles the other contradictions itself.
     return Step(
-        f"The configuration declares desiredState {goal.state.value}. To continue, change desiredState and restart the "
-        "daemon."
+        f"The configuration declares desiredState {goal.state.value}. To continue, set desiredState to running and "
+        "restart the daemon."
     )
 
 

@@ -267,12 +267,12 @@ def _instances(sync: Sync) -> Iterator[dict[str, Any]]:
 
 
 def _silence(sync: Sync, instance: OtherInstance) -> int:
-    """Return the seconds since the last heartbeat of an instance.
+    """Return the seconds since the last heartbeat of an instance, rounded down to a multiple of five.
 
     Return 0 if the sync is not active, because heartbeats are not read then.
     """
     silent = sync.now - instance.heard_at if is_active(sync) else 0.0
-    # In steps of five seconds, so that the answer does not change with every request.
+    # Rounded, so that the answer does not change with every request.
     return max(0, int(silent // 5) * 5)
 
 

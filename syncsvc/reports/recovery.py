@@ -1,6 +1,7 @@
 """Says what the operator should do after a failure: where the applications belong, and how the sync continues.
 
-The page and `syncctl` show these texts as they are. A wrong place loses the writes of the applications.
+The page and `syncctl` show these texts as they are. A text that sends the applications to the wrong cluster would
+cause their writes to be lost.
 """
 
 from __future__ import annotations
@@ -21,11 +22,12 @@ _COMPLETED = {
     State.REVERSING: "the reversal",
     State.RESETTING: "the reset",
 }
-# Names no command: each one would depend on the error and on the declared state, but a restart is always right.
+# This text names no command, because the right one depends on the error and the declared state. A restart is always
+# right.
 _UNSAVED = (
-    "Keep the applications stopped until this failure is saved, which usually takes a moment: then, this text changes "
-    "(repeat syncctl status). Until then, a restart continues the commit, and later writes to the source would be "
-    "lost. If this text stays, the log says why the failure cannot be saved: remove this cause, and restart the daemon."
+    "Keep the applications stopped. This failure is not saved yet, so a restart would continue the commit, and later "
+    "writes to the source would be lost. Saving it usually takes a moment: repeat syncctl status until it shows "
+    "another step. If it does not, find the cause in the log, remove it, and restart the daemon."
 )
 
 
@@ -68,10 +70,10 @@ def _applications(record: RunRecord, goal: Goal | None) -> str:
         place = _on_source(record)
         if record.instances and _continued(record) is State.RUNNING:
             # This process does not see whether another instance has received the commit since the failure.
-            return f"If any instance has received the commit, keep the applications stopped. Otherwise: {place}"
+            return f"If any instance has received the commit, keep the applications stopped. If none has: {place}"
         return place
     refused = goal is not None and goal.contradicts(Trigger.RESET)
-    first = " (first declare paused and restart the daemon)" if refused else ""
+    first = " (first set desiredState to paused and restart the daemon)" if refused else ""
     end = "" if record.in_use else f" If you cannot wait, only a reset ends the commit{first}."
     return (
         "Keep the applications stopped: the commit stays requested, a resume or a restart continues it, and later "
@@ -89,7 +91,10 @@ def _as_coordinator_says(record: RunRecord) -> str:
         f"The status of the coordinator ({record.coordinator}) shows where the applications belong."
     )
     if _continued(record) in (State.RUNNING, State.COMMITTING):
-        return f"{text} If any instance has received the commit, keep them stopped until canWrite is true there."
+        return (
+            f"{text} If any instance has received the commit, keep the applications stopped until canWrite of the "
+            "coordinator is true."
+        )
     return text
 
 
@@ -107,8 +112,8 @@ def _on_source(record: RunRecord) -> str:
 def _remedy(record: RunRecord) -> Step:
     confirm = {"confirm": record.options.destination}
     if _continued(record) is State.RESETTING:
-        # Not a resume: the declared state `paused`, in which users give up a sync, refuses it, and with `running` a new
-        # sync would start after the reset.
+        # Do not advise a resume: it is refused with the declared state `paused`, which a reset needs. With `running`, a
+        # new sync would start after the reset.
         return Step("Remove the cause of the failure, then reset the sync again.", "reset", confirm)
     if why_final(record, ()) is not None:
         if record.in_use:
@@ -135,8 +140,8 @@ def _remedy(record: RunRecord) -> Step:
 def _is_commit_being_saved(record: RunRecord) -> bool:
     """Return whether the failure of a commit is shown, but not saved yet.
 
-    Return False if the applications write to the destination already, and if the place of the applications does not
-    depend on this instance.
+    Return False if users may already write to the destination, or if this instance is not the coordinator: then the
+    advice does not depend on this failure.
     """
     failure = record.failure
     if failure is None or record.can_write or not record.coordinates:
@@ -145,7 +150,10 @@ def _is_commit_being_saved(record: RunRecord) -> bool:
 
 
 def _continued(record: RunRecord) -> State | None:
-    """Return the state in which a resume or a restart continues the sync; None if the failure is saved."""
+    """Return the state in which a resume or a restart continues the sync.
+
+    Return None if the failure is saved, or is being saved.
+    """
     return None if record.failure is None else continued(record.failure)
 
 
@@ -170,9 +178,11 @@ def _declared(goal: Goal, record: RunRecord, step: Step) -> Step:
     needed = DesiredState.PAUSED if step.command == "reset" else DesiredState.RUNNING
     state = _continued(record)
     if state is None:
-        return Step(f"{declares} First declare {needed.value} and restart the daemon. {step.text}")
+        return Step(
+            f"{declares} First set desiredState to {needed.value} and restart the daemon. {step.text}"
+        )
     # The restart alone continues the sync, so a command after it would be refused.
-    change = "" if state is State.COMMITTING else f"declare {needed.value} and "
+    change = "" if state is State.COMMITTING else f"set desiredState to {needed.value} and "
     effect = f"completes {_COMPLETED[state]}" if state in _COMPLETED else "continues the sync"
     return Step(
         f"{declares} Remove the cause of the failure, then {change}restart the daemon, which {effect}."

@@ -43,7 +43,7 @@ class Target:
     sharded: bool
     # The map from names on the source to names on the destination.
     names: NamespaceMap
-    # The options of collections that the destination does not know any more; see `ClusterFacts.unknown_options`.
+    # The options of collections that the destination no longer supports; see `ClusterFacts.unknown_options`.
     unknown_options: frozenset[str] = frozenset()
 
 
@@ -127,7 +127,8 @@ def text_violations(definition: CollectionSpec) -> Iterator[Violation]:
 def rename_violations(definition: CollectionSpec, target: Target) -> Iterator[Violation]:
     """Yield a violation for each reason why the renames of `namespaceRemap` prevent syncing a collection or view.
 
-    With the start option `reversible`, its new name must also be one that a reversed sync can map back.
+    With the start option `reversible`, its new name must also be one that a reversed sync can map back. If names
+    collide, only this violation is yielded.
     """
     name, names = definition.namespace, target.names
     collides = collision(name, names)

@@ -158,7 +158,7 @@ def index_violations(definition: CollectionSpec, sharding: Document) -> Iterator
         fields = ", ".join(f"{name}: {direction}" for name, direction in wanted["key"].items())
         yield SHARD_KEY_INDEX_MISSING, (
             f"{definition.namespace} has no index that supports the shard key. The index must begin with {{{fields}}}, "
-            "have simple collation, and must not be hidden, sparse, partial or a wildcard index."
+            "have the simple collation, and must not be a hidden, sparse, partial or wildcard index."
         )
 
 
@@ -176,8 +176,8 @@ def is_served(shard_key: Document, indexes: Iterable[Document], collated: bool) 
 def serves(index: Document, shard_key: Document) -> bool:
     """Return whether the index can support the shard key.
 
-    MongoDB 7.0 and 8.0 accept a compound wildcard index, too, until they are patched: chunk migrations then lose
-    documents. Later versions refuse it.
+    Unpatched versions of MongoDB 7.0 and 8.0 also accept a compound wildcard index, and then lose documents in chunk
+    migrations (SERVER-103774). Patched versions refuse it.
     """
     if {"collation", "partialFilterExpression"} & index.keys():
         return False

@@ -34,7 +34,7 @@ class Starts:
     """
 
     def __init__(self) -> None:
-        # The record of the newest start, unless that start has succeeded. The record may still be saved.
+        # The record of the newest start; None if that start has succeeded. The record may still exist in the metadata.
         self._failed: RunRecord | None = None
 
     def begin(
@@ -60,7 +60,7 @@ class Starts:
         return prepared
 
     def withdraw_failed(self, process: ProcessContext) -> None:
-        """Delete the record of a failed start if it may still be saved. Raises the driver's errors."""
+        """Delete the record of a failed start if it may still exist. Raises the driver's errors."""
         if self._failed is not None:
             self.withdraw(process, self._failed.owner)
             self._failed = None
@@ -73,8 +73,8 @@ class Starts:
         failed = self._failed
         if failed is None or failed.owner != owner:
             return False
-        # The start stays known as failed: a delayed insert may save its record again. Use a new store, because the
-        # writer of the start may belong to a term that has ended.
+        # Keep `_failed`: a delayed insert may save the record of this start again. Use a new store, because the writer
+        # of the start may belong to a term that has ended.
         _store_of(process, failed).withdraw()
         return True
 
@@ -89,7 +89,7 @@ class Starts:
         if not self.withdraw(process, saved.owner):
             return _take_over(process, saved)
         _log.warning(
-            "The record of a failed start was still saved. It is deleted now, and no sync is running. Send the start "
+            "The record of a failed start still existed. It is now deleted, and no sync is running. Send the start "
             "request again."
         )
         return None

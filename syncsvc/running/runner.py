@@ -78,7 +78,7 @@ _REST_SECONDS = 10.0
 _MOST_BACKOFF = 8
 _UNSPOOLED = (
     "During the pause, the oplog of the source cannot be watched, or its change events cannot be saved in the event "
-    "spool. This is retried; until it succeeds, the oplog must keep the events."
+    "spool. The process tries again; until it succeeds, the oplog must keep the events."
 )
 
 
@@ -577,9 +577,9 @@ class Runner:
         except (OperationError, PyMongoError) as error:
             _log.error(
                 "Could not save the failure, or could not lift the write blocks and restart the balancers of the "
-                "clusters. POST /api/v1/resume repeats these steps. So does the next start of the process, unless the "
-                "failure could not be saved: it then continues the sync. Meanwhile, user writes may stay blocked, and "
-                "balancers may stay stopped.",
+                "clusters. POST /api/v1/resume and the next start of the process repeat these steps. Exception: if the "
+                "failure could not be saved, the next start continues the sync. Meanwhile, user writes may stay "
+                "blocked, and balancers may stay stopped.",
                 extra={"error": str(error)},
             )
 

@@ -58,7 +58,8 @@ class Peers:
 def awaited(instances: Iterable[str], records: Collection[RunRecord]) -> Iterator[tuple[str, str]]:
     """Yield (instance ID, command) for each instance that needs a command before the sync continues in all instances.
 
-    `instances` are the IDs of all instances. `records` are the run records of the started instances, at least one.
+    `instances` are the IDs of all instances. `records` are the run records of the started instances; there must be at
+    least one.
     """
     by_instance = {each.instance: each for each in records}
     reversals = max(each.reversals for each in records)

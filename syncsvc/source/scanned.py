@@ -39,7 +39,7 @@ class ScannedCollection:
     def open(self, namespace: Namespace, pin: Pin, **find: Any) -> RawCursor:
         """Return a new cursor over the collection, whose present name is `namespace`.
 
-        `find` has the other fields of the command `find`, such as `hint`. The cursor reads the server of `pin`.
+        `find` has the other fields of the command `find`, such as `hint`. The cursor reads from the server of `pin`.
         """
         command: dict[str, Any] = {
             "find": namespace.collection,

@@ -152,7 +152,7 @@ def test_a_declared_commit_that_failed_is_not_repeated_under_the_applications(
         "the failure is saved",
     )
     step = daemon.overview()["next"]
-    assert "First declare running and restart the daemon." in step["text"]
+    assert "First set desiredState to running and restart the daemon." in step["text"]
     assert step["command"] is None
 
     declared.declare("running")

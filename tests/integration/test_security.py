@@ -119,7 +119,7 @@ def test_a_renewed_certificate_needs_no_signal(tmp_path: Path) -> None:
 
 
 def write_pair(folder: Path) -> Path:
-    """Write a new certificate with its key to `server.pem` in a new folder, and return the CA's certificate."""
+    """Write a new certificate with its key to `server.pem` in a new folder; return the path of the CA's certificate."""
     folder.mkdir()
     made = make_certificates(folder)
     made.server.chmod(0o600)

@@ -284,7 +284,7 @@ def test_users_are_copied_on_request_and_again_by_the_commit(pair: Pair, daemon:
 
 @pytest.mark.full
 def test_a_copy_on_request_never_overwrites(pair: Pair, daemon: Daemon) -> None:
-    """Change a copied user on the destination: a copy and a commit must be refused, and change nothing."""
+    """Change a copied user on the destination: another copy and a commit must be refused, and change nothing."""
     source, destination = pair.source.client, pair.destination.client
     fill(source)
     daemon.start(**COPY)

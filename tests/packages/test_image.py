@@ -41,9 +41,9 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
 
 
 def documented(image: Image, *command: str, **environment: str) -> Setup:
-    """Return how a container runs with the options of `docker run` in the documentation.
+    """Return the setup of a container with the `docker run` options of docs/howto/kubernetes.rst.
 
-    `command` takes the place of the entry point of the image.
+    `command` replaces the entry point of the image; `environment` is added to the environment variables of the image.
     """
     (options,) = (
         shlex.split(block.text.splitlines()[0])

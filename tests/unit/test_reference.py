@@ -45,13 +45,13 @@ def test_every_state_is_explained() -> None:
         assert f"\n``{state.value}``\n" in text
 
 
-def test_the_transitions_that_happen_by_themselves_are_named() -> None:
+def test_the_automatic_transitions_are_named() -> None:
     asked = {each.path.removeprefix("/api/v1/") for each in OPERATIONS if each.method == "post"}
     own = [each for each in Trigger if each.value not in asked]
     own.remove(Trigger.COPY_PRINCIPALS)
     *names, last = (f"``{each.value}``" for each in own)
     text = " ".join((REFERENCE / "api.rst").read_text().split())
-    assert f"The transitions {', '.join(names)} and {last} happen by themselves" in text
+    assert f"The transitions {', '.join(names)} and {last} occur automatically" in text
 
 
 def test_users_of_mongosync_are_told_of_each_state_and_phase_that_it_does_not_have() -> None:

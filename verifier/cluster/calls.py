@@ -48,7 +48,7 @@ _OF_OTHERS = frozenset(
 class Call:
     """One command: its name, its namespace, and the address and cluster to which it was sent.
 
-    A command that `builds_indexes`, or scans an index, may take hours although nothing is wrong.
+    `builds_indexes` is True for commands that build or scan an index. They may take hours although nothing is wrong.
     """
 
     name: str

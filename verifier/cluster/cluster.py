@@ -17,8 +17,8 @@ from verifier.runtime.errors import INTERNAL_ERROR, ErrorKind, OperationError, V
 SAME_CLUSTER = ErrorKind(
     "SameCluster",
     400,
-    "Source and destination are the same cluster; or one is a copy with the ID of the other, such as a sharded cluster "
-    "that was restored from snapshots.",
+    "Source and destination are the same cluster, or one is a copy of the other with the same ID, such as a sharded "
+    "cluster that was restored from snapshots.",
     "Name two different clusters, and check both connection strings.",
 )
 UNSUPPORTED_TOPOLOGY = ErrorKind(
@@ -125,7 +125,7 @@ def unreadable_id(cluster: str, facts: ClusterFacts) -> Iterator[Violation]:
     if facts.identity is None and facts.topology is not Topology.STANDALONE:
         unread = "config database" if facts.is_sharded else "ID of the replica set"
         yield failures.NOT_AUTHORIZED, (
-            f"The user of {cluster} cannot read the {unread}; the built-in role clusterMonitor allows reading it."
+            f"The user of {cluster} cannot read the {unread}. Grant this user the built-in role clusterMonitor."
         )
 
 

@@ -16,7 +16,7 @@ from verifier.cluster import failures, features, inventory, probing
 from verifier.cluster.connect import Client
 from verifier.cluster.features import ClusterRole, Feature, Version
 
-# Options of collections that newer servers do not know any more, with the first version of these (SERVER-60919).
+# Options of collections that newer servers no longer support, with the first version of these (SERVER-60919).
 _REMOVED_OPTIONS: Mapping[str, Version] = {"recordPreImages": (6, 2, 0)}
 
 # A patch version that is newer than any.

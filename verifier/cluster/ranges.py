@@ -39,7 +39,7 @@ _RANGES_A_THREAD = 2
 # The size in bytes below which ranges are not made smaller just to occupy all threads. Each range takes some commands.
 _LEAST_RANGE = 8 << 20
 
-# The greatest key.
+# The greatest possible key: an `_id` of MaxKey.
 LAST = rawbson.single(rawbson.MAX_KEY, b"_id", b"")
 
 

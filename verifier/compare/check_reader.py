@@ -106,7 +106,7 @@ class CheckReader:
         """Yield the mismatches of definitions of the newest finished generation, in the order of their page tokens.
 
         Begin after the page token `after` (None: at the first mismatch), and yield at most `limit` (None: all). If
-        `namespaces`, which are names on the source, is not empty, yield only their mismatches. For errors, see
+        `namespaces` (names on the source) is not empty, yield only their mismatches. For errors, see
         `document_mismatches`.
         """
         generation = self._shown_generation()

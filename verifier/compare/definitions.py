@@ -5,9 +5,9 @@ The functions here have no side effects. In options and indexes, the type of a n
 (sizes, seconds, versions, weights) to one type, which depends on its version. The types of numbers are compared in
 expressions that users write: validators, pipelines of views, filters of partial indexes. The order of the options of a
 collection or index is ignored; the order of fields is compared in their values, such as index keys, and in shard keys.
-Options that only state a default of validation or of capped collections are ignored, and so are flags that servers set
-among the options of time-series collections. Shard keys are compared if both clusters are sharded. If a collection is
-sharded on the destination only, an index that just supports its shard key is not extra.
+Options that only state a default (of validation or of capped collections) are ignored, and so are flags that servers
+add to the options of time-series collections. Shard keys are compared if both clusters are sharded. If a collection is
+sharded on the destination only, an index that supports its shard key does not count as extra.
 
 Collections are matched by name, and names inside views are compared as they are. So the caller must first apply renames
 to the expected definitions.

@@ -19,8 +19,8 @@ from verifier.cluster.values import shown, shown_apart
 from verifier.compare.mismatch import FieldDifference
 
 _MOST_DIFFERENCES = 20
-# The most fields of two documents that are kept in memory to find their counterparts. Each needs about 400 bytes, and a
-# document of 16 MB can have more than a million.
+# The maximum number of fields without a counterpart that are kept in memory while two documents are compared. Each
+# needs about 400 bytes, and a document of 16 MB can have more than a million.
 _MOST_UNMATCHED = 10_000
 _TOO_MANY = "too many fields differ, or are in a different order, to list them all"
 # Longer field names are cut, in characters: a name may have megabytes.
@@ -171,7 +171,10 @@ def _found(raw: bytes, at: int) -> Iterator[_Found]:
 
 
 def _keep(found: _Found | None, own: _Kept, others: _Kept) -> int:
-    """Add a field to `own`, or remove an equal field from `others`. Return the change of their number of fields."""
+    """Add a field to `own`, or remove an equal field from `others`.
+
+    Return the change in the number of fields of both: 1, -1, or 0 without a field.
+    """
     if found is None:
         return 0
     equal = others.get(found.field)

@@ -54,7 +54,7 @@ class Listing:
     def expected(self, source: CollectionSpec) -> CollectionSpec:
         """Return the definition that a collection or view must have on the destination, with its name there.
 
-        Options that the destination does not know any more are left out. Names in the definition of a view are replaced
+        Options that the destination no longer supports are left out. Names in the definition of a view are replaced
         as well. If they cannot all be replaced, only `viewOn` is, and the definition keeps its name on the source.
         """
         names = self._scope.names

@@ -58,9 +58,9 @@ class Rechecks:
                 self._remember(new)
 
     def resume(self) -> None:
-        """Look for rechecks that an earlier process has saved for the next generation; if there are any, record that.
+        """Set `of_changes` if an earlier process has saved rechecks for the next generation.
 
-        The property `of_changes` is then true. Raises the driver's errors, and `Cancelled`.
+        Raises the driver's errors, and `Cancelled`.
         """
         left = self._store.has_rechecks(self._store.record.generation + 1)
         with self._changed:

@@ -159,9 +159,10 @@ class CheckStore(CheckReader):
         return self._change(changed)
 
     def reopen(self) -> CheckRecord:
-        """Delete the verdict and the saved ends of user writes, so that the check continues to follow changes.
+        """Delete the verdict and the saved cluster times at which user writes ended, and return the new record.
 
-        Raises OperationError Superseded if another process has taken over the check.
+        The check then follows changes again. Raises OperationError Superseded if another process has taken the check
+        over.
         """
 
         def changed(record: CheckRecord) -> CheckRecord:

@@ -294,8 +294,9 @@ class Worker:
         """Return the namespaces that store the documents on both sides; None if there are no documents to compare.
 
         There are no documents to compare if a side lacks the collection, if only one side has a time-series collection,
-        or for a view. With a document filter, a time-series collection is not compared either, and a note is saved that
-        says so. Without one, raise OperationError TimeSeriesNotComparable if the source cannot read its measurements.
+        or if the namespace is a view. With a document filter, a time-series collection is not compared either, and a
+        saved note says so. Without a document filter, raise OperationError TimeSeriesNotComparable if the source cannot
+        read the measurements in the order of the comparison.
         """
         source, destination = definitions.there
         if source is None or destination is None or source.kind is not destination.kind:

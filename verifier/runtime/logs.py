@@ -191,7 +191,7 @@ class LogFile(logging.FileHandler):
 def _may_be_continued(path: Path) -> bool:
     """Return whether a log file is so small that a new process should append to it, and ends with a complete line.
 
-    Otherwise, a process that ends soon after each start would leave thousands of files.
+    If small files were renamed, too, a process that ends soon after each start would leave thousands of files.
     """
     with contextlib.suppress(OSError), path.open("r+b") as file:
         if 0 < file.seek(0, os.SEEK_END) < _SMALL:

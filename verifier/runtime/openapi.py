@@ -198,7 +198,7 @@ def _more_keywords(field: fields.Field[Any], **options: Any) -> dict[str, Any]:
 
 
 def endpoint(description: Callable[[], dict[str, Any]]) -> Blueprint:
-    """Return the blueprint with the endpoint GET /api/v1/openapi.json, which returns the document of `description`.
+    """Return the blueprint with the endpoint GET /api/v1/openapi.json, which returns the result of `description()`.
 
     The document is built by the first request, not when the process starts.
     """

@@ -52,7 +52,7 @@ def main_tasks(
     status: Callable[[], int] = lambda: 0,
     grace: float = _GRACE,
 ) -> Iterator[TaskGroup]:
-    """Yield the group of the threads of a process. After the block, stop `stop`, and wait until the threads have ended.
+    """Yield the group of the threads of a process. After the block, signal `stop`, and wait until all threads end.
 
     Raises the error of the block or of the first thread that failed. If the threads have not ended after `grace`
     seconds, because calls to a cluster do not return, end the process with the exit status `status()`; after an error,
@@ -75,7 +75,10 @@ def main_tasks(
 
 
 def _leave(program: Program, cause: str | BaseException | None, status: int) -> None:
-    """End the process at once. `cause` is the reason for its end: an error, or any other value after a signal."""
+    """End the process at once.
+
+    `cause` is the exception that ended the process; any other value means a normal end, for example after a signal.
+    """
     try:
         if isinstance(cause, Exception):
             # The error cannot reach `run` before all threads have ended.

@@ -44,8 +44,8 @@ class Temporary(NamedTuple):
 
     Retries end `patience` seconds after the first failure of the call. The time before that failure does not count.
 
-    An `expected` failure only means that the call takes long: `what` describes the wait for its answer, and the next
-    attempt continues this wait.
+    An `expected` failure only means that the call takes a long time: `what` describes the wait for its answer, and the
+    next attempt continues this wait.
     """
 
     what: str

@@ -71,13 +71,13 @@ class TablePart(Strict):
 def load(schema: Schema, body: Mapping[str, Any]) -> Any:
     """Return the body, validated and loaded by the schema. Raise OperationError InvalidRequest with all violations.
 
-    If the body has a text with half of a surrogate pair, such as "\\ud800", only the first such text is named. Such a
-    text cannot be encoded, so schemas need not expect one.
+    If the body has a text with an unpaired surrogate, such as "\\ud800", only the first such text is named. Such a text
+    cannot be encoded, so schemas need not expect one.
     """
     for path, text in _texts(body):
         if _SURROGATE.search(text):
             shown = _shown(path) or "the body"
-            raise _invalid([f"{shown}: Must not contain half of a surrogate pair"])
+            raise _invalid([f"{shown}: Must not contain an unpaired surrogate"])
     try:
         return schema.load(body)
     except ValidationError as error:
@@ -91,7 +91,7 @@ def _invalid(violations: Iterable[str]) -> OperationError:
 def _texts(body: Mapping[str, Any]) -> Iterator[tuple[_Path, str]]:
     """Yield each text in the body with its path. The name of a field has the path of the object that contains it.
 
-    The time and the memory grow with the size of the body only, also if the body is nested deeply or has long names.
+    Time and memory are linear in the size of the body, even if the body is deeply nested or has long names.
     """
     left: deque[tuple[_Path, Any]] = deque([(None, body)])
     while left:

@@ -331,7 +331,7 @@ class Catalog:
         """
         for command in standin.preparations(definition):
             if self._run(definition.namespace, command, failures.INDEX_NOT_FOUND) is None:
-                # An earlier version, which began the sync, has deferred this index.
+                # The sync was begun by an earlier version, which deferred this index.
                 name = command["index"]["name"]
                 self._create_index(definition, standin.stand_in(definition).indexes[name])
                 self._run(definition.namespace, command)

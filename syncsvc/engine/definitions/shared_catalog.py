@@ -223,6 +223,6 @@ class SharedCatalog(Catalog):
 def _lost(namespace: Namespace, to: Namespace) -> OperationError:
     return OperationError(
         DEFINITION_NOT_APPLICABLE,
-        f"{namespace} cannot be renamed to {to}: neither is a collection of this sync, because a user dropped or "
-        "renamed the collection on the destination.",
+        f"{namespace} cannot be renamed to {to} on the destination: neither name belongs to a collection of this sync "
+        "there, because a user dropped or renamed the collection.",
     )

@@ -103,9 +103,10 @@ def deferred_names(definition: CollectionSpec) -> frozenset[str]:
 
 
 def deferred_earlier(definition: CollectionSpec) -> frozenset[str]:
-    """Return the names of the indexes that a sync which an earlier version has begun may not have built yet.
+    """Return the names of the indexes that an earlier version of this program deferred.
 
-    That version deferred every index with the signature of another one, even if only their filters distinguish them.
+    If that version began the sync, these indexes may be missing. It deferred every index with the same `_signature` as
+    another one, even if their partial filters differ.
     """
     seen: list[list[Any]] = []
     names = set()
@@ -118,9 +119,10 @@ def deferred_earlier(definition: CollectionSpec) -> frozenset[str]:
 
 
 def _signature(index: Document) -> list[Any]:
-    """Return what a unique and a plain index have in common if the server refuses the plain one beside the other.
+    """Return the signature of an index.
 
-    Two unique indexes, or two plain ones, may have the same signature: the server tells them apart by their filters.
+    The server refuses a plain index beside an index that will become unique only if both have the same signature. Two
+    unique indexes, or two plain ones, may have the same signature: the server tells them apart by their filters.
     """
     return [
         list(index["key"].items()),

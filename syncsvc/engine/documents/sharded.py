@@ -71,7 +71,7 @@ def sort(outcomes: Sequence[Outcome], key: ShardKey, collated: bool, whole_keys:
 
 
 def without_moved(work: Work, key: ShardKey, there: Mapping[Hashable, bytes]) -> Work:
-    """Return the work with those documents in `again` that the destination has with another shard key.
+    """Return the work, with the documents that have another shard key on the destination moved to `again`.
 
     `there` has the documents on the destination, by `_id`. Has no side effects.
 
@@ -97,10 +97,11 @@ class ShardedWriter:
         self._stop = stop
 
     def write(self, record: CollectionRecord, outcomes: list[Outcome], newest: Timestamp) -> int:
-        """Write the outcomes, each of a different document, and return how many documents were read again.
+        """Write outcomes to a sharded collection; return how many documents were read again from the source.
 
-        Those documents are read at the cluster time `newest` of the source or later; no event of the outcomes may be
-        after this time. Raises OperationError EventNotApplicable, DuplicateIds and DocumentFilterFailed.
+        An outcome is the combined effect of the change events of one document, and each is of a different document.
+        Documents are read again at the cluster time `newest` or later, so `newest` must not be earlier than any event
+        of the outcomes. Raises OperationError EventNotApplicable, DuplicateIds and DocumentFilterFailed.
         """
         assert record.definition.shard_key
         key = ShardKey.of(record.definition.shard_key)
@@ -121,7 +122,7 @@ class ShardedWriter:
     ) -> dict[Hashable, bytes]:
         """Look up the documents of `work.updates` on the destination, and those of `work.documents` that were inserted.
 
-        Inserted means that the events of the outcome begin with an insert (`Outcome.new`). With `whole_keys` (see
+        "Inserted" means that the first event of the outcome is an insert (`Outcome.new`). With `whole_keys` (see
         `sort`), look up all of `work.documents`. Return the documents that exist on the destination, by the canonical
         form of their `_id`, with only `_id` and the shard key fields.
         """

@@ -151,7 +151,7 @@ class DefinitionEvents:
     def copy_again(self, record: CollectionRecord) -> None:
         """Copy a collection again, because the source has resharded the collection without a change event.
 
-        All events read so far must be applied.
+        The caller must first wait until all events read so far are applied.
         """
         self._recreated.replace(record)
 

@@ -12,7 +12,7 @@ from verifier.cluster.specification import CollectionSpec, Document, without
 
 # What the server stores if a collMod removes the limit on the number of documents.
 _NO_MAXIMUM = 2147483647
-# The fields of a collMod that are no options of a collection: the server stores a flag about its buckets.
+# The collMod fields that set no collection option, but an internal flag of the server about the buckets.
 _NO_OPTIONS = frozenset({"timeseriesBucketsMayHaveMixedSchemaData"})
 # The options that determine the buckets of a time-series collection.
 _BUCKETING = frozenset({"granularity", "bucketMaxSpanSeconds", "bucketRoundingSeconds"})
@@ -49,9 +49,10 @@ def immediate(change: Document) -> Document:
 
 
 def _bucketed(before: Document, change: Document) -> Document:
-    """Return the option `timeseries` after a collMod that has this `change` of it.
+    """Return the option `timeseries` after a collMod.
 
-    A granularity replaces custom values, and custom values replace a granularity: `create` refuses both together.
+    `before` is the present option, and `change` is the field `timeseries` of the collMod. A granularity replaces custom
+    values, and custom values replace a granularity: `create` refuses both together.
     """
     span, rounding = change.get("bucketMaxSpanSeconds"), change.get("bucketRoundingSeconds")
     if "granularity" not in change and (span is None or span != rounding):

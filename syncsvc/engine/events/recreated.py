@@ -28,8 +28,8 @@ from verifier.runtime.waits import waiting
 
 _log = logging.getLogger(__name__)
 _DROPPING = (
-    "The source drops the old collection at the end of reshardCollection: check with db.currentOp() whether this "
-    "command still runs."
+    "The source drops the old version at the end of reshardCollection, moveCollection, unshardCollection or "
+    "movePrimary: check with db.currentOp() whether such a command still runs."
 )
 
 
@@ -84,7 +84,8 @@ class Recreated:
             extra={"namespace": str(name)},
         )
         with waiting(
-            f"The old collection of {name}, which was resharded, still exists on the source",
+            f"The sync waits until the source has dropped the old version of {name}, which was resharded, moved or "
+            "unsharded",
             _DROPPING,
         ):
             wait_until(lambda: self._is_gone(record), self._stop)

@@ -105,7 +105,10 @@ class Tail:
         return self._held_after
 
     def read(self) -> None:
-        """Read pages for `run` until stopped. Raises the error with which the sync fails."""
+        """Read pages of change events, and queue them for `run`, until stopped.
+
+        Raises the error with which the sync fails.
+        """
         stopwatch = self._context.progress.stopwatch
         for page, seconds in timed(self._reader.pages()):
             if page.events:  # otherwise, the read only waited for events

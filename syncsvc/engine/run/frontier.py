@@ -31,8 +31,8 @@ class Frontier(Generic[P]):
 
     `enter` adds points (for example, positions in a change stream) in their order. Each point comes with the number of
     parts of the work that must be finished before the point is passed. `passed` is the newest passed point; the
-    argument `passed` is the point at which the work begins. Points without unfinished work since the previous point
-    need no memory. Thread-safe.
+    argument `passed` is the point at which the work begins. While older work is unfinished, points that are added
+    without parts take no memory. Thread-safe.
     """
 
     def __init__(self, passed: P) -> None:
@@ -89,8 +89,8 @@ class Frontier(Generic[P]):
         entries = self._entries
         while entries and entries[0].parts <= 0:
             self._passed = entries.popleft().point
-        # While the work before them is stuck, an idle source adds many points per second. No work is left between the
-        # point of a finished entry and the previous point, so both are passed at the same moment: keep only the newer.
+        # While earlier work is stuck, an idle source adds many points per second. No work is left between the point of
+        # a finished entry and the previous point, so both are passed at the same moment: keep only the newer.
         while entries and entries[-1].parts <= 0:
             finished = entries.pop()
             entries[-1].point = finished.point

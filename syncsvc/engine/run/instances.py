@@ -20,7 +20,10 @@ _LOOK_AT_INSTANCES = (
     "Check that the other instances run, and read their state and warnings (GET /api/v1/progress)."
 )
 
-_AWAITED = "Some instances have not received a command that others have: {}. Send the same commands to each instance."
+_AWAITED = (
+    "Some instances have not received a command that other instances have received: {}. Send each command to every "
+    "instance."
+)
 _KEEP = "Until then, the oplog of {} must keep all changes since the commit."
 
 # The beginning of a failure description that comes from another instance.

@@ -4,8 +4,8 @@ The original mode (blocked or not) is saved in the run record before writes are 
 after it is restored. So the record names every cluster that this sync blocks, even if the process was killed
 between two steps. Each step is idempotent.
 
-From MongoDB 8.0.13 on, a block can have a `reason` (SERVER-102961). While it has one, a replica set refuses to block or
-unblock writes with another reason or without one. This module gives none.
+From MongoDB 8.0.13 on, a block can have a `reason` (SERVER-102961). A replica set then refuses to block or unblock
+writes with another reason, or without a reason. This module sends no reason.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ class WriteBlock:
             self._command(True)
         except OperationError as error:
             if error.kind is FOREIGN_WRITE_BLOCK:
-                # This block is not the sync's own, and others may lift it: it must not be put back later.
+                # Someone else has set this block, and may lift it: the sync must not restore it later.
                 self._forget()
             raise
 
     def keep(self) -> bool:
-        """Block user writes like `set`, but accept a block with a reason; return False for such a block."""
+        """Block user writes like `set`, but accept an existing block with a reason; return False for such a block."""
         try:
             self.set()
         except OperationError as error:

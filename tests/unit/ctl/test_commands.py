@@ -667,7 +667,7 @@ def test_a_damaged_log_in_a_directory_is_left_out_and_named(
     held, shown = diagnosed(run, tmp_path, "--log", str(logs))
     assert sorted(text for name, text in held.items() if "/logs/" in name) == ["new", "old"]
     damaged = str(logs / "syncsvc.log.2.gz")
-    assert f"Left out, because they cannot be read: {damaged}." in shown.replace("\n", " ")
+    assert f"left out, because they cannot be read: {damaged}." in shown.replace("\n", " ")
     target = str(tmp_path / "again.tar.gz")
     as_json = run("diagnose", "--json", "-o", target, "--log", str(logs)).stdout
     assert json.loads(as_json)["damagedLogs"] == [damaged]
@@ -827,7 +827,10 @@ def test_the_differences_of_a_running_check_are_not_to_be_corrected(api: StubApi
     api.answer("docMismatches", "")
     api.answer("progress", answer(CHECKING))
     shown = run("verifier", "mismatches").stdout
-    assert "Next: correct nothing before the verdict; when the sync is committed, stop" in shown
+    assert (
+        "Next: do not correct anything before the verdict; when the sync is committed, stop"
+        in shown
+    )
 
 
 def test_the_verifiers_report_is_written(api: StubApi, run: Run, tmp_path: Path) -> None:

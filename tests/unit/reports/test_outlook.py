@@ -235,8 +235,20 @@ IF_RECEIVED = "If any instance has received the commit, keep"
 @pytest.mark.parametrize(
     "instance, error, saved_state, can_write, where",
     [
-        ("b", "ClusterUnreachable", State.RUNNING, False, f"belong. {IF_RECEIVED} them stopped"),
-        ("b", "ClusterUnreachable", State.COMMITTING, False, f"belong. {IF_RECEIVED} them stopped"),
+        (
+            "b",
+            "ClusterUnreachable",
+            State.RUNNING,
+            False,
+            f"belong. {IF_RECEIVED} the applications",
+        ),
+        (
+            "b",
+            "ClusterUnreachable",
+            State.COMMITTING,
+            False,
+            f"belong. {IF_RECEIVED} the applications",
+        ),
         # The coordinator may have unblocked the destination already.
         ("b", "DefinitionNotApplicable", None, False, "belong. Remove the cause"),
         ("b", "NotAuthorized", State.RESETTING, False, "belong. Remove the cause"),
@@ -278,9 +290,9 @@ def test_only_waiting_is_advised_until_the_failure_of_a_commit_is_saved(
     goal = None if desired is None else Goal(desired, StartOptions("cluster0", "cluster1"))
     step = next_step(replace(commit_failed(error), goal=goal))
     assert step is not None and step.command is None
-    assert step.text.startswith("Keep the applications stopped until this failure is saved,")
-    assert "repeat syncctl status" in step.text and "If this text stays" in step.text
-    assert "declare" not in step.text and "cluster0" not in step.text
+    assert step.text.startswith("Keep the applications stopped. This failure is not saved yet,")
+    assert "repeat syncctl status" in step.text and "If it does not," in step.text
+    assert "desiredState" not in step.text and "cluster0" not in step.text
 
 
 @pytest.mark.parametrize(
@@ -388,7 +400,7 @@ def test_commands_that_the_configuration_contradicts_are_not_offered() -> None:
     assert commands_now(paused) == ["reset"]
     step = next_step(paused)
     assert step is not None and step.command is None
-    assert "desiredState paused" in step.text
+    assert "desiredState paused. To continue, set desiredState to running" in step.text
     running = replace(paused, goal=replace(goal, state=DesiredState.RUNNING))
     assert "resume" in commands_now(running)
 
@@ -396,8 +408,8 @@ def test_commands_that_the_configuration_contradicts_are_not_offered() -> None:
 @pytest.mark.parametrize(
     "desired, error, first",
     [
-        (DesiredState.PAUSED, "DuplicateIds", "First declare running"),
-        (DesiredState.RUNNING, "EventTooLarge", "First declare paused"),
+        (DesiredState.PAUSED, "DuplicateIds", "First set desiredState to running"),
+        (DesiredState.RUNNING, "EventTooLarge", "First set desiredState to paused"),
         (DesiredState.RUNNING, "DuplicateIds", None),
     ],
 )
@@ -430,8 +442,9 @@ def test_a_failed_reset_is_repeated_only_if_no_new_sync_starts_after_it(
     step = next_step(sync)
     assert step is not None and step.command == command
     assert step.body == ({"confirm": "cluster1"} if command else None)
-    assert ("declare paused" in step.text) is (command is None)
-    assert "declare running" not in step.text and "commit" not in step.text.replace("committed", "")
+    assert ("set desiredState to paused" in step.text) is (command is None)
+    assert "desiredState to running" not in step.text
+    assert "commit" not in step.text.replace("committed", "")
     assert command is None or command in commands_now(sync)
 
 
@@ -465,7 +478,8 @@ def test_a_declared_commit_is_not_repeated_after_a_failure(
     assert step is not None and step.command == command
     assert step.text.startswith(where)
     assert (COMMITS in step.text) is (command is None)
-    assert ("declare running and restart the daemon" in step.text) is (command is None)
+    first = "set desiredState to running and restart the daemon"
+    assert (first in step.text) is (command is None)
 
 
 @pytest.mark.parametrize(
@@ -474,17 +488,17 @@ def test_a_declared_commit_is_not_repeated_after_a_failure(
         (
             DesiredState.PAUSED,
             State.RUNNING,
-            "then declare running and restart the daemon, which continues the sync.",
+            "then set desiredState to running and restart the daemon, which continues the sync.",
         ),
         (
             DesiredState.COMMITTED,
             State.RUNNING,
-            "then declare running and restart the daemon, which continues the sync.",
+            "then set desiredState to running and restart the daemon, which continues the sync.",
         ),
         (
             DesiredState.PAUSED,
             State.REVERSING,
-            "then declare running and restart the daemon, which completes the reversal.",
+            "then set desiredState to running and restart the daemon, which completes the reversal.",
         ),
         (
             DesiredState.PAUSED,
@@ -494,7 +508,7 @@ def test_a_declared_commit_is_not_repeated_after_a_failure(
         (
             DesiredState.RUNNING,
             State.RESETTING,
-            "then declare paused and restart the daemon, which completes the reset.",
+            "then set desiredState to paused and restart the daemon, which completes the reset.",
         ),
     ],
 )
@@ -512,8 +526,8 @@ def test_no_command_is_named_if_the_restart_already_continues_the_sync(
     "desired, first",
     [
         (DesiredState.PAUSED, "."),
-        (DesiredState.RUNNING, " (first declare paused and restart the daemon)."),
-        (DesiredState.COMMITTED, " (first declare paused and restart the daemon)."),
+        (DesiredState.RUNNING, " (first set desiredState to paused and restart the daemon)."),
+        (DesiredState.COMMITTED, " (first set desiredState to paused and restart the daemon)."),
     ],
 )
 def test_a_reset_that_ends_a_commit_may_need_another_declaration(

@@ -184,13 +184,13 @@ BAD_VALUES: list[tuple[dict[str, Any], str]] = [
     ({"namespaceRemap": True}, "namespaceRemap: Not a valid list"),
     (
         _renaming({"database": "\ud800"}, {"database": "d"}),
-        "namespaceRemap[0].from.database: Must not contain half of a surrogate pair",
+        "namespaceRemap[0].from.database: Must not contain an unpaired surrogate",
     ),
     (
         {"includeNamespaces": [{"database": "d", "collections": ["c", "\udfff"]}]},
-        "includeNamespaces[0].collections[1]: Must not contain half of a surrogate pair",
+        "includeNamespaces[0].collections[1]: Must not contain an unpaired surrogate",
     ),
-    ({"\ud800": 1}, "the body: Must not contain half of a surrogate pair"),
+    ({"\ud800": 1}, "the body: Must not contain an unpaired surrogate"),
     ({"namespaceRemap": [{"to": {"database": "d"}}]}, "namespaceRemap[0].from: Missing data"),
     (_renaming({}, {"database": "d"}), "namespaceRemap[0].from.database: Missing data"),
     (

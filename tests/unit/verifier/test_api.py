@@ -133,7 +133,7 @@ def test_writes_off_is_passed_to_the_service(
             "check",
             b'{"filter": {"a": "\\ud800"}}',
             "InvalidRequest",
-            "filter.a: Must not contain half of a surrogate pair",
+            "filter.a: Must not contain an unpaired surrogate",
         ),
         (
             "check",
