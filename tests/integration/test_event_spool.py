@@ -394,7 +394,7 @@ def test_a_paused_sync_says_what_prevents_the_spooling(pair: Pair, tmp_path: Pat
         wait_until_spooled(source, destination)
         wait_for(lambda: not warned("cannot be saved"), "the warning ends")
         # The retries have logged nothing.
-        assert daemon.log.count('"message": "The change events of the paused sync cannot') == 1
+        assert daemon.log.count('"message": "During the pause, the oplog of the source cannot') == 1
         assert daemon.log.count('"warning": "pause unspooled"') == 2
         for number in range(3):
             source.d.pad.insert_one({"_id": number, "pad": incompressible(400_000)})
