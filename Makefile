@@ -5,8 +5,8 @@ VENV = .venv
 BIN = $(VENV)/bin
 # Processes that run the tests. More than two cores have, as most tests wait for their servers much of the time.
 PROCESSES ?= 5
-# The unit tests run in two processes, each with half of the modules.
-UNIT = unit-1 unit-2
+# The unit tests run in three processes, each with a third of the modules: some tests wait for processes.
+UNIT = unit-1 unit-2 unit-3
 INSTALL = $(BIN)/pip install --disable-pip-version-check --editable
 # With the lowest versions of the dependencies that setup.cfg allows.
 LOWEST = .venv-min
