@@ -106,7 +106,7 @@ def deferred_earlier(definition: CollectionSpec) -> frozenset[str]:
     """Return the names of the indexes that an earlier version of this program deferred.
 
     If that version began the sync, these indexes may be missing. It deferred every index with the same `_signature` as
-    another one, even if their partial filters differ.
+    another one, even if their partial filters differ. The result includes all `deferred_names`.
     """
     seen: list[list[Any]] = []
     names = set()
@@ -239,7 +239,7 @@ def waiting(definition: CollectionSpec) -> list[Document]:
     earlier version deferred.
     """
     definition = supported(definition)
-    names = sorted(deferred_names(definition) | deferred_earlier(definition))
+    names = sorted(deferred_earlier(definition))
     return [creatable(definition.indexes[each], definition.collated) for each in names]
 
 
