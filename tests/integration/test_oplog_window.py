@@ -259,16 +259,22 @@ def test_the_resume_point_of_an_idle_source_stays_in_the_oplog(pair: Pair, daemo
     pair.assert_equal()
 
 
-def test_a_reversal_is_refused_once_the_oplog_is_too_short(pair: Pair, daemon: Daemon) -> None:
-    """After a commit, make the destination's oplog drop the entries that a reverse needs: /reverse must be refused."""
+def commit_from_destination(pair: Pair, daemon: Daemon, **options: Any) -> None:
+    """Commit a reversible sync from the destination of the pair to its source, whose oplog a test can roll over."""
     writes.fill(pair.destination.client, 20)
     daemon.start(
         source="cluster1",
         destination="cluster0",
         reversible=True,
         enableUserWriteBlocking="sourceAndDestination",
+        **options,
     )
     daemon.commit()
+
+
+def test_a_reversal_is_refused_once_the_oplog_is_too_short(pair: Pair, daemon: Daemon) -> None:
+    """After a commit, make the destination's oplog drop the entries that a reverse needs: /reverse must be refused."""
+    commit_from_destination(pair, daemon)
     roll_over(pair.source.client)
     answer = daemon.post("reverse")
     assert (answer.status_code, answer.json()["error"]) == (409, "OplogWindowExceeded")
@@ -279,15 +285,7 @@ def test_a_reversal_is_refused_once_the_oplog_is_too_short(pair: Pair, daemon: D
 
 def test_a_lost_reversed_sync_names_the_cluster_to_stay_on(pair: Pair, daemon: Daemon) -> None:
     """Make a reversed sync lose changes of its new source: no refused command may send the operator to another one."""
-    writes.fill(pair.destination.client, 20)
-    daemon.start(
-        source="cluster1",
-        destination="cluster0",
-        reversible=True,
-        enableUserWriteBlocking="sourceAndDestination",
-        eventSpool="never",
-    )
-    daemon.commit()
+    commit_from_destination(pair, daemon, eventSpool="never")
     daemon.reverse()
     daemon.wait_until_committable()
     daemon.kill()
