@@ -109,7 +109,7 @@ class Coordinator(Phases):
         return Phase.COPYING
 
     def _wait_for_others(self, stop: StopToken) -> None:
-        """Wait until all other instances are started and not paused; `Instances.watch` warns of those that are awaited.
+        """Wait until all other instances have started and none is paused; `Instances.watch` warns of the missing ones.
 
         An instance that began later would need all change events from the start on. Until then, it could not save them
         in its event spool, so the oplog might not hold them any more, and the sync would fail for good.
@@ -120,7 +120,8 @@ class Coordinator(Phases):
         """Block user writes on the destination, if the options say so, and stop the balancers.
 
         Needed at every start of the engine, because a failure of the sync may have lifted the block and started the
-        balancers again. Does nothing before the copy, and after change event application.
+        balancers again. A no-op in the phase INITIALIZING, which does the same itself, and after change event
+        application.
         """
         record = self._context.run.record
         if record.phase in _HOLDING:
@@ -246,8 +247,8 @@ class Coordinator(Phases):
         self._publish_caught_up(False)
         run = self._context.run
         if run.record.state is not State.COMMITTING:
-            # An earlier commit may have failed before it could end this warning. If the present commit was withdrawn,
-            # the warning lasts until it succeeds.
+            # An earlier commit may have failed before it could end this warning. In the state COMMITTING, the warning
+            # may belong to a withdrawn commit, and lasts until this commit succeeds.
             self._context.progress.end_warning(WarningKind.SOURCE_WRITTEN)
         while run.record.repair_requested or not self._all_committing(stop):
             caught_up = self._have_caught_up(application)
@@ -275,7 +276,7 @@ class Coordinator(Phases):
         lag = self._context.progress.snapshot.lag_seconds
         if not application.is_past(copy_end) or lag is None or lag > MOST_LAG:
             return False
-        # Not read again: this may be asked many times a second for weeks.
+        # Use the records that `Instances.watch` has read: this method may run many times a second for weeks.
         return self._context.instances.all_held(is_near(application.passed, copy_end))
 
     def _publish_caught_up(self, caught_up: bool) -> None:

@@ -1,11 +1,11 @@
 """The cut-over, which runs small steps in a fixed order. Each step is idempotent, and is recorded when done.
 
-A restart continues with the first step that is not recorded. Until the commit, the unique indexes of the
-destination accept duplicates. The first step makes them refuse new duplicates; then the source is checked for new
-writes of users, and the destination is unblocked and reported as writable. The steps that no user has to wait for
-follow: the indexes become unique, which can take long, and finally documents begin to expire. Uniqueness comes before
-expiration, because a MongoDB 6.0 secondary can crash while users move a unique value from one document to another and
-the index is not unique yet.
+A restart continues with the first step that is not recorded. Until the commit, the unique indexes of the destination
+accept duplicates. The first step makes them refuse new duplicates; then the source is checked for new user writes, and
+the destination is unblocked and reported as writable. Users need not wait for the last steps: the indexes become
+unique, which can take long, and finally documents begin to expire. Uniqueness comes before expiration, because a
+MongoDB 6.0 secondary can crash if users move a unique value from one document to another while the index is not unique
+yet.
 
 If users have, or may have, written to the source after the commit time, `Cutover.run` raises SourceWritten before it
 unblocks the destination: the coordinator then undoes the completed steps, applies these writes, and repeats the
@@ -83,8 +83,8 @@ class Cutover:
     def _forget_reads(self) -> None:
         """Mark the steps that read the source as not done, unless users can already write to the destination.
 
-        These steps check the source, and copy its users and roles. If they have run before a restart, the source may
-        have changed since. The later step that unblocks the destination is marked as not done, too.
+        These steps check the source, and copy its users and roles. If they ran before a restart, the source may have
+        changed since. The later step that unblocks the destination is marked as not done, too.
         """
         run, block = self.context.run, self.context.destination_block
         record = run.record
@@ -101,7 +101,7 @@ class Cutover:
         """Restore the definitions of all collections, except uniqueness and expiration (`Catalog.prepare`).
 
         Users cannot write until this is done. So on a replica set, the majority confirms all commands together: waiting
-        for it after each command would take several times as long as the command itself.
+        for the majority after each command would take several times as long as the command itself.
 
         Raises SourceWritten if indexes are withheld. All indexes had already been built, so only an event after the
         commit time can be the reason.
@@ -173,18 +173,18 @@ class Cutover:
 
     def _convert(self) -> None:
         threads = min(self.context.definition_threads, self.context.load.readers)
-        self._change_present(Catalog.convert, threads, replaced=True)
+        self._change_by_current_name(Catalog.convert, threads, replaced=True)
 
     def _restore_expiration(self) -> None:
         threads = self.context.definition_threads
         # No document of a collection that users have created may expire.
-        self._change_present(Catalog.restore_expiration, threads, replaced=False)
+        self._change_by_current_name(Catalog.restore_expiration, threads, replaced=False)
 
-    def _change_present(self, change: Change, threads: int, replaced: bool) -> None:
-        """Call `change` for each collection under its present name; users may rename and drop collections meanwhile.
+    def _change_by_current_name(self, change: Change, threads: int, replaced: bool) -> None:
+        """Call `change` for each collection under its current name; users may rename and drop collections meanwhile.
 
         A command with a former name has no effect, so `change` is called again for the collections that were renamed
-        since they were listed. `replaced` is whether to change the collections that users have replaced.
+        since they were listed. If `replaced` is true, collections that users have replaced are changed, too.
         """
         names: dict[bytes, Namespace] = {}
         while True:

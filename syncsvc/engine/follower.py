@@ -39,7 +39,7 @@ class Follower(Phases):
     def _begin_at(self, leader: RunRecord) -> None:
         """Save the start position of the coordinator as the start and the position of this instance.
 
-        From then on, this instance saves them in its event spool if the oplog may become too short, also in a pause.
+        From then on, this instance spools the change events if the oplog may become too short, even during a pause.
         """
         self._context.run.update(start=leader.start, position=leader.start)
 
@@ -98,9 +98,9 @@ class Follower(Phases):
     def _join(self, leader: RunRecord) -> None:
         """Take part in the coordinator's newest repair, once the coordinator has applied its own share."""
         run = self._context.run
-        # The coordinator must apply its share first, because it creates the missing collections. Wait for that in this
-        # thread: the thread that reads the events must not wait, because at a DDL event, the coordinator may wait for
-        # it.
+        # The coordinator must apply its share first, because it creates the missing collections. Check that in this
+        # thread: the thread that applies events must not wait for the coordinator, which may itself wait for that
+        # thread at a DDL event.
         if leader.repaired > run.record.repair:
             run.update(repair=leader.repaired)
 

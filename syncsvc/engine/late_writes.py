@@ -1,7 +1,7 @@
 """Finds the changes that users have made on a cluster since a position in its change stream.
 
-A commit ends only when the destination has all writes of users to the source. `LateWrites` finds those after the commit
-time. A reversal is refused if users have written to the old source since the commit.
+A commit ends only when the destination has all user writes to the source. `LateWrites` finds the user writes after the
+commit time. A reversal is refused if users have written to the old source since the commit.
 
 A change event alone does not always tell whether the destination lacks the change:
 
@@ -10,7 +10,7 @@ A change event alone does not always tell whether the destination lacks the chan
 - the document may be one that the document filter does not select.
 
 If all these events counted, a source with constant TTL deletes or unselected writes would never let a commit end. If
-none counted, writes of users would be lost. Therefore, `LateWrites` queries the clusters. A delete counts if the
+none counted, user writes would be lost. Therefore, `LateWrites` queries the clusters. A delete counts if the
 destination still has the document and the document has not expired. Another change of a filtered collection counts if
 the destination has the document, or if the source has it and the filter selects it.
 """
@@ -73,16 +73,16 @@ class SourceWritten(Exception):
 
 @dataclass(frozen=True)
 class LateWrites:
-    """The writes of users to the source after the commit time of a run."""
+    """Finds the user writes to the source after the commit time of a run."""
 
     context: RunContext
     stop: StopToken
 
     def refuse(self) -> None:
-        """Warn, and raise SourceWritten, if the destination lacks a write of users, or may lack one.
+        """Warn, and raise SourceWritten, if the destination lacks a user write to the source, or may lack one.
 
-        Also do so if the oplog no longer reaches back to the commit time, so that this check is not possible. The
-        commit can still be repeated, because the event spool may hold the lost events.
+        If the oplog no longer reaches back to the commit time, the check is impossible: also warn and raise. The commit
+        can still be repeated, because the event spool may hold the lost events.
         """
         try:
             written = self._find()
@@ -201,9 +201,10 @@ class LateWrites:
 
 
 class _Times(NamedTuple):
-    """The cluster times at which, or later, the two clusters are read.
+    """The clusters are read at these cluster times or later.
 
-    A newly elected primary could otherwise return older documents. `destination` is None if it need not be read.
+    A newly elected primary could otherwise return older documents. `destination` is None if the destination need not be
+    read.
     """
 
     source: Timestamp
@@ -219,7 +220,7 @@ class _Keys:
 
 
 def warning_of(written: Collection[Namespace]) -> str:
-    """Return the warning about late writes to the collections `written`; empty if these collections are unknown."""
+    """Return the warning about late writes. `written` are some of the collections written to; empty if unknown."""
     if not written:
         return (
             "The oplog of the source is too short to find out whether applications wrote to the source. The "
@@ -241,15 +242,15 @@ def first_written(
     longest_stall: float = FOREVER,
     namespaces: NamespaceFilter = NamespaceFilter(),
 ) -> Collection[Namespace]:
-    """Search the change stream for writes of users; return the collections and views of the first page that has any.
+    """Search the change stream for user writes; return the collections and views of the first page that contains any.
 
     Return an empty collection if there are none between `since` and `until`.
 
-    `since` is a position in the cluster's change stream, and `until` a time that `append_note` has returned. `judge`
-    gets the changes of users in each page of the stream, until it returns a name. The stream leaves out most changes of
-    documents whose namespaces do not match `namespaces`. Raises OperationError ClusterUnreachable if the stream does
-    not advance for `longest_stall` seconds. An idle sharded cluster can cause this, as well as a cluster without a
-    working majority. Raises OperationError OplogWindowExceeded if the oplog does not reach back to `since`.
+    `since` is a position in the cluster's change stream, and `until` a time that `append_note` has returned. `judge` is
+    called with the user changes of each page, until it returns a name. The stream leaves out most changes of documents
+    whose namespaces do not match `namespaces`. Raises OperationError ClusterUnreachable if the stream does not advance
+    for `longest_stall` seconds. An idle sharded cluster can cause this, as well as a cluster without a working
+    majority. Raises OperationError OplogWindowExceeded if the oplog does not reach back to `since`.
     """
     stream = ChangeStream(cluster.client, cluster.facts, keys_only=True, namespaces=namespaces)
     migrations = Migrations(cluster.client, cluster.facts, stop)

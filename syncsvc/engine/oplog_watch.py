@@ -29,7 +29,7 @@ from verifier.runtime.errors import OperationError
 from verifier.runtime.retry import Temporary, retry
 from verifier.runtime.tasks import SLOW_POLL, Cancelled, StopToken
 
-# For how long an observation of the oplog is used to estimate its growth, in seconds.
+# How long an observation of the oplog counts for the estimate of its growth, in seconds.
 _COUNTS_FOR = 300.0
 
 _READING = (
@@ -57,16 +57,16 @@ class OplogWatch:
         self._spooler = spooler
         self._looks: deque[oplog_window.Look] = deque()
         self._held_after: Callable[[], Timestamp | None] | None = None
-        # Whether the oplog was checked once without an error. Set by `run`.
+        # Whether `run` has checked the oplog at least once without an error.
         self.has_looked = False
 
     def follow(self, held_after: Callable[[], Timestamp | None]) -> None:
         """Use `held_after`, instead of the saved position, to find out which oplog entries are needed.
 
         While the reader of the change stream is blocked, for example because all lanes are full, `held_after` must
-        return the cluster time of the source from which the reader must continue. While the reader is not blocked,
-        `held_after` must return None. The watch then does not look for lost entries, because the next read of the
-        stream would fail.
+        return the cluster time of the source from which the reader will continue. While the reader is not blocked,
+        `held_after` must return None. The watch then does not look for lost entries: if there are any, the next read of
+        the stream fails.
         """
         self._held_after = held_after
 
@@ -119,7 +119,7 @@ class OplogWatch:
     def _rest_seconds(self, age: float, copy_left: float | None) -> float | None:
         """Return for how many more seconds the sync needs the oplog entry after its saved position; None if unknown.
 
-        `age` is the present age of that entry, and `copy_left` the time until the copy ends, in seconds. Assumes that
+        `age` is the current age of that entry, and `copy_left` the time until the copy ends, in seconds. Assumes that
         applying the waiting events takes as long as writing them did. The end of a pause is unknown.
         """
         record = self._context.run.record
@@ -247,7 +247,7 @@ class OplogWatch:
     def _forget(self) -> None:
         """End the warnings about the oplog, and mark the estimate of its remaining time as unknown.
 
-        Otherwise, outdated warnings would be shown while the oplog is not watched, for example after a failure.
+        Otherwise, outdated warnings would be shown when the oplog is no longer watched.
         """
         progress = self._context.progress
         progress.set(oplog_seconds_left=None)

@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 class Phases(ABC):
     """Runs the phases of one instance, from the saved phase to the last, in the thread that calls `run`.
 
-    This class is abstract: a subclass has one method per phase, which runs the phase and returns the next one.
+    A subclass implements one method per phase, which runs the phase and returns the next one.
     """
 
     def __init__(self, context: RunContext, stop: StopToken) -> None:

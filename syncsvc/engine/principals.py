@@ -70,11 +70,11 @@ class PrincipalCopy:
 
         Can be repeated until users may write to the destination. Users and roles that an earlier copy has created are
         dropped and created again if they differ from the source, or if they have or inherit a role that differs. The
-        others are left as they are, so that clients that have logged in as these users stay logged in. A `command` is
+        others are left unchanged, so that clients that have logged in as these users stay logged in. A `command` is
         added to the journal once nothing prevents the copy, even if the copy then fails.
 
-        Raises OperationError: before anything is changed if some users or roles cannot be copied, and
-        UserOrRoleNotCopied if the check fails. Also raises the driver's errors.
+        If some users or roles cannot be copied, raises OperationError before anything is changed. If the check fails,
+        raises OperationError UserOrRoleNotCopied. Also raises the driver's errors.
         """
         self.drop_temporary()
         source, destination = self._listings()
@@ -89,7 +89,7 @@ class PrincipalCopy:
         self._context.run.update(principals=counts)
 
     def remove(self) -> None:
-        """Drop the temporary collections, and the users and roles that the sync created and no user changed since."""
+        """Drop the temporary collections, and the sync's users and roles, except those changed since their creation."""
         self.drop_temporary()
         self._remove(self._created.on(read(lambda: listing(self._client), self._stop)))
         self._created.forget()
@@ -116,11 +116,11 @@ class PrincipalCopy:
         return compare(options, source, destination)
 
     def _remove(self, principals: Iterable[Principal]) -> None:
-        """Drop those of these principals that users have not changed since they were listed.
+        """Drop these principals, except those that were changed since they were listed.
 
-        Roles of the principals that stay are not dropped either.
+        Roles that a remaining principal has are not dropped either.
         """
-        # Dropping a role would take it from the changed principals that have it.
+        # Dropping a role would also revoke it from the changed principals that have it.
         kept_roles: set[Identity] = set()
         for each in in_order_of_removal(principals):
             self._stop.check()
@@ -134,7 +134,7 @@ class PrincipalCopy:
             self._context.observe(Point.PRINCIPAL_DROPPED, str(each.identity))
 
     def _replace(self, created: Collection[Principal], wanted: Collection[Principal]) -> None:
-        """Replace the principals `created` on the destination by those in `wanted`, without touching equal ones."""
+        """Make the destination have the principals `wanted` instead of `created`; leave equal ones unchanged."""
         dropped = {each.identity: each for each in outdated(created, wanted)}
         self._remove(dropped.values())
         kept = {each.identity: each for each in created if each.identity not in dropped}
@@ -203,7 +203,7 @@ class PrincipalCopy:
     def _run_unless(
         self, codes: Container[int | None], database: str, command: dict[str, Any]
     ) -> None:
-        """Run a command, and ignore a refusal by the server with one of these error codes."""
+        """Run a command, and ignore server errors with one of these codes."""
         try:
             self._writer.run(database, command)
         except OperationFailure as error:

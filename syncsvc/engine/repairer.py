@@ -2,9 +2,9 @@
 
 A round is saved in three steps: the list of its differences, its number in the run record, and its completion. In each
 instance, the thread that reads the change events applies the round (`syncsvc.engine.events.repair_work`): documents are
-read again through the lanes, so their writes stay in order with those of the events. A killed process repeats the step
-that it was in. This is safe: a repair sets documents to their present state on the source, and definitions to the saved
-ones; later events are applied after it.
+read again through the lanes, so their writes stay in order with those of the events. After a kill, the next process
+repeats the interrupted step. This is safe: a repair sets documents to their current state on the source, and
+definitions to the saved ones; later events are applied after the repair.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class Repairer:
     def __init__(self, context: RunContext, stop: StopToken) -> None:
         self._context = context
         self._stop = stop
-        # The generation (pass) of the verification in which a repair on demand has created a collection.
+        # The generation (pass) of the check in which a requested repair created a collection, while that request is
+        # open; otherwise None.
         self._created_in: int | None = None
 
     def repair_in_commit(self) -> bool:
@@ -122,14 +123,14 @@ class Repairer:
     def _list(self) -> tuple[int, set[Action]]:
         """Save the differences known now as the list of the next round; return the round's number and its actions.
 
-        Begin again if the check replaces its saved differences while they are read.
+        Start over if the check replaces its saved differences while they are read.
         """
         self.finish_round()
         repairs = self._context.repairs
         number = self._context.run.record.repair + 1
         while True:
             actions: set[Action] = set()
-            # An earlier attempt, or a process that was killed, can have saved differences that no longer exist.
+            # An earlier attempt, or a killed process, may have saved differences that no longer exist.
             repairs.remove_all(number)
             try:
                 repairs.add(number, self._known(actions))
@@ -140,10 +141,10 @@ class Repairer:
             self._stop.check()
 
     def _known(self, actions: set[Action]) -> Iterator[StoredMismatch]:
-        """Yield the known differences that can be repaired, and add the actions that repair these to `actions`."""
+        """Yield the known differences that can be repaired, and add the action for each to `actions`."""
         context, checks = self._context, self._context.checks
-        theirs = read(lambda: replaced(context.destination_client, context.registry), self._stop)
-        foreign = mismatch_names(theirs, context.names)
+        recreated = read(lambda: replaced(context.destination_client, context.registry), self._stop)
+        foreign = mismatch_names(recreated, context.names)
         if foreign:
             _log.warning(
                 "Collections are not repaired, because users dropped them on the destination and created them again. "

@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 
 
 def undo_commands(record: RunRecord, cluster: str) -> list[str]:
-    """Return the mongosh commands that undo what the sync has done to a cluster: its write block and stopped balancer.
+    """Return the mongosh commands that lift the sync's write block on a cluster and start its balancer again.
 
     The list is empty if the saved record contains neither a block that the sync set nor a balancer that it stopped.
     """
@@ -54,7 +54,7 @@ def undo_commands(record: RunRecord, cluster: str) -> list[str]:
 
 
 class Reset:
-    """Runs the reset of one instance, which must have saved the state RESETTING and stopped all other work before."""
+    """Runs the reset of one instance, after the instance has saved the state RESETTING and stopped all other work."""
 
     def __init__(self, context: RunContext, stop: StopToken) -> None:
         self._context = context
@@ -63,7 +63,7 @@ class Reset:
         self._stop = stop
 
     def run(self) -> None:
-        """Run the reset to its end: afterwards, this instance has no saved run record any more.
+        """Run the whole reset; afterwards, this instance has no saved run record.
 
         In the coordinator, this also drops the run records of all other instances. Raises OperationError, the driver's
         errors, and `Cancelled` when stopped.
@@ -109,9 +109,9 @@ class Reset:
         self._drop_metadata()
 
     def _release_source(self) -> None:
-        """Restore the write block and the balancer of the source; if it does not answer, log the commands for that.
+        """Restore the write block and the balancer of the source; if it does not answer, log the commands to do so.
 
-        Raises the driver's errors if the source answers, but refuses a command: the reset can be repeated then.
+        Raises the driver's errors if the source answers, but refuses a command. The reset can then be repeated.
         """
         context = self._context
         record = context.run.record
@@ -126,8 +126,9 @@ class Reset:
             if failures.named_kind(error) is not failures.CLUSTER_UNREACHABLE:
                 raise
             _log.warning(
-                "The source does not answer, so the reset continues without it: users may stay blocked there, and the "
-                "balancer stopped. If the source returns, run the commands of the field undo there in mongosh.",
+                "The source does not answer, so the reset continues without it: user writes may stay blocked there, "
+                "and the balancer stopped. When the source answers again, connect mongosh to it and run the commands "
+                "in the field undo.",
                 extra={
                     "cluster": record.source,
                     "undo": commands,
@@ -154,8 +155,8 @@ class Reset:
         if found.kind is Kind.COLLECTION and found.uuid is not None:
             command["collectionUUID"] = Binary(found.uuid, 4)
         else:
-            # Servers do not accept the UUID of a time-series collection, so the name may already belong to a
-            # collection of a successor: find out first whether this process still owns the run.
+            # Servers do not accept the UUID of a time-series collection. If another process has taken over the run, the
+            # name may already belong to a new collection: check first that this process still owns the run.
             self._context.run.update()
         try:
             self._writer.run(found.namespace.database, command)
@@ -167,7 +168,8 @@ class Reset:
         database = self._context.metadata.name
         rows = read(lambda: list_raw(self._client, database), self._stop)
         uuids = {row["name"]: row["info"]["uuid"] for row in rows}
-        # The leases belong to the daemons, not to the sync. The fences come last: all earlier writes need them.
+        # Keep the leases, which belong to the daemons, not to the sync. Drop the fences last: all other writes need
+        # them.
         for name in sorted(uuids.keys() - {RUNS, LEASES}, key=lambda name: (name == FENCES, name)):
             drop_metadata(self._writer, database, name, uuids[name])
             self._context.observe(Point.METADATA_DROPPED, name)

@@ -82,7 +82,8 @@ def mirrored(
             definition = replace(
                 prepared(record.definition), namespace=record.source_name, uuid=uuid
             )
-            # By `destination_uuid`, a repair recognizes a collection that users create again on the new destination.
+            # A repair uses `destination_uuid` to recognize a collection that users created again on the new
+            # destination.
             yield replace(
                 record,
                 definition=definition,
@@ -141,10 +142,10 @@ def follower_reversal(record: RunRecord, others: Iterable[RunRecord]) -> dict[st
 
 
 def _reversal_attempt(record: RunRecord, others: Iterable[RunRecord]) -> int:
-    """Return the attempt of the other instances that have already begun the reversal of `record`; 0 if none has.
+    """Return the highest attempt of the other instances that have already begun this reversal; 0 if none has.
 
-    They may have failed since and been resumed. An instance that began with a lower attempt could fail without them
-    noticing it, because they ignore failures of earlier attempts.
+    These instances may have failed since and been resumed. They ignore failures of earlier attempts, so they would not
+    notice a failure of this instance if it began with a lower attempt.
     """
     begun = (each.attempt for each in others if each.reversals > record.reversals)
     return max(begun, default=0)
@@ -163,7 +164,7 @@ def weaken_definitions(context: RunContext, stop: StopToken) -> None:
         record = context.registry.at(definition.namespace)
         if record is None or definition.kind is Kind.VIEW:
             continue
-        # Use the present definition, not the saved one: an index that users have changed needs other commands.
+        # Use the current definition, not the saved one: an index that users have changed needs other commands.
         catalog.weaken(definition)
         catalog.reconcile_indexes(record.present)
         context.observe(Point.COLLECTION_WEAKENED, str(definition.namespace))
@@ -191,9 +192,9 @@ def refuse_written(
     """Raise OperationError OldSourceWritten if users changed anything on the old source after the commit.
 
     `since` is the position in the old source's change stream at which the commit ended. Later writes exist only on the
-    old source, and the reversed sync would overwrite them. DDL operations in `ignored` do not count, such as
-    `WEAKENING`. Call this for a command: it raises the driver's errors, or OperationError ClusterUnreachable, if the
-    old source does not answer soon, has no working majority, or does not return its newest changes.
+    old source, and the reversed sync would overwrite them. DDL operations in `ignored`, such as `WEAKENING`, do not
+    count. For commands that an operator waits for: raises the driver's errors, or OperationError ClusterUnreachable, if
+    the old source does not answer soon, has no working majority, or does not return its newest changes.
     """
 
     def judge(changes: Iterable[Change]) -> Collection[Namespace]:

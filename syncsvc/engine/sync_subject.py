@@ -29,7 +29,7 @@ from verifier.compare.scope import NamespacePair
 from verifier.compare.subject import Watched
 from verifier.runtime.tasks import StopToken
 
-# How many seconds an instance may lag behind for changed documents to be compared again.
+# Changed documents are compared again only while every instance lags by at most this many seconds.
 _MOST_LAG = 10
 
 
@@ -89,7 +89,8 @@ class SyncSubject:
             without_reserved(NamespaceFilter()),
             self._defined,
             is_awaited=self._is_committing,
-            # The check can begin again; a member that is down could delay the commit without end.
+            # Do not wait for a member with a longer oplog, which may be down for good and would block the commit: the
+            # check can start again instead.
             awaits_oplog=False,
         )
         if side is Side.DESTINATION and self._is_shared:
@@ -122,7 +123,7 @@ def is_settled(record: RunRecord, snapshot: ProgressSnapshot) -> bool:
 
     Otherwise, many documents would differ only because their changes are not applied yet. `record` is the run record of
     the coordinator; the lag of the other instances is measured from its saved position. Return False after a commit was
-    requested, too: all changed documents are compared once the last change is applied.
+    requested, too: all changed documents are compared as soon as the last change is applied.
     """
     if record.state is State.COMMITTING:
         return False

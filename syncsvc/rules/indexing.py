@@ -53,14 +53,13 @@ def destined(definition: CollectionSpec, target: Target) -> CollectionSpec:
     `definition` is its definition on the source. The result does not include the index on `_id`. Call this only if
     `violations` yields nothing.
     """
-    return renamed(_on_source(definition, target), target.names)
+    return renamed(_unrenamed(definition, target), target.names)
 
 
-def _on_source(definition: CollectionSpec, target: Target) -> CollectionSpec:
-    """Return the destination's definition of a collection, except for its name.
+def _unrenamed(definition: CollectionSpec, target: Target) -> CollectionSpec:
+    """Return the definition that a collection must have on the destination, but with its name on the source.
 
-    The options, the indexes and the shard key are those that the destination must have; the namespace is still that of
-    the source.
+    The options, the indexes and the shard key are those of the destination.
     """
     return replace(
         definition,
@@ -77,7 +76,7 @@ def built(definition: CollectionSpec, options: StartOptions) -> dict[str, Docume
 
 
 def _shard_key(definition: CollectionSpec, target: Target) -> Document | None:
-    """Return the shard key of a collection on the destination; None if the collection is not sharded there.
+    """Return the shard key of a collection on the destination; None or empty if the collection is not sharded there.
 
     A collection of a sharded source keeps its shard key. For a collection of a replica set, the start option `sharding`
     determines the shard key.
@@ -119,8 +118,8 @@ def text_violations(definition: CollectionSpec) -> Iterator[Violation]:
     """
     if _REPLACEMENT in repr((definition.namespace, definition.options, definition.indexes)):
         yield UNSUPPORTED_COLLECTION, (
-            f"{definition.namespace}: a name or text in its definition is not valid UTF-8, or has the character "
-            "U+FFFD, which replaces invalid bytes. Rename or redefine it on the source."
+            f"{definition.namespace}: a name or text in its definition is not valid UTF-8, or contains the "
+            "character U+FFFD, which replaces invalid bytes. Rename or redefine it on the source."
         )
 
 
@@ -162,13 +161,13 @@ def _unfilterable(definition: CollectionSpec) -> str | None:
     if definition.kind is Kind.TIME_SERIES:
         return "a time-series collection: its measurements are stored in buckets, so they cannot be selected one by one"
     if definition.capped:
-        # The destination could not keep its order if an old document matches only later.
+        # The destination could not keep the insertion order if an old document matched only after an update.
         return "a capped collection: a document that matched only after an update would not keep its place in the order"
     return None
 
 
 def violations(definition: CollectionSpec, target: Target) -> Iterator[Violation]:
-    """Yield a violation for each reason why a collection or view of the source with this definition is not syncable."""
+    """Yield a violation for each reason why a collection or view with this definition cannot be synced."""
     yield from text_violations(definition)
     yield from ttl_violations(definition, target.options)
     yield from rename_violations(definition, target)
@@ -183,7 +182,7 @@ def violations(definition: CollectionSpec, target: Target) -> Iterator[Violation
             f"{definition.namespace} is a sharded time-series collection, which cannot be synced."
         )
     else:
-        yield from sharding.violations(_on_source(definition, target))
+        yield from sharding.violations(_unrenamed(definition, target))
 
 
 def is_renamable(definition: CollectionSpec, target: Target) -> bool:

@@ -81,7 +81,7 @@ def action_of(mismatch: Mismatch, replaced: Container[Namespace] = ()) -> Action
 def _of_existence(mismatch: DefinitionMismatch) -> Action:
     if mismatch.difference is Difference.MISSING:
         return Action.CREATE
-    # A collection that the sync did not create may hold data that somebody needs.
+    # A collection that the sync did not create may hold data that users need.
     return Action.DROP_VIEW if mismatch.detail == "a view" else Action.NONE
 
 

@@ -33,7 +33,7 @@ SPARE = "syncsvc.spare"
 _LONGEST_BOUND = 1024
 _NO_BOUNDS = frozenset({rawbson.ARRAY, rawbson.REGEX, rawbson.MIN_KEY, rawbson.MAX_KEY})
 
-# The maximum number of ranges of one collection that are taken from the source. Each costs a command.
+# The maximum number of ranges of one collection that are taken from the source. Each range needs a command.
 _MOST_CARRIED = 1000
 
 # A range of a shard key: its lower bound, which it includes, and its upper bound, which it does not.
@@ -101,7 +101,7 @@ def _reasons_against_key(fields: Sequence[Document]) -> Iterator[str]:
     pairs = [pair for each in fields for pair in each.items()]
     for name, amount in Counter(name for name, _ in pairs).items():
         if amount > 1:
-            yield f"the shard key contains {name} several times"
+            yield f"the shard key contains {name} more than once"
         parts = name.split(".")
         if not all(parts):
             yield f"the field path {name} has an empty part"
@@ -168,7 +168,6 @@ def is_served(shard_key: Document, indexes: Iterable[Document], collated: bool) 
     `indexes` are the indexes of the collection except the index on `_id`. That index supports a shard key on `_id`,
     too, unless `collated`: it has the collation of the collection, but a shard key needs the simple collation.
     """
-    # The index on `_id` has the collation of its collection.
     by_id = shard_key["key"] == {"_id": 1} and not collated
     return by_id or any(serves(each, shard_key) for each in indexes)
 
@@ -222,7 +221,7 @@ def spare(definition: CollectionSpec) -> Document:
 
 
 def sampled_fields(shard_key: Document) -> list[str]:
-    """Return the fields of a shard key whose values `ranges` needs: those before a hashed field, otherwise all fields.
+    """Return the fields of a shard key whose values `ranges` needs: those before a hashed field; all if none is hashed.
 
     The list is empty if the first field is hashed: servers then choose the ranges themselves.
     """
@@ -237,7 +236,7 @@ def sampled_fields(shard_key: Document) -> list[str]:
 def ranges(shard_key: Document, sample: Sequence[bytes], count: int) -> list[Range]:
     """Divide all values of a shard key into up to `count` ranges with about the same number of documents each.
 
-    `sample` has BSON documents with the values of the `sampled_fields`, in the order of the fields. The documents
+    `sample` contains BSON documents with the values of the `sampled_fields`, in the order of the fields. The documents
     must be in the sort order of the server.
     """
     lowest: Document = dict.fromkeys(shard_key["key"], MinKey())

@@ -56,8 +56,8 @@ def foreign_error(namespace: Namespace) -> OperationError:
     """
     return OperationError(
         DESTINATION_NAMESPACE_EXISTS,
-        f"The sync needs the name {namespace} on the destination, but a collection or view that the sync has not "
-        "created has this name.",
+        f"The sync needs the name {namespace} on the destination, but a collection or view that the sync did not "
+        "create already has this name.",
     )
 
 

@@ -1,1 +1,1 @@
-"""Readers of a source's documents, oplog and load. The readers of documents can resume after a crash. None writes."""
+"""Readers of a source's documents, oplog and load. The document readers can resume after a crash. No reader writes."""

@@ -1,4 +1,4 @@
-"""Finds documents with the same `_id`: a sharded collection can hold several of them, each on a shard of its own.
+"""Finds documents with the same `_id`: a sharded collection can hold several of them, each on a different shard.
 
 A scan in `_id` order returns such documents next to each other. But it can also return the same document twice, if the
 document moves to another shard during the scan. A snapshot read distinguishes the two cases.

@@ -14,7 +14,7 @@ from verifier.cluster.note import reply_time
 class Oplog:
     """The oplog of the primary at one moment.
 
-    `size` is the present size, and `limit` the approximate maximum size, in bytes. `oldest` and `newest` are the times
+    `size` is the current size, and `limit` the approximate maximum size, in bytes. `oldest` and `newest` are the times
     of the first and the last entry.
     """
 

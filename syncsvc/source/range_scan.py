@@ -26,8 +26,8 @@ from verifier.runtime.tasks import StopToken
 
 _BY_ID = {"_id": 1}
 
-# Called for each page with the present name of the collection, and the keys of the page in order, preceded by the last
-# key of the previous page if there is one. A key is a document with only an `_id`.
+# Called for each page with two arguments: the current name of the collection; and the keys of the page in order, after
+# the last key of the previous page if there is one. A key is a document with only an `_id`.
 CheckKeys = Callable[[Namespace, Sequence[bytes]], None]
 
 
@@ -53,7 +53,7 @@ class RangeScan:
         self._check = check
         self._previous = resume_point
         self._reopened = False
-        # Whether a second read must return the document whose `_id` is MaxKey, and whether it is that read's turn.
+        # Whether a second read must return the document whose `_id` is MaxKey, and whether that second read has begun.
         self._leaves_out_last = False
         self._only_last = False
 
@@ -62,7 +62,7 @@ class RangeScan:
 
         A resume point is a document with only an `_id`. A page may be empty. After a temporary failure, the scan
         continues at the last resume point by itself. An `_id` that is too long for a bound of a range is not used as a
-        resume point: the documents after the previous resume point may then come again.
+        resume point: the documents after the previous resume point may then be returned again.
 
         Raises CollectionGone, the errors of `check`, and the driver's errors.
         """

@@ -37,9 +37,10 @@ class ScannedCollection:
     first_page: int = FIRST_PAGE
 
     def open(self, namespace: Namespace, pin: Pin, **find: Any) -> RawCursor:
-        """Return a new cursor over the collection, whose present name is `namespace`.
+        """Return a new cursor over the collection, whose current name is `namespace`.
 
-        `find` has the other fields of the command `find`, such as `hint`. The cursor reads from the server of `pin`.
+        `find` contains the other fields of the command `find`, such as `hint`. The cursor reads from the server of
+        `pin`.
         """
         command: dict[str, Any] = {
             "find": namespace.collection,

@@ -57,7 +57,7 @@ class _Pages:
     def __init__(self, tuning: Tuning, stop: StopToken) -> None:
         self.reading = Budget(tuning.reading_bytes, stop)
         self.unwritten = Budget(tuning.pages_bytes, stop)
-        # This queue needs no limit of its own, because the budget `unwritten` limits it.
+        # Practically unlimited, because the budget `unwritten` limits the waiting pages.
         self.batches: Channel[Batch] = Channel(1 << 40, stop)
 
 
@@ -112,7 +112,7 @@ class Copier:
         """Read the next page of `unread` and pass it to the writers; return its size in bytes, None if no page is left.
 
         A page of a capped collection is written by this thread itself, because the order of inserts must be kept.
-        `unread` yields each page with the seconds that reading took. This thread keeps no reference to the page, so
+        `unread` yields each page with the seconds that its read took. This thread keeps no reference to the page, so
         that the memory of the page is freed when the page is written.
         """
         with self._context.pace.working(stop):
@@ -124,7 +124,6 @@ class Copier:
         batch = Batch(copy, copy.enter(resume_point), block)
         size = len(block.raw)
         if copy.record.definition.capped:
-            # The order of inserts is kept only if a single thread writes.
             self._write(batch, stop)
         else:
             pages.unwritten.take(size)
@@ -209,7 +208,7 @@ def copy_claimed(context: RunContext, stop: StopToken) -> None:
     """Copy the partitions that this instance can claim, and return when all instances have copied their partitions."""
     with TaskGroup("begin", stop) as group:
         group.spawn("claim", context.partitions.claim_ahead)
-        # The copy must not miss any write before the start of the change stream. This time is newer than all of them.
+        # The copy must not miss any write before the start of the change stream. This time is after all these writes.
         not_before = append_note(context.source_client, group.stop)
     Copier(context, stop).run(not_before)
     # Wait even if there are no other instances: a copy must never end while a partition is left.

@@ -121,12 +121,12 @@ class PartitionCopy:
 
     @property
     def _read_preference(self) -> ServerMode:
-        # Nothing promises that other members keep the documents of a capped collection in the order of the primary.
+        # Only the primary is sure to return the documents of a capped collection in the primary's order.
         if self._capped:
             return ReadPreference.PRIMARY
         run = self._context.run.record
         if run.is_reversed:
-            # The option names members of the former source, which is the destination now.
+            # The option selects members of the former source, which is the destination now.
             return ReadPreference.PRIMARY
         options = run.options
         return read_preference(
@@ -143,7 +143,7 @@ class PartitionCopy:
     def written(self, entry: Entry[Resume | None], documents: int, size: int) -> None:
         """Record that a page is written to the destination; save the progress if a save is due.
 
-        The page has `documents` documents, with a total of `size` bytes.
+        The page contains `documents` documents, with a total of `size` bytes.
         """
         with self._lock:
             # Finish the entry under the lock: a thread that sees the frontier drained must also see all counts.

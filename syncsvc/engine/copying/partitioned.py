@@ -1,4 +1,4 @@
-"""Divides collections into partitions, claims these for this instance, and sums up the progress of all instances.
+"""Divides collections into partitions, claims partitions for this instance, and sums up the progress of all instances.
 
 Several readers can read one divided collection. After a failover or the loss of a resume point, a reader reads at most
 one range again, not the whole collection. If several instances run the sync, they share all partitions.
@@ -66,9 +66,9 @@ def _is_divided(context: RunContext, record: CollectionRecord, scanned: Size) ->
     `scanned` is the amount to read. It exceeds the amount to copy if the collection has a document filter: ranges then
     also limit how long the source searches for the next matching document in a single call.
 
-    Small collections (up to `partition_bytes`) and capped collections are one partition. On a replica set, so are the
-    collections that the option `copyInNaturalOrder` names, and those whose copy an earlier version of syncsvc has begun
-    in natural order.
+    Small collections (up to `partition_bytes`) and capped collections are one partition. Two other kinds of collections
+    of a replica set are one partition, too: those that the option `copyInNaturalOrder` names, and those whose copy an
+    earlier version of syncsvc began in natural order.
     """
     if scanned.bytes <= context.tuning.partition_bytes or record.definition.capped:
         return False

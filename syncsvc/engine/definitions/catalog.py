@@ -27,8 +27,8 @@ from verifier.runtime.tasks import StopToken
 
 _GONE = failures.NAMESPACE_NOT_FOUND
 
-# Codes of a `create` of a view that are not errors here: the view exists; or, together with views that later events
-# will change, it forms a cycle, is nested too deeply, or has another collation.
+# Error codes to ignore when a view is created: the name is taken; or, because of other views that later events will
+# change, the view is part of a cycle, is nested too deeply, or conflicts with their collation.
 _PASSING_VIEW_CODES = (failures.NAMESPACE_EXISTS, 5, 165, 167)
 
 # Commands that also name the collection by its UUID, so that a command that arrives late, for example after its own
@@ -36,7 +36,7 @@ _PASSING_VIEW_CODES = (failures.NAMESPACE_EXISTS, 5, 165, 167)
 BY_UUID = frozenset({"collMod", "createIndexes", "drop", "dropIndexes", "renameCollection"})
 
 # Error codes that mean that users changed the definition before the sync did: the collection or index is gone; a view
-# has the name; the index is another one, because it was not prepared; or an equivalent index exists.
+# has the name; users replaced the index with one that is not prepared; or an equivalent index exists.
 _USERS_WERE_FASTER = (
     failures.NAMESPACE_NOT_FOUND,
     failures.INDEX_NOT_FOUND,
@@ -88,8 +88,8 @@ class Catalog:
         Creates no index except the one that the shard key needs, and does not check the options of an existing
         collection. Returns True only if this call created the collection and the collection has no index except the one
         on `_id`. Returns False for a time-series collection, because servers of 6.3 and newer create it with an index
-        on its `metaField` and its time. Drops a view with the same name: the view had the name earlier or will have it
-        later, and then its change events create the view.
+        on its `metaField` and its time. Drops a view with the same name: on the source, the view had the name earlier,
+        or will get it later; in the second case, its change event creates the view again.
         """
         self._assign_primary(definition.namespace)
         created = self._create(definition)
@@ -98,7 +98,7 @@ class Catalog:
         return created and not definition.shard_key and definition.kind is not Kind.TIME_SERIES
 
     def _assign_primary(self, namespace: Namespace) -> None:
-        """Create the database of a new collection or view, if the destination is sharded. See `Sharding`."""
+        """Create the database of a new collection or view, unless it exists or the destination is not sharded."""
         if self._sharding is None:
             return
         try:
@@ -142,7 +142,7 @@ class Catalog:
     def _shard(self, definition: CollectionSpec) -> None:
         """Create the index that the shard key needs, and shard the collection. Skip the steps that are already done.
 
-        Afterwards, remove the zones of this sync, and make a unique index accept duplicates until the commit.
+        Afterwards, remove the zones of this sync. If the index is unique, make it accept duplicates until the commit.
         """
         assert self._sharding is not None
         namespace, index = definition.namespace, standin.serving(definition)
@@ -162,7 +162,7 @@ class Catalog:
             self._run(namespace, command, failures.INDEX_NOT_FOUND)
 
     def refine(self, definition: CollectionSpec) -> None:
-        """Give a sharded collection the shard key of its definition, which must begin with its present shard key."""
+        """Give a sharded collection the shard key of its definition, which must begin with its current shard key."""
         assert definition.shard_key
         namespace = str(definition.namespace)
         command = {"refineCollectionShardKey": namespace, "key": definition.shard_key["key"]}
@@ -190,9 +190,9 @@ class Catalog:
     def modify(self, namespace: Namespace, change: Document) -> None:
         """Run the command collMod with the fields of `change` on a collection; no-op if `change` is empty.
 
-        Options of a time-series collection that the server refuses are ignored: its bucket span may already be larger.
+        If the server refuses new time-series options, ignore the error: the bucket span can only grow, and may already
+        be larger.
         """
-        # The bucket span of a time-series collection can only grow, and may already be larger.
         passing = (failures.INVALID_OPTIONS,) if "timeseries" in change else ()
         if change:
             self._run(namespace, {"collMod": namespace.collection, **change}, *passing)
@@ -273,7 +273,7 @@ class Catalog:
         namespace, wanted = definition.storage, standin.stand_in(definition).indexes
         # Drop before building: an old index may conflict with a new one.
         found = self._indexes(namespace)
-        exchanging = sharding.SPARE in found or _loses_shard_key(definition, found, wanted)
+        exchanging = sharding.SPARE in found or _loses_support(definition, found, wanted)
         if exchanging:
             # Every shard must have an index that supports the shard key, at every moment.
             self._create_index(definition, sharding.spare(definition))
@@ -318,7 +318,7 @@ class Catalog:
         """Relax a collection's options and indexes for the time until the commit, without rebuilding any index.
 
         Afterwards, unique indexes accept duplicates, and documents do not expire. Deferred indexes (see
-        `standin.deferred_names`) are dropped. `definition` is the collection's present definition on the destination.
+        `standin.deferred_names`) are dropped. `definition` is the collection's current definition on the destination.
         """
         for command in standin.weakenings(definition):
             self._run(definition.namespace, command)
@@ -331,7 +331,7 @@ class Catalog:
         """
         for command in standin.preparations(definition):
             if self._run(definition.namespace, command, failures.INDEX_NOT_FOUND) is None:
-                # The sync was begun by an earlier version, which deferred this index.
+                # An earlier version of syncsvc began the sync, and deferred this index.
                 name = command["index"]["name"]
                 self._create_index(definition, standin.stand_in(definition).indexes[name])
                 self._run(definition.namespace, command)
@@ -417,7 +417,7 @@ class Catalog:
         if self._uuids is not None:
             uuid = self._uuids.get(Namespace(namespace.database, target))
             return {} if uuid is None else {"collectionUUID": Binary(uuid, 4)}
-        # Query by the name only: with a further condition, the server goes through all collections of the database.
+        # Query by the name only: with a further condition, the server scans all collections of the database.
         listed = self._list(namespace.database, {"name": target})
         found = next((each for each in listed if each["type"] == Kind.COLLECTION.value), None)
         # Servers do not accept the UUID of the buckets of a time-series collection. The name of the buckets begins with
@@ -444,12 +444,12 @@ def known_uuids(
     }
 
 
-def _loses_shard_key(
+def _loses_support(
     definition: CollectionSpec, found: dict[str, Document], wanted: dict[str, Document]
 ) -> bool:
     """Return whether a sharded collection would have no index for its shard key while its indexes are replaced.
 
-    `found` has its present indexes, and `wanted` the new ones, by name. Return False if the collection is not sharded.
+    `found` contains the current indexes by name, and `wanted` the new ones. Return False if it is not sharded.
     """
     if not definition.shard_key:
         return False

@@ -49,7 +49,7 @@ def confirmed_together(context: RunContext, change: Callable[[], None], stop: St
 
 
 def newest_destination_time(context: RunContext, stop: StopToken) -> Timestamp:
-    """Return a cluster time of the destination at or after every write acknowledged so far.
+    """Return a cluster time of the destination that is not earlier than any write acknowledged so far.
 
     Waits until a majority of the members confirms a no-op update. Raises OperationError Superseded, the driver's errors
     that are not temporary, and `Cancelled`.

@@ -45,10 +45,10 @@ def created(
 
     `views` holds the saved definitions of the views that the sync has created, by name. Raises the driver's errors.
     """
-    return present(context, views, stop).created
+    return destination_contents(context, views, stop).created
 
 
-def present(
+def destination_contents(
     context: RunContext, views: Mapping[Namespace, list[Document]], stop: StopToken
 ) -> Contents:
     """Return the collections and views on the destination: those that the sync has created, and all others.
@@ -67,9 +67,9 @@ def created_uuid(context: RunContext, namespace: Namespace, stop: StopToken) -> 
 
 
 def _empty(context: RunContext, names: list[Namespace], stop: StopToken) -> list[Namespace]:
-    """Return those of the collections on the destination that are empty.
+    """Return the names of the empty collections among `names` on the destination.
 
-    Several are read at the same time: there may be thousands, on a link with latency.
+    Several collections are checked in parallel: there may be thousands, and the network may be slow.
     """
     empty = []
 
@@ -84,7 +84,7 @@ def _empty(context: RunContext, names: list[Namespace], stop: StopToken) -> list
 def _uuids(
     context: RunContext, database: str, names: list[str], stop: StopToken
 ) -> dict[str, bytes]:
-    """Return the UUIDs of those collections of the destination that have one of these names, by name."""
+    """Return the UUIDs of the destination's collections with these names, by name."""
     query = {"name": {"$in": names}}
     rows = read(lambda: list_raw(context.destination_client, database, query), stop)
     return {row["name"]: bytes(row["info"]["uuid"]) for row in rows if "uuid" in row["info"]}

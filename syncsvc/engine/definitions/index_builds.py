@@ -1,10 +1,10 @@
-"""Withholds indexes: leaves a collection of the destination without them if they refuse documents of the sync.
+"""Withholds the indexes of a collection until the commit if one of them refuses a document on the destination.
 
 A document may reach the destination in a state from before an index was created or after it was dropped, and an index
-may be built over documents of different times. So an index can refuse a document that it never had to index on the
-source (parallel arrays, unknown languages, invalid geometries). Then all indexes of the collection are withheld. They
-are built when all events are applied and the documents equal those of the source. If an index still refuses a document
-then, the sync fails.
+may be built over documents that were read at different times. So an index can refuse a document that it never had to
+index on the source (parallel arrays, unknown languages, invalid geometries). Then all indexes of the collection are
+withheld: dropped, and built again when all events are applied and the documents equal those of the source. If an index
+still refuses a document then, the sync fails.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from verifier.runtime.tasks import StopToken, for_each
 
 _log = logging.getLogger(__name__)
 
-# How many attempts are made to build the withheld indexes of a collection, and the pause in between, in seconds.
+# The number of attempts to build the withheld indexes of a collection, and the pause between them, in seconds.
 _BUILDS = 5
 _PAUSE = 1.0
 
@@ -78,7 +78,7 @@ def build_indexes(context: RunContext, record: CollectionRecord, stop: StopToken
 
 
 def build_deferred(context: RunContext, stop: StopToken) -> None:
-    """Build the indexes that the destination lacks because an earlier version of syncsvc has begun the sync.
+    """Build the indexes that the destination lacks because an earlier version of syncsvc began the sync.
 
     That version would have built them at the commit (see `standin.deferred_earlier`), but the verification expects them
     now. Raises OperationError DefinitionNotApplicable if an index cannot be built and nothing can be withheld.

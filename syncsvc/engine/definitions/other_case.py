@@ -17,7 +17,7 @@ from verifier.runtime.tasks import StopToken
 def case_violations(context: RunContext, name: Namespace, stop: StopToken) -> Iterator[Violation]:
     """Yield a violation if a database of the destination differs only in case from the one that `name` needs.
 
-    `name` is a collection or view of the source. An empty database is not noticed here; then the destination refuses
+    `name` is a collection or view of the source. An empty database is not detected here: the destination then refuses
     the command that creates the collection or view.
     """
     needed = context.names.to_destination(name).database

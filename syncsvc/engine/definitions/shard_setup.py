@@ -1,7 +1,7 @@
 """Shards the destination's collections as they are created, and distributes databases. Every operation is idempotent.
 
 When an empty collection is sharded, each range of its shard key is created on the shard that a zone assigns it to, so
-that nothing has to be moved. For just that moment, this module defines zones of its own, one for each shard. The
+that nothing has to be moved. For that moment only, this module defines temporary zones, one for each shard. The
 distribution is left to the server if the option `presplit` is none, if users have defined zones, or if the ranges are
 computed from a sample and the shard key begins with a hashed field.
 """
@@ -47,7 +47,7 @@ class Sharding:
         self._destination_client = context.destination_client
         self._destination_writer = context.destination_writer
         self._stop = stop
-        # Each sync to the cluster has zones of its own, so that it does not remove those of another one.
+        # Each sync to the cluster uses its own zone names, so that it does not remove the zones of another sync.
         name = sync_name(context.metadata.name)
         self._zone = "syncsvc." if name is None else f"syncsvc-{name}."
 
@@ -61,7 +61,7 @@ class Sharding:
         try:
             self._destination_writer.administer({"enableSharding": database, "primaryShard": shard})
         except OperationFailure as error:
-            # The database has been created on another shard meanwhile, as happens with the first collection in it.
+            # The database exists on another shard: someone has created it, or a collection in it, meanwhile.
             if error.code != failures.NAMESPACE_EXISTS:
                 raise
         self._context.observe(Point.PRIMARY_ASSIGNED, database)

@@ -100,8 +100,8 @@ class SharedCatalog(Catalog):
         if namespace == to:
             return
         if namespace.database != to.database:
-            # If users rename a collection to another database on the source, the change stream reports other events. On
-            # the destination, such a rename would create a new collection, with another UUID.
+            # The source's change stream never reports a rename to another database, but the creation of a new
+            # collection. On the destination, such a rename would create a collection with another UUID.
             raise OperationError(
                 DEFINITION_NOT_APPLICABLE,
                 f"{namespace} cannot be renamed to {to}, which is in another database: a sync that was started with "
@@ -145,7 +145,7 @@ class SharedCatalog(Catalog):
         if name not in BY_UUID or "collectionUUID" in command:
             return {}
         if self._uuids is not None and (known := super()._by_uuid(namespace, command)):
-            # The registry does not have the names that users have given to collections of the sync, but `uuids` does.
+            # If users have renamed a collection of the sync, `uuids` contains its new name, but the registry does not.
             return known
         if name == "renameCollection":
             database, _, target = target.partition(".")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from syncsvc.engine.definitions.created import present, save_created
+from syncsvc.engine.definitions.created import destination_contents, save_created
 from syncsvc.engine.definitions.naming import new_record
 from syncsvc.engine.definitions.shared_catalog import catalog_of
 from syncsvc.engine.definitions.source_lookup import size_on_source
@@ -37,7 +37,7 @@ class SourceListing:
         self._stop = stop
 
     def run(self) -> None:
-        """List the source's collections and views, save the collections' records, and create all on the destination.
+        """List the source's collections and views, save records of the collections, and create all on the destination.
 
         Raises OperationError UnsupportedCollection, TTLNotVerifiable and other errors of definitions that cannot be
         synced, and DestinationNamespaceExists if the destination has foreign data under a needed name.
@@ -65,7 +65,7 @@ class SourceListing:
         """
         if self._options.pre_existing_destination_data:
             context = self._context
-            found = present(context, context.views.load(), self._stop).others
+            found = destination_contents(context, context.views.load(), self._stop).others
             needed = (context.names.to_destination(each.namespace) for each in listed)
             names = taken((each.namespace for each in found), needed)
             raise_all(taken_violations(names))
@@ -78,21 +78,21 @@ class SourceListing:
         refused must not be tried again if the source no longer has it. If the source has dropped a collection, a new
         collection may have its name now: the drop event of the old collection must not drop the new collection.
         """
-        present = {each.uuid: each for each in collections}
+        by_uuid = {each.uuid: each for each in collections}
         for record in self._registry:
-            if not self._is_recorded(record, present.get(record.uuid)):
+            if not self._is_recorded(record, by_uuid.get(record.uuid)):
                 self._catalog.drop(record.definition.namespace)
                 self._partitions.forget(record.uuid)
                 self._registry.remove(record)
 
-    def _is_recorded(self, record: CollectionRecord, present: CollectionSpec | None) -> bool:
-        """Return whether `record` holds the present name and definition of the source's collection."""
-        if present is None or record.source_name != present.namespace:
+    def _is_recorded(self, record: CollectionRecord, listed: CollectionSpec | None) -> bool:
+        """Return whether `record` contains the name and definition of the source's collection `listed`."""
+        if listed is None or record.source_name != listed.namespace:
             return False
-        known, wanted = record.definition, destined(present, self._context.target)
+        known, wanted = record.definition, destined(listed, self._context.target)
         return same_document(
             [known.options, known.indexes, known.shard_key, record.source_key],
-            [wanted.options, wanted.indexes, wanted.shard_key, present.shard_key or None],
+            [wanted.options, wanted.indexes, wanted.shard_key, listed.shard_key or None],
         )
 
     def _record(self, collections: list[CollectionSpec]) -> None:

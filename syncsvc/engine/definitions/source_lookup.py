@@ -1,4 +1,4 @@
-"""Looks up the present definitions and sizes of collections on the source, which change events do not contain."""
+"""Looks up the current definitions and sizes of collections on the source, which change events do not contain."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from verifier.runtime.tasks import StopToken
 def find_on_source(
     context: RunContext, database: str, uuid: bytes, stop: StopToken
 ) -> CollectionSpec | None:
-    """Return the source's collection with this UUID, under its present name; None if `database` does not have it."""
+    """Return the source's collection with this UUID, under its current name; None if `database` does not have it."""
     return read(lambda: find_collection(context.source_client, database, uuid), stop)
 
 
@@ -63,7 +63,7 @@ def size_on_source(context: RunContext, definition: CollectionSpec, stop: StopTo
 def reading_by_name(
     context: RunContext, record: CollectionRecord, stop: StopToken
 ) -> Iterator[None]:
-    """Turn a read error in the `with` block into CollectionGone if the collection of `record` has lost its name.
+    """Turn a read error in the `with` block into CollectionGone if the collection no longer has its recorded name.
 
     This is for sources that accept only names, not UUIDs: there, reads fail if the name now belongs to a view or to
     another kind of collection. The caller can ignore the collection, because a change event of its rename or drop

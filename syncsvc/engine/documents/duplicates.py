@@ -30,7 +30,7 @@ class Duplicates:
         self._stop = stop
 
     def refuse_neighbours(self, namespace: Namespace, keys: Sequence[bytes]) -> None:
-        """Raise OperationError DuplicateIds if several documents of the collection have the same `_id` from `keys`.
+        """Raise OperationError DuplicateIds if several documents of the collection share an `_id` that is in `keys`.
 
         `keys` are BSON documents with an `_id`, in the order of `_id`. Only keys that equal the next one are looked up.
         """
@@ -38,7 +38,7 @@ class Duplicates:
             refuse_equal(self._client, namespace, self._uuid, self._collation, keys, self._stop)
 
     def refuse_repeated(self, namespace: Namespace, keys: Sequence[bytes]) -> None:
-        """Look up each key in the collection; raise OperationError DuplicateIds if several documents have its `_id`.
+        """Look up each key in the collection; raise OperationError DuplicateIds if several documents have this `_id`.
 
         `keys` are BSON documents with an `_id`: keys that a read has returned twice, or that are equal by the
         collection's collation.

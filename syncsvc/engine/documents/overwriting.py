@@ -1,8 +1,8 @@
 """Overwrites documents of the destination with whole documents: for the copy, and for documents that are read again.
 
-In a sharded collection, no single statement does that: a router refuses an upsert without the whole shard key, and a
-replacement whose shard key belongs to another shard matches nothing and reports no error. So the present document is
-deleted on every shard before the insert.
+In a sharded collection, no single statement can overwrite a document: a router refuses an upsert without the whole
+shard key, and a replacement whose shard key belongs to another shard matches nothing and reports no error. So an
+existing document is deleted on every shard before the new one is inserted.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ def overwrite(
 ) -> tuple[list[Outcome], str]:
     """Write whole documents. If any is refused, drop the collection's indexes until the commit, and retry.
 
-    The indexes are dropped, because one of them may have refused the document.
+    The indexes are dropped because one of them may have refused the document.
+
     Return the documents that could not be written, and the error of the first one; both are empty if all documents are
     written. With `ordered`, write the documents in their order, and stop at the first refused one.
     """
@@ -147,7 +148,7 @@ def _insert(
 def _set_right(
     context: RunContext, namespace: Namespace, documents: Sequence[Outcome]
 ) -> list[Refusal]:
-    """Restore the value Timestamp(0, 0) in inserted documents, in which the server has replaced it by its own time.
+    """Restore the value Timestamp(0, 0) in inserted documents, where the server has replaced it with the current time.
 
     Return the refused documents with their errors.
     """

@@ -73,7 +73,7 @@ def sort(outcomes: Sequence[Outcome], key: ShardKey, collated: bool, whole_keys:
 def without_moved(work: Work, key: ShardKey, there: Mapping[Hashable, bytes]) -> Work:
     """Return the work, with the documents that have another shard key on the destination moved to `again`.
 
-    `there` has the documents on the destination, by `_id`. Has no side effects.
+    `there` contains the documents on the destination, by `_id`. Has no side effects.
 
     If one transaction inserts a document and moves it to another shard, its events are not in the order of its
     operations: the event with the newer shard key may be the first one. Only the source knows which one is newer.
@@ -137,8 +137,8 @@ class ShardedWriter:
     ) -> list[Outcome]:
         """Write whole documents, and return the outcomes whose document the destination refused.
 
-        First, present documents with the same `_id` are deleted on every shard. This is skipped for a document whose
-        events begin with an insert, if it is not in `there`, which has the documents on the destination by `_id`.
+        First, existing documents with the same `_id` are deleted on every shard. This is skipped for a document whose
+        events begin with an insert, if `there`, which contains the destination's documents by `_id`, lacks it.
         """
         old = [each for each in documents if not each.new or _identity(each) in there]
         clear(self._context, record.namespace, old)
@@ -154,8 +154,8 @@ class ShardedWriter:
     ) -> list[Outcome]:
         """Run the stages of `work.updates` and of `work.documents`, whose documents were just written.
 
-        `there` has the documents that exist on the destination, by `_id`. Return the outcomes to read again: those
-        whose document is missing or whose update failed; all of them if it is unknown which updates failed.
+        `there` contains the documents on the destination, by `_id`. Return the outcomes to read again: those whose
+        document is missing or whose update failed; all of them if it is unknown which updates failed.
         """
         missing: list[Outcome] = []
         updates: list[Outcome] = []

@@ -75,7 +75,7 @@ def run_deletes(
 
 
 def offers_raw_diffs(document_writer: DocumentWriter, scratch: Namespace) -> bool:
-    """Return whether the destination can apply updates in the form that the oplog has (diffs).
+    """Return whether the destination can apply updates in the format of the oplog (diffs).
 
     To find out, upserts a document into the collection `scratch`. Raises the driver's errors.
     """

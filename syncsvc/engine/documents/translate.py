@@ -1,13 +1,13 @@
 """Translates change events to write statements, as raw bytes.
 
-Events of one document in the same batch are folded into one outcome, so that every document needs one statement of one
-command. Values are copied as bytes, never decoded.
+Events of one document in the same batch are folded into one outcome, so that a single statement applies all of them.
+Values are copied as bytes, never decoded.
 
-If both servers support diffs, an update is applied with the diff from the oplog (`$_internalApplyOplogUpdate`, with
-`showRawUpdateDescription` of the stream). This is exact for every field name, nested truncation and order of fields. A
-diff that only sets existing fields becomes a `$set` instead: this costs a third less, and the fields keep their places
-in the document, too. If the destination lacks such a field, because it holds a later state of the document, the `$set`
-adds the field, and a later event removes it again.
+If both servers support diffs, an update is applied with the diff from the oplog: the change stream reports the diff
+(`showRawUpdateDescription`), and the stage `$_internalApplyOplogUpdate` applies it. This is exact for every field name,
+nested truncation and order of fields. A diff that only sets existing fields becomes a `$set` instead: this costs a
+third less, and the fields keep their places in the document, too. If the destination lacks such a field, because it
+holds a later state of the document, the `$set` adds the field, and a later event removes it again.
 
 If a server does not support diffs, the document is read again from the source: the public description of an update is
 ambiguous (`a.b` is a field or a path), and does not say whether a field keeps its place or moves to the end.
@@ -90,9 +90,9 @@ class Outcome:
 
 
 def fold(before: Outcome | None, event: DataEvent) -> Outcome:
-    """Return the outcome of `event` together with the events of its document that came before it in the batch.
+    """Return the combined outcome of `event` and the earlier events of its document in the batch.
 
-    `before` is the outcome of those earlier events, None if there are none. This call may change `before`.
+    `before` is the outcome of the earlier events; None if there are none. This call may change `before`.
     """
     kind = event.kind
     if before is not None and _moves(before, event):
@@ -111,7 +111,7 @@ def fold(before: Outcome | None, event: DataEvent) -> Outcome:
 
 
 def without_contents(event: DataEvent) -> DataEvent:
-    """Return the event without its contents, so that `fold` returns an outcome which says to reread the document."""
+    """Return the event without its contents, so that `fold` returns an outcome that rereads the document."""
     if event.kind is DataKind.REREAD:
         return event
     return event._replace(kind=DataKind.UNTOLD, body=b"", raw_diff=False)
@@ -331,7 +331,7 @@ def delete_statement(outcome: Outcome) -> bytes:
 def holds_zero_timestamp(document: bytes) -> bool:
     """Return whether a top-level field other than `_id` is Timestamp(0, 0).
 
-    When the server inserts such a document or uses it as a replacement, it replaces this value by its own time.
+    When the server inserts such a document or uses it as a replacement, it replaces this value with the current time.
     """
     if _TIMESTAMP not in document or _NINE_ZEROS not in document:
         return False

@@ -38,7 +38,7 @@ _FEW = 4
 def runs(
     outcomes: Sequence[Outcome], collated: bool
 ) -> Iterator[tuple[list[Outcome], list[Outcome]]]:
-    """Split outcomes into pairs, each of a list of writes and a list of deletes.
+    """Split outcomes into pairs of lists: the first list contains writes, the second one deletes.
 
     If the pairs are run in order, and the writes of each pair before its deletes, their effect is that of `outcomes`. A
     delete may wait for the writes after it if none of them concerns the same document. With a collation (`collated`),
@@ -111,8 +111,8 @@ class OutcomeWriter:
         for refetch, group in groupby(outcomes, attrgetter("refetch")):
             if refetch:
                 again = [each.key for each in group]
-                # A query returns several documents in an order of its own, so a capped collection needs one query for
-                # each document.
+                # A query for several documents does not return them in the order of the keys, so a capped collection
+                # needs one query for each document.
                 for keys in [[key] for key in again] if record.definition.capped else [again]:
                     self._rereading.write(record, keys, newest)
                 number += len(again)

@@ -51,7 +51,7 @@ class Application:
         self._feed = feed
         self._stop: StopToken = group.stop
         self._frontier: Frontier[Position] = Frontier(position)
-        self._saving = threading.Lock()  # held while the position is saved, so it never goes back
+        self._saving = threading.Lock()  # so that the saved position never moves back
         room = Room(context.tuning, group.stop)
         lanes = [
             Lane(context, self._frontier, room, group.stop) for _ in range(context.threads.lanes)

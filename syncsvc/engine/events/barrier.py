@@ -37,7 +37,7 @@ class Barrier:
         self._stop = stop
 
     def take(self, token: dict[str, Any], apply: Callable[[], None]) -> None:
-        """Return when the DDL event with the resume token `token` is applied to the destination.
+        """Wait until the DDL event with the resume token `token` is applied to the destination.
 
         The coordinator, and an instance that runs alone, call `apply`, which applies the event; the coordinator skips
         an event that is already applied. Every other instance waits for the coordinator.

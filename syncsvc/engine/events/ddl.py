@@ -184,7 +184,8 @@ class DefinitionEvents:
     def _can_be_synced(self, definition: CollectionSpec) -> bool:
         """Return whether a collection of the source can be synced with this definition.
 
-        If it cannot be synced, return False only if the source no longer has it; otherwise raise OperationError.
+        Return False if it cannot be synced and the source no longer has it. Raise OperationError if the source still
+        has it.
         """
         try:
             check(definition, self._target)
@@ -199,8 +200,8 @@ class DefinitionEvents:
     def _is_renamable(self, view: CollectionSpec) -> bool:
         """Return whether a view of the source can have its name on the destination.
 
-        If it cannot have its name, return False only if the source no longer has the view with this definition;
-        otherwise raise OperationError.
+        Return False if it cannot have its name and the source no longer has the view with this definition. Raise
+        OperationError if the source still has this view.
         """
         found = self._renames.violations(view)
         if found:
@@ -310,7 +311,7 @@ class DefinitionEvents:
     def _drop_database(self, event: DefinitionEvent) -> None:
         """Drop the views of a database, and then the database if it is empty.
 
-        The collections of the database have drop events of their own; views have none.
+        The collections of the database have their own drop events; views have none.
         """
         dropped = event.namespace.database
         for database in sorted(self._names.databases(dropped)):
@@ -377,7 +378,7 @@ class DefinitionEvents:
         indexes: dict[str, Document],
         refuse: Callable[[CollectionSpec, Target], None],
     ) -> CollectionSpec:
-        """Return the definition of a collection with `indexes` as its only indexes, if `refuse` accepts it.
+        """Return the definition of a collection with `indexes` as its only indexes, if `refuse` raises no error for it.
 
         The definition has the collection's name on the source. If `refuse` raises an OperationError, replace `indexes`
         by the source's current indexes with the same names: later events, which are not read yet, have changed or
@@ -416,14 +417,14 @@ class DefinitionEvents:
             if self._shards(record, event):
                 return
             self._renames.drop(record)
-        # Copied anew, the collection is sharded while it is empty. If a process was killed in between, this event comes
-        # again, and the collection has no record or an unfinished copy.
+        # Copy the collection again, so that it is sharded while it is empty. If the process is killed in between, this
+        # event is applied again, and finds no record or an unfinished copy.
         self._renames.adopt(event.collection, event.namespace.owner)
 
     def _shards(self, record: CollectionRecord, event: DefinitionEvent) -> bool:
         """Shard a collection as the source did; return False if documents on the destination have equal unique keys.
 
-        These documents are of different moments: later events change one of them.
+        These documents were read from the source at different times; a later event changes or deletes one of them.
         """
         unique = bool(event.description.get("unique"))
         try:

@@ -1,11 +1,11 @@
 """Detects changes of definitions on a source before MongoDB 6.0, whose change events do not report them.
 
-Compares the present definitions of collections and indexes with the saved ones, and passes those that differ on to the
-thread that applies events: `Unreported` applies them. Views are not compared, because the commit copies their
-definitions anyway.
+Compares the current definitions of collections and indexes with the saved ones. The thread that applies events then
+applies the differences (`Unreported`). Views are not compared, because the commit copies their definitions anyway.
 
 Some changes cannot be applied, and prevent the commit: changes of time-series collections, whose measurements have no
-events; and every change if several instances share the sync, because only an event could tell them when to apply it.
+events; and every change if several instances share the sync, because only an event could tell all instances when to
+apply it.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ _APPLYING = (
 class Changed:
     """The changed definitions that a comparison has found.
 
-    `refused` has the changes that cannot be applied to the destination. `applicable` has the UUIDs of the other changed
-    collections, by name.
+    `refused` contains the changes that cannot be applied to the destination. `applicable` maps the names of the other
+    changed collections to their UUIDs.
     """
 
     refused: Sequence[DefinitionMismatch]
@@ -199,7 +199,7 @@ class DefinitionWatch:
 
     def _pause(self, seconds: float) -> float:
         """Return the length of the pause, in seconds, after a comparison that took `seconds`."""
-        # The next comparison comes soon if it may find that the listed collections are equal now.
+        # While changes are being applied, compare again soon: the definitions may be equal then.
         interval = SLOW_POLL if self._listing else self._context.tuning.definition_interval
         return max(interval, _PAUSE_FACTOR * seconds) * uniform(0.8, 1.2)
 
@@ -253,9 +253,9 @@ class DefinitionWatch:
 def changes(
     records: Iterable[CollectionRecord], listed: Iterable[CollectionSpec], target: Target
 ) -> list[DefinitionMismatch]:
-    """Return the differences between the definitions in `records` and the present ones in `listed`.
+    """Return the differences between the definitions in `records` and the current ones in `listed`.
 
-    `target` has the settings that change a definition on its way to the destination. Collections that the source no
+    `target` contains the settings by which definitions are changed for the destination. Collections that the source no
     longer has are left out, because their drops and renames have events.
     """
     now = {each.namespace: destined(each, target) for each in listed if each.kind is not Kind.VIEW}
@@ -269,8 +269,8 @@ def applicable(
     """Return the UUIDs, by name, of the source's listed collections that differ from their records.
 
     These are the collections that have no record, have another UUID or definition than in the record, or are not
-    completely copied. Views and time-series collections are left out. `target` has the settings that change a
-    definition on its way to the destination. Has no side effects.
+    completely copied. Views and time-series collections are left out. `target` contains the settings by which
+    definitions are changed for the destination. Has no side effects.
     """
     copied = {each.source_name: each.definition for each in records if each.is_copied}
 
@@ -290,12 +290,12 @@ def applicable(
 
 
 def change_of(mismatch: DefinitionMismatch) -> str:
-    """Return a text that says what was done on the source, such as "index a_1 of db.c was dropped"."""
+    """Return a clause that describes a change on the source, such as "index a_1 of db.c was dropped"."""
     return f"{_subject(mismatch)} {_words(mismatch)[0]}"
 
 
 def remedy_of(mismatch: DefinitionMismatch) -> str:
-    """Return a text that says how to undo a change, such as "index a_1 of db.c must be dropped"."""
+    """Return a clause that says how to undo a change, such as "index a_1 of db.c must be dropped"."""
     return f"{_subject(mismatch)} {_words(mismatch)[1]}"
 
 

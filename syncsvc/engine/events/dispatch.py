@@ -32,7 +32,7 @@ def group_of(record: CollectionRecord, event: DataEvent) -> Hashable:
 
     Events of one group must stay in order. They may be combined, except those of the group IN_ORDER. All documents of a
     capped collection are in the group IN_ORDER, because the order of inserts must be kept. In a collection with a
-    collation, so are the documents whose `_id` the collation may treat as equal to another `_id`.
+    collation, a document is in the group IN_ORDER if the collation may treat its `_id` as equal to another `_id`.
     """
     definition = record.definition
     if definition.capped:
@@ -83,8 +83,8 @@ class Dispatcher:
         self._entry: Entry[Position] | None = None
         self._events: list[list[Item]] = [[] for _ in lanes]
         self._sizes = [0 for _ in lanes]
-        # How many events to pass on at once. Asked for only after a portion and at the end of a page, because asking
-        # for every event would take long.
+        # The number of events to pass to a lane at once. Updated only after a portion and at the end of a page, because
+        # an update for every event would be slow.
         self._portion_events = pace.event_portion()
 
     def add(self, record: CollectionRecord, event: DataEvent, source_time: Timestamp) -> None:
@@ -113,7 +113,7 @@ class Dispatcher:
         for lane, events in enumerate(self._events):
             if events:
                 self._hand_on(lane, source_time)
-        # Ask even while the source is idle, so that a new limit already applies to the next events.
+        # Update this even while the source is idle, so that a new limit already applies to the next events.
         self._portion_events = self._pace.event_portion()
         self._entered = position or self._entered
         self._frontier.settle(self._open_entry(), self._entered)

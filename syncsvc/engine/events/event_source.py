@@ -90,7 +90,7 @@ class EventSource:
         return page
 
     def _new(self, row: Row, events: Sequence[memoryview]) -> list[memoryview]:
-        """Return those of `events`, the events saved in `row` of the spool, that come after the current position."""
+        """Return the events after the current position. `events` are all events saved in `row` of the spool."""
         at = token_text(self._position)
         old = 0
         if joint_of(self._position) != row.joint:

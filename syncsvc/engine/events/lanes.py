@@ -24,7 +24,7 @@ from verifier.cluster.events import DataEvent, DataKind
 from verifier.cluster.times import Position
 from verifier.runtime.tasks import Budget, Channel, StopToken, for_each
 
-# The group of all documents of a collection together, whose events keep their order and are not folded.
+# The group of the documents of a collection whose events must stay in order. These events are not folded.
 IN_ORDER = object()
 
 # A local name: looking up a member of an Enum class takes ten times as long.
@@ -68,7 +68,7 @@ class Lane:
         self._frontier = frontier
         self._room = room
         self._stop = stop
-        # This queue needs no limit of its own, because the budget `room.events` limits the waiting portions.
+        # Practically unlimited, because the budget `room.events` limits the waiting portions.
         self._portions: Channel[Portion] = Channel(1 << 40, stop)
 
     def put(self, portion: Portion) -> None:
@@ -144,7 +144,7 @@ class _Part:
 class _Batch:
     """Collects change events by collection, and combines those of each document into one outcome.
 
-    Events of the group `IN_ORDER` are not combined: each has an outcome of its own.
+    Events of the group `IN_ORDER` are not combined: each has its own outcome.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
-"""Computes the effects of a collMod on the source: the new saved definition, and the changes due before the commit.
+"""Computes the effects of a collMod on the source: the new definition to save, and the fields to apply immediately.
 
-A `change` has the fields of the `modify` event (`operationDescription`). These equal the fields of the command collMod,
-except that an index is always given by name. The functions here have no side effects.
+A `change` contains the fields of the `modify` event (`operationDescription`). These equal the fields of the command
+collMod, except that an index is always given by name. The functions here have no side effects.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _NO_MAXIMUM = 2147483647
 _NO_OPTIONS = frozenset({"timeseriesBucketsMayHaveMixedSchemaData"})
 # The options that determine the buckets of a time-series collection.
 _BUCKETING = frozenset({"granularity", "bucketMaxSpanSeconds", "bucketRoundingSeconds"})
-# Fields whose stand-ins differ from the original: they take effect at the commit.
+# The fields that take effect only at the commit: until then, the stand-in definition has other values.
 _DEFERRED = frozenset({"index", "cappedSize", "cappedMax", "expireAfterSeconds"})
 
 
@@ -51,12 +51,12 @@ def immediate(change: Document) -> Document:
 def _bucketed(before: Document, change: Document) -> Document:
     """Return the option `timeseries` after a collMod.
 
-    `before` is the present option, and `change` is the field `timeseries` of the collMod. A granularity replaces custom
-    values, and custom values replace a granularity: `create` refuses both together.
+    `before` is the current option, and `change` is the field `timeseries` of the collMod. A granularity replaces a
+    custom bucket span (bucketMaxSpanSeconds and bucketRoundingSeconds), and vice versa: `create` refuses both together.
     """
     span, rounding = change.get("bucketMaxSpanSeconds"), change.get("bucketRoundingSeconds")
     if "granularity" not in change and (span is None or span != rounding):
-        # Servers accept different values only if these are the values of the present granularity.
+        # Servers accept different values only if these are the values of the current granularity.
         return before
     return {**without(before, _BUCKETING), **change}
 

@@ -2,8 +2,8 @@
 
 Of the DDL operations, only drops, renames and dropDatabase have events. After such an event, its names no longer mean
 the same collections, so the collections with these names are dropped on the destination. `DefinitionWatch` detects the
-changes that have no event, and `Unreported` applies them; `Unreported` also copies a collection that has got a new
-name. Until that copy, the events with the new name are ignored.
+changes that have no event, and `Unreported` applies them; `Unreported` also copies a collection that was renamed. Until
+that copy, the events with the new name are ignored.
 
 The collections are listed after the start of the stream, so a name in an event may mean an earlier collection than the
 listed one. Then the listed collection is dropped on the destination, too, and copied again.
@@ -53,7 +53,7 @@ class OldSource:
 
     def record_of(self, namespace: Namespace) -> CollectionRecord | None:
         record = self._context.registry.at(namespace)
-        # If the copy is not complete, a killed process has begun it, and the source has dropped the collection since.
+        # An incomplete copy was begun by a killed process, and the source has dropped the collection since.
         return record if record is not None and record.is_copied else None
 
     def apply(self, event: DefinitionEvent) -> None:
@@ -125,8 +125,8 @@ class SharedOldSource:
         A drop of a collection that is not synced is ignored, and so is dropDatabase.
         """
         if event.operation == "dropDatabase":
-            # The collections of the database have drop events of their own, which come first. Views have none: the
-            # commit reconciles them.
+            # The collections of the database have their own drop events, which come first. Views have none: the commit
+            # reconciles them.
             return
         if event.operation == "drop" and self._context.registry.at(event.namespace) is None:
             # The drop undoes the creation of the collection during the sync. A new collection may get the same name.

@@ -37,14 +37,14 @@ _COPYING = (
     "warnings."
 )
 
-# A sharded collection of the source at present: its name and its shard key.
+# The current name and shard key of a sharded collection of the source.
 Sharded = tuple[Namespace, Document]
 
 
 class ShardKeys:
     """Changes shard keys, in the registry and on a sharded destination. Every operation is idempotent.
 
-    If the destination is a replica set, only the key on the source is saved: change events name documents by it.
+    If the destination is a replica set, only the source's key is saved: change events identify documents by this key.
     """
 
     def __init__(self, context: RunContext, stop: StopToken) -> None:
@@ -55,7 +55,7 @@ class ShardKeys:
     def shard(self, record: CollectionRecord, shard_key: Document) -> None:
         """Shard a collection on the destination with this key, and save the key; build the collection's indexes.
 
-        A no-op if the collection's present key is this key with further fields. Raises OperationError if the
+        A no-op if the collection's current key is this key with further fields. Raises OperationError if the
         destination cannot shard the collection.
         """
         # The listed definition may be newer than the event, with a key that is already refined.
@@ -70,7 +70,7 @@ class ShardKeys:
     def refine(self, record: CollectionRecord, key: Document) -> None:
         """Refine the shard key of a collection on the destination, and save the new key.
 
-        `key` maps fields to directions. A no-op unless `key` begins with the present key and has more fields.
+        `key` maps fields to directions. A no-op unless `key` begins with the current key and has more fields.
         """
         shard_key = record.source_key
         assert shard_key
@@ -86,7 +86,7 @@ class ShardKeys:
         self._save(record, refined)
 
     def reconcile(self) -> None:
-        """Refine the shard keys of those collections whose shard key was refined on the source.
+        """Refine the shard key of each collection whose shard key was refined on the source.
 
         All change events before the call must already be applied.
         """
@@ -129,8 +129,8 @@ class ShardKeyWatch:
     def run(self, stop: StopToken) -> None:
         """Look for resharded or moved collections periodically until stopped; no-op if the source is a replica set.
 
-        Raises OperationError ShardKeyChanged if there is one and several instances share the sync: only an event could
-        tell them when to copy it again.
+        If several instances share the sync, raises OperationError ShardKeyChanged for such a collection: only an event
+        could tell all instances when to copy it again.
         """
         if not self._context.source_facts.is_sharded:
             return
@@ -138,15 +138,15 @@ class ShardKeyWatch:
         previous: frozenset[bytes] = frozenset()
         while True:
             before, primaries = primaries, self._primaries(stop)
-            # Servers before 8.0 send their drop events soon after they have changed the primary shard. Let these events
-            # come first, because several instances cannot do without them.
+            # Servers before 8.0 send their drop events soon after they have changed the primary shard. Wait for these
+            # events: if several instances share the sync, only an event can make them copy a collection again.
             settled = {name: each for name, each in primaries.items() if each == before.get(name)}
             suspects = self._suspects(settled, stop)
             moved = {each.database for each in suspects.values()}
             self._unmoved = {name: each for name, each in settled.items() if name not in moved}
             if suspects:
-                # Users may have dropped one of these collections and created it again. The events of that come before
-                # this no-op, so wait until they are applied.
+                # Users may have dropped one of these collections and created it again. The events of these changes come
+                # before this no-op, so wait until they are applied.
                 self._wait_until_past(append_note(self._context.source_client, stop), stop)
             found = [
                 each
@@ -157,7 +157,7 @@ class ShardKeyWatch:
             if not self._context.run.record.instances:
                 self._resharded = uuids
             elif uuids and uuids == previous:
-                # As long as drop events of a movePrimary arrive, there are fewer of these collections each time.
+                # While the drop events of a movePrimary arrive, this set shrinks: fail only if it stays the same.
                 raise _changed(found)
             previous = uuids
             stop.sleep(self._context.tuning.shard_key_interval)
@@ -224,10 +224,10 @@ def replaced(
 ) -> Iterator[tuple[bytes, Namespace]]:
     """Yield UUID and name of each collection of `records` whose name belongs to another collection now.
 
-    `now` has the present sharded collections of the source, by UUID: the name of a sharded collection must belong to
-    one of them. `listed` has the UUIDs of collections of any kind, by name, for the unsharded collections to check.
-    Either the recorded collection was resharded or moved, or a user dropped it and created another one, as later events
-    will show.
+    `now` contains the current sharded collections of the source, by UUID. For a record with a shard key, the name is
+    looked up there; for any other record, in `listed`, which maps names to UUIDs. A record whose name is not found is
+    left out. Either the recorded collection was resharded or moved, or a user dropped it and created another one, as
+    later events will show.
     """
     sharded = {name: uuid for uuid, (name, _) in now.items()}
     for record in records:

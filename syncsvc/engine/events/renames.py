@@ -94,9 +94,9 @@ class Renames:
         if self.is_refused(replace(record.on_source, namespace=name)):
             self.drop(record)
         elif self._leaves_database(before, name) or not self._selects_alike(before, name):
-            # A rename to another database of the destination would create a collection that no record knows until it is
-            # filled. With another document filter, other documents are needed: for example, $out fills a collection
-            # under a temporary name, to which no document filter applies, and then renames it.
+            # For a rename to another database of the destination, the server would fill a new collection, whose UUID no
+            # record contains yet. With another document filter, other documents are needed: for example, $out fills a
+            # collection under a temporary name, to which no document filter applies, and then renames it.
             self.drop(record)
             self.adopt(record.uuid, name)
         else:
@@ -117,14 +117,14 @@ class Renames:
             )
 
     def violations(self, definition: CollectionSpec) -> list[Violation]:
-        """Return the reasons why a collection or view of the source cannot have its present name on the destination."""
+        """Return the reasons why a collection or view of the source cannot have its current name on the destination."""
         return [
             *rename_violations(definition, self._context.target),
             *case_violations(self._context, definition.namespace, self._stop),
         ]
 
     def is_refused(self, definition: CollectionSpec) -> bool:
-        """Return whether a collection cannot have its present name on the destination (see `violations`).
+        """Return whether a collection cannot have its current name on the destination (see `violations`).
 
         Raises OperationError if the source still has the collection under that name. Otherwise, it was dropped, or
         later events rename it.
@@ -140,10 +140,11 @@ class Renames:
     def create_or_forget(
         self, record: CollectionRecord, create: Callable[[CollectionSpec], object]
     ) -> bool:
-        """Call `create` to create a collection on the destination, unless it exists; return True.
+        """Call `create` to create the collection of `record` on the destination, unless it exists; return True.
 
-        If the destination refuses the collection, but the source no longer has it under this name, remove its record
-        and return False: the event of a later rename copies it. Otherwise, raise OperationError.
+        If the destination refuses the collection, and the source no longer has it under this name, drop the collection
+        and its record, and return False: the event of a later rename copies it. If the source still has it under this
+        name, raise OperationError.
         """
         try:
             create(record.present)
@@ -227,15 +228,15 @@ class Renames:
         """Add the source's collection `uuid` to the sync as `name`: save its record, and copy the collection.
 
         A no-op if the filter excludes `name`, or if the source has dropped or renamed the collection meanwhile. If a
-        process was killed during such a call, this call continues the copy, or drops it if it was begun under another
-        name. Later writes to the collection arrive as events. Raises OperationError if the collection cannot be synced
-        or copied.
+        process was killed during such a call, this call continues the copy, or begins it again if it was begun under
+        another name. Later writes to the collection arrive as events. Raises OperationError if the collection cannot be
+        synced or copied.
         """
         if not self._context.selection.selects(name):
             return
         found = find_on_source(self._context, name.database, uuid, self._stop)
         if found is None or self.is_refused(replace(found, namespace=name)):
-            # The source has dropped or renamed the collection since: the event of that comes later.
+            # The source has dropped or renamed the collection since: the change event about this follows.
             return
         record = self._registry.get(uuid)
         if record is not None and record.source_name != name:

@@ -110,7 +110,7 @@ class RepairWork:
         _log.warning(
             "Documents were not repaired, because their collections were renamed or dropped, or because users replaced "
             "the collections on the destination. The verification reports the documents that still differ, under the "
-            "present names of their collections. Wait until the verification has reported them, then repair or commit "
+            "current names of their collections. Wait until the verification has reported them, then repair or commit "
             "again.",
             extra={"namespaces": some_of(namespaces)},
         )
@@ -137,7 +137,7 @@ class RepairWork:
                 # The next comparison finds the differences again.
                 self._context.repairs.remove(number, differences)
                 _log.warning(
-                    "A definition could not be repaired; the error of this log line gives the reason. The verification "
+                    "A definition could not be repaired; the field error gives the reason. The verification "
                     "reports the difference again: remove the cause, then repair or commit again.",
                     extra={"error": error.description},
                 )

@@ -3,7 +3,7 @@
 The spool consists of rows, each of which holds successive events. Spooling begins at the saved position, or at the end
 of the rows that an earlier process has saved. Spooling keeps pace with the source, independently of the copy, index
 builds and change event application. Spooling ends when change event application has read all rows and the spooler has
-reached the present. Change event application then continues with the live stream.
+caught up with the source. Change event application then continues with the live stream.
 
 Rows are deleted once a position after them is saved. So the saved position is always within a row, or at the end of the
 rows. If it is at the end, the oplog holds the next event.
@@ -30,9 +30,9 @@ from verifier.compare.amounts import Rate
 from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import SLOW_POLL, StopToken
 
-# The spooler has reached the present if it is at most this far behind the source, in seconds. An idle shard advances
-# the stream only every ten seconds.
-_AT_PRESENT = 10
+# The spooler has caught up if it is at most this far behind the source, in seconds. An idle shard advances the stream
+# only every ten seconds.
+_MOST_LAG = 10
 
 
 class _Batch:
@@ -46,7 +46,8 @@ class _Batch:
         self.events: list[memoryview] = []
         self.size = 0
         self.began_at = monotonic()
-        # A row never ends among the fragments of a large event, at which a stream resumes only with the same options.
+        # False among the fragments of a large event. A row must not end there: a stream resumes at a fragment only with
+        # the same options.
         self.is_complete = True
 
     def add(self, page: StreamPage) -> None:
@@ -96,7 +97,7 @@ class Spooler:
             self.start()
 
     def end_soon(self) -> None:
-        """Make `run` stop spooling once all events up to the present are saved.
+        """Make `run` stop spooling once it has caught up with the source.
 
         `run` forgets the request if it is only just beginning to spool, so repeat the call until `is_active` is False.
         """
@@ -163,7 +164,7 @@ class Spooler:
         for page in ChangeReader(stream, position, stop).pages():
             batch.add(page)
             self._was_full = False
-            ends = batch.is_complete and self._ending.is_set() and _is_at_present(page)
+            ends = batch.is_complete and self._ending.is_set() and _has_caught_up(page)
             if ends or self._is_due(batch):
                 self._save(batch)
                 batch = _Batch(batch.end)
@@ -220,5 +221,5 @@ class Spooler:
             progress.warn(WarningKind.SPOOL_FILLING, text)
 
 
-def _is_at_present(page: StreamPage) -> bool:
-    return seconds_between(page.position.time, page.source_time) <= _AT_PRESENT
+def _has_caught_up(page: StreamPage) -> bool:
+    return seconds_between(page.position.time, page.source_time) <= _MOST_LAG

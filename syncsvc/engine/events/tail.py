@@ -166,10 +166,10 @@ class Tail:
 
         Several instances must all wait at the same events. They do so at every event that can have consequences:
         whether it has an effect depends on records that the coordinator may have changed just before it was killed. A
-        source before 6.0 sends names instead of UUIDs, so that every such event counts.
+        source before 6.0 sends names instead of UUIDs, so every event that can have consequences counts.
         """
         context = self._context
-        # Not every instance may read the same events `invalidate`, which belong to a stream, and not to the oplog.
+        # The instances may read different `invalidate` events, which belong to one change stream, not to the oplog.
         if not has_consequences(event):
             return False
         if context.run.record.instances or not context.source_facts.reports_ddl:

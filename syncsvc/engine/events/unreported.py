@@ -1,9 +1,9 @@
-"""Applies the changes of definitions that a source before 6.0 makes without an event.
+"""Applies changes of definitions for which a source before 6.0 sends no event.
 
 `DefinitionWatch` lists the source's collections periodically. If a listed collection differs from its saved record,
 this module makes the destination's collection equal to it, between two events:
 
-- If it has the UUID of the record, its definition has changed. Its indexes and options on the destination are changed.
+- If both have the same UUID, the definition has changed. Indexes and options on the destination are changed, too.
 - Otherwise, the name belongs to a collection that is not synced yet. It is copied from the source as it is now.
 
 A name in an event must mean the listed collection. Therefore, all events before the listing must be applied first:

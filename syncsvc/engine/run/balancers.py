@@ -51,7 +51,7 @@ class Balancer:
             self.run.update(found_balancing=found)
             self.observe(Point.BALANCER_SAVED, self.cluster)
         if self.run.record.found_balancing[self.cluster]:
-            # The command is retried until the balancer has finished its present round.
+            # The command is retried until the balancer has finished its current round.
             self.writer.administer({"balancerStop": 1})
         with waiting(
             f"The sync waits until the balancer of {self.cluster} has finished its current chunk migrations",

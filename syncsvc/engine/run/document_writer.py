@@ -18,8 +18,8 @@ from verifier.cluster.namespace import Namespace
 from verifier.cluster.rawbson import RawDocuments
 from verifier.runtime.tasks import Budget, StopToken
 
-# From this many updates or deletes on, one transaction is cheaper than retryable writes: the server records each
-# retryable update and delete by itself, but retryable inserts by the hundred.
+# From this many updates or deletes on, one transaction is cheaper than retryable writes: the server writes a separate
+# record for each retryable update and delete, but a common one for hundreds of retryable inserts.
 _MANY = 8
 
 

@@ -65,7 +65,7 @@ class Frontier(Generic[P]):
             entry.parts += 1
 
     def settle(self, entry: Entry[P], point: P) -> None:
-        """Replace the provisional point of an entry by the real one, and finish one part of the entry.
+        """Replace the provisional point of an entry with the real one, and finish one part of the entry.
 
         `enter` needs a point even if the real one is not known yet. Call this before the next point is added.
         """

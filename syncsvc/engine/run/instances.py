@@ -1,4 +1,4 @@
-"""Waits for the other instances of a run, and warns of their problems. An instance is one process of several."""
+"""Waits for the other instances (processes) that share a sync, and warns of their problems."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ class Instances:
     def _warn_of_commands(self, others: Iterable[RunRecord]) -> None:
         own = self._run.record
         missing = list(awaited(own.instances, [own, *others]))
-        # Before it receives this command, an instance saves no change events in its event spool.
+        # Until an instance receives the command `reverse`, it does not spool the change events since the commit.
         reverse = any(command == "reverse" for _, command in missing)
         text = f"{_AWAITED} {_KEEP.format(own.source)}" if reverse else _AWAITED
         names = [f"{name} ({command})" for name, command in missing]

@@ -15,9 +15,9 @@ from syncsvc.limits import Limit, Rates
 from verifier.cluster.block import Block
 from verifier.runtime.tasks import SLOW_POLL, StopToken
 
-# How much unused speed is kept, in seconds: work that was held up for this long can catch up.
+# A bucket collects unused tokens for at most this many seconds, so work that was held up for this long can catch up.
 _BURST = 1.0
-# Pages are cut into portions for this many seconds, so that limited work flows evenly.
+# A portion of a page takes about this many seconds at the rate limit, so that limited work flows evenly.
 _PORTION = 0.1
 # No wait is shorter than this, in seconds: the remainder of a debt can be too small to be waited for.
 _SHORTEST = 0.001
@@ -37,7 +37,7 @@ class Bucket:
     def set_rate(self, rate: float | None, at: float) -> None:
         """Change the rate at the time `at`. The rate is in tokens per second; None means unlimited.
 
-        A lower rate does not lengthen the present wait, which the amounts admitted so far have caused.
+        A lower rate does not lengthen the current wait, which the amounts admitted so far have caused.
         """
         if rate == self.rate:
             return
@@ -70,7 +70,7 @@ class Bucket:
 
 
 class Pace:
-    """The speed limits of all work of a process. `admit_copy`, `admit_events` and `working` wait for their limits.
+    """The rate and thread limits of a process: `admit_copy`, `admit_events` and `working` wait for them.
 
     Thread-safe.
     """
