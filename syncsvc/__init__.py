@@ -9,11 +9,11 @@ Overview for newcomers:
 - `rules` compute the definitions and shard keys of the destination's collections, and the repairs of differences.
 - `resuming` decides for each kind of error whether a failed sync can be resumed, and how its saved state changes.
 - `principals` compares the users and roles of both clusters, which `engine.principals` copies.
-- `saved` holds the saved state, so that a killed process can continue. There, `created_collections` finds what a sync
-  has created on the destination, and `evidence` reads what `reports.report` needs.
+- `saved` holds the saved state, so that a killed process can continue. There, `created_collections` finds the
+  collections that a sync has created on the destination, and `evidence` reads the saved state for `reports.report`.
 - `source` reads the source's documents and oplog.
 - `desired` decides which command leads to the state that the configuration declares; `reconciler` sends it.
-- `background` has threads that the engine does not wait for: `limiter` limits the speed of a sync at run time,
+- `background` contains threads that the engine does not wait for: `limiter` limits the speed of a sync at run time,
   `reporter` saves and logs the progress, `notifier` posts to a webhook, and `dashboards` writes documents for the
   dashboards of mongosync.
 - `figures` are counters that the engine updates. `reports.sync` is a snapshot of all that is known about the sync, and

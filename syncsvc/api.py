@@ -165,7 +165,7 @@ def _add_queries(api: Blueprint, service: Service, readers: Readers) -> None:
 
 
 def _add_overview(api: Blueprint, service: Service, recent: RecentCommands) -> None:
-    """Add the endpoints that the web page polls. To answer them, no cluster is contacted."""
+    """Add the endpoints that the web page polls. Their answers need no call to a cluster."""
 
     @api.get("/overview")
     def overview() -> Response:

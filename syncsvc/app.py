@@ -31,9 +31,9 @@ def create_app(
 ) -> Flask:
     """Return the Flask app, which refuses requests whose `Host` header is neither an IP address nor one of `hosts`.
 
-    The app also refuses commands that web pages of other sites send. With `tokens`, it refuses each request that has no
-    token with permission for it, except requests for the web page, `/livez` and `/readyz`. The app records its answered
-    commands in `recent`. `/metrics` includes the metrics of `webhook`.
+    The app also refuses commands that web pages of other sites send. With `tokens`, it refuses each request without a
+    token that permits the request, except requests for the web page, `/livez` and `/readyz`. The app records its
+    answered commands in `recent`. `/metrics` includes the metrics of `webhook`.
     """
     app = Flask("syncsvc", static_folder=None)
     install_error_handlers(app)

@@ -194,7 +194,7 @@ SHARD_KEY_INDEX_MISSING = ErrorKind(
 UNIQUE_INDEX_INCOMPATIBLE = ErrorKind(
     "UniqueIndexIncompatible",
     409,
-    "A collection has a unique index that servers cannot keep unique with the requested shard key.",
+    "A collection has a unique index whose uniqueness a sharded cluster cannot enforce with the requested shard key.",
     "Choose a shard key that the index begins with, drop the index on the source, or set buildIndexes to never. "
     "If the sync has already begun, drop the index and send POST /api/v1/resume; or reset the sync "
     "(POST /api/v1/reset) and start it with other options.",
@@ -391,8 +391,8 @@ EVENT_SPOOL_FULL = ErrorKind(
     "The event spool reached its size limit, and then the oplog of the source dropped change events that the sync "
     "still needs.",
     "Restart the process with a larger --eventSpoolMB, or enlarge the oplog on each member of the source "
-    "(replSetResizeOplog). Then send POST /api/v1/resume: it is refused if no member of the source has the next "
-    "change events any more. Only then, reset the sync (POST /api/v1/reset) and start it again.",
+    "(replSetResizeOplog). Then send POST /api/v1/resume. Only if the resume is refused, because no member of the "
+    "source has the next change events any more, reset the sync (POST /api/v1/reset) and start it again.",
 )
 EVENT_SPOOL_DAMAGED = ErrorKind(
     "EventSpoolDamaged",
@@ -541,8 +541,8 @@ INCOMPATIBLE_METADATA = ErrorKind(
 _CONTINUES = "Nothing is lost: the sync continues after POST /api/v1/resume, or when the process is restarted."
 _BEGIN_AGAIN = "Then reset the sync (POST /api/v1/reset) and start it again."
 _RESUME_OR_BEGIN_AGAIN = (
-    "If a sync has failed, send POST /api/v1/resume: it is refused if no member of the source has the change events "
-    "any more. Only then, reset the sync (POST /api/v1/reset) and start it again."
+    "If the sync has failed, send POST /api/v1/resume. Only if the resume is refused, because no member of the source "
+    "has the change events any more, reset the sync (POST /api/v1/reset) and start it again."
 )
 UNSUPPORTED_TOPOLOGY = cluster.UNSUPPORTED_TOPOLOGY
 SERVER_FEATURE_MISSING = cluster.SERVER_FEATURE_MISSING

@@ -35,7 +35,7 @@ class Gate:
         self.standing: Standing | None = None
 
     def show_standing(self, standing: Standing) -> None:
-        """Set the role of this process, active or standby. `standing` also has the newest lease.
+        """Set the role of this process, active or standby. `standing` also contains the newest lease.
 
         While the process is a standby, every command is refused, including those that wait for its initialization. If
         the process becomes active, new commands wait until it continues the saved sync.

@@ -211,8 +211,8 @@ class _Repairs(Strict):
 class _CopiedPrincipals(Strict):
     copied = always(
         Boolean,
-        "Whether the newest copy of users and roles, by a commit or on request, is complete. The beginning of each "
-        "commit and of each copy sets it to false, until that copy is complete. While it is false, the counts are 0.",
+        "Whether the newest copy of users and roles, by a commit or on request, is complete. Each commit and each copy "
+        "on request first sets this field to false. While it is false, the counts are 0.",
     )
     users = always(fields.Integer, "The number of users copied.")
     roles = always(fields.Integer, "The number of custom roles copied.")
@@ -442,7 +442,7 @@ class _PreflightAnswer(SuccessAnswer):
 
 
 class _ResetAnswer(SuccessAnswer):
-    """The answer of a reset: all fields for a dry run, otherwise only `success`."""
+    """The answer to a reset: all fields for a dry run, otherwise only `success`."""
 
     collections = sometimes(
         fields.List, "The collections on the destination that would be dropped.", fields.String()
@@ -514,7 +514,7 @@ class _PlannedRepair(Strict):
 
 
 class _RepairAnswer(SuccessAnswer):
-    """The answer of a repair: all fields for a dry run, otherwise only `success`."""
+    """The answer to a repair: all fields for a dry run, otherwise only `success`."""
 
     documents = sometimes(
         fields.Integer, "The number of documents that differ; only for a dry run."
@@ -813,7 +813,7 @@ OPERATIONS = (
     Operation(
         "post",
         "/api/v1/users",
-        "Copies users and roles now. The commit compares them again, and copies what has changed since.",
+        "Copies users and roles now. The commit compares them again, and copies those that have changed since.",
         _CopyUsersAnswer(),
         body=EmptySchema(),
         errors=(*_ANY, *_OF_PRINCIPALS, errors.USER_OR_ROLE_NOT_COPIED),

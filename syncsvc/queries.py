@@ -36,7 +36,7 @@ class Queries:
         self._history = History(history_step)
 
     def record(self, sync: Sync) -> None:
-        """Add the present figures of the sync to the history for the charts. Call this every second."""
+        """Add the current figures of the sync to the history for the charts. Call this every second."""
         snapshot, now = sync.snapshot, time()
         self._history.record(sample_of(sync.record, snapshot, now, sync.now))
         if is_clean(snapshot.check):
@@ -45,7 +45,7 @@ class Queries:
             self._history.last_clean = None
 
     def progress(self) -> dict[str, Any]:
-        """Return the document `progress` in the answer of `GET /api/v1/progress`.
+        """Return the document `progress` in the answer to `GET /api/v1/progress`.
 
         On a standby, this is the progress that the active daemon has saved in its lease.
         """
@@ -72,7 +72,7 @@ class Queries:
     def namespaces(self, database: str | None, after: str | None, limit: int) -> dict[str, Any]:
         """Return the answer to `GET /api/v1/namespaces`: one page of the list of collections with their progress.
 
-        The page has at most `limit` collections, of one database or of all, with names greater than `after`. Raises
+        The page contains at most `limit` collections, of one database or of all, whose names sort after `after`. Raises
         OperationError NotActive if this process is a standby.
         """
         sync = self._take()

@@ -1,4 +1,4 @@
-"""Brings the sync to the state that the configuration declares, by the commands that an operator would send."""
+"""Brings the sync to the state that the configuration declares, with the commands that an operator would send."""
 
 from __future__ import annotations
 

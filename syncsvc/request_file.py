@@ -53,7 +53,7 @@ def _parsed(file: Path) -> Any:
 
 
 def _not_json(value: Any, path: str) -> Iterator[str]:
-    """Yield a text for each field in `value` whose name or value JSON cannot represent, such as a date.
+    """Yield a message for each field in `value` whose name or value JSON cannot represent, such as a date.
 
     `path` is the path of `value` in the file; empty for the whole file.
     """

@@ -259,7 +259,7 @@ def why_not_repairable(record: RunRecord) -> str | None:
     if not record.options.verification:
         return "This sync was started without verification, so no differences are known."
     if record.phase is not Phase.APPLYING:
-        return "The verification does not run in the present phase, so no differences are known."
+        return "The verification does not run in the current phase, so no differences are known."
     if not failed and not record.coordinates:
         return f"A repair must be sent to the coordinator {record.coordinator}."
     return None

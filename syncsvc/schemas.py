@@ -269,9 +269,9 @@ class StartSchema(Strict):
         fields.Dict(fields.String(), fields.String()),
         load_default=list,
         metadata={
-            "description": "Tag sets, in order of preference. The copy reads only from members that match the first "
-            "set for which there is a member that copyReadPreference allows. If empty, tags do not matter. Must be "
-            "empty if copyReadPreference is primary."
+            "description": "Tag sets, in order of preference. The copy uses the first set that matches a member "
+            "allowed by copyReadPreference, and reads only from members that match this set. If empty, tags do not "
+            "matter. Must be empty if copyReadPreference is primary."
         },
     )
 
@@ -483,8 +483,8 @@ class NamespacesSchema(Strict):
     after = fields.String(
         validate=validate.Length(min=1),
         metadata={
-            "description": "Show only the collections with names after this name: send the value of `next` in the "
-            "previous answer."
+            "description": "List only the collections whose names sort after this name. To get the next page, use the "
+            "value of `next` from the previous answer."
         },
     )
     limit = fields.Integer(

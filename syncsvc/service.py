@@ -85,8 +85,8 @@ class Service:
     """Runs the commands and queries of the API. There is at most one sync at a time.
 
     `spawn` runs a function in a thread that the process owns. `watchers` are called every second with a snapshot of the
-    sync. `gate` admits or refuses commands (see `Gate.command` for the errors). `queries` has the queries that contact
-    no cluster. `goal` is the declared state; None without `--desiredState`.
+    sync. `gate` admits or refuses commands (see `Gate.command` for the errors). `queries` answers the queries that
+    contact no cluster. `goal` is the declared state; None without `--desiredState`.
     """
 
     def __init__(
@@ -379,7 +379,7 @@ class Service:
         return runner
 
     def limits(self) -> dict[str, Any]:
-        """Return the answer of `GET /api/v1/limits`, without `success`. Contacts no cluster."""
+        """Return the answer to `GET /api/v1/limits`, without `success`. Contacts no cluster."""
         limiter = self._limiter
         return limits_report(limiter.limits, limiter.are_saved, self._progress.snapshot.throttling)
 
@@ -558,7 +558,7 @@ class Service:
             )
 
     def _recover(self, saved: RunRecord) -> bool:
-        """Take over and continue a saved run; return False if it was deleted instead, as its start was invalid."""
+        """Take over and continue a saved run; return False if it was deleted instead, because its start was invalid."""
         self._limiter.begin_at(self._limits_at(saved.options.destination))
         store = self._starts.take_over(self._process, saved)
         if store is None:
@@ -593,7 +593,7 @@ class Service:
         self._runner = None
 
     def _runner_for(self, trigger: Trigger) -> Runner:
-        """Return the runner. Raises OperationError InvalidState if the present state does not allow `trigger`."""
+        """Return the runner. Raises OperationError InvalidState if the current state does not allow `trigger`."""
         next_state(self.state, trigger)
         assert self._runner is not None
         return self._runner
@@ -613,7 +613,7 @@ class Service:
         return runner.record.options == options and runner.record.source == options.source
 
     def _no_start(self) -> Iterator[Violation]:
-        """Yield a violation if the present state does not allow a start."""
+        """Yield a violation if the current state does not allow a start."""
         try:
             next_state(self.state, Trigger.START)
         except OperationError as error:
@@ -635,7 +635,7 @@ class Service:
 
 
 def _command(name: str, sender: Sender) -> Entry:
-    """Return a journal entry for a command, with the present time."""
+    """Return a journal entry for a command, with the current time."""
     return Entry(Kind.COMMAND, time(), name, sender)
 
 

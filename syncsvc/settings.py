@@ -68,7 +68,7 @@ TABLE = (
     ),
     Option(
         "loadLevel",
-        "load level from 1 to 4; higher levels run more readers, writers and lanes in parallel",
+        "load level from 1 to 4; at a higher level, more threads read, write and apply change events in parallel",
         parse=int,
         default=3,
         choices=(1, 2, 3, 4),

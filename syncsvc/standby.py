@@ -1,9 +1,9 @@
 """Runs a daemon with `--standby`: it waits for the lease, is active while it holds the lease, and waits again.
 
-Each period of being active is a term. A term ends when another daemon has taken the lease, when another process has
-begun or taken over the run of this instance, or when this daemon cannot continue the saved run because it cannot reach
-or use a cluster. Then the engine is stopped, and the process becomes a standby; it does not exit. If the process still
-holds the lease, it releases the lease. The next holder, perhaps this process again, then takes over the run.
+Each active period is a term. A term ends when another daemon has taken the lease, when another process has begun or
+taken over the run of this instance, or when this daemon cannot continue the saved run because it cannot reach or use a
+cluster. Then the engine is stopped, and the process becomes a standby; it does not exit. If the process still holds the
+lease, it releases the lease. The next holder, perhaps this process again, then takes over the run.
 
 A failed renewal alone does not end a term: when the destination answers again, this daemon continues if no other daemon
 has taken the lease. If another daemon has taken the lease, the destination refuses late writes of this daemon (see
@@ -95,7 +95,7 @@ class Standby:
             self._outage.end()
 
     def _await_lease(self, keeper: LeaseKeeper, stop: StopToken) -> None:
-        """Wait until this process holds the lease, and show each lease that is read in the answers of the API.
+        """Poll the lease until this process holds it. Meanwhile, the API answers show the newest lease that was read.
 
         This process claims a free or expired lease only while both clusters answer. Raises Cancelled.
         """
@@ -153,7 +153,7 @@ class Standby:
                 ):
                     return
                 # Retried: the source may fail over at the moment of the takeover.
-                clusters = read(self._present_clusters, term.stop)
+                clusters = read(self._current_clusters, term.stop)
                 saved = read(lambda: self._service.find_run(clusters), term.stop)
                 _refuse_other_home(saved)
                 self._service.use(clusters)
@@ -168,7 +168,7 @@ class Standby:
             self._service.gate.show_standing(Standing())
             term.stop.stop("not continued")
 
-    def _present_clusters(self) -> dict[str, Cluster]:
+    def _current_clusters(self) -> dict[str, Cluster]:
         """Return both clusters by name, with topology and version read again, because they may have changed."""
         return {name: refreshed(each) for name, each in self._clusters.items()}
 
@@ -245,7 +245,7 @@ def _refuse_other_home(saved: RunRecord | None) -> None:
 
 
 class _Outage:
-    """A time in which the lease cannot be read or renewed. The progress shows a warning about it if it is long."""
+    """A period in which the lease cannot be read or renewed. The progress shows a warning about a long outage."""
 
     def __init__(self) -> None:
         self._wait: waits.Wait | None = None

@@ -71,7 +71,7 @@ _NEXT: dict[tuple[State, Trigger], State] = {
     (State.RESETTING, Trigger.CLEARED): State.IDLE,
 }
 
-# What to do instead of a refused command, where the required state alone does not say it.
+# Advice after a refused command, where the name of the required state is not enough.
 _ADVICE: dict[tuple[State, Trigger], str] = {
     (State.COMMITTED, Trigger.START): (
         "Before a new sync, keep the report of the committed one, stop this process, and drop its metadata database: "

@@ -89,14 +89,14 @@ class Tuning:
     )
     reading_bytes: int = size(
         32 * MB,
-        "Size of the pages that all readers request at once; the driver holds three copies of them.",
+        "Total size of the pages that all readers request at the same time; the driver holds three copies of them.",
     )
     pages_bytes: int = size(
         32 * MB, "Size of all pages of the copy that wait for a writer or are being written."
     )
     sending_bytes: int = size(
         24 * MB,
-        "Size of the documents that all threads send at once; the driver holds three copies of them.",
+        "Total size of the documents that all threads send at the same time; the driver holds three copies of them.",
     )
     partition_bytes: int = size(
         64 * MB, "Size of one partition of a large collection; a partition is a range of _id."

@@ -1,4 +1,4 @@
-"""Updates the saved documents that dashboards for mongosync read, in a thread of its own.
+"""Updates the saved documents that dashboards for mongosync read, in a separate thread.
 
 No other thread waits for a write, which may take long. A failed write is retried, and does not harm the sync. If writes
 keep failing, the progress shows one warning.
@@ -25,7 +25,7 @@ from verifier.runtime.tasks import StopToken
 
 # How often the thread checks whether the documents are due, in seconds.
 _POLL = 1.0
-# This many attempts must fail before the warning is shown. An election or an outage has a warning of its own.
+# This many attempts must fail before the warning is shown. An election or an outage has its own warning.
 _MOST_FAILURES = 3
 _STALE = (
     "The documents for dashboards of mongosync (resumeData and globalState in the metadata database) cannot be "

@@ -41,7 +41,7 @@ from verifier.runtime.tasks import StopToken
 
 _log = logging.getLogger(__name__)
 
-# How often everything is checked, and the longest wait for the saved limits, in seconds.
+# The interval between the checks, and the longest wait for the saved limits, in seconds.
 _INTERVAL = 1.0
 _PATIENCE = 2.0
 # The throughput is averaged over this many intervals, and this many measurements of the load are kept.
@@ -78,7 +78,7 @@ class Limiter:
         self._limits = Limits()
         # The changes that are not saved yet.
         self._unsaved: dict[str, Any] = {}
-        # The newest measurements by cluster, and the ceiling of the present work. Neither mapping is ever changed: a
+        # The newest measurements by cluster, and the ceiling of the current work. Neither mapping is ever changed: a
         # new one replaces it.
         self._loads: Mapping[str, tuple[Load, ...]] = {}
         self._ceilings: Mapping[Limit, Ceiling] = {}

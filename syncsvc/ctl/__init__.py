@@ -3,8 +3,8 @@
 It imports only `syncsvc.request_file` from the services, so it can show only data that every client of the API gets.
 
 - `cli` is the entry point. The commands are in `of_sync`, `lists`, `cutover`, `examining` and `of_verifier`.
-- `tool` has the options that all commands share, prints answers, and turns errors into exit statuses (`exits`).
-  `options` defines the options that several commands have.
+- `tool` defines the options that all commands share, prints answers, and turns errors into exit statuses (`exits`).
+  `options` defines the options that several commands share.
 - `client` sends the requests. `request_file` reads the body of a request from a file.
 - `advice` says why a commit is not possible, and what to do next. `pace` computes rates from successive answers.
 - `facts` selects the facts about a sync or a check to show. `views` renders facts and other answers as tables.

@@ -41,8 +41,8 @@ def obstacles(progress: Document, max_lag: float | None = None) -> list[str]:
     """
     if not progress["canCommit"]:
         return [*_why_not(progress)] or [
-            "The daemon is still checking whether both clusters are close enough for a commit. If the check "
-            "does not end, look for the cause in the warnings of the status, and at the other instances of the sync."
+            "The daemon is still checking whether a commit is possible. If the check does not end, look for the cause "
+            "in the warnings of the status, and at the other instances of the sync."
         ]
     lag = progress.get("lagTimeSeconds")
     if max_lag is not None and (lag is None or lag > max_lag):
@@ -106,8 +106,8 @@ def next_step(progress: Document, syncctl: str, advice: Document | None = None) 
 
     `syncctl` is the program name with its connection options; the commands in the sentence begin with it. `advice` is
     the next step that the daemon itself names (`next` in `GET /api/v1/overview`). It is used only after a failure or a
-    commit, because only the daemon knows whether the sync can be continued or reversed, and where the applications
-    belong.
+    commit, because only the daemon knows whether the sync can be continued or reversed, and which cluster the
+    applications must use.
     """
     if progress.get("role") == "standby":
         return (

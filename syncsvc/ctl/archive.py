@@ -42,7 +42,7 @@ class Logs:
     """The logs for an archive.
 
     `texts` holds the redacted end of each log, by its name in the archive. `found` is the number of log files found,
-    and `too_old` the number of those that do not fit. `damaged` are the paths of those that cannot be read.
+    and `too_old` the number of old files that did not fit. `damaged` are the paths of the unreadable files.
     """
 
     texts: Mapping[str, str]
@@ -81,7 +81,7 @@ def read_logs(paths: Sequence[Path]) -> Logs:
     """Read the given log files and all logs below the given directories, the newest first, as many as fit.
 
     This includes rotated logs. Raises ClientError if a given file cannot be read; a damaged log below a directory is
-    left out, so that the others are not lost with it.
+    left out, so that the other logs are still collected.
     """
     given = {path.resolve() for path in paths if not path.is_dir()}
     files = _log_files(paths)

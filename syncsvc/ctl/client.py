@@ -90,7 +90,7 @@ class Client:
         return progress_of(self.get("progress"), "state", f"{self.url} is not a sync service")
 
     def lines(self, path: str, **parameters: str | int | float | bool) -> Iterator[Answer]:
-        """Send a GET request whose answer has a JSON object in each line, and yield an Answer for each line.
+        """Send a GET request whose answer contains a JSON object on each line, and yield an Answer for each line.
 
         Raises ClientError if the request fails, or if a line holds an error or is not a JSON object.
         """

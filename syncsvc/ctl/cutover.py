@@ -70,7 +70,7 @@ def _refuse_unless_possible(progress: Document, max_lag: float | None) -> None:
 def _send_until_accepted(
     tool: Tool, watching: Watch, progress: Document, max_lag: float | None
 ) -> None:
-    """Wait until a commit is possible, send it, and retry until the daemon has accepted it.
+    """Wait until a commit is possible, send the commit, and retry until the daemon has accepted it.
 
     After a lost answer, the progress is read before a retry, because it shows whether the commit has arrived.
     `progress` is the last progress read, and `max_lag` the largest permitted lag in seconds (None: no limit). Raises

@@ -105,7 +105,7 @@ def diagnose(tool: Tool, output: Path | None, logs: Sequence[Path], file: Path |
 
 
 def _missing_logs(given: Sequence[Path], read: archive.Logs) -> str:
-    """Return the part of a sentence that says which logs are missing in the archive; empty if none is.
+    """Return the part of a sentence that says which logs are missing from the archive; empty if none are missing.
 
     `given` are the paths that the operator named, and `read` are the logs there.
     """

@@ -93,7 +93,7 @@ def _amounts(progress: Document, pace: Pace) -> Iterator[Fact]:
 
 
 def principals_text(principals: Document) -> str:
-    """Return a text with the numbers of copied users and roles, or one which says that the commit will copy them.
+    """Describe how many users and roles were copied; or say that the commit will copy them.
 
     `principals` is the field `usersAndRoles` of the progress.
     """
@@ -188,7 +188,7 @@ def check_facts(progress: Document, pace: Pace) -> list[Fact]:
 
 
 def _comparison(progress: Document, pace: Pace) -> Fact:
-    """Return the fact that shows how far the first comparison of all documents is."""
+    """Return the fact that shows the progress of the first comparison of all documents."""
     if complete := progress["gen0Stats"]:
         # The total is not shown: it is an estimate, and unknown if there are only views.
         return Fact("compared", f"{count(complete['docsCompared'])} documents", 1.0)

@@ -24,15 +24,15 @@ def read_progress(tool: Tool, answer: Answer) -> Document:
 
 
 def next_sentence(tool: Tool, progress: Document) -> str:
-    """Return a sentence that tells the operator what to do next. After a failure or a commit, ask the daemon."""
+    """Return the operator's next step as a sentence; after a failure or a commit, it comes from the daemon."""
     advice = _advice(tool) if progress["state"] in ("FAILED", "COMMITTED") else None
     return next_step(progress, tool.name, advice)
 
 
-def present_sentence(tool: Tool) -> str:
-    """Return the next step after a command has succeeded, from the present progress.
+def sentence_after_command(tool: Tool) -> str:
+    """Request the progress after a command has succeeded, and return the operator's next step.
 
-    If the daemon does not return its progress, the next step is to ask for it again.
+    If the daemon does not return its progress, the next step is to ask for the progress again.
     """
     try:
         return next_sentence(tool, tool.api.progress())

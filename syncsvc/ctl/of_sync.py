@@ -16,8 +16,8 @@ from syncsvc.ctl.facts import sync_facts
 from syncsvc.ctl.following import (
     end_watch,
     next_sentence,
-    present_sentence,
     read_progress,
+    sentence_after_command,
     watch_sync,
 )
 from syncsvc.ctl.limits import change_of, limits_view
@@ -123,7 +123,7 @@ def resume(tool: Tool) -> None:
     """Continue a sync that is paused or has failed."""
     answer = tool.api.post("resume")
     # The resume may complete a commit or a reset.
-    tool.show(answer, "The sync continues.", tool.next(present_sentence(tool)))
+    tool.show(answer, "The sync continues.", tool.next(sentence_after_command(tool)))
 
 
 @click.command(cls=Command)

@@ -53,7 +53,7 @@ def _documents(progress: Document) -> int:
 
 
 def _judge(tool: Tool, progress: Document) -> None:
-    """Return if the check has passed; otherwise, end the command with the exit status FAILED or NOT_YET.
+    """End the command with the exit status FAILED or NOT_YET, unless the check has passed.
 
     NOT_YET means that there is no verdict yet.
     """

@@ -1,4 +1,4 @@
-"""Options that several commands of `syncctl` have.
+"""Options that several commands of `syncctl` share.
 
 Each option sets its metavar, because the default of click differs between versions.
 """

@@ -6,9 +6,9 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-# Rates are averages over this many seconds.
+# The time over which rates are averaged, in seconds.
 _WINDOW = 30.0
-# A shorter time says little about the rate.
+# The minimum time span for a rate, in seconds.
 _SHORTEST = 2.0
 
 
@@ -38,7 +38,7 @@ class Pace:
         return grown / (ended - began) if ended - began >= _SHORTEST and grown > 0 else None
 
     def seconds_left(self, counter: str, total: int | None) -> float | None:
-        """Return the seconds until a counter reaches `total` at its present rate.
+        """Return the seconds until a counter reaches `total` at its current rate.
 
         Return None if `total` is None, or if `rate` returns None for the counter.
         """

@@ -31,7 +31,7 @@ def write_report(tool: Tool, api: Client, output: Path | None, name: str) -> Non
 
 
 def now() -> str:
-    """Return the present time in UTC as a part of a file name, such as `20260131T235959Z`."""
+    """Return the current time in UTC as a part of a file name, such as `20260131T235959Z`."""
     return datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
 
 

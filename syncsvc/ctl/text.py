@@ -14,8 +14,8 @@ _FACTORS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 UNKNOWN = "unknown"
 
 
-# Control and formatting characters, surrogates, private-use and unassigned characters, and separators of lines and
-# paragraphs.
+# The Unicode categories of control and formatting characters, surrogates, private-use and unassigned characters, and
+# separators of lines and paragraphs.
 _UNSAFE = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 
 

@@ -75,7 +75,7 @@ class Tool:
         click.echo(printable_json(text.rstrip("\n")))
 
     def say(self, *parts: RenderableType | None) -> None:
-        """Print the given texts and tables, each on lines of its own; skip None and empty texts.
+        """Print the given texts and tables, each on separate lines; skip None and empty texts.
 
         If the output is not a terminal, the trailing spaces of tables are removed.
         """
@@ -244,7 +244,7 @@ class Group(click.Group):
 
 
 def confirm(tool: Tool, expected: str, option: str, *question: str) -> None:
-    """Ask the operator to type the name `expected`, and return if the operator has done so.
+    """Ask the operator to type the name `expected`. Return only if the operator types it.
 
     Raises ClientError if the operator types another text, or if there is no terminal. Raises ValueError if `expected`
     cannot be typed. `option` is the option that skips this question. `question` holds the lines above the prompt.

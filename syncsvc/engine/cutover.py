@@ -29,7 +29,7 @@ from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
 from syncsvc.figures.progress import WarningKind
 from syncsvc.resuming import CHECKED, UNBLOCKED
-from syncsvc.saved.created_collections import is_replaced, under_present_names
+from syncsvc.saved.created_collections import is_replaced, under_current_names
 from syncsvc.saved.registry import CollectionRecord
 from syncsvc.saved.run import refuse_resetting
 from verifier.cluster.inventory import list_uuids
@@ -191,7 +191,7 @@ class Cutover:
             uuids = self._list_uuids()
             renamed = [
                 each
-                for each in under_present_names(self.context.registry, uuids)
+                for each in under_current_names(self.context.registry, uuids)
                 if names.get(each.uuid) != each.definition.namespace
                 and (replaced or not is_replaced(each, uuids))
             ]

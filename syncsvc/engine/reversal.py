@@ -166,7 +166,7 @@ def weaken_definitions(context: RunContext, stop: StopToken) -> None:
             continue
         # Use the current definition, not the saved one: an index that users have changed needs other commands.
         catalog.weaken(definition)
-        catalog.reconcile_indexes(record.present)
+        catalog.reconcile_indexes(record.current_definition)
         context.observe(Point.COLLECTION_WEAKENED, str(definition.namespace))
 
 

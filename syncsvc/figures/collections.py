@@ -64,7 +64,7 @@ class Collections:
             self._figures[uuid] = replace(now, began=monotonic(), documents=0, size=0)
 
     def copied(self, uuid: bytes, documents: int, size: int) -> None:
-        """Add `documents` and `size`, in bytes, to the amounts copied of a collection."""
+        """Add `documents` and `size`, in bytes, to the copied amounts of a collection."""
         with self._lock:
             now = self._figures.get(uuid, _NOTHING)
             self._figures[uuid] = replace(
@@ -72,7 +72,7 @@ class Collections:
             )
 
     def applied(self, events: Mapping[bytes, int]) -> None:
-        """Add to the numbers of change events applied. `events` has the number to add for each collection, by UUID."""
+        """Add to the numbers of change events applied. `events` maps UUIDs of collections to the numbers to add."""
         with self._lock:
             for uuid, number in events.items():
                 now = self._figures.get(uuid, _NOTHING)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 _DECIMALS = 3
 # How long the first two series are, in seconds, and the step of the second one.
 _SHORT, _LONG, _MINUTE = 15 * 60.0, 6 * 3600.0, 60.0
-# The most points of the last series.
+# The maximum number of points in the last series.
 _MOST = 720
 Value = float | None
 # The time in UNIX seconds, then the values in the order of COLUMNS.
@@ -40,7 +40,7 @@ COLUMNS = ("time", *_RATES, *_PEAKS)
 
 
 class Sample(NamedTuple):
-    """The figures at one moment. `time` is in UNIX seconds, `at` is the same moment of the monotonic clock.
+    """The figures at one moment. `time` is in UNIX seconds, `at` is the same moment by the monotonic clock.
 
     `counts` are the totals from which rates are computed, `levels` the other values; both in the order of COLUMNS. None
     means unknown.
@@ -133,8 +133,9 @@ def _number(cursor: str | None, prefix: str) -> int | None:
 class History:
     """The chart series of one process. Only one thread may record samples; any thread may read points.
 
-    `last_clean` is when the verification last had compared everything and found no difference, in UNIX seconds; None if
-    that has not happened in this process. `step` is the interval between the points of the first series, in seconds.
+    `last_clean` is the last time at which the verification had compared everything and no difference was left, in UNIX
+    seconds; None if this process has seen no such time. `step` is the interval between the points of the first series,
+    in seconds.
     """
 
     RANGES = ("15m", "6h", "all")

@@ -52,8 +52,8 @@ class Pressure(Enum):
 def pressure(loads: Mapping[str, Load], auto: Auto) -> tuple[Pressure, str]:
     """Compare the loads, which are keyed by "source" and "destination", with the thresholds of `auto`.
 
-    Return the pressure, and a text about the value that is highest relative to its threshold. Unknown values are
-    ignored; if all are unknown, the pressure is LOW, and the text is empty.
+    Return the pressure, and a description of the value that is highest relative to its threshold. Unknown values are
+    ignored; if all are unknown, the pressure is LOW, and the description is empty.
     """
     worst, why = max(_ratios(loads, auto), default=(0.0, ""))
     if worst > 1:
@@ -124,9 +124,9 @@ def adjusted(ceiling: Ceiling, found: Pressure, flow: Flow, now: float) -> Ceili
     """Return the ceiling for the next second: a lower one if the pressure `found` is HIGH, a higher one if it is LOW.
 
     The ceiling is not lowered within three seconds after a decrease, or while no work is done. Work that is not faster
-    than the lowest limit gets no ceiling: then others cause the load, and the ceiling would still apply when there is
-    more work. A ceiling that rises far enough above the full rate is removed: its `rate` becomes None. `now` is the
-    present time of the monotonic clock, in seconds.
+    than the lowest limit gets no ceiling: then other clients cause the load, and the ceiling would still apply when
+    there is more work. A ceiling that rises far enough above the full rate is removed: its `rate` becomes None. `now`
+    is the current time of the monotonic clock, in seconds.
     """
     is_fast = flow.rate > flow.least or ceiling.rate is not None and flow.rate > 0
     if found is Pressure.HIGH and is_fast and now - ceiling.decreased_at >= _EFFECT_AFTER:

@@ -20,7 +20,7 @@ from verifier.runtime.waits import LongWait
 
 _log = logging.getLogger(__name__)
 
-# The largest lag of the destination, or of its verification, at which a commit makes sense, in seconds.
+# The largest lag of the destination, or of its verification, at which a commit is possible, in seconds.
 MOST_LAG = 30
 # How long a measured lag counts if no newer one is measured, in seconds.
 _LAG_COUNTS_FOR = 15.0
@@ -123,7 +123,7 @@ class ProgressSnapshot:
     lag_until: float = inf
     # The lags of the last minutes, oldest first.
     lags: tuple[Lag, ...] = ()
-    # Whether the applied events and the verification are close enough to the source for a commit.
+    # Whether the lag and the verification allow a commit.
     caught_up: bool = False
     # For how long the oplog of the source will hold the entries that the sync needs.
     oplog_seconds_left: float | None = None
@@ -141,7 +141,7 @@ class ProgressSnapshot:
     spool: SpoolFigures | None = None
     # The other instances of the sync.
     others: tuple[OtherInstance, ...] = ()
-    # The limits in force, and the one that slows the sync down.
+    # The limits in effect, and the limit that slows the sync down.
     throttling: Throttling = Throttling()
     # The newest states of this process, the oldest first.
     states: tuple[StateChange, ...] = ()
@@ -159,7 +159,7 @@ class ProgressSnapshot:
 class Progress:
     """Holds the newest snapshot of the figures; reading it takes no lock.
 
-    `collections` has the figures of each collection, `stopwatch` the durations of calls to the clusters.
+    `collections` contains the figures of each collection, `stopwatch` the durations of calls to the clusters.
     """
 
     def __init__(self) -> None:
@@ -179,7 +179,7 @@ class Progress:
             self._snapshot = replace(self._snapshot, **values)  # type: ignore[arg-type] # checked by replace
 
     def set_lag(self, seconds: int) -> None:
-        """Set the present lag to `seconds`, and add it to the lags of the last minutes. It counts for 15 seconds."""
+        """Set the current lag to `seconds`, and add it to the lags of the last minutes. It counts for 15 seconds."""
         newest = Lag(seconds, monotonic())
         with self._lock:
             now = self._snapshot.at(newest.at)

@@ -35,7 +35,7 @@ def is_needed(left: float, rest: float | None) -> bool:
 def assumed_left(age: float) -> float:
     """Return how many more seconds an unreadable oplog is assumed to keep the oldest entry that a sync needs.
 
-    `age` is the present age of that entry, in seconds.
+    `age` is the current age of that entry, in seconds.
     """
     return _ASSUMED_OPLOG - age
 

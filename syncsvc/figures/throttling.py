@@ -24,9 +24,9 @@ class Throttled:
 class Throttling:
     """The limits of this process at one moment.
 
-    `effective` has the limits that the process obeys. `throttled` is None while no work waits for a limit. `waited` is
-    the total time for which each limit has delayed threads, in seconds. `loads` has the measured loads of "source" and
-    "destination"; it is empty while the loads are not measured.
+    `effective` contains the limits that the process obeys. `throttled` is None while no work waits for a limit.
+    `waited` is the total time for which each limit has delayed threads, in seconds. `loads` contains the measured loads
+    of "source" and "destination"; it is empty while the loads are not measured.
     """
 
     effective: Rates = field(default_factory=dict)
@@ -58,7 +58,8 @@ class Waits:
         """Return the limit that slows the sync down; None if no limit does. Call this once a second.
 
         `waited` is the total time for which each limit has delayed threads, in seconds. `reasons` are the limits in
-        force, each with the reason for it. `at` is the present time of the monotonic clock, `now` in UTC.
+        force, each with the reason for it. `at` is the current time of the monotonic clock, `now` the current time in
+        UTC.
         """
         for limit, seconds in waited.items():
             if seconds > self._before.get(limit, 0.0):

@@ -45,7 +45,7 @@ class Estimates:
     memory_available: int | None = None
     # The estimated duration of the copy, in seconds.
     copy_seconds: int | None = None
-    # How many seconds the source's oplog keeps an entry, at the average write rate of its present contents.
+    # How many seconds the source's oplog keeps an entry, at the average write rate of its current contents.
     oplog_window_seconds: int | None = None
 
 
@@ -116,10 +116,10 @@ def memory_violations(estimates: Estimates) -> Iterator[Violation]:
 
 
 def _spool_shortage(options: StartOptions, estimates: Estimates, spool_limit: int) -> str | None:
-    """Return a text if the destination's disk has room for the data alone, but not for the data and a full event spool.
+    """Describe the shortage if the destination's disk has room for the data, but not also for a full event spool.
 
-    Return None if it has room for both, if that is unknown, if the spool is disabled, or if the disk is too small even
-    for the data. `spool_limit` is in bytes.
+    Return None in all other cases: there is room for both, the free space is unknown, the spool is disabled, or the
+    disk is too small even for the data. `spool_limit` is in bytes.
     """
     needed, free = estimates.disk_needed, estimates.disk_free
     if options.event_spool is EventSpool.NEVER or needed is None:

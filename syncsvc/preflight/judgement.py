@@ -75,14 +75,14 @@ def judge(
     try:
         with failures.named_errors():
             # Servers and roles may have changed since the facts of `clusters` were read.
-            present = {name: refreshed(each) for name, each in clusters.items()}
-            source, destination = present[options.source], present[options.destination]
+            current = {name: refreshed(each) for name, each in clusters.items()}
+            source, destination = current[options.source], current[options.destination]
             found = ask(options, source, destination, database, stop)
     except OperationError as error:
         # Report the option violations too: they are known without an answer from the clusters.
         return Judgement((*option_violations(options), (error.kind, error.description)))
     judgement = judgement_of(options, instance, found, memory_needed, spool_limit)
-    return replace(judgement, clusters=present)
+    return replace(judgement, clusters=current)
 
 
 def judgement_of(
@@ -108,7 +108,7 @@ def judgement_of(
             estimates=estimates,
             instances=instances,
         )
-    # Each instance has a spool of its own.
+    # Each instance has its own spool.
     spool_limit *= max(1, len(instances))
     return Judgement(
         violations=(

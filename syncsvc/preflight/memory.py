@@ -35,7 +35,7 @@ def _of_groups(root: Path) -> Iterator[int]:
     for line in _text(root / "proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
         if not controllers:
-            # Where cgroup v1 and v2 are both mounted, v2 has a folder of its own.
+            # Where cgroup v1 and v2 are both mounted, v2 is in a separate folder.
             for mount in (mounts, mounts / "unified"):
                 yield from _left(mount, path, "memory.max", "memory.current", "")
         elif "memory" in controllers.split(","):

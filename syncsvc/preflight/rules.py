@@ -30,7 +30,7 @@ from verifier.runtime.schemas import INVALID_REQUEST
 OLDEST_SOURCE, OLDEST_DESTINATION = (5, 0), (6, 0)
 
 # The collections by which a metadata database of mongosync is recognized. A metadata database of this service can have
-# the same name, and has some of these collections, too, for dashboards. But it also has the collection RUNS.
+# the same name, and contains some of these collections, too, for dashboards. But it also contains the collection RUNS.
 _MONGOSYNC_COLLECTIONS = {"globalState", "indexCorrection", "resumeData", "uuidMap"}
 _MONGOSYNC_DATABASES = (
     "__mdb_internal_mongosync",

@@ -28,11 +28,12 @@ from verifier.runtime.errors import Violation
 AUTH_SCHEMA = 5
 # The user as which the servers of a cluster log in to each other.
 _INTERNAL_USER = "__system"
-# The fields that do not count for equality: the first is made of others, the second differs between clusters.
+# The fields that do not count for equality: the first is derived from other fields, the second differs between
+# clusters.
 _IGNORED = ("_id", "userId")
-# The database that has other built-in roles than all others.
+# The database whose built-in roles differ from those of all other databases.
 _ADMIN = "admin"
-# How many names a text shows.
+# The maximum number of names in a text.
 _SHOWN = 10
 
 
@@ -94,12 +95,12 @@ class Principal:
     def fingerprint(self) -> str:
         """Return a hash that equal principals share. It reveals no credentials, because these are salted."""
         compared = {name: _ordered(name, value) for name, value in self._fields.items()}
-        present = {name: compared[name] for name in sorted(compared) if _counts(name, compared)}
-        return hashlib.sha256(bson.encode(present)).hexdigest()
+        counted = {name: compared[name] for name in sorted(compared) if _counts(name, compared)}
+        return hashlib.sha256(bson.encode(counted)).hexdigest()
 
     @cached_property
     def roles(self) -> frozenset[Identity]:
-        """Return the roles that this principal has itself, not those that it inherits."""
+        """Return the roles that are granted directly to this principal, without inherited roles."""
         return frozenset(
             Identity(Kind.ROLE.value, each["db"], each["role"])
             for each in self._fields.get("roles", ())
@@ -220,7 +221,7 @@ _REFUSED = (Outcome.CONFLICT, Outcome.MISSING, Outcome.SURPLUS)
 
 
 def compare(options: UsersAndRoles, source: Listing, destination: Listing) -> Comparison:
-    """Decide what a copy with these options does with the selected principals of the source, and with their roles.
+    """Determine the outcome of a copy with these options for the selected principals of the source and for their roles.
 
     The roles that a selected principal has, directly or inherited, are compared even if the option `databases` excludes
     them: otherwise, a user could have other rights on the destination.
@@ -280,10 +281,10 @@ def _role_judged(
     source: Listing,
     destination: Listing,
 ) -> Finding | None:
-    """Judge a role that the principal `holder` has, but that is not selected for the copy; None for a built-in role.
+    """Judge a role that `holder` has but that is not selected for the copy. Return None for a built-in role.
 
-    Servers do not store built-in roles. So a role that only the destination stores is a custom role that the source
-    does not have.
+    `holder` is a principal that has the role. Servers do not store built-in roles. So a role that only the destination
+    stores is a custom role that the source does not have.
     """
     stored = source.by_identity.get(role)
     if stored is not None:
@@ -381,7 +382,7 @@ def _warnings_of_filter(copied: Iterable[Principal], synced: Collection[str]) ->
 
 
 def enumerated(findings: Sequence[Finding]) -> str:
-    """Return a text with the principals and details of the first findings, and the number of further findings."""
+    """Enumerate the principals and details of the first findings, and give the number of further findings."""
     names = [
         f"{each.identity} ({each.detail})" if each.detail else str(each.identity)
         for each in findings

@@ -61,7 +61,7 @@ def listing(client: Client, after: Timestamp | None = None) -> Listing:
 
 
 def read_again(client: Client, principal: Principal) -> Principal | None:
-    """Return the present definition of a user or role; None if the cluster no longer has it.
+    """Return the current definition of a user or role; None if the cluster no longer has it.
 
     Raises the driver's errors.
     """

@@ -9,7 +9,7 @@ UNBLOCK = "db.adminCommand({setUserWriteBlockMode: 1, global: false})"
 
 
 def failure_description(record: RunRecord) -> str | None:
-    """Return a text that says why the sync failed, and where user writes are blocked; None if it has not failed."""
+    """Describe why the sync failed, and where user writes are blocked. Return None if it has not failed."""
     if record.failure is None:
         return None
     return " ".join(filter(None, (record.failure.description, _blocked(record))))
@@ -19,7 +19,7 @@ def _blocked(record: RunRecord) -> str | None:
     """Return a sentence that names the clusters on which user writes are blocked; None without write blocking.
 
     The result can change after the failure, because a failed sync may still be unblocking clusters. Only the record of
-    the coordinator has the blocks, so for another instance, the sentence refers to the coordinator.
+    the coordinator contains the blocks; for another instance, the sentence refers to the coordinator.
     """
     if not record.options.blocks_destination:
         return None

@@ -40,8 +40,9 @@ class Headroom:
 def headroom(left: float | None, needed: float | None, spooling: bool) -> Headroom:
     """Judge whether the source's oplog keeps the changes that the sync needs for long enough.
 
-    `left` is for how many seconds the oplog keeps these changes, and `needed` for how many seconds the sync needs them;
-    None if unknown. `spooling` is whether change events are being saved, so that the sync does not need the oplog.
+    `left` is the number of seconds for which the oplog keeps these changes, and `needed` the number of seconds for
+    which the sync needs them; None if unknown. `spooling` is whether change events are being saved, so that the sync
+    does not need the oplog.
     """
     if spooling:
         text = "Change events are being saved on the destination, so the source's oplog need not keep them."

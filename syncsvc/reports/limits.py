@@ -1,4 +1,4 @@
-"""The answer of `GET /api/v1/limits`, and the field `throttledBy`."""
+"""The answer to `GET /api/v1/limits`, and the field `throttledBy`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _UNKNOWN = Load()
 
 
 def limits_report(limits: Limits, saved: bool, now: Throttling) -> dict[str, Any]:
-    """Return the fields of the answer to `GET /api/v1/limits`, except `success`. `now` has the limits in force now.
+    """Return the fields of the answer to `GET /api/v1/limits`, except `success`. `now` contains the limits in effect.
 
-    `saved` is whether a restarted process would know these limits.
+    `saved` is whether a restarted process would know the limits.
     """
     return {
         "limits": limits.shown(),

@@ -32,8 +32,8 @@ class Line(NamedTuple):
 def lines(before: Sync, now: Sync, durations: Mapping[Operation, Durations]) -> Iterator[Line]:
     """Yield the log lines for a sync that is running, committing or reversing; for any other sync, yield nothing.
 
-    Rates are averages since the snapshot `before`. `durations` has the durations of the calls to the clusters since
-    then.
+    Rates are averages since the snapshot `before`. `durations` contains the durations of the calls to the clusters
+    since then.
     """
     record = now.record
     if record is None or not is_active(now):

@@ -257,14 +257,14 @@ TABLE: tuple[Metric[Sync], ...] = (
     Metric(
         Kind.GAUGE,
         "mongosync_long_waits",
-        "Present waits of this process, such as for a cluster's answer, that have lasted at least 15 seconds.",
+        "Current waits of this process, such as for a cluster's answer, that have lasted at least 15 seconds.",
         (),
         single(lambda sync: len(sync.snapshot.waits)),
     ),
     Metric(
         Kind.GAUGE,
         "mongosync_longest_wait_seconds",
-        "Longest present wait of this process, such as for a cluster's answer, not counting index builds; 0 if shorter "
+        "Longest current wait of this process, such as for a cluster's answer, not counting index builds; 0 if shorter "
         "than 15 seconds.",
         (),
         single(_longest_wait),

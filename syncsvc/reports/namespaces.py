@@ -1,4 +1,4 @@
-"""The answer of `GET /api/v1/namespaces`: the progress of each collection."""
+"""The answer to `GET /api/v1/namespaces`: the progress of each collection."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def namespaces_report(
 ) -> dict[str, Any]:
     """Return the fields of the answer to `GET /api/v1/namespaces`, except `success`.
 
-    `namespaces` has at most `limit` collections, sorted by their names on the source: of one database, or of all if
-    `database` is None, with names greater than `after`. `next` is the value of `after` for the next page; None on the
-    last page.
+    `namespaces` contains at most `limit` collections, sorted by their names on the source. Only collections of
+    `database` (None: of all databases) whose names sort after `after` (None: all names) are included. `next` is the
+    value of `after` for the next page; None on the last page.
     """
     names = {str(each.source_name): each for each in sync.collections}
     asked = sorted(
@@ -180,7 +180,7 @@ def _rate(value: float | None) -> float | None:
 
 
 def _verification(check: CheckProgress | None, record: CollectionRecord) -> dict[str, Any] | None:
-    """Return the progress of the verification of a collection; None if no check knows the collection."""
+    """Return the progress of the verification of a collection; None if the check does not know it, or has not begun."""
     compared = None if check is None else namespace_compared(check, record)
     if check is None or compared is None:
         return None

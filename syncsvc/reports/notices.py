@@ -28,7 +28,7 @@ class Notice(NamedTuple):
 
 @dataclass(frozen=True)
 class Told:
-    """The state and the active warnings that were last sent to the webhook, and the number of the newest state.
+    """The state and the active warnings that were last sent to the webhook, and the number of the newest state change.
 
     The keys of `warnings` identify the warnings, because their texts change.
     """
@@ -41,9 +41,9 @@ class Told:
 def news(told: Told, sync: Sync, now: float) -> tuple[Told, list[Notice]]:
     """Return the notices to send now, one for each change since `told`, and the `Told` to pass to the next call.
 
-    `now` is in UNIX seconds. There are no notices of the state INITIALIZING, or of the failure by which an active
-    daemon with `--standby` becomes a standby. A standby only ends the warnings that it has sent as the active daemon;
-    the daemon that is active now sends its own.
+    `now` is in UNIX seconds. No notice is sent for the state INITIALIZING, or for the failure by which an active daemon
+    with `--standby` becomes a standby. A standby only ends the warnings that it has sent as the active daemon; the
+    daemon that is active now sends its own.
     """
     newest = sync.snapshot.states[-1].number if sync.snapshot.states else told.number
     if sync.standing is not None and sync.standing.is_standby:

@@ -17,7 +17,7 @@ _LIMITED = ((Limit.COPY_BYTES, Limit.COPY_DOCUMENTS), (Limit.EVENTS,), (Limit.TH
 def sample_of(
     record: RunRecord | None, snapshot: ProgressSnapshot, time: float, at: float
 ) -> Sample:
-    """Return the figures for the charts. `time` is in UNIX seconds, `at` is the same moment of the monotonic clock."""
+    """Return the figures for the charts. `time` is in UNIX seconds, `at` is the same moment by the monotonic clock."""
     # Before the total is known, the amounts of an earlier process are not known either.
     copied: tuple[Value, Value] = (None, None)
     if snapshot.total_bytes is not None:

@@ -1,6 +1,6 @@
 """Describes in words what a sync does, why a commit is not possible, and what to do next.
 
-The page and other clients show these texts as they are, so that they need no rules of their own.
+The page and other clients show these texts unchanged, so they need no separate rules.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _WITHOUT_RUNNING = {
     State.RESETTING: "The sync is being reset.",
 }
 # Shown if everything that this process knows allows a commit: the sync checks a few times per second.
-_SOON = "The sync is still checking whether both clusters are close enough for a commit."
+_SOON = "The sync is still checking whether a commit is possible."
 
 
 def why_no_commit(sync: Sync) -> tuple[str, ...]:
@@ -149,7 +149,7 @@ def summary(sync: Sync) -> str:
     if record.state is State.COMMITTING:
         return f"The sync is committing.{_of_committing(record)}"
     if record.state is State.RESETTING:
-        # The phase is still that of the work that is being stopped.
+        # The saved phase is still that of the work that is being stopped.
         return f"{_PHASES[Phase.RESETTING]}."
     return f"{_PHASES[phase_shown(record)]}{_amount(sync, record)}."
 
@@ -170,7 +170,7 @@ def _of_committing(record: RunRecord) -> str:
 
 
 def _amount(sync: Sync, record: RunRecord) -> str:
-    """Return the progress of the present phase, as the end of a sentence; empty if the progress is unknown."""
+    """Return the progress of the current phase, as the end of a sentence; empty if the progress is unknown."""
     snapshot = sync.snapshot
     if record.phase is Phase.COPYING:
         total = total_bytes(snapshot)
@@ -250,9 +250,9 @@ _TRIGGERS = {
 
 
 def commands_now(sync: Sync) -> list[str]:
-    """Return the names of the commands that the present state and the declared state allow; empty on a standby.
+    """Return the names of the commands that the current state and the declared state allow; empty on a standby.
 
-    They can still be refused for other reasons.
+    These commands can still be refused for other reasons.
     """
     if sync.standing is not None and sync.standing.is_standby:
         return []

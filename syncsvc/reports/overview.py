@@ -1,4 +1,4 @@
-"""The answer of `GET /api/v1/overview`: everything that an operator watches, in one document."""
+"""The answer to `GET /api/v1/overview`: everything that an operator watches, in one document."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ _LEAST_RATE = 1.0
 class Observed:
     """The history that this process keeps in memory for the overview: points of the charts, averages and commands.
 
-    `last_minute` has the averages of the last minute, `lately` those of the last 15 minutes. Both are empty if nothing
-    was measured in that time. `last_clean` is when the verification last knew of no difference, in UNIX seconds; None
-    if that has not happened.
+    `last_minute` contains the averages of the last minute, `lately` those of the last 15 minutes. Both are empty if
+    nothing was measured in that time. `last_clean` is the last time at which everything was compared and no difference
+    was left, in UNIX seconds; None if this process has seen no such time.
     """
 
     history: Points

@@ -1,4 +1,4 @@
-"""The schemas of the overview, which is all that the web page of a sync shows: query parameters and answers."""
+"""The schemas of the overview, from which the web page of a sync gets its data: query parameters and answers."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class _PhaseBegin(Strict):
     phase = always(fields.Enum, "The phase.", Phase, by_value=True)
     began = always(fields.Float, "When the phase began, in UNIX seconds.")
     seconds = nullable(
-        fields.Float, "The duration of the phase in seconds; null for the present phase."
+        fields.Float, "The duration of the phase in seconds; null for the current phase."
     )
 
 
@@ -190,7 +190,7 @@ class _OverviewVerification(Strict):
     differentDocuments = always(fields.Integer, "The number of documents that differ now.")
     differentDefinitions = always(
         fields.Integer,
-        "The present number of differences in the definitions and document counts of collections.",
+        "The current number of differences in the definitions and document counts of collections.",
     )
     lastClean = nullable(
         fields.Float,
@@ -199,7 +199,7 @@ class _OverviewVerification(Strict):
     )
     verdict = nullable(
         fields.Enum,
-        "The result of the verification; null before it has one.",
+        "The result of the verification; null until there is a result.",
         Outcome,
         by_value=True,
     )
@@ -260,7 +260,7 @@ class OverviewFields(Strict):
     """The fields of an overview, except `progress`."""
 
     summary = always(
-        fields.String, "The present activity of the sync, described in one or two sentences."
+        fields.String, "The current activity of the sync, described in one or two sentences."
     )
     commit = always(
         fields.Nested, "Whether a commit is possible now, and if not, the reasons.", _Commit
@@ -268,7 +268,7 @@ class OverviewFields(Strict):
     next = nullable(
         fields.Nested, "The next step for the operator; null if the operator can only wait.", _Step
     )
-    commands = always(fields.List, "The commands that the present state allows.", fields.String())
+    commands = always(fields.List, "The commands that the current state allows.", fields.String())
     destination = nullable(
         fields.String, "The name of the cluster that the sync writes to; null before a start."
     )

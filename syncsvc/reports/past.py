@@ -22,7 +22,7 @@ _ENDED = frozenset({State.COMMITTED, State.RESETTING})
 
 @dataclass(frozen=True)
 class PhaseSpan:
-    """A phase of the sync. `ended` is None for the present phase.
+    """A phase of the sync. `ended` is None for the current phase.
 
     `seconds` is the duration of the phase. During `idle` of these seconds, the sync was not running.
     """
@@ -72,9 +72,9 @@ class Commit:
 
 
 def idle_spans(journal: Journal, now: float) -> list[Span]:
-    """Return the times in which the sync was paused, had failed, or had no running process.
+    """Return the periods in which the sync was paused, had failed, or had no running process.
 
-    Each is a pair of a begin and an end. The pairs are sorted, and do not overlap. `now` is the present time.
+    Each period is a pair of a begin and an end. The pairs are sorted, and do not overlap. `now` is the current time.
     """
     spans = [(each.at - each.gap, each.at) for each in journal.processes if each.gap]
     began: float | None = None

@@ -1,4 +1,4 @@
-"""The answer of `POST /api/v1/preflight`."""
+"""The answer to `POST /api/v1/preflight`."""
 
 from __future__ import annotations
 

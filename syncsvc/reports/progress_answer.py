@@ -1,4 +1,4 @@
-"""The answer of `GET /api/v1/progress`."""
+"""The answer to `GET /api/v1/progress`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Says what the operator should do after a failure: where the applications belong, and how the sync continues.
+"""Says what the operator should do after a failure: which cluster the applications must use, how the sync continues.
 
-The page and `syncctl` show these texts as they are. A text that sends the applications to the wrong cluster would
-cause their writes to be lost.
+The page and `syncctl` show these texts unchanged. A text that sends the applications to the wrong cluster would cause
+their writes to be lost.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def after_failure(sync: Sync, record: RunRecord) -> Step | None:
         if sync.standing is not None:
             return None
         return Step("Stop this process: the sync continues in another process.")
-    if _is_commit_being_saved(record):
+    if _is_commit_failure_unsaved(record):
         return Step(_UNSAVED)
     remedy, goal = _remedy(record), sync.goal
     step = remedy if goal is None else _declared(goal, record, remedy)
@@ -137,7 +137,7 @@ def _remedy(record: RunRecord) -> Step:
     return Step(f"Remove the cause of the failure, then resume the sync{end}.", "resume", {})
 
 
-def _is_commit_being_saved(record: RunRecord) -> bool:
+def _is_commit_failure_unsaved(record: RunRecord) -> bool:
     """Return whether the failure of a commit is shown, but not saved yet.
 
     Return False if users may already write to the destination, or if this instance is not the coordinator: then the

@@ -1,4 +1,4 @@
-"""The answer of `POST /api/v1/repair` with `dryRun`."""
+"""The answer to `POST /api/v1/repair` with `dryRun`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The answer of `GET /api/v1/report`: what was synced, when, by whom, and what was verified.
+"""The answer to `GET /api/v1/report`: what was synced, when, by whom, and what was verified.
 
 The report is for people who did not run the sync, such as managers and auditors. So it also says what is not known.
 """
@@ -176,7 +176,7 @@ def _started(record: RunRecord) -> float | None:
 
 
 def _clusters(subject: Subject) -> Iterator[dict[str, Any]]:
-    """Yield both clusters as they were at the start, the source first; without clusters that are not known.
+    """Yield both clusters as they were at the start, the source first; unknown clusters are left out.
 
     `versionNow` is the version when this process connected to the cluster.
     """
@@ -363,7 +363,7 @@ def _of_verified(verified: Verified) -> _Found:
 
 
 def _of_check(subject: Subject, check: CheckRecord | None) -> _Found:
-    """Return what the newest check, which may still run, has found so far. `check` is None if no check is saved."""
+    """Return the results so far of the newest check, which may still run. `check` is None if no check is saved."""
     if check is None:
         is_lost = subject.leader.state is State.COMMITTED
         return replace(_NOTHING, result=_Result.UNKNOWN) if is_lost else _NOTHING
@@ -446,8 +446,8 @@ def _warnings(subject: Subject) -> Iterator[dict[str, Any]]:
 
 
 def _duration(warned: Warned, now: float) -> float:
-    present = 0.0 if warned.ended is not None else max(0.0, now - warned.began)
-    return warned.seconds + present
+    newest = 0.0 if warned.ended is not None else max(0.0, now - warned.began)
+    return warned.seconds + newest
 
 
 def _namespaces(subject: Subject) -> dict[str, Any]:

@@ -84,7 +84,7 @@ class _ReportedInstance(Strict):
 class _ReportedPhase(Strict):
     phase = always(fields.Enum, "The phase.", Phase, by_value=True)
     began = known_time("When the phase began")
-    ended = nullable(fields.String, "When the phase ended, in UTC; null for the present phase.")
+    ended = nullable(fields.String, "When the phase ended, in UTC; null for the current phase.")
     seconds = always(fields.Float, "How long the phase took, or has taken until now, in seconds.")
     idleSeconds = always(
         fields.Float,
@@ -127,7 +127,7 @@ class _ReportedEvents(Strict):
 class _Sent(SenderFields):
     address = nullable(
         fields.String,
-        "The address of the client that sent the command; null if no client sent one.",
+        "The address of the client that sent the command; null if no client sent a command.",
     )
 
 
@@ -354,7 +354,7 @@ class _Report(Strict):
         _ReportedVerification,
     )
     differences = always(
-        fields.Nested, "The present differences between the clusters.", _Differences
+        fields.Nested, "The current differences between the clusters.", _Differences
     )
     repairs = always(fields.Nested, "The repaired differences.", _ReportedRepairs)
     failures = always(
@@ -372,7 +372,7 @@ class _Report(Strict):
     )
     notKnown = always(
         fields.List,
-        "The facts that are missing in the report because they are not known, as sentences.",
+        "The facts that are missing from the report because they are not known, as sentences.",
         fields.String(),
     )
 

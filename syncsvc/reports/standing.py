@@ -95,7 +95,7 @@ def why_not_ready(
 ) -> str | None:
     """Return a sentence that says why this process is not ready; None if the process is ready.
 
-    `names` are the clusters to which the process is connected. `step` describes the present step of the startup, such
+    `names` are the clusters to which the process is connected. `step` describes the current step of the startup, such
     as "reading the saved sync". A standby is ready while it waits for the lease.
     """
     if not names:

@@ -35,7 +35,7 @@ class Sync:
     now: float = 0.0
     # The role of the process; None without `--standby`.
     standing: Standing | None = None
-    # The ID of the process in the sync (`--id`), which its standbys have, too.
+    # The ID of the process in the sync (`--id`), which its standbys share.
     instance: str = ""
     # The state that the configuration declares; None if it declares none.
     goal: Goal | None = None

@@ -51,7 +51,7 @@ _log = logging.getLogger(__name__)
 class Assembly:
     """Creates the contexts of the engines of one run, and the objects in them, such as the write blocks.
 
-    `store` has the run record.
+    `store` holds the run record.
     """
 
     def __init__(self, store: RunStore, process: ProcessContext) -> None:
@@ -93,7 +93,7 @@ class Assembly:
 
     def _context(self, stop: StopToken) -> RunContext:
         process, record = self._process, self._store.record
-        source, destination = self._present_clusters(stop)
+        source, destination = self._current_clusters(stop)
         # The saved state stays on the original destination, even while the sync runs in reverse.
         home = process.clusters[record.options.destination]
         metadata = process.metadata(home.name)
@@ -142,8 +142,8 @@ class Assembly:
         record = self._store.record
         return record.state is State.RESETTING or record.phase is Phase.RESETTING
 
-    def _present_clusters(self, stop: StopToken) -> tuple[Cluster, Cluster]:
-        """Return the source and the destination with their present facts, because servers may have been upgraded.
+    def _current_clusters(self, stop: StopToken) -> tuple[Cluster, Cluster]:
+        """Return the source and the destination with their current facts, because servers may have been upgraded.
 
         During a reset, the source keeps its earlier facts: a reset must not depend on a source that is gone for good.
         """
@@ -170,7 +170,7 @@ class Assembly:
         record = self._store.record
         addresses = {name: each.facts.address for name, each in self._process.clusters.items()}
         for name, document in documents(record, addresses, time()).items():
-            # The thread that updates them warns if they do not exist.
+            # The thread that updates the documents warns if they do not exist.
             with suppress(OperationFailure):
                 dashboards.insert(writer, self._process.database, name, document)
 

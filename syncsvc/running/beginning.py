@@ -115,7 +115,7 @@ def _refuse_conflicts(process: ProcessContext, store: RunStore) -> None:
 
 
 def _join_attempt(process: ProcessContext, store: RunStore) -> None:
-    """Save in this instance's record how often the other instances were resumed after a failure (`RunRecord.attempt`).
+    """Set `RunRecord.attempt` of this instance to the highest attempt of the other instances.
 
     Otherwise, a later failure of this instance would look like a failure before the last resume. Raises OperationError
     MetadataLeftOver if the other instances are being reset.

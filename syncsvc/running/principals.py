@@ -28,7 +28,7 @@ class Principals:
         """Return the comparison of the users and roles of both clusters; None if the sync copies no users and roles.
 
         Until users may write to the destination, users and roles that an earlier copy has created there count as
-        missing if they, or roles that they have, differ from the source, because a commit replaces them.
+        missing if they, or roles granted to them, differ from the source, because a commit replaces them.
         """
         record = self._store.record
         options = record.options.users_and_roles

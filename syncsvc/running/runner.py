@@ -190,8 +190,8 @@ class Runner:
         """Block the old source again before a failed reversal is resumed.
 
         Someone may have lifted the block since the reversal began. Raises OperationError OldSourceWritten if users
-        wrote to the old source meanwhile, because the reversed sync would overwrite these writes. A no-op in another
-        phase than REVERSING, and on an instance that is not the coordinator.
+        wrote to the old source meanwhile, because the reversed sync would overwrite these writes. This is a no-op in
+        other phases than REVERSING, and on an instance that is not the coordinator.
         """
         record = self.record
         if record.phase is Phase.REVERSING and record.coordinates and record.committed is not None:
@@ -204,8 +204,8 @@ class Runner:
     ) -> None:
         """Block user writes on the old source; then raise OperationError OldSourceWritten if users wrote to it.
 
-        Someone may have lifted its block since the position `since`, at which the commit ended, and written. For
-        `ignored`, see `refuse_written`.
+        The block may have been lifted since the position `since`, at which the commit ended. For `ignored`, see
+        `refuse_written`.
         """
         self._assembly.block(old, self._process.stop).set()
         refuse_written(old, since, self._process.stop, ignored)
@@ -214,7 +214,7 @@ class Runner:
         """Prepare a new engine, and save that the sync is resumed.
 
         - After a pause, the new state is `state`.
-        - After a failure that was not saved, it is the state in which the run failed.
+        - After a failure that was not saved, the new state is the one in which the run failed.
         - After a saved failure, the whole record from which the new engine continues is saved.
         """
         if self.record.state is State.PAUSED:
@@ -256,8 +256,8 @@ class Runner:
     def replaced(self) -> set[Namespace]:
         """Return the names of the collections that users have dropped on the destination and created again.
 
-        If saved mismatches name such a collection in several ways, for example by its present and its former name, the
-        result has all these names. Raises OperationError.
+        If saved mismatches name such a collection in several ways, for example by its current and its former name, the
+        result contains all these names. Raises OperationError.
         """
         client = self._process.clusters[self.record.destination].client
         with failures.named_errors():
@@ -388,7 +388,7 @@ class Runner:
     def resettable(self) -> tuple[RunRecord, Contents]:
         """Return the state that a reset would undo: the coordinator's run record, and the contents of the destination.
 
-        The record has the write blocks and the stopped balancers. The contents are divided into those that a reset
+        The record contains the write blocks and the stopped balancers. The contents are divided into those that a reset
         would drop and all others. Raises OperationError if a reset would be refused, and the driver's errors.
         """
         leader = self._admission.refuse_in_use()

@@ -49,8 +49,8 @@ _PLAIN = frozenset({"v", "key", "name"})
 class Equality:
     """The result of a comparison: the numbers of compared objects, counted on the source, and the differences found.
 
-    `differences` has one sentence for each of the first `LISTED_DIFFERENCES` differences. If there are more, a last
-    sentence gives their number.
+    `differences` contains one sentence for each of the first `LISTED_DIFFERENCES` differences. If there are more, a
+    last sentence gives their number.
     """
 
     namespaces: int
@@ -166,7 +166,7 @@ class _Comparison:
         yield from self._shard_key(str(namespace))
         yield from self._indexes(namespace)
         if info["type"] == "timeseries":
-            # Measurements have no order of their own; the buckets that hold them have one.
+            # Measurements have no order, but the buckets that hold them have one.
             namespace = _Namespace(namespace.database, f"system.buckets.{namespace.name}")
         yield from self._documents(namespace, capped=info["options"].get("capped", False))
 

@@ -1,6 +1,6 @@
 """The only exception class of the sandbox.
 
-It has a module of its own, so that every module of the package can import it without a cycle.
+It is in a separate module, so that every module of the package can import it without a cycle.
 """
 
 

@@ -23,7 +23,7 @@ MOST_BYTES = 4 << 20
 def batches(documents: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
     """Yield the documents in lists, each for one command.
 
-    A list has at most 1000 documents with a total size of about 4 MB, unless a single document is larger.
+    A list contains at most 1000 documents with a total size of about 4 MB, unless a single document is larger.
     """
     batch: list[dict[str, Any]] = []
     size = 0
@@ -59,9 +59,9 @@ def save_rows(
 def newest_rows(
     metadata: Metadata, writer: ClusterWriter, name: str, stop: StopToken, **find: Any
 ) -> list[bytes]:
-    """Return the rows of the metadata collection `name` as BSON, with all writes acknowledged before this call.
+    """Return the rows of the metadata collection `name` as BSON, including all writes acknowledged before this call.
 
-    `find` has further fields of the find command, such as `filter`. Raises the driver's errors.
+    `find` contains further fields of the find command, such as `filter`. Raises the driver's errors.
     """
 
     def rows() -> list[bytes]:

@@ -109,12 +109,12 @@ def _creations(
 ) -> Callable[[Found], bool]:
     """Return a function that returns whether the sync has created the given collection or view of the destination.
 
-    A view counts as created by the sync if `views` has the same definition under its name.
+    A view counts as created by the sync if `views` contains the same definition under its name.
 
     Collections are compared by UUID, because users may drop a collection and create another one with its name. If a
     process was killed before it saved the UUID of a new collection, it wrote nothing to that collection, so the
-    collection counts as created by the sync if it is empty. A registry of an older version has no UUIDs: there, a
-    collection also counts if the sync has copied documents into it.
+    collection counts as created by the sync if it is empty. Registries of older versions contain no UUIDs: with these,
+    a collection also counts if the sync has copied documents into it.
 
     If the destination may hold other data, an empty collection proves nothing. Then, the sync creates each collection
     under a name that begins with `temporary`, saves the UUID, and then renames the collection.
@@ -148,7 +148,7 @@ def temporary_prefix(record: RunRecord) -> str | None:
 
 
 def replaced(client: Client, records: Iterable[CollectionRecord]) -> list[CollectionRecord]:
-    """Return those of `records` whose collection users have dropped on the destination and created again.
+    """Return the records whose collection users have dropped on the destination and created again.
 
     Records without a saved UUID of the destination are left out. Raises the driver's errors.
     """
@@ -165,14 +165,14 @@ def is_replaced(record: CollectionRecord, uuids: Mapping[Namespace, bytes]) -> b
     return bool(found and record.destination_uuid and found != record.destination_uuid)
 
 
-def under_present_names(
+def under_current_names(
     records: Iterable[CollectionRecord], uuids: Mapping[Namespace, bytes]
 ) -> Iterator[CollectionRecord]:
-    """Yield `records` with the present names of their collections on the destination, which users may have renamed.
+    """Yield `records` with the current names of their collections on the destination, which users may have renamed.
 
-    `uuids` maps the present names on the destination to UUIDs. A record whose UUID no collection has keeps its name if
-    users have created another collection of this name: `$out` replaces a collection, and keeps its indexes. All other
-    records are left out, because their collections were dropped.
+    `uuids` maps the current names on the destination to UUIDs. If no collection has the UUID of a record, but users
+    have created another collection of the same name, the record is yielded unchanged: `$out` replaces a collection, and
+    keeps its indexes. All other records are left out, because their collections were dropped.
     """
     records = list(records)
     names = {uuid: name for name, uuid in uuids.items()}
@@ -189,7 +189,7 @@ def mismatch_names(records: Iterable[CollectionRecord], names: NamespaceMap) -> 
     """Return the names under which the verification may report mismatches of the collections of `records`.
 
     Each collection has up to three names: its name on the source, the name of its buckets there (if it is a time-series
-    collection), and the source name to which `names` maps its present name on the destination.
+    collection), and the source name to which `names` maps its current name on the destination.
     """
     return {
         name

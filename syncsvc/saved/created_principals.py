@@ -19,8 +19,8 @@ PRINCIPALS = "principals"
 class CreatedPrincipals:
     """The saved names and fingerprints of the principals (users and roles) that the sync creates, without credentials.
 
-    Each principal is saved here before it is created. `reversals` is the number of reversals so far: each direction has
-    saved principals of its own. Every method raises the driver's errors.
+    Each principal is saved here before it is created. `reversals` is the number of reversals so far: each direction
+    saves its own principals. Every method raises the driver's errors.
     """
 
     def __init__(
@@ -40,10 +40,10 @@ class CreatedPrincipals:
         delete_rows(self._metadata, self._writer, PRINCIPALS, {**self._mine, **others}, self._stop)
 
     def on(self, listing: Listing) -> list[Principal]:
-        """Return those principals of a cluster's `listing` that the sync has created there and may drop.
+        """Return the principals in a cluster's `listing` that the sync has created there and may drop.
 
-        Principals that users have changed since are left out, and so are roles that users have granted to others since,
-        and the users as which this process now logs in.
+        Left out are principals that users have changed since, roles that users have granted to others since, and the
+        users as which this process logs in.
         """
         saved = self._load()
         created = (

@@ -33,8 +33,8 @@ def insert(writer: ClusterWriter, database: str, name: str, document: Document) 
 def update(writer: ClusterWriter, database: str, name: str, document: Document) -> bool:
     """Replace the document with the same `_id` and owner in the collection `name`; return False if there is none.
 
-    The update is not retried, and ends after five seconds. The primary alone acknowledges the update, because the next
-    update replaces the document again. Raises the driver's errors.
+    The update is not retried, and times out after five seconds. The primary alone acknowledges the update, because the
+    next update replaces the document again. Raises the driver's errors.
     """
     query = {"_id": document["_id"], "owner": document["owner"]}
     command = {"update": name, "updates": [{"q": query, "u": document}]}

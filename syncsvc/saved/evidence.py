@@ -29,9 +29,9 @@ from verifier.runtime.tasks import StopToken
 
 T = TypeVar("T")
 
-# How many differences and repairs a report lists.
+# The maximum number of differences, and of repairs, that a report lists.
 MOST_LISTED = 100
-# The most views that are named.
+# The maximum number of views that a report names.
 MOST_VIEWS = 10_000
 # How long each part may take to read, in seconds.
 _PATIENCE = 5.0
@@ -43,8 +43,8 @@ class Evidence:
     """The saved state that a report needs in addition to the run record of this instance.
 
     `others` are the run records of the other instances, and `views` the names of the synced views. `check` is the
-    newest check of the present direction of the sync, `counts` has the numbers of differences that this check knows,
-    and `mismatches` the first of these differences. `repaired` has the first repaired differences. `unread` has a
+    newest check of the current direction of the sync, `counts` contains the numbers of its differences, and
+    `mismatches` the first of these differences. `repaired` contains the first repaired differences. `unread` contains a
     sentence about each part that could not be read.
     """
 

@@ -46,7 +46,7 @@ FENCES = "fences"
 # The number of slots: this many threads can write at the same time, and other threads wait. Never lower it, because the
 # slots of a process of an earlier version must be settled, too.
 _SLOTS = 64
-# How many slots are settled at the same time.
+# The maximum number of slots that are settled at the same time.
 _SETTLING = 16
 # On a sharded cluster, a slot is settled by updating this many documents (marks) for each shard. The hash of its `_id`
 # determines the shard of a mark, so a shard is missed with a probability of e**-16.
@@ -60,7 +60,7 @@ _NUMBERED = frozenset({"insert", "update", "delete"})
 # An index build continues when its process is killed, and the next process joins it, so it must not be ended.
 _CONTINUED = "createIndexes"
 # A failed transaction costs as much as the write that follows it. After a failure, this many batches for the collection
-# are written without one. (Some collections, such as capped ones, do not support transactions.)
+# are written without a transaction. (Some collections, such as capped ones, do not support transactions.)
 _BATCHES_WITHOUT = 50
 
 
@@ -189,16 +189,16 @@ class FencedWriter(ClusterWriter):
         self._without: dict[tuple[str, str], int] = {}
 
     def settle(self) -> None:
-        """Make sure that no command that this writer or an earlier engine has sent can take effect any more.
+        """Make sure that no command that this writer or an earlier engine has sent can still take effect.
 
-        Commands of calls that are still running are excepted. Raises OperationError Superseded if another process has
-        taken the run over, and the driver's errors.
+        This does not cover calls that are still running. Raises OperationError Superseded if another process has taken
+        over the run, and the driver's errors.
         """
         left = self._fence.unsettled
         if left:
             # Settle the first slot alone, because this may have to shard the collection `FENCES`.
             self._settle_next(0, self._stop)
-        # Use a stop token of its own: an engine that is being stopped still makes one attempt for each slot.
+        # Use a separate stop token: an engine that is being stopped still makes one attempt for each slot.
         with single_error():
             for_each("settle", range(1, left), self._settle_next, _SETTLING, StopToken())
 

@@ -25,9 +25,10 @@ def fitting_run(
 ) -> RunRecord | None:
     """Return the saved run that syncs these clusters; None if `found` is empty.
 
-    `found` has the saved runs, each with the cluster that holds it. This must be the cluster that the options of the
-    run name as destination. Raises OperationError: WrongClusters if the runs sync other clusters, or if both clusters
-    hold a run of these clusters; NotAuthorized if that is unknown, because the user may not read the ID of a cluster.
+    `found` contains the saved runs, each with the cluster that holds it. A run matches only if this cluster is the
+    destination of its start options. Raises OperationError: WrongClusters if the runs sync other clusters, or if both
+    clusters hold a run of these clusters; NotAuthorized if that is unknown, because the user may not read the ID of a
+    cluster.
     """
     if not found:
         return None

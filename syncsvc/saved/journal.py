@@ -16,7 +16,7 @@ from marshmallow import fields
 from syncsvc.saved.stored import Stored
 from verifier.cluster.facts import ClusterFacts
 
-# The most entries, processes, warnings, directions, and notes of a verification that are kept; and the number of
+# The maximum numbers of entries, processes, warnings, directions, and notes of a verification; and the number of
 # characters to which longer texts are cut.
 MOST_ENTRIES = 200
 MOST_PROCESSES = 50
@@ -50,9 +50,10 @@ _ESSENTIAL = frozenset({"start", "commit", "reverse", "COMMITTED"})
 
 @dataclass(frozen=True)
 class Sender:
-    """The sender of a command: the name of its token, None without a token; and the address of the client.
+    """The sender of a command.
 
-    The address is None if the process itself sent the command, because of `--desiredState`.
+    `caller` is the name of the sender's token; None without a token. `address` is the address of the client; None if
+    the process itself sent the command, because of `--desiredState`.
     """
 
     caller: str | None = None
@@ -157,8 +158,8 @@ class Verified:
     """The result of a verification that has passed. Times are in UNIX seconds.
 
     `documents`, `size` (in bytes) and `namespaces` are the amounts of the first generation, which compares everything.
-    `rechecked` is the number of documents compared by later generations. `generations` is the total of generations.
-    `notes` say what was not compared, and why.
+    `rechecked` is the number of documents compared by later generations. `generations` is the number of all
+    generations. `notes` say what was not compared, and why.
     """
 
     started: float
@@ -199,7 +200,7 @@ class Journal:
     warnings: tuple[Warned, ...] = ()
     counts: Counts = Counts()
     directions: tuple[Direction, ...] = ()
-    # The last passed verification of the present direction.
+    # The last passed verification of the current direction.
     verified: Verified | None = None
     saved_at: float | None = None
 
@@ -247,12 +248,12 @@ class Journal:
 
 
 def _kept_until(warned: Warned) -> float:
-    """Return the sort key of a warning. The lowest key is dropped first: the warning that ended first."""
+    """Return the sort key of a warning. The warning with the lowest key is dropped first: the one that ended first."""
     return math.inf if warned.ended is None else warned.ended
 
 
 def _observed(warned: Warned, text: str | None, now: float) -> Warned:
-    """Return the warning, updated with its present text; `text` is None if the warning is not active."""
+    """Return the warning, updated with its current text; `text` is None if the warning is not active."""
     if text is None and warned.ended is None:
         # The clock may have been set back.
         seconds = warned.seconds + max(0.0, now - warned.began)

@@ -34,7 +34,7 @@ MOST_PLANNED = 1_000
 class RepairPlan(NamedTuple):
     """The result of a dry run of a repair: `documents` and `definitions` count all differences.
 
-    `steps` has the first differences, at most `MOST_PLANNED`, each with the action that would repair it.
+    `steps` contains the first differences, at most `MOST_PLANNED`, each with the action that would repair it.
     """
 
     documents: int
@@ -107,7 +107,7 @@ def _named_errors() -> Iterator[None]:
 
 
 def _is_among_documents(after: str | None) -> bool:
-    """Return whether a page token is that of a document mismatch; False for None.
+    """Return whether a page token stands for a document mismatch; False for None.
 
     Raises OperationError InvalidRequest if the token is invalid.
     """

@@ -33,15 +33,15 @@ from verifier.runtime.tasks import StopToken
 _PARTITIONS = ("partitions", "partitionsReversed")
 # The index for claims, which look for the largest unclaimed partition, and for the check whether any partition is left.
 _INDEX = {"key": {"status": 1, "instance": 1, "total": -1, "_id": 1}, "name": "claims"}
-# How many partitions one call claims at most, and their total size in bytes if other instances need a share of them.
-# Claiming many saves round trips.
+# The maximum number of partitions that one call claims; and their maximum total size in bytes if several instances run
+# the sync. Claiming many at once saves round trips.
 _MOST_CLAIMED = 20
 _MOST_BYTES = 16 << 20
 
 # A resume point in `_id` order is a document with only an `_id`; one in natural order is a ResumePoint.
 Resume = bytes | ResumePoint
 
-# The names that dashboards for mongosync have for the progress of a partition.
+# The statuses of a partition under the names that dashboards for mongosync expect.
 _SHOWN = {
     CopyStatus.WAITING: "not started",
     CopyStatus.COPYING: "in progress",
@@ -72,7 +72,7 @@ class Partition:
     instance: str | None = None
     # Everything up to this point is written to the destination; None before the first document.
     resume_point: Resume | None = None
-    # The name of the collection for dashboards; only known when the partition is planned.
+    # The name of the collection, for dashboards; None in partitions that were loaded.
     namespace: Namespace | None = None
 
     @property
@@ -151,7 +151,7 @@ def _together(waiting: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the first partitions of `waiting` that an instance may claim at once, if several instances run the sync.
 
     The result is either a single range, or whole collections with a total size of at most `_MOST_BYTES`. The first
-    collection may be larger than that; then the result has only this collection.
+    collection may be larger than that; then the result contains only this collection.
     """
     chosen: list[dict[str, Any]] = []
     size = 0
@@ -166,9 +166,9 @@ def _together(waiting: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 class Partitions:
     """The saved partitions of a sync. Several threads may claim partitions at the same time.
 
-    `reversals` is the number of reversals so far: each direction has partitions of its own. `instance` is the ID of
-    this instance, and `alone` is whether no other instance takes part. `writer` writes to the cluster of `metadata`.
-    The constructor loads the unfinished claims of the instance. Every method raises the driver's errors.
+    `reversals` is the number of reversals so far: each direction has its own partitions. `instance` is the ID of this
+    instance, and `alone` is whether no other instance takes part. `writer` writes to the cluster of `metadata`. The
+    constructor loads the unfinished claims of the instance. Every method raises the driver's errors.
     """
 
     def __init__(
@@ -344,7 +344,7 @@ class Partitions:
         self._run({"createIndexes": self._name, "indexes": [_INDEX]})
 
     def _insert(self, partitions: Sequence[Partition]) -> None:
-        # The upserts never change an existing row, because a command may be retried after a lost reply.
+        # The upserts must not change an existing row, because a command may be retried after a lost reply.
         statements = (
             {"q": {"_id": each["_id"]}, "u": {"$setOnInsert": each}, "upsert": True}
             for each in map(_document, partitions)

@@ -1,9 +1,9 @@
-"""Reads the other instances' run records, and finds missing commands, different options and the cut-over in them.
+"""Reads the run records of the other instances; finds missing commands, differing options and the cut-over in them.
 
-Several instances (processes) can run one sync. From a sharded cluster, there is one instance for each shard. From a
-replica set, the start option `instances` names the instances. Each instance has its own run record, which it alone
-saves, and which the other instances read. The record contains the commands that its instance has received, the progress
-of the instance, and its heartbeat.
+Several instances (processes) can run one sync. If the source is a sharded cluster, there is one instance for each
+shard. If it is a replica set, the start option `instances` names the instances. Each instance has its own run record,
+which it alone saves, and which the other instances read. The record contains the commands that its instance has
+received, the progress of the instance, and its heartbeat.
 """
 
 from __future__ import annotations
@@ -109,11 +109,12 @@ def described(different: Mapping[str, Sequence[str]]) -> str:
 def differences(
     options: StartOptions, instances: Sequence[str], others: Iterable[RunRecord]
 ) -> dict[str, list[str]]:
-    """Return the names of the options of each other instance that differ from `options`; empty if none differ.
+    """Return the names of the start options in which each other instance differs from `options`.
 
-    The keys are instance IDs. The lists of instances in the run records must equal `instances`, too, because the
-    instances divide the events among themselves. If these lists differ but the start option `instances` is equal, the
-    instances found different shards of the source: the result then has "shards of the source".
+    The keys are the IDs of the differing instances. The lists of instances in the run records must equal `instances`,
+    too, because the instances divide the events among themselves. If these lists differ but the start option
+    `instances` is equal, the instances found different shards of the source: the result then contains "shards of the
+    source".
     """
     own = StoredOptions().dump(options)
     found = {}

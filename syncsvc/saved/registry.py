@@ -64,15 +64,15 @@ class CollectionRecord:
     documents: int = 0
     # Only set if an earlier version has begun to copy the collection; now, `partitions` saves the resume points.
     resume_point: ResumePoint | None = None
-    # Whether the indexes are withheld from the destination (see `present`).
+    # Whether the indexes are withheld from the destination (see `current_definition`).
     withheld: bool = False
-    # The UUID on the destination: of the collection that the sync has created there (for a time-series collection, of
-    # its buckets); in a reversed sync, of the collection that the former sync has read. None until the collection is
-    # created, and in rows that earlier versions saved.
+    # The UUID of the collection that the sync has created on the destination (for a time-series collection, of its
+    # buckets); in a reversed sync, of the collection that the sync read before the reversal. None until the collection
+    # is created, and in rows that earlier versions saved.
     destination_uuid: bytes | None = None
 
     @property
-    def present(self) -> CollectionSpec:
+    def current_definition(self) -> CollectionSpec:
         """Return the definition that the collection must have on the destination now.
 
         It has no indexes while they are withheld: one of them refuses a document, so the sync has dropped all indexes
@@ -188,8 +188,8 @@ class Registry:
     """The collections of the source by UUID. It maps the UUID of a change event to the namespace on the destination.
 
     The listing of the collections, their copy, and DDL events change the registry. Every change is saved before it is
-    visible. `reversals` is the number of reversals so far: each direction has a registry of its own. Every method that
-    saves raises the driver's errors.
+    visible. `reversals` is the number of reversals so far: each direction has its own registry. Every method that saves
+    raises the driver's errors.
     """
 
     def __init__(
@@ -248,7 +248,7 @@ class Registry:
     def change_all(self, changes: Iterable[tuple[CollectionRecord, dict[str, Any]]]) -> None:
         """Change fields of many records, and save these records with few commands.
 
-        `changes` has pairs of a record and its new field values. The newest record of each collection is changed.
+        `changes` contains pairs of a record and its new field values. The newest record of each collection is changed.
         """
         with self.redefining:
             known = [(self.get(each.uuid) or each, new) for each, new in changes]

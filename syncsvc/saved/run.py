@@ -19,7 +19,8 @@ from verifier.cluster.namespace_map import NamespaceMap
 from verifier.cluster.times import Position
 from verifier.runtime.errors import OperationError
 
-# The most phases that a record lists. A sync has six if no commit is withdrawn and the sync is not reversed.
+# The maximum number of phases that a record lists. A sync has six if no commit is withdrawn and the sync is not
+# reversed.
 MOST_PHASES = 50
 
 
@@ -28,8 +29,8 @@ class Failure:
     """The error that a run failed with: its name in the error table, and the full text.
 
     `elsewhere` is whether another instance failed with the error, and this instance stopped because of that. While the
-    failure is only shown, `saved_state` is the state in the saved record, in which a restart continues the sync; it is
-    None once the failure itself is saved.
+    failure is shown but not saved, `saved_state` is the state in the saved record, in which a restart continues the
+    sync; it is None once the failure itself is saved.
     """
 
     name: str
@@ -65,13 +66,13 @@ class RunRecord:
     state: State
     phase: Phase
     options: StartOptions
-    # The identities of the source and the destination of the options.
+    # The IDs of the source and the destination of the start; the address of a cluster whose ID could not be read.
     identities: tuple[str, str]
     # The sessions of all writes are derived from this UUID: see `syncsvc.saved.fence`.
     fence: UUID
-    # Where the change events of the sync begin; None until it is known.
+    # The position at which the change events of the sync begin; None until it is known.
     start: Position | None = None
-    # Up to where change events are applied; None until it is known.
+    # The position up to which change events are applied; None until it is known.
     position: Position | None = None
     # The cluster time of the source at the end of the copy; None until then.
     copy_end: Timestamp | None = None
@@ -84,10 +85,10 @@ class RunRecord:
     failure: Failure | None = None
     # How often the sync was reversed.
     reversals: int = 0
-    # Where the change events of the next reversal begin, in the destination's change stream; None until it is known.
+    # The position in the destination's change stream at which the next reversal begins; None until it is known.
     reverse_start: Position | None = None
-    # Where the former source's change stream was at the commit before the newest reversal; None before the first one,
-    # and in records that earlier versions saved.
+    # The position of the former source's change stream at the commit before the newest reversal; None before the first
+    # one, and in records that earlier versions saved.
     committed: Position | None = None
     # The clusters whose users this sync blocks, and whether they were already blocked before.
     found_blocked: Mapping[str, bool] = field(default_factory=dict)
@@ -96,9 +97,9 @@ class RunRecord:
     # The IDs of all instances of the run, the coordinator first; empty if one instance runs alone.
     instances: tuple[str, ...] = ()
     # The resume token of the newest DDL event that this instance has reached; in the record of the coordinator, of the
-    # newest one that it has applied for all instances.
+    # newest DDL event that the coordinator has applied for all instances.
     barrier: str | None = None
-    # Whether all instances were close enough to the source for a commit when the coordinator last checked.
+    # Whether the lag and the verification allowed a commit when the coordinator last checked.
     caught_up: bool = False
     # Increases with each save.
     beat: int = 0
@@ -113,7 +114,7 @@ class RunRecord:
     repair: int = 0
     repaired: int = 0
     repair_done: int = 0
-    # How many repair rounds the present commit has begun.
+    # How many repair rounds the current commit has begun.
     commit_repairs: int = 0
     # How many repairs users have requested, and for how many of them the list of differences is saved.
     repair_requests: int = 0
@@ -121,11 +122,11 @@ class RunRecord:
     # How many documents, and differences in definitions, are in the list of repairs.
     repaired_documents: int = 0
     repaired_definitions: int = 0
-    # The users and roles that the newest copy, by a commit or on request, has copied; None until it is complete.
+    # The results of the newest copy of users and roles, by a commit or on request; None until it is complete.
     principals: PrincipalCounts | None = None
     # The newest phases and when they began, the oldest first; empty for a sync of an older version.
     phases: tuple[PhaseBegin, ...] = ()
-    # What has happened to the sync in this instance; empty for a sync of an older version.
+    # The journal of this instance; empty for a sync of an older version.
     journal: Journal = Journal()
 
     @property
@@ -187,8 +188,8 @@ class RunRecord:
         return all(saved in (facts.identity, facts.address) for saved, facts in pairs)
 
     def in_natural_order(self, name: Namespace) -> bool:
-        """Return whether a collection is copied in natural order. `name` is its name on the present source."""
-        # The option has the names of the cluster that is written after a reversal.
+        """Return whether a collection is copied in natural order. `name` is its name on the current source."""
+        # The option contains names on the first source, which is the destination after a reversal.
         first = self.names.to_destination(name) if self.is_reversed else name
         return self.options.in_natural_order(first)
 
@@ -212,7 +213,7 @@ def refuse_in_use(record: RunRecord) -> None:
         users = "canWrite is true" if record.can_write else "the sync was reversed after a commit"
         raise OperationError(
             errors.DESTINATION_IN_USE,
-            f"The sync cannot be reset: {users}, and {record.options.destination} may hold data of users.",
+            f"The sync cannot be reset: {users}, and {record.options.destination} may hold user data.",
         )
 
 

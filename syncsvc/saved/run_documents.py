@@ -176,7 +176,7 @@ def load_run(metadata: Metadata, instance: str) -> RunRecord | None:
 def load_runs(metadata: Metadata, *instances: str, with_journals: bool = False) -> list[RunRecord]:
     """Return the saved runs of the instances with these IDs; without an ID, those of all instances.
 
-    The journals are left out, because few callers need them, unless `with_journals`. Raises OperationError
+    Journals are only loaded if `with_journals` is true, because few callers need them. Raises OperationError
     IncompatibleMetadata, and the driver's errors.
     """
     query = {"_id": {"$in": instances}} if instances else {}

@@ -54,13 +54,13 @@ class Row(NamedTuple):
     """The header of a row of the event spool: its place in the change stream, and how its events are saved."""
 
     number: int
-    # The time of the position before the events, and the checksum of its token. The token itself is not kept: it can
-    # have 10 MB, because it contains the `_id` of a document.
+    # The time of the position before the events, and the checksum of its token. The token itself is not kept: it can be
+    # 10 MB long, because it contains the `_id` of a document.
     since: Timestamp
     joint: int
     # The position after the events.
     end: Position
-    # How many events the row has.
+    # How many events the row contains.
     events: int
     # The number of compressed bytes, and of the documents that hold them.
     size: int
@@ -81,8 +81,8 @@ def joint_of(position: Position) -> int:
 def checksum(number: int, joint: int, end: Position, events: int, data: bytes) -> int:
     """Return the checksum of a row of the event spool.
 
-    The row has this number, `events` events as the compressed bytes `data`, and the position `end` after them. `joint`
-    is the result of `joint_of` for the position before them.
+    `number` is the number of the row, `data` its compressed events, `events` the number of events, and `end` the
+    position after them. `joint` is the result of `joint_of` for the position before them.
     """
     header = f"{number} {joint} {token_text(end)} {events}"
     return zlib.crc32(data, zlib.crc32(header.encode()))

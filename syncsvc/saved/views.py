@@ -36,7 +36,7 @@ class CreatedViews:
         delete_ids(self._writer, self._metadata.name, VIEWS, [str(name)])
 
     def replace_all(self, views: Iterable[CollectionSpec]) -> None:
-        """Save the names and definitions of these views instead of all that are saved. Raises the driver's errors."""
+        """Replace all saved names and definitions with those of these views. Raises the driver's errors."""
         delete_rows(self._metadata, self._writer, VIEWS, {}, self._stop)
         self.add(views)
 

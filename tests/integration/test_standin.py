@@ -65,8 +65,8 @@ def test_a_definition_is_weakened_and_restored(pair: Pair) -> None:
             client.d.command(command)
         for command in standin.conversions(real):
             client.d.command(command)
-        if waiting := standin.waiting(real):
-            client.d.command({"createIndexes": name, "indexes": waiting})
+        if deferred := standin.deferred_indexes(real):
+            client.d.command({"createIndexes": name, "indexes": deferred})
         assert compare_definitions([real], [_defined(client, name)]) == [], name
 
 

@@ -355,14 +355,14 @@ class Catalog:
         """
         for command in standin.conversions(definition):
             self._run(definition.namespace, command, *_USERS_WERE_FASTER)
-        waiting = standin.waiting(definition)
-        missing = self._missing(definition, waiting) if waiting else []
+        deferred = standin.deferred_indexes(definition)
+        missing = self._missing(definition, deferred) if deferred else []
         if missing:
             command = {"createIndexes": definition.namespace.collection, "indexes": missing}
             self._run(definition.namespace, command, *_USERS_WERE_FASTER)
 
-    def _missing(self, definition: CollectionSpec, waiting: list[Document]) -> list[Document]:
-        """Return the indexes of `waiting` that the synced collection lacks; empty if the collection does not exist.
+    def _missing(self, definition: CollectionSpec, deferred: list[Document]) -> list[Document]:
+        """Return the indexes of `deferred` that the synced collection lacks; empty if the collection does not exist.
 
         If no index of its definition exists, users have dropped or replaced the collection. Its indexes must not be
         built then, because `createIndexes` would create a dropped collection again.
@@ -371,7 +371,7 @@ class Catalog:
         built = standin.stand_in(definition).indexes.keys()
         if found is None or built.isdisjoint(found.indexes):
             return []
-        return [each for each in waiting if each["name"] not in found.indexes]
+        return [each for each in deferred if each["name"] not in found.indexes]
 
     def _find(self, namespace: Namespace) -> CollectionSpec | None:
         return read(lambda: find_named(self._destination_client, namespace), self._stop)

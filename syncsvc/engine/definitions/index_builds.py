@@ -60,7 +60,7 @@ def withhold(
                 extra={"namespace": str(record.namespace), "reason": reason},
             )
             _warn(context)
-        catalog_of(context, stop).reconcile_indexes(record.present)
+        catalog_of(context, stop).reconcile_indexes(record.current_definition)
         return True
 
 
@@ -71,7 +71,7 @@ def build_indexes(context: RunContext, record: CollectionRecord, stop: StopToken
     definition has no indexes, or because the collection is no longer synced.
     """
     try:
-        catalog_of(context, stop).reconcile_indexes(record.present)
+        catalog_of(context, stop).reconcile_indexes(record.current_definition)
     except OperationError as error:
         if not withhold(context, record.uuid, error.description, stop):
             raise

@@ -128,7 +128,7 @@ class SourceListing:
         if self._options.build_indexes.after_copy:
             catalog.create_bare(record.definition)
         else:
-            catalog.create(record.present)
+            catalog.create(record.current_definition)
         self._observe(Point.COLLECTION_CREATED, str(definition.namespace))
 
 

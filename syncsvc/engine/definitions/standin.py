@@ -232,7 +232,7 @@ def conversions(definition: CollectionSpec) -> Iterator[Command]:
             yield _modify(definition.namespace.collection, index, unique=True)
 
 
-def waiting(definition: CollectionSpec) -> list[Document]:
+def deferred_indexes(definition: CollectionSpec) -> list[Document]:
     """Return the deferred indexes (see `deferred_names`), in the form that `createIndexes` accepts.
 
     They must be built after the unique indexes have become unique. Some of them may already exist: those that only an

@@ -64,7 +64,7 @@ class ShardKeys:
         keyed = self._with_key(record, shard_key)
         sharded = self._save(record, keyed)
         if sharded.definition.sharded:
-            self._catalog.create_bare(sharded.present)
+            self._catalog.create_bare(sharded.current_definition)
             build_indexes(self._context, sharded, self._stop)
 
     def refine(self, record: CollectionRecord, key: Document) -> None:
@@ -79,7 +79,7 @@ class ShardKeys:
             return
         refined = self._with_key(record, wanted)
         if refined.definition.sharded:
-            self._catalog.reconcile_indexes(refined.present)
+            self._catalog.reconcile_indexes(refined.current_definition)
             self._catalog.refine(refined.definition)
         # Save the key afterwards: if it were saved first, a restarted process would find the key refined, and skip the
         # work.

@@ -147,7 +147,7 @@ class Renames:
         name, raise OperationError.
         """
         try:
-            create(record.present)
+            create(record.current_definition)
         except OperationError:
             if has_name_on_source(self._context, record.uuid, record.source_name, self._stop):
                 raise

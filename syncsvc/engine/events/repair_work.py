@@ -161,5 +161,5 @@ class RepairWork:
         if created_uuid(context, record.definition.namespace, self._stop) is None:
             # The saved UUID belongs to a collection that was dropped.
             record = context.registry.change(record, destination_uuid=None)
-        self._catalog.create_bare(record.present)
+        self._catalog.create_bare(record.current_definition)
         save_created(context, [record], self._stop)

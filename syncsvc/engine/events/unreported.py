@@ -168,7 +168,7 @@ class Unreported:
         is impossible, raise the error of the build.
         """
         try:
-            self._catalog.reconcile_indexes(replace(record, definition=wanted).present)
+            self._catalog.reconcile_indexes(replace(record, definition=wanted).current_definition)
         except OperationError as error:
             reason = error.description
             if not withhold(self._context, record.uuid, reason, self._stop, wanted):

@@ -111,7 +111,7 @@ function show(overview) {
   showHistory(overview.history);
   whenChanged("sentence", [overview.summary, overview.commit, progress, overview.next], () => showState(overview));
   whenChanged("warnings", overview.warnings, showWarnings);
-  // Every time, because the present phase gets longer.
+  // Every time, because the current phase gets longer.
   showPhases(overview);
   panels.show(overview);
   whenChanged("instances", [overview.instances, progress.role, progress.lease], () => showInstances(overview));

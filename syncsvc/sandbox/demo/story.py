@@ -36,7 +36,7 @@ NEXT = """
 What next:
   {python} -m syncsvc.sandbox --data
       starts two clusters with the same data, and prints the commands of a sync for you to send.
-  README.rst tells how to migrate your own clusters.
+  README.rst describes how to migrate your own clusters.
 """
 
 Client = MongoClient[dict[str, Any]]
@@ -185,7 +185,7 @@ def commit(stage: Stage) -> None:
     # A session that expires after the commit would disappear from the two clusters at different times.
     stage.watch(
         lambda _: not sessions_about_to_expire(stage.database),
-        "the end of the sessions that are about to expire, which a TTL index removes",
+        "the TTL index to delete the sessions that are about to expire",
     )
     stage.watch(
         lambda progress: progress.can_commit,

@@ -16,12 +16,12 @@ from syncsvc.engine.definitions.standin import (
     NEVER_SECONDS,
     conversions,
     creatable,
+    deferred_indexes,
     deferred_names,
     expirations,
     preparations,
     prepared,
     stand_in,
-    waiting,
     weakenings,
 )
 from verifier.cluster.namespace import Namespace
@@ -195,8 +195,8 @@ class TestTwins:
             index(name, unique=True, partialFilterExpression={"state": name})
             for name in ("active", "trial")
         )
-        assert waiting(spec(active, trial)) == [trial]
-        assert waiting(spec(active, index("other", key={"b": 1}))) == []
+        assert deferred_indexes(spec(active, trial)) == [trial]
+        assert deferred_indexes(spec(active, index("other", key={"b": 1}))) == []
 
 
 @pytest.mark.parametrize(
@@ -389,11 +389,11 @@ class TestConversions:
     def test_a_deferred_index_is_built_after_the_conversions(self) -> None:
         ttl = index("ttl", expireAfterSeconds=5, hidden=True)
         assert list(conversions(spec(ttl, UNIQUE))) == [modify("unique", unique=True)]
-        assert waiting(spec(ttl, UNIQUE)) == [ttl]
+        assert deferred_indexes(spec(ttl, UNIQUE)) == [ttl]
 
     def test_a_deferred_index_has_an_explicit_collation(self) -> None:
         definition = spec(UNIQUE, PLAIN, options={"collation": {"locale": "de"}})
-        assert waiting(definition) == [{**PLAIN, "collation": {"locale": "simple"}}]
+        assert deferred_indexes(definition) == [{**PLAIN, "collation": {"locale": "simple"}}]
 
 
 PROPERTIES = [
@@ -429,4 +429,6 @@ def test_every_index_is_restored_after_the_conversions(
     present = replace(definition, indexes=built)
     for command in [*expirations(definition, present), *conversions(definition)]:
         built = after(built, command)
-    assert built | {each["name"]: each for each in waiting(definition)} == definition.indexes
+    assert (
+        built | {each["name"]: each for each in deferred_indexes(definition)} == definition.indexes
+    )

@@ -219,7 +219,7 @@ FOLLOWER: dict[str, Any] = {"instance": "b", "instances": ("a", "b")}
     "fields, named",
     [
         ({}, None),
-        ({"phase": Phase.COPYING}, "does not run in the present phase"),
+        ({"phase": Phase.COPYING}, "does not run in the current phase"),
         (
             {"options": StartOptions("cluster0", "cluster1", verification=False)},
             "without verification",
