@@ -34,7 +34,7 @@ from verifier.runtime.waits import long_waits
 from verifier.schemas import CheckSchema
 
 SUCCESS = {"success": True}
-# A summary is one document: it shows at most this many mismatches of definitions, and their total number.
+# The maximum number of definition mismatches that a summary lists. It also shows their total number.
 _SUMMARIZED = 1_000
 
 
@@ -147,8 +147,8 @@ def _add_overview(api: Blueprint, service: Service, recent: RecentCommands) -> N
 def _namespaces(given: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the namespaces that a request for mismatches selects; empty if the request selects all namespaces.
 
-    `given` has the parameters of the request. The name of a time-series collection also selects its buckets, which hold
-    the documents.
+    `given` contains the parameters of the request. The name of a time-series collection also selects its buckets, which
+    hold the documents.
     """
     if "namespace" not in given:
         return ()
@@ -157,7 +157,7 @@ def _namespaces(given: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _sent(name: str) -> SentCommand:
-    """Return the record of the command `name` that the current request sends, with the time and the sender."""
+    """Return a SentCommand for the current request, which sends the command `name`."""
     return SentCommand(name, time(), caller().name, request.remote_addr)
 
 

@@ -26,10 +26,10 @@ def create_app(
     tokens: TokenFile | None = None,
     webhook: Webhook | None = None,
 ) -> Flask:
-    """Return the Flask app. It refuses requests whose `Host` header is neither an IP address nor one of `hosts`.
+    """Return the Flask app, which refuses requests whose `Host` header is neither an IP address nor one of `hosts`.
 
-    With `tokens`, it also refuses requests without a token that allows them. With `webhook`, the metrics include the
-    metrics of the webhook.
+    With `tokens`, the app also refuses requests without a token that allows them. With `webhook`, its metrics include
+    the metrics of the webhook.
     """
     app = Flask("verifier", static_folder=None)
     install_error_handlers(app)

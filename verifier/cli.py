@@ -37,10 +37,10 @@ from verifier.service import Service
 from verifier.settings import PROGRAM, Settings, read_settings
 
 LOG_FILE = "verifier.log"
-# The sync service uses another name, because both programs may have the same log directory.
+# The sync service uses another name, because both programs may share a log directory.
 AUDIT_FILE = "verifier-audit.log"
 
-# The exit status of a single check. An error that prevents a verdict makes the check incomplete.
+# The exit status with --checkOnce. An error that prevents a verdict makes the check incomplete.
 _INCOMPLETE = 2
 _STATUS = {Outcome.PASSED: 0, Outcome.FAILED: 1, Outcome.INCOMPLETE: _INCOMPLETE}
 
@@ -150,7 +150,7 @@ def _end_writes(service: Service) -> None:
     try:
         service.writes_off(SentCommand("writesOff", time()))
     except OperationError as error:
-        # The saved check knew that writes are off, or it has ended with an error, which its verdict reports.
+        # The resumed check had already received writesOff, or it has ended with an error, which its verdict reports.
         if error.kind not in (errors.WRITES_ALREADY_OFF, errors.NO_CHECK_RUNNING):
             raise
 

@@ -206,7 +206,7 @@ class _Progress(Strict):
     )
     notes = always(
         fields.List,
-        "Notes about the result, such as the data that the check did not compare, and the reasons.",
+        "Notes about the result, for example which data the check did not compare, and why.",
         fields.String(),
     )
     warnings = sometimes(
@@ -281,7 +281,7 @@ class _SummaryAnswer(SuccessAnswer):
     dstChangeEvents = _counts("The number of change events of the destination, by operation.")
     notes = always(
         fields.List,
-        "Notes about the result, such as the data that the check did not compare, and the reasons.",
+        "Notes about the result, for example which data the check did not compare, and why.",
         fields.String(),
     )
 

@@ -22,5 +22,5 @@ class CheckSchema(Strict):
     )
     documentFilter = document_filters(
         "The queries that select the documents of single collections of the source. For each of these collections, "
-        "the destination must have exactly the documents that match."
+        "the destination must contain exactly the documents that match."
     )

@@ -17,7 +17,7 @@ from verifier.runtime import strict_json
 from verifier.runtime.errors import OperationError
 from verifier.runtime.schemas import Strict, load
 
-# Databases with this prefix are neither copied nor compared, and hold no user data that --clean could drop.
+# Databases with this prefix contain no user data: they are neither copied nor compared, and --clean may drop them.
 _OF_TOOLS = "__mdb_internal"
 
 _WAYS = ("verifyAll", "includeNamespaces", "srcNamespace")
@@ -35,10 +35,10 @@ class _Filters(Strict):
 
 
 def read_scope(options: Mapping[str, Any]) -> Scope:
-    """Return the scope that the options (values by name) select, without the database of the verifier's own state.
+    """Return the scope that the options select, without the database that stores the state of the check.
 
-    Raises ValueError if options are invalid. Its text lists the violations that the first failing step of the
-    validation finds; later steps are skipped.
+    `options` maps the names of options to their values. Raises ValueError if options are invalid. Validation stops at
+    the first step that finds violations, and the error lists the violations of this step only.
     """
     own = options["metaDBName"]
     _raise([*_contradictions(options), *_bad_database(own)])
@@ -74,7 +74,7 @@ def _contradictions(options: Mapping[str, Any]) -> Iterator[str]:
         yield f"{' and '.join(ways)} cannot be combined: use only one of them"
     if options["excludeNamespaces"] is not None and ways == ["--srcNamespace"]:
         yield (
-            "--excludeNamespaces cannot be combined with --srcNamespace: replace --srcNamespace by --verifyAll or "
+            "--excludeNamespaces cannot be combined with --srcNamespace: replace --srcNamespace with --verifyAll or "
             "--includeNamespaces"
         )
     if options["dstNamespace"] and not options["srcNamespace"]:
@@ -139,7 +139,7 @@ def _collisions(pairs: list[NamespacePair]) -> Iterator[str]:
     """
     for (number, one), (later, other) in permutations(enumerate(pairs), 2):
         if number < later and _overlap(one.destination, other.destination):
-            yield f"{_shown(one.source)} and {_shown(other.source)} have overlapping names on the destination"
+            yield f"{_shown(one.source)} and {_shown(other.source)} would overlap on the destination"
         elif one.source != one.destination and _overlap(one.destination, other.source):
             yield (
                 f"{_shown(one.source)} cannot be paired with {_shown(one.destination)}, because the latter "

@@ -241,7 +241,7 @@ class Service:
         """Return an iterator over the definitions and counts that differ; empty if there is no check.
 
         Begin after the page token `after` (None: at the first mismatch), and return at most `limit` (None: all). If
-        `namespaces` is not empty, return only their mismatches. The errors are those of `document_mismatches`.
+        `namespaces` is not empty, return only their mismatches. Raises the same errors as `document_mismatches`.
         """
         _refuse_unless_page_token(after)
         if self._check is None:
@@ -264,7 +264,8 @@ class Service:
     def _matches_options(self, record: CheckRecord) -> bool:
         """Return whether the saved check was started with the options of this process.
 
-        Queries for documents are ignored. Renamed namespaces are ignored, too, if they come from the command.
+        Queries for documents are ignored. Renamed namespaces are ignored as well if the request of the check renamed
+        them, and not an option.
         """
         saved = replace(record.request, document_filter=None, source_filters=DocumentFilters())
         if saved.remapped:
@@ -411,8 +412,7 @@ def _refuse_unless_page_token(after: str | None) -> None:
 
 def _refuse_filter(cluster: Cluster, document_filter: dict[str, Any]) -> None:
     """Raise OperationError InvalidFilter if the cluster cannot plan a find with that filter."""
-    # Operators that sort by themselves, such as $near, conflict with our own sort. Inside $nor, the server refuses
-    # them.
+    # Use $nor, in which servers refuse operators that sort, such as $near: these would conflict with our own sort.
     query = {"find": "any", "filter": {"$nor": [document_filter]}}
     try:
         # Use a database that exists: mongos does not explain queries of databases that do not exist.

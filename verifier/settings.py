@@ -218,5 +218,5 @@ def _webhook(values: Mapping[str, Any]) -> WebhookOptions | None:
 
 
 def _uri(text: str | None) -> str | None:
-    """Return the text as a connection string, with the scheme `mongodb://` if it has none."""
+    """Return the connection string `text`; add the scheme `mongodb://` if it has no scheme."""
     return text if not text or "://" in text else f"mongodb://{text}"

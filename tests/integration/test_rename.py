@@ -411,7 +411,7 @@ REFUSED: dict[str, tuple[Any, str, str]] = {
     "the name of a synced collection": (
         {"d.a": "d.b"},
         "NamespaceCollision",
-        "d.b is not renamed, but by namespaceRemap, d.a has this name on the destination.",
+        "d.b is not renamed, but namespaceRemap gives this name on the destination to d.a.",
     ),
     "the name of a synced view": ({"d.a": "d.v"}, "NamespaceCollision", "d.v is not renamed"),
     "the name of a synced database": ({"d": "e"}, "NamespaceCollision", "e.a is not renamed"),
@@ -502,7 +502,7 @@ def test_a_collision_during_the_sync_fails_it_and_can_be_undone(
     daemon.start(namespaceRemap=remap(names))
     daemon.wait_until_committable()
     collide(client)
-    said = "store.sales is not renamed, but by namespaceRemap, shop.orders has this name on the destination."
+    said = "store.sales is not renamed, but namespaceRemap gives this name on the destination to shop.orders."
     daemon.wait_for_failure("NamespaceCollision", said, "POST /api/v1/resume")
     fails_again(daemon, "NamespaceCollision")
     client.shop.orders.update_one({"_id": 1}, {"$set": {"meanwhile": True}})
@@ -717,7 +717,7 @@ def test_the_verifier_refuses_names_that_collide(pair: Pair, verifier: Verifier)
     for name in ("a", "b"):
         pair.source.client.d[name].insert_one({"_id": 1})
     body = {"namespaceRemap": remap({"d.a": "d.b"})}
-    said = "d.b is not renamed, but by namespaceRemap, d.a has this name on the destination."
+    said = "d.b is not renamed, but namespaceRemap gives this name on the destination to d.a."
     assert_refused(verifier.post("check", body), 409, "NamespaceCollision", (said,))
     body = {"namespaceRemap": remap({"d.a": "e.b", "d.b": "e.b"})}
     assert_refused(

@@ -276,10 +276,10 @@ def apart_from_its_collection(client: AnyClient) -> None:
     client.store.create_collection("view", viewOn="sales")
 
 
-_TAKEN = "shop.orders is not renamed, but by namespaceRemap, store.sales has this name on the destination."
+_TAKEN = "shop.orders is not renamed, but namespaceRemap gives this name on the destination to store.sales."
 _IN_GAP = (
-    "people.apart cannot be renamed with its database, because by namespaceRemap, people_apart.alone has the name "
-    "hr.apart on the destination."
+    "people.apart cannot be renamed with its database, because namespaceRemap gives the name hr.apart on the "
+    "destination to people_apart.alone."
 )
 COLLIDE: dict[Callable[[AnyClient], None], tuple[str, str, str]] = {
     old_collection: ("shop.orders", "NamespaceCollision", _TAKEN),
@@ -288,7 +288,7 @@ COLLIDE: dict[Callable[[AnyClient], None], tuple[str, str, str]] = {
     old_database: (
         "hr.staff",
         "NamespaceCollision",
-        "hr.staff is not renamed, but by namespaceRemap, people.staff has this name on the destination.",
+        "hr.staff is not renamed, but namespaceRemap gives this name on the destination to people.staff.",
     ),
     gap: ("people.apart", "NamespaceCollision", _IN_GAP),
     view_in_gap: ("people.apart", "NamespaceCollision", _IN_GAP),
@@ -343,8 +343,8 @@ def renamed_into_gap(client: AnyClient) -> None:
 
 
 _NOT_MAPPED_BACK = (
-    "reversible is true, but people.apart could not be synced back: by namespaceRemap, people.apart on the "
-    "destination would return as hr.apart, the old name of people_apart.alone."
+    "reversible is true, but people.apart could not be synced back: with namespaceRemap, a reversed sync would map "
+    "people.apart to hr.apart, the old name of people_apart.alone."
 )
 
 

@@ -357,7 +357,7 @@ def test_a_fast_clock_of_the_destination_hides_no_lost_document(
     check = checker.verdict()
     assert check.documents() == {("d.c", bson.encode({"_id": 1}))}
     (note,) = [each for each in check.store.record.notes if "clock" in each]
-    assert "more than 5 seconds ahead of that of the source" in note
+    assert "more than 5 seconds ahead of the clock of the source" in note
 
 
 def test_reading_replaced_mismatches_raises_an_error(pair: Pair, checker: Checker) -> None:

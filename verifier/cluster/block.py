@@ -21,13 +21,13 @@ def _join(array: memoryview) -> bytes:
     return b"".join(array_documents(bytes(array), 0))
 
 
-# The driver's own function for this is written in C, but not documented.
+# The driver's own function is faster, because it is written in C. It is undocumented, so it may be missing.
 _joined: Callable[[memoryview], bytes] = getattr(bson, "_array_of_documents_to_buffer", _join)
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A number of BSON documents: `raw` has the bytes of `count` documents, in order."""
+    """A number of BSON documents: `raw` contains the bytes of `count` documents, in order."""
 
     raw: bytes
     count: int
@@ -44,7 +44,7 @@ class Block:
             raw = _joined(array)
         except InvalidBSON as error:
             raise MalformedBson(f"the value is not a BSON array of documents: {error}") from error
-        # The array also has its length, the headers of its elements, and a zero byte.
+        # Besides the documents, the array contains its length, the headers of its elements, and a zero byte.
         return cls(raw, _number_of_headers(len(array) - 5 - len(raw)))
 
     def documents(self) -> list[memoryview]:
@@ -84,7 +84,7 @@ class Block:
 
 
 def _number_of_headers(size: int) -> int:
-    """Return the number of elements of a BSON array in which the headers of all elements have `size` bytes in total.
+    """Return the number of elements of a BSON array whose element headers take up `size` bytes in total.
 
     A header is the type byte, the number of the element as text, and a zero byte. Raises MalformedBson if no number of
     elements results in this size.

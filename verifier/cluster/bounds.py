@@ -34,10 +34,10 @@ def answered_soon() -> Iterator[None]:
 
 @contextmanager
 def one_save(lock: threading.Lock, subject: str) -> Iterator[None]:
-    """Hold `lock` in the block, so that only one thread at a time saves `subject`, which is a text for messages.
+    """Hold `lock` in the block, so that only one thread at a time saves an object, which `subject` names in messages.
 
-    A long wait is shown to operators. Inside a block of `retry.impatient`, wait no longer than that block allows; then
-    raise OperationError ClusterUnreachable.
+    A long wait for the lock is shown to operators. In a block of `retry.impatient`, wait for the lock only as long as
+    that block allows; then raise OperationError ClusterUnreachable.
     """
     seconds = patience_left()
     with waiting(f"{subject} is being saved by another thread", _REMEDY):

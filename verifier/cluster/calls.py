@@ -22,8 +22,8 @@ from pymongo.monitoring import (
 from verifier.runtime import waits
 
 _BUILDING = (
-    "The larger the collection, the longer an index build takes, or the conversion of an index to a unique one; "
-    "db.currentOp() shows the progress. Both need a majority of the voting members of the replica set."
+    "An index build takes long on a large collection, and so does making an index unique; db.currentOp() shows the "
+    "progress. Both need a majority of the voting members of the replica set."
 )
 _WRITING = "Check that a majority of the members of the replica set (of each shard) runs and replicates: rs.status()."
 _ANSWERING = "Check the server, its load, and the network to it. The command is cancelled after a timeout and retried."
@@ -34,7 +34,7 @@ _REMEDIES = {
     ),
     **dict.fromkeys(("renameCollection", "setUserWriteBlockMode", "shardCollection"), _WRITING),
 }
-# The commands whose value is not the name of a collection in the command's database, but a full namespace, another
+# The commands whose first field does not name a collection in the command's database, but a full namespace, another
 # database or a shard.
 _OF_OTHERS = frozenset(
     {
@@ -82,7 +82,7 @@ def newest() -> Call | None:
 
 @contextmanager
 def kept() -> Iterator[None]:
-    """Let `newest` return the same command after the block as before it, although the block sends other commands."""
+    """Make `newest` ignore the commands in the block: after it, `newest` returns the same command as before."""
     call = newest()
     try:
         yield
@@ -135,7 +135,7 @@ def _builds_indexes(event: CommandStartedEvent) -> bool:
 def _namespace(event: CommandStartedEvent) -> str:
     """Return the namespace of a command; only its database if the command names no collection.
 
-    For a command about another database or about a shard, return its name.
+    For a command about another database or about a shard, return the name of that database or shard.
     """
     name: Any = event.command.get("collection") if event.command_name == "getMore" else None
     name = name or event.command.get(event.command_name)

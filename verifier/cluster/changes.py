@@ -37,7 +37,7 @@ _EVENTS_A_BARE_PAGE = 100
 
 
 _OTHER_MEMBER = (
-    "Nothing is lost yet: make a member with a long enough oplog the primary (by rs.stepDown() on the present primary, "
+    "Nothing is lost yet: make a member with a long enough oplog the primary (by rs.stepDown() on the current primary, "
     "or by the member's priority), or start the members that are down. The run then continues."
 )
 _OTHER_SHARD = (
@@ -61,7 +61,7 @@ class StreamPage(NamedTuple):
 
 @dataclass(frozen=True)
 class Form:
-    """In which form a change stream is opened. A reader changes the form if the server refuses the usual one."""
+    """The form in which a change stream is opened. A reader changes the form if the server refuses the default form."""
 
     # Whether the events lack the contents of the changes.
     bare: bool = False
@@ -82,8 +82,8 @@ class ChangeStream:
     # Request only the key of each changed document, and no contents; `parse_key_event` parses such events.
     keys_only: bool = False
     # Data events are limited to namespaces that match this filter. Events of buckets are not limited: the caller must
-    # ignore those of other collections. DDL events are not limited either, because a collection may be renamed into the
-    # filter. The caller must then read that collection as a whole, because the stream has left out its earlier changes.
+    # ignore the buckets of other collections. DDL events are not limited either, because a rename can give a collection
+    # a name that matches. The caller must then read the whole collection: the stream has left out its earlier changes.
     namespaces: NamespaceFilter = NamespaceFilter()
     # Returns how long the next getMore waits for an event, in milliseconds. A no-op in the oplog does not end the wait.
     wait_ms: Callable[[], int] = lambda: 200
@@ -93,7 +93,7 @@ class ChangeStream:
     def open(self, position: Position | None, form: Form = Form()) -> RawCursor:
         """Return a cursor over the events after `position`; over the events from now on if `position` is None.
 
-        `form` must be `invalidated` if `position` is that of an event `invalidate`.
+        `form.invalidated` must be True if the token of `position` belongs to an event `invalidate`.
         """
         command = {"aggregate": 1, "pipeline": list(self._pipeline(position, form))}
         size = _EVENTS_A_BARE_PAGE if form.bare else self.page_events
@@ -114,8 +114,8 @@ class ChangeStream:
             # Undocumented as well.
             stage[RAW_UPDATES.name] = True
         if position is not None and position.token:
-            # `resumeAfter` refuses the token of an event `invalidate`. But with `startAfter`, the stream of a mongos
-            # may fail when a shard is added.
+            # Use `startAfter` only after an event `invalidate`, whose token `resumeAfter` refuses: with `startAfter`,
+            # the stream of a mongos may fail when a shard is added.
             stage["startAfter" if form.invalidated else "resumeAfter"] = position.token
         elif position is not None:
             stage["startAtOperationTime"] = next_time(position.time)
@@ -197,8 +197,8 @@ class ChangeReader:
     def _pages(self) -> Iterator[StreamPage]:
         """Yield pages until the stream must be reopened.
 
-        An event that is too large makes the stream omit the contents of changes. After the first page with events
-        of this form, the stream must be reopened with contents.
+        If an event is too large, the reader opens the stream without the contents of changes (`Form.bare`). After the
+        first page that contains such events, the stream must be reopened with contents.
         """
         for page in resilient_pages(self._reopen, self._classify, self._stop):
             read = self._stream_page(page)
@@ -248,9 +248,10 @@ class ChangeReader:
         return failures.lost_cursor(error)
 
     def _classify_loss(self) -> Temporary | None:
-        """Return a temporary failure if another member or shard may still hold the resume point; otherwise None.
+        """Return a temporary failure if the oplog of another member may still hold the resume point; otherwise None.
 
-        Call this after a server has reported that its oplog no longer holds the resume point.
+        Call this after a server has reported that its oplog no longer holds the resume point. The members of shards
+        are not asked: on a sharded cluster, always return a temporary failure.
         """
         stream, time = self._stream, self._position.time
         if stream.facts.is_sharded:

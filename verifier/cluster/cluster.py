@@ -32,13 +32,14 @@ SERVER_FEATURE_MISSING = ErrorKind(
     409,
     "A server does not have a feature that this program needs.",
     "Use a MongoDB server of a supported version, and raise its featureCompatibilityVersion to 6.0 if it is lower. "
-    "Other servers that speak its protocol are not supported. The documentation lists the required features and their "
-    "use.",
+    "Other servers that speak the MongoDB protocol are not supported. The documentation lists the required features "
+    "and their use.",
 )
 
 _log = logging.getLogger(__name__)
 
-# Older sharded clusters do not report changes of shard keys, and cannot be asked which `_id` values are equal.
+# Older sharded clusters do not report changes of shard keys, and lack the stage `$documents`, which is needed to ask a
+# server which `_id` values are equal.
 _OLDEST_SHARDED = (6, 0)
 
 
@@ -135,7 +136,7 @@ def lacking(
     """Yield a violation that names the required commands that the cluster lacks; nothing if it has all of them.
 
     Yield another violation if a sharded source does not report all DDL events although its version should: sharded
-    clusters have no substitute for these events. `role` is that of the cluster. With `of_verifier`, only check the
+    clusters have no substitute for these events. `role` is the role of the cluster. With `of_verifier`, check only the
     features that the verifier needs.
     """
     refused = [

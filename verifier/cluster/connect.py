@@ -36,8 +36,8 @@ MISSING_PACKAGE = ErrorKind(
 _SELECTION_MS = 10_000
 # How long a connection attempt may take, and how long a call waits for bytes from a server, in milliseconds. A call
 # that takes longer fails and is retried, so that a half-open connection, on which nothing arrives any more, blocks
-# nothing forever. All our commands may be repeated: one that still runs on the server, such as an index build, is
-# joined, or is a no-op the second time.
+# nothing forever. All our commands may be repeated: if the first one still runs on the server, such as an index
+# build, the second one joins it or is a no-op.
 _CONNECT_MS = 10_000
 SOCKET_MS = 60_000
 # Exceptions of the driver for options that it refuses or cannot handle.
@@ -105,8 +105,8 @@ def _missing_extras(
 def check_uri(uri: str) -> dict[str, Any]:
     """Return the options of a connection string by name.
 
-    Raises OperationError if the string cannot be used: InvalidURI if it cannot be parsed, if its name cannot be looked
-    up in DNS (mongodb+srv), or if it has refused options, all of which the error names; or MissingPackage.
+    Raises OperationError MissingPackage, or InvalidURI if the string cannot be parsed, if its name cannot be looked up
+    in DNS (mongodb+srv), or if it contains options that are refused. The error names all of these options.
     """
     try:
         with warnings.catch_warnings():
@@ -191,7 +191,7 @@ def without_credentials(uri: str) -> object:
         for name, value in parsed["options"].items()
         if name.lower() not in {each.lower() for each in (*_TLS_FILES, _TLS_PASSWORD)}
     }
-    # The name in DNS stands for the hosts.
+    # With mongodb+srv, compare the DNS name: the hosts behind it may change.
     hosts = parsed.get("fqdn") or parsed["nodelist"]
     return hosts, parsed["username"], parsed["database"], options
 
@@ -201,12 +201,12 @@ def adopt_credentials(client: Client, trial: Client) -> None:
 
     Connections in use stay open until their calls end. Both clients must be connected to the same cluster.
     """
-    # The driver has no public call for this. Its pools share one object with options, and each monitor has another one.
-    # Change the shared object first: the driver uses it to create the monitors of servers that it finds meanwhile.
+    # The driver has no public call for this. The pools for commands share one object with options; each monitor has a
+    # separate one. Change the shared object first: the driver creates the monitors of newly found servers from it.
     wanted, shared = trial.options.pool_options, client.options.pool_options
     pools = [pool for server in list(client._topology._servers.values()) for pool in _pools(server)]
     for pool in pools:
-        # A TLS session cannot be resumed in another context.
+        # A TLS session of the old SSL context cannot be resumed in the new one.
         pool._ssl_session_cache = None
     _set_option(shared, "credentials", wanted._credentials)
     for options in (shared, *(pool.opts for pool in pools)):

@@ -51,7 +51,7 @@ class ConnectionSource:
         return str(self.path)
 
     def read(self) -> Credentials:
-        """Read the files, and return the present credentials.
+        """Read the files, and return the current credentials.
 
         Raises OperationError: InvalidConnectionFile, or InvalidURI if a TLS file cannot be read.
         """
@@ -88,7 +88,7 @@ class ConnectionSource:
 
 
 def files_of(sources: Iterable[ConnectionSource]) -> list[ConnectionSource]:
-    """Return those of `sources` whose connection string is in a file."""
+    """Return the `sources` whose connection string is in a file."""
     return [each for each in sources if each.path is not None]
 
 
@@ -113,8 +113,8 @@ def read_option(
 ) -> ConnectionSource | None:
     """Return the source of a connection string, given by `option` or by the option for a file, which ends in `File`.
 
-    `values` has the value of each option, by name. Return None if neither option is given; raise ValueError if both
-    are. `cluster` is the operator's name for the cluster; by default, it is the name of the option.
+    `values` maps the names of options to their values. Return None if neither option is given; raise ValueError if both
+    are given. `cluster` is the operator's name for the cluster; by default, it is the name of the option.
     """
     text, path = values[option], values[f"{option}File"]
     if text and path:
@@ -129,7 +129,7 @@ def required(
 ) -> ConnectionSource:
     """Return the source of a connection string, given by `option` or by the option for a file, which ends in `File`.
 
-    `values` has the value of each option, by name. Raises ValueError if neither or both of the two options are given.
+    `values` maps the names of options to their values. Raises ValueError if neither or both of the options are given.
     `cluster` is the operator's name for the cluster; by default, it is the name of the option.
     """
     found = read_option(values, option, cluster)

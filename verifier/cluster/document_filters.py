@@ -71,7 +71,7 @@ class DocumentFilters:
         return source in self.queries
 
     def of(self, source: Namespace) -> RawBSONDocument | None:
-        """Return the query of the source's collection with this name; None if all of its documents are selected."""
+        """Return the query for the source's collection with this name; None if all of its documents are selected."""
         query = self.queries.get(source)
         return None if query is None else RawBSONDocument(query)
 
@@ -81,7 +81,7 @@ class DocumentFilters:
 
 
 def refusals(query: Any) -> Iterator[str]:
-    """Yield a reason, without a final period, for each operator or variable that a document filter must not have.
+    """Yield a reason, without a final period, for each operator or variable that a document filter must not contain.
 
     `query` is a decoded query. Each reason is yielded once.
     """
@@ -143,12 +143,11 @@ def bad_queries(
 
 
 def refusal(client: Client, namespace: Namespace, query: bytes, stop: StopToken) -> str | None:
-    """Return the server's error if it cannot plan a find with this query in the collection; None if it can.
+    """Return the server's error if the server cannot plan a find with this query in the collection; None if it can.
 
     Temporary errors are retried. Raises the driver's other errors, and `Cancelled`.
     """
-    # Operators that sort by themselves, such as $near, conflict with our own sort. Inside $nor, the server refuses
-    # them.
+    # Use $nor, in which servers refuse operators that sort, such as $near: these would conflict with our own sort.
     command: Document = {
         "explain": {"find": namespace.collection, "filter": {"$nor": [RawBSONDocument(query)]}},
         "verbosity": "queryPlanner",

@@ -65,5 +65,6 @@ def written(value: Any) -> str:
 
 
 def _document(document: dict[str, Any]) -> Any:
-    # `$regex` is a query operator here: the library would turn it into a value, and lose the fields beside it.
+    # Keep `$regex`, which is a query operator here: the library would convert the document to a regular expression, and
+    # lose its other fields.
     return document if "$regex" in document else json_util.object_hook(document, _OPTIONS)

@@ -16,10 +16,10 @@ from verifier.cluster import failures, features, inventory, probing
 from verifier.cluster.connect import Client
 from verifier.cluster.features import ClusterRole, Feature, Version
 
-# Options of collections that newer servers no longer support, with the first version of these (SERVER-60919).
+# The options of collections that newer servers refuse, each with the first version that refuses it (SERVER-60919).
 _REMOVED_OPTIONS: Mapping[str, Version] = {"recordPreImages": (6, 2, 0)}
 
-# A patch version that is newer than any.
+# A patch version that is newer than any real one.
 _ANY_PATCH = 999
 
 
@@ -91,7 +91,7 @@ class ClusterFacts:
     def missing(self, role: ClusterRole) -> list[Feature]:
         """Return the features that the sync service or the verifier would use on this cluster, but that it lacks.
 
-        `role` is that of the cluster: source or destination, or both if it is not known.
+        `role` is the role of the cluster: source or destination, or both if the role is not known.
         """
         concerned = (each for each in features.FEATURES if each.concerns(role, self.is_sharded))
         return [each for each in concerned if not self.offers(each)]
@@ -121,42 +121,44 @@ class ClusterFacts:
 
     @property
     def unknown_options(self) -> frozenset[str]:
-        """Return the options of collections that older servers have, but that `create` and `collMod` refuse here.
+        """Return the options of collections that older servers accept, but that `create` and `collMod` refuse here.
 
         An upgrade of servers to such a version removes these options from their collections.
         """
-        # The commands belong to the servers, whatever the featureCompatibilityVersion is.
+        # The servers decide this, whatever the featureCompatibilityVersion is.
         return frozenset(name for name, first in _REMOVED_OPTIONS.items() if self.version >= first)
 
     def lacks(self, *actions: str) -> list[str]:
-        """Return those of the given cluster actions that the user lacks; empty without access control."""
+        """Return the given cluster actions that the user lacks; empty without access control."""
         return _not_in(self.privileges, actions)
 
     def lacks_everywhere(self, *actions: str) -> list[str]:
-        """Return those of the given actions that the user lacks on the collections of every database.
+        """Return the given actions that the user lacks on the collections of every database.
 
         The list is empty without access control.
         """
         return _not_in(self.database_privileges, actions)
 
     def lacks_on_buckets(self, *actions: str) -> list[str]:
-        """Return those of the given actions that the user lacks on the buckets of every time-series collection.
+        """Return the given actions that the user lacks on the buckets of every time-series collection.
 
         The list is empty without access control.
         """
         return _not_in(self.bucket_privileges, actions)
 
     def lacks_on_config(self, collection: str, *actions: str) -> list[str]:
-        """Return those of the given actions that the user lacks on a collection of the config database.
+        """Return the given actions that the user lacks on a collection of the config database.
 
-        Each is a text such as "find on config.chunks". The list is empty without access control.
+        Each action is named with the collection, as in "find on config.chunks". The list is empty without access
+        control.
         """
         return _lacked_on(self.config_privileges, "config", collection, actions)
 
     def lacks_on_admin(self, collection: str, *actions: str) -> list[str]:
-        """Return those of the given actions that the user lacks on a system collection of the admin database.
+        """Return the given actions that the user lacks on a system collection of the admin database.
 
-        Each is a text such as "find on admin.system.users". The list is empty without access control.
+        Each action is named with the collection, as in "find on admin.system.users". The list is empty without access
+        control.
         """
         return _lacked_on(self.admin_privileges, "admin", collection, actions)
 
@@ -210,7 +212,7 @@ def _identity(client: Client, topology: Topology) -> str | None:
 
 
 def _replica_set_id(config: Mapping[str, Any]) -> str | None:
-    """Return the ID in a replica set configuration; None if MongoDB before 3.2 has initiated the replica set."""
+    """Return the ID in a replica set configuration; None if it was initiated by MongoDB before 3.2."""
     found = config.get("settings", {}).get("replicaSetId")
     return None if found is None else str(found)
 

@@ -224,7 +224,7 @@ _TRANSIENT_LABELS = (
     "SystemOverloadedError",
 )
 
-# How the driver begins the text of a lost or failed connection.
+# Matches the address with which the driver begins the text of a lost or failed connection.
 _ADDRESS = re.compile(r"(\S+:\d+): ")
 
 _CHECK_SERVERS = (
@@ -281,9 +281,9 @@ def is_transient(error: BaseException) -> bool:
 
 
 def refuse_unconfirmed(reply: Mapping[str, Any]) -> None:
-    """Raise WriteConcernError, a transient error, if the members did not confirm a command as its write concern asks.
+    """Raise WriteConcernError, a transient error, if the write concern of a command was not fulfilled.
 
-    The driver does not raise this error for commands that it sends unchanged.
+    `reply` is the reply to the command. The driver does not raise this error for commands that it sends unchanged.
     """
     error = reply.get("writeConcernError")
     if error is not None:
@@ -398,7 +398,7 @@ def named_kind(error: BaseException) -> ErrorKind | None:
 
 @contextmanager
 def named_errors() -> Iterator[None]:
-    """Convert errors of the driver in the block to OperationError, if `named_kind` knows a kind of error for them.
+    """Convert errors of the driver in the block to OperationError if `named_kind` returns a kind for them.
 
     The text of ClusterUnreachable also names the command that failed, and the server. All other errors are raised
     unchanged.

@@ -23,7 +23,7 @@ class Probe(Enum):
     COMMANDS = "``listCommands``"
     # A change stream with all such features is opened by one call.
     STREAM = "opening a change stream"
-    # Nothing is asked.
+    # The server is not asked: its version decides.
     VERSION = "version"
     # The caller tries the feature when it needs it, and handles a refusal.
     USE = "first use"
@@ -55,8 +55,8 @@ class Feature:
     # The effect if a server lacks the feature.
     without: str
     probe: Probe
-    # The first versions that have the feature, the oldest one first. All but the last one hold for their own release
-    # only.
+    # The first versions that have the feature, the oldest one first. Each version except the last one applies only to
+    # its own release.
     since: tuple[Version, ...] = _ALWAYS
     role: ClusterRole = ClusterRole.BOTH
     shape: Shape = Shape.ANY
@@ -172,7 +172,7 @@ LIST_CATALOG = Feature(
 )
 BLOCK_WRITES = Feature(
     "setUserWriteBlockMode",
-    "Blocking the writes of users.",
+    "Blocking user writes.",
     "On the source: a start is refused if ``enableUserWriteBlocking`` is ``sourceAndDestination`` "
     "(``WriteBlockingNeedsNewerSource``) or if ``reversible`` is true (``ReversibleNeedsNewerSource``). "
     f"On the destination: a start is refused unless ``enableUserWriteBlocking`` is ``none`` ({_REFUSED}).",

@@ -87,5 +87,5 @@ class NamespaceFilterSchema(Strict):
     def _one_database(self, data: Any, original: Any, **kwargs: Any) -> None:
         if isinstance(original, dict) and ("database" in original) == ("databaseRegex" in original):
             raise ValidationError(
-                "A filter must have either database or databaseRegex, and not both.", "database"
+                "A filter must have either database or databaseRegex, but not both.", "database"
             )

@@ -79,7 +79,7 @@ def _regex(pattern: Document) -> Document:
 
 
 class Selection:
-    """A namespace filter that the server of `client` evaluates. The server must have `$documents` (5.1 or newer).
+    """A namespace filter that the server of `client` evaluates. The server must support `$documents` (5.1 or newer).
 
     Temporary errors of the driver are retried.
     """
@@ -90,7 +90,7 @@ class Selection:
         self._stop = stop
 
     def of(self, namespaces: Iterable[Namespace]) -> set[Namespace]:
-        """Return those of `namespaces` that the filter selects. Raises the driver's other errors, and `Cancelled`."""
+        """Return the `namespaces` that the filter selects. Raises the driver's other errors, and `Cancelled`."""
         listed = list(namespaces)
         if self._expression is None:
             return set(listed)
@@ -113,7 +113,7 @@ def _matching(
 
 
 def bad_patterns(client: Client, namespaces: NamespaceFilter, stop: StopToken) -> list[str]:
-    """Return a text for each pattern that the server refuses: the path of its field, and the server's error.
+    """Return a message for each pattern that the server refuses: the path of its field, and the server's error.
 
     Temporary errors are retried. Raises the driver's other errors, and `Cancelled`.
     """

@@ -31,14 +31,14 @@ from verifier.cluster.namespace import (
 from verifier.cluster.rawcursor import RawCursor
 from verifier.cluster.specification import CollectionSpec, Document, Kind, collection_spec
 
-# Selects the sharded collections in `config.collections`. From MongoDB 8.0 on, `config.collections` also has unsharded
+# Selects the sharded collections in `config.collections`. From MongoDB 8.0 on, it also contains unsharded
 # collections that were moved away from the primary shard of their database (moveCollection, unshardCollection).
 SPLITTABLE: Document = {"unsplittable": {"$ne": True}}
 
 # The fields of `$collStats` that `measure` needs.
 _STATISTICS = ("count", "indexSizes", "size", "storageSize", "timeseries.bucketCount")
 
-# The options of indexes that `listIndexes` returns, and those of them whose values it may replace. Source: the server's
+# The options of indexes that `listIndexes` returns. It may replace the values of `_FLAGS`. Source: the server's
 # `index_key_validate.cpp`. An option that is missing here costs time, but causes no error.
 _FLAGS = frozenset({"background", "clustered", "dropDups", "prepareUnique", "sparse", "unique"})
 _INDEX_OPTIONS = _FLAGS.union(
@@ -141,14 +141,14 @@ class IndexCatalog:
 
 
 def _without_name(index: Document) -> Document:
-    """Return an index of the catalog without the name of its collection, which servers before 4.4 have saved there."""
+    """Return an index from the catalog without its field `ns`, which servers before 4.4 have saved in it."""
     return {option: value for option, value in index.items() if option != "ns"}
 
 
 def _is_sound(index: Document) -> bool:
-    """Return whether `listIndexes` returns an index as the catalog has it.
+    """Return whether `listIndexes` returns an index exactly as the catalog contains it.
 
-    Old servers have accepted unknown options, flags that are no numbers, and every TTL: `listIndexes` removes or
+    Old servers have accepted unknown options, flags that are not numbers, and any TTL. `listIndexes` removes or
     replaces these, because `createIndexes` would refuse them.
     """
     flags = [index[each] for each in _FLAGS & index.keys()]
@@ -166,13 +166,13 @@ def _definitions(
 ) -> Iterator[CollectionSpec]:
     """Yield the collections and views that rows of `listCollections` describe, with their shard keys.
 
-    `rows` has the rows by name; a row of buckets describes their time-series collection. The indexes are taken from
+    `rows` maps names to rows; a row of buckets describes their time-series collection. The indexes are taken from
     `catalog`. If `catalog` is None or lacks a collection, its indexes are listed now.
 
     On a sharded cluster, collections that no longer have their names are left out: mongos lists indexes only by name,
     so the listed indexes could belong to other collections.
     """
-    # Do not ask the driver for each collection: it selects a server each time.
+    # Read `is_mongos` only once, not for each collection: the driver selects a server each time.
     by_name = client.is_mongos
     listed = ((name, _unsharded(client, name, row, catalog, by_name)) for name, row in rows.items())
     yield from _with_shard_keys(client, dict(listed)) if by_name else (each for _, each in listed)
@@ -183,7 +183,7 @@ def _unsharded(
 ) -> CollectionSpec:
     """Return the collection or view that a row of `listCollections` describes, without its shard key.
 
-    If `by_name`, its indexes are listed by its name instead of its UUID, which mongos does not take.
+    If `by_name` is True, list its indexes by its name instead of its UUID, because mongos does not accept a UUID.
     """
     if row["type"] == Kind.VIEW.value:
         return CollectionSpec(name, Kind.VIEW, None, dict(row["options"]))
@@ -205,8 +205,8 @@ def _with_shard_keys(
 ) -> Iterator[CollectionSpec]:
     """Yield the collections and views with their shard keys, except collections that no longer have their names.
 
-    `listed` maps names, all in one database of a sharded cluster, to what was just listed under them. All shard keys
-    are read at once, because there may be thousands of collections.
+    `listed` maps names to the collections and views that were just listed under these names. All of them must be in one
+    database of a sharded cluster. All shard keys are read at once, because there may be thousands of collections.
     """
     # During a rename, a shard key belongs to no name for a moment. Before this moment, the collection loses its old
     # name; until the end of the rename, mongos waits before it lists the indexes of the new name. So the keys must be
@@ -214,11 +214,11 @@ def _with_shard_keys(
     stored = {name: each.uuid for name, each in listed.items() if each.uuid is not None}
     uuids = [Binary(uuid, 4) for uuid in stored.values()]
     keys = sharded_names(client, {"uuid": {"$in": uuids}}) if stored else {}
-    present = _uuids_of(client, [*stored])
+    current = _uuids_of(client, [*stored])
     for name, each in listed.items():
         if each.uuid is None:
             yield each
-        elif present.get(name) == each.uuid:
+        elif current.get(name) == each.uuid:
             yield replace(each, shard_key=keys[each.uuid][1] if each.uuid in keys else {})
 
 
@@ -228,7 +228,7 @@ def _uuids_of(client: Client, names: list[Namespace]) -> dict[Namespace, bytes]:
         return {}
     # Query by the names only: with a further condition, the server goes through all collections of the database.
     query = {"name": {"$in": [each.collection for each in names]}}
-    rows = _user_rows(client, names[0].database, query)
+    rows = _rows_by_name(client, names[0].database, query)
     return {name: bytes(row["info"]["uuid"]) for name, row in rows.items() if "uuid" in row["info"]}
 
 
@@ -275,10 +275,12 @@ def is_sharded(client: Client, uuid: bytes) -> bool:
     return bool(sharded_names(client, {"uuid": Binary(uuid, 4)}))
 
 
-def _user_rows(client: Client, database: str, query: Document | None) -> dict[Namespace, Document]:
-    """Return the rows of `listCollections` for a database that match the query, by the name in each row.
+def _rows_by_name(
+    client: Client, database: str, query: Document | None
+) -> dict[Namespace, Document]:
+    """Return the rows of `listCollections` for a database that match the query, by name.
 
-    A time-series collection and its buckets have a row each.
+    A time-series collection and its buckets each have a row.
     """
     return {Namespace(database, row["name"]): row for row in list_raw(client, database, query)}
 
@@ -288,7 +290,7 @@ def _stored(name: Namespace, rows: dict[Namespace, Document]) -> Namespace:
 
     `rows` are the rows of `listCollections`, by name; they must include the row of `name`.
 
-    The row of the buckets also has more details than the row of the time-series collection. MongoDB 9.0 can store a
+    The row of the buckets contains more details than the row of the time-series collection. MongoDB 9.0 can store a
     time-series collection under its own name; its row then has a UUID.
     """
     row = rows[name]
@@ -309,14 +311,14 @@ def list_collections(
     query = None if kind is None else {"type": kind.value}
     catalog = None if kind is Kind.VIEW else IndexCatalog(client)
     for each in sorted(filter(is_user_database, client.list_database_names())):
-        rows = _user_rows(client, each, query)
+        rows = _rows_by_name(client, each, query)
         names = set(filter(is_user_namespace, rows))
         selected = sorted(names if selection is None else selection.of(names))
         stored = [_stored(name, rows) for name in selected]
         listed = {name: rows[name] for name in stored if name in rows}
         found = {spec.namespace: spec for spec in _definitions(client, listed, catalog)}
         for name in selected:
-            # Another collection may have the name since, in particular after `movePrimary`.
+            # Another collection may have taken the name in the meantime, in particular after `movePrimary`.
             spec = found.get(name) or find_named(client, name)
             if spec is not None and (kind is None or spec.kind is kind):
                 yield spec
@@ -353,7 +355,7 @@ def list_uuids(client: Client, databases: Iterable[str] | None = None) -> dict[N
     listed = client.list_database_names() if databases is None else databases
     uuids: dict[Namespace, bytes] = {}
     for database in filter(is_user_database, listed):
-        rows = _user_rows(client, database, None)
+        rows = _rows_by_name(client, database, None)
         for name in filter(is_user_namespace, rows):
             row = rows.get(_stored(name, rows), {})
             if "uuid" in row.get("info", {}):
@@ -402,7 +404,7 @@ def find_named(client: Client, name: Namespace) -> CollectionSpec | None:
     query = {"name": {"$in": [name.collection, name.buckets.collection]}}
     found = None
     while found is None:
-        rows = _user_rows(client, name.database, query)
+        rows = _rows_by_name(client, name.database, query)
         if name not in rows or _stored(name, rows) not in rows:
             return None
         stored = _stored(name, rows)
@@ -416,7 +418,7 @@ def find_collection(client: Client, database: str, uuid: bytes) -> CollectionSpe
     Raises the driver's errors.
     """
     found = None
-    # Try again if it was renamed while mongos was asked.
+    # Try again if the collection was renamed between two calls to mongos.
     while found is None:
         row = next(iter(list_raw(client, database, {"info.uuid": Binary(uuid, 4)})), None)
         if row is None:
@@ -436,11 +438,11 @@ def find_time_series(client: Client, namespace: Namespace) -> bytes | None:
 
 @dataclass(frozen=True)
 class Size:
-    """The size of a collection, as its statistics say. All sizes are in bytes.
+    """The size of a collection according to its statistics. All sizes are in bytes.
 
     `documents` is the number of documents, `bytes` their uncompressed size, and `on_disk` their size on disk. `indexes`
-    has the size of each index, by name. For a time-series collection, each bucket counts as a document. `shards` is the
-    number of shards that have the collection.
+    maps the names of the indexes to their sizes. For a time-series collection, each bucket counts as a document.
+    `shards` is the number of shards that have the collection.
     """
 
     documents: int = 0
@@ -451,11 +453,11 @@ class Size:
 
 
 def extent(client: Client, namespace: Namespace) -> Size:
-    """Return the number of documents in a collection and their size, as the server's statistics say.
+    """Return the number of documents in a collection and their size, according to the server's statistics.
 
-    Both are zero if the name is unused or names a view. On a replica set, the other sizes are left out (zero or empty),
-    and this is much cheaper than `measure`, whose `$collStats` also reads the statistics of each index. Raises the
-    driver's errors.
+    Both are zero if the name is unused or names a view. On a replica set, the other fields of the Size keep their
+    defaults. This is much cheaper than `measure`, whose `$collStats` also reads the statistics of each index. Raises
+    the driver's errors.
     """
     if client.is_mongos:
         return measure(client, namespace)

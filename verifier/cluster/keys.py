@@ -132,7 +132,7 @@ def id_only(document: bytes) -> bytes:
 
 
 def is_only_id(key: bytes) -> bool:
-    """Return whether a document key has no other field than `_id`. Raise KeyWithoutId if there is no `_id`."""
+    """Return whether `_id` is the only field of a document key. Raise KeyWithoutId if there is no `_id`."""
     element = id_element(key)
     return element.start == _ID_AT and element.end == len(key) - 1
 

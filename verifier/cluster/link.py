@@ -8,7 +8,7 @@ from verifier.cluster.connect import Client
 from verifier.cluster.reading import read
 from verifier.runtime.tasks import StopToken
 
-# The number of pings. The shortest round trip is that of the network; a busy server or process can make others longer.
+# The number of pings. Only the shortest one counts, because a busy server or process can delay the others.
 _PINGS = 3
 
 

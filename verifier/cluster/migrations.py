@@ -1,4 +1,4 @@
-"""Distinguishes the DDL events of chunk migrations from those of users."""
+"""Distinguishes the DDL events that chunk migrations cause from the DDL events of users."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class Migrations:
         """Return whether a chunk migration, and not a user, caused the event; always False on a replica set.
 
         Known limit: after a `create` event that is attributed to a migration, each `createIndexes` event of the same
-        collection is, too. Call this for all DDL events, in their order. It reads from the cluster, and raises the
-        driver's errors and `Cancelled`.
+        collection is, too. Call this function for all DDL events, in their order. Raises the driver's errors, and
+        `Cancelled`.
         """
         uuid = event.collection
         if uuid is None or not self._possible:

@@ -1,4 +1,4 @@
-"""Names of databases and collections, and the rules for which of them belong to users.
+"""Names of databases and collections, and the rules that decide which of them belong to users.
 
 The functions here have no side effects.
 """
@@ -20,13 +20,13 @@ USER_DATABASE_PATTERN = (
 )
 USER_COLLECTION_PATTERN = r"^(?!system\.)"
 
-# The prefix that turns the name of a time-series collection into that of its buckets, which hold its documents.
+# Before the name of a time-series collection, this prefix gives the name of its buckets, which hold its documents.
 BUCKETS_PREFIX = "system.buckets."
 
 # A regular expression for the UUIDs in the names of collections that servers create for themselves.
 UUID_PATTERN = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
-# The limits of servers for the name of a database, and for that of a collection with its database; in bytes.
+# The maximum lengths that servers accept, in bytes: of a database name, and of a name `database.collection`.
 LONGEST_DATABASE = 63
 LONGEST_NAME = 255
 # Characters that servers refuse in the name of a database.
@@ -79,7 +79,7 @@ def is_user_namespace(namespace: Namespace) -> bool:
 def folded(database: str) -> bytes:
     """Return the name of a database with ASCII letters in lower case, encoded in UTF-8.
 
-    A server refuses two databases for which this result is the same.
+    A server refuses to have two databases for which the result is the same.
     """
     return database.encode().lower()
 

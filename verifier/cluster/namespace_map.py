@@ -35,9 +35,9 @@ class NamespaceMap:
     single collection has precedence. `contradictions` must find nothing in `renamed`.
 
     The map is one-to-one: each name on the source belongs to exactly one name on the destination, and vice versa. For
-    example, the only entry renames A to B. Then the map pairs A on the source with B on the destination, and B on the
-    source with A on the destination, the only name that is left. The collection B of the source cannot be synced,
-    because its name is taken (see `rival`), and a collection A on the destination counts as extra.
+    example, if the only entry renames A to B, the map pairs A on the source with B on the destination. It also pairs B
+    on the source with A on the destination, the only name that is left. But the collection B of the source cannot be
+    synced, because its name is taken (see `rival`), and a collection A on the destination counts as extra.
     """
 
     renamed: Mapping[Namespace, Namespace] = field(default_factory=dict)
@@ -71,13 +71,13 @@ class NamespaceMap:
     def rival(self, name: Namespace) -> Namespace | None:
         """Return the renamed namespace of the source that gets the only name that `name` could have on the destination.
 
-        Return None if there is none, because `name` can be synced. `name` is a namespace of the source.
+        Return None if `name` can be synced. `name` is a namespace of the source.
         """
         owner = name.owner
         return None if self._forward(owner) is not None else self._back(self.wanted(owner))
 
     def wanted(self, name: Namespace) -> Namespace:
-        """Return the name that the entries alone give to `name` on the destination, even if it is taken there."""
+        """Return the destination name that `renamed` alone gives to `name`, even if the name is taken (see `rival`)."""
         found = _by_entry(self.renamed, name)
         return name if found is None else found
 
@@ -93,7 +93,7 @@ class NamespaceMap:
         """Return whether a view in this database may have to refer to its collections by other names."""
         if any(here.database == database for here, _ in self._singles):
             return True
-        # All collections of a renamed database keep their names, apart from the database.
+        # All collections of a renamed database keep their names within the database.
         is_whole = Namespace(database, "") in self.renamed
         return not is_whole and any(there.database == database for _, there in self._singles)
 
@@ -129,7 +129,7 @@ def _matched(
 ) -> Namespace | None:
     """Return the name that `entries` give to `name`; None if there is none, or if `back` does not lead back to `name`.
 
-    A single collection that has an entry of its own does not move with its database.
+    An entry for a single collection has precedence over the entry for its database.
     """
     found = _by_entry(entries, name)
     return found if found is None or _by_entry(back, found) == name else None
@@ -155,9 +155,9 @@ def _named(name: Mapping[str, str]) -> Namespace:
 def contradictions(entries: Sequence[tuple[Namespace, Namespace]]) -> Iterator[str]:
     """Yield a sentence for each pair of entries of a `namespaceRemap` that contradict each other.
 
-    Two entries contradict each other if they rename the same namespace. They also contradict each other because of
-    their new names: if these are equal, if one is a database and the other is a collection in it, or if the names of
-    their databases differ only in case.
+    Two entries contradict each other if they rename the same namespace, or because of their new names: if these are
+    equal, if one is a database and the other is a collection in it, or if the names of their databases differ only in
+    case.
     """
     for (number, one), (later, other) in combinations(enumerate(entries), 2):
         where = f"namespaceRemap[{number}] and namespaceRemap[{later}]"
@@ -170,7 +170,7 @@ def contradictions(entries: Sequence[tuple[Namespace, Namespace]]) -> Iterator[s
 
 
 def reverse_contradictions(entries: Sequence[tuple[Namespace, Namespace]]) -> Iterator[str]:
-    """Yield a sentence for each pair of entries that a reversed sync could not follow.
+    """Yield a sentence for each pair of entries that could prevent a reversed sync.
 
     A reversed sync may have to create the databases of both entries on the old source, where the names of two databases
     must not differ only in case.
@@ -239,10 +239,10 @@ def collision(name: Namespace, names: NamespaceMap) -> str | None:
     if rival is None:
         return None
     if wanted == name.owner:
-        return f"{name} is not renamed, but by namespaceRemap, {rival} has this name on the destination."
+        return f"{name} is not renamed, but namespaceRemap gives this name on the destination to {rival}."
     return (
-        f"{name} cannot be renamed with its database, because by namespaceRemap, {rival} has the name {wanted} on the "
-        "destination."
+        f"{name} cannot be renamed with its database, because namespaceRemap gives the name {wanted} on the "
+        f"destination to {rival}."
     )
 
 
@@ -258,8 +258,8 @@ def reverse_collision(name: Namespace, names: NamespaceMap) -> str | None:
     if rival is None:
         return None
     return (
-        f"reversible is true, but {name} could not be synced back: by namespaceRemap, {there} on the destination would "
-        f"return as {names.inverse.wanted(there)}, the old name of {rival}."
+        f"reversible is true, but {name} could not be synced back: with namespaceRemap, a reversed sync would map "
+        f"{there} to {names.inverse.wanted(there)}, the old name of {rival}."
     )
 
 

@@ -16,7 +16,7 @@ from verifier.cluster.connect import Client
 from verifier.cluster.note import reply_time
 from verifier.cluster.rawcursor import RawCursor
 
-# How long the members may take to confirm that the primary still is one, in milliseconds.
+# How long the members may take to confirm that the primary is still the primary, in milliseconds.
 _MOST_MS = 30_000
 
 # A no-op: no document is saved under this `_id`.
@@ -47,7 +47,7 @@ def read_after(
 ) -> list[bytes]:
     """Return the documents of a collection as BSON, with all writes up to `time`. Raises the driver's errors.
 
-    `find` has further fields of the find command, such as `filter`.
+    `find` contains further fields of the find command, such as `filter`.
     """
     return _results(time, client, database, {"find": collection, **find})
 

@@ -21,7 +21,7 @@ def append_note(
 ) -> Timestamp:
     """Write a no-op to the oplog, and return the cluster's newest time: every later write has a newer time.
 
-    With `write_concern`, this call fails if the members do not confirm the no-op as the write concern asks.
+    With `write_concern`, the no-op is written again until a write fulfils the write concern.
 
     The no-op makes change streams reach that time immediately. If the user lacks the privilege, or the mongos is too
     old, nothing is written: change streams reach that time with the cluster's own periodic no-op. The stream of a
@@ -37,15 +37,15 @@ def append_note(
                 failures.refuse_unconfirmed(reply)
             time = reply_time(reply)
             if client.is_mongos:
-                # Each shard has written the no-op at its own time, and the reply has the newest of these times. An idle
-                # shard stays before that time, and holds back the stream of all shards, until it writes again at a
-                # later time.
+                # Each shard has written the no-op at its own cluster time, and the reply contains the newest of these
+                # times. A shard with an older time holds back the stream of all shards until it writes again. So
+                # write a second no-op, which has a later time on every shard.
                 client.admin.command(command)
         except OperationFailure as error:
             unknown = error.code == failures.COMMAND_NOT_FOUND
             if not unknown and failures.named_kind(error) is not failures.NOT_AUTHORIZED:
                 raise
-            # Do not send a ping, which mongos answers alone: this command asks all shards.
+            # Do not send a ping: mongos answers it without asking the shards. This command asks all shards.
             time = reply_time(client.admin.command({"listDatabases": 1, "nameOnly": True}))
         return time
 

@@ -41,7 +41,7 @@ def refused(client: Client, version: Version) -> frozenset[str]:
     """Return the names of the features that the cluster refuses although its version promises them.
 
     If the cluster refuses no feature, only one change stream is opened. A feature that the user may not try counts as
-    present. Raises the driver's errors.
+    supported. Raises the driver's errors.
     """
     commands = client.admin.command("listCommands")["commands"]
     shapes = (Shape.ANY, Shape.SHARDED if client.is_mongos else Shape.REPLICA_SET)

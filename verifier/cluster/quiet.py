@@ -9,7 +9,8 @@ from pymongo.errors import PyMongoError
 from verifier.cluster.connect import Client
 from verifier.cluster.namespace import RESERVED_PREFIXES
 
-# The oplog entries that are user writes. A transaction is an entry of `admin`, which holds its writes.
+# Matches the oplog entries of user writes. The entry of a transaction has a namespace in `admin`, and contains the
+# writes of the transaction.
 _NOT_INTERNAL = {"$not": Regex(rf"^(config\.|local\.|{'|'.join(RESERVED_PREFIXES)})")}
 _BY_USERS = {
     "op": {"$ne": "n"},

@@ -36,7 +36,7 @@ _MOST_RANGES = _MOST_SAMPLES // 2
 # The number of ranges per thread into which a collection is divided. With more than one, all threads end at about the
 # same time.
 _RANGES_A_THREAD = 2
-# The size in bytes below which ranges are not made smaller just to occupy all threads. Each range takes some commands.
+# Ranges are not made smaller than this just to occupy all threads, because each range needs some commands. In bytes.
 _LEAST_RANGE = 8 << 20
 
 # The greatest possible key: an `_id` of MaxKey.
@@ -82,9 +82,9 @@ Portion = Range | Keys
 
 
 def range_bytes(size: int, threads: int, most: int) -> int:
-    """Return the size of the ranges of a collection of `size` bytes that `threads` read: at most `most` bytes.
+    """Return the size of the ranges in which `threads` threads read a collection of `size` bytes; at most `most` bytes.
 
-    The ranges are small enough to occupy all threads, but not smaller than 8 MiB for this.
+    The ranges are small enough to occupy all threads, unless this would make them smaller than 8 MiB.
     """
     return min(most, max(_LEAST_RANGE, size // (_RANGES_A_THREAD * threads)))
 

@@ -16,7 +16,7 @@ from bson.raw_bson import RawBSONDocument
 
 Buffer = bytes | memoryview
 
-# Documents are only decoded for reports and for comparisons of parts. Dates outside Python's range must not raise.
+# Dates outside Python's range and invalid UTF-8 must not raise.
 DECODE_OPTIONS: CodecOptions[dict[str, Any]] = CodecOptions(
     datetime_conversion=DatetimeConversion.DATETIME_AUTO, unicode_decode_error_handler="replace"
 )

@@ -144,7 +144,7 @@ class RawCursor:
 
     def _kill(self) -> None:
         """Free the cursor on its server. Errors of the driver are ignored: servers free unused cursors anyway."""
-        # Try two read preferences in turn: the first one waits for a primary that does not answer for a moment, and the
+        # Alternate between two read preferences: the first one waits for a primary that is briefly unavailable, and the
         # second one also finds a server that is no longer the primary.
         preferences = cycle((self._pin.read_preference, ReadPreference.NEAREST))
         for preference in islice(preferences, _MOST_KILLS):
@@ -236,8 +236,8 @@ class RawCursor:
 def first_page_size(documents: int, size: int, page_bytes: int = PAGE_BYTES) -> int:
     """Return the number of documents to request, so that the first page of a collection has about `page_bytes` bytes.
 
-    `documents` is about the number of documents in the collection, and `size` their size in bytes; 0 stands for
-    unknown. If one of them is unknown, return FIRST_PAGE.
+    `documents` and `size` are estimates for the collection: its number of documents, and their size in bytes. If one of
+    them is 0 (unknown), return FIRST_PAGE.
     """
     return next_page_size(size, documents, page_bytes) if documents and size else FIRST_PAGE
 
@@ -247,9 +247,9 @@ def next_page_size(
 ) -> int:
     """Return the number of documents to request, at most `most`, so that the next page has about `page_bytes` bytes.
 
-    `asked` documents were requested for the last page, which had `size` bytes. If the server cut that page short, at 16
-    MB or at the end of the collection, this function underestimates the average size. Then one page is too large, but
-    within the server's own limit.
+    `asked` documents were requested for the last page, which had `size` bytes. If that page was shorter, because of the
+    limit of 16 MB or the end of the collection, this function underestimates the average size of a document. Then one
+    page is too large, but within the server's own limit.
     """
     average = max(1, size // asked)
     return max(1, min(most, page_bytes // average))
@@ -262,8 +262,8 @@ def resilient_pages(
 ) -> Iterator[Page]:
     """Yield the pages of a cursor, reopened with `open_cursor` after every temporary failure.
 
-    Unless the caller advances the point at which `open_cursor` begins to read after each page, pages are repeated after
-    a failure. Raises the driver's last error, and `Cancelled` when `stop` is stopped.
+    After a failure, pages are repeated, unless `open_cursor` begins to read after the last page that was yielded.
+    Raises the driver's last error, and `Cancelled` when `stop` is stopped.
     """
     with contextlib.ExitStack() as opened:
         pages: Iterator[Page] | None = None

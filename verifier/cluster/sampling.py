@@ -9,7 +9,8 @@ from __future__ import annotations
 
 # The size in bytes of a collection that may always be read completely, because that takes little time.
 MOST_READ = 64 << 20
-# The server draws samples of up to 5 % of the documents by random lookups. The number of documents is an estimate.
+# The server draws samples of up to 5 % of the documents by random lookups. This limit is lower, because the number of
+# documents is an estimate.
 _LARGEST_PART = 0.04
 
 

@@ -12,8 +12,8 @@ from verifier.cluster.namespace import Namespace
 
 Document = dict[str, Any]
 
-# The field that is appended to an index for a shard key if the index must differ from another one. Documents are not
-# expected to have this field, and such a document would do no harm.
+# A field that is appended to the key of an index that supports a shard key, if the index must differ from another one.
+# Documents are not expected to have this field, but a document that has it does no harm.
 FILLER = "syncsvc"
 
 
@@ -41,7 +41,7 @@ class CollectionSpec:
     uuid: bytes | None = None
     # The options as `listCollections` returns them, with the index on `_id` as `idIndex` if there is one.
     options: Document = field(default_factory=dict)
-    # All other indexes by name, as `listIndexes` returns them; for a time-series collection, those of its buckets.
+    # All other indexes, by name, as `listIndexes` returns them. For a time-series collection, its buckets have them.
     indexes: dict[str, Document] = field(default_factory=dict)
     # The fields `key` and `unique`. Empty for an unsharded collection; None for a view or on a replica set.
     shard_key: Document | None = None
@@ -71,7 +71,7 @@ class CollectionSpec:
         return bool(collation.get("locale", "simple") != "simple")
 
 
-# The options of buckets that are options of their time-series collection; the server sets the other ones.
+# The options of buckets that are also options of their time-series collection; the server sets the other ones.
 _TIME_SERIES_OPTIONS = ("timeseries", "expireAfterSeconds", "collation", "storageEngine")
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from bson.timestamp import Timestamp
 
-# The part of a token with the first byte of its type, which follows the time and the version, and the value of this
-# byte in the token of a high-water mark (type 0).
+# The hexadecimal digits of a token that give its type; the time and the version come before them. The token of a
+# high-water mark has the type 0, which is encoded as 29.
 _TOKEN_TYPE = slice(22, 24)
 _HIGH_WATER_MARK = "29"
 
@@ -47,8 +47,8 @@ def position_after(time: Timestamp) -> Position:
 def passed_time(position: Position) -> Timestamp:
     """Return the latest cluster time that an event before the position can have.
 
-    This is the time of the position if its token is that of an event. Other tokens (high-water marks) come before all
-    events of their time, which may be in the future: see `next_time`.
+    If the token of the position belongs to an event, this is the time of the position. Other tokens (high-water marks)
+    come before all events of their time, which may be in the future: see `next_time`.
     """
     time = position.time
     is_mark = position.token.get("_data", "")[_TOKEN_TYPE] == _HIGH_WATER_MARK

@@ -16,8 +16,8 @@ from verifier.cluster.note import reply_time
 from verifier.runtime.retry import Temporary, retry
 from verifier.runtime.tasks import StopToken
 
-# After this time without an acknowledgement by the majority, the server answers, so that the reason for the wait is
-# known, and the command is retried. In milliseconds.
+# If the majority does not acknowledge a write within this time, the server reports an error, and the write is retried.
+# So the reason for a long wait is known. In milliseconds.
 _ACKNOWLEDGEMENT_MS = 10_000
 MAJORITY = {"w": "majority", "wtimeout": _ACKNOWLEDGEMENT_MS}
 PRIMARY_ONLY = {"w": 1}
@@ -50,15 +50,15 @@ class ClusterWriter:
         """Run a command and return the reply. The caller must check the reply's `writeErrors` for refused writes.
 
         The command waits for the majority, unless it has another write concern. Unless `retried` is False, temporary
-        failures are retried, also those of single documents. Raises the driver's errors, the errors of `confirm`, and
-        `Cancelled` if stopped before a retry; the first attempt is made in any case.
+        failures are retried, including failures of single documents. Raises the driver's errors, the errors of
+        `confirm`, and `Cancelled` if stopped before a retry; the first attempt is made in any case.
         """
 
         # Our fields go last: the first field names the command.
         full = {**command, **self._extra}
         full.setdefault("writeConcern", MAJORITY)
         if "createIndexes" in command:
-            # The default waits for all voting members, so that one member that is down would block every index build.
+            # By default, an index build waits for all voting members: one member that is down would block it.
             full["commitQuorum"] = "majority"
         session = self._session_of(command)
         if not retried:
@@ -91,7 +91,7 @@ class ClusterWriter:
     def _retry(
         self, database: str, command: dict[str, Any], session: ClientSession | None = None
     ) -> dict[str, Any]:
-        # Tried once even if stopped: a process that shuts down may still save its state with one call.
+        # Make one attempt even if stopped: a process that shuts down may still save its state with one call.
         return retry(lambda: self._once(database, command, session), failures.temporary, self._stop)
 
     def _once(

@@ -23,13 +23,11 @@ _LAG_HOLDS = 15.0
 
 
 class Rate:
-    """A rate per second, averaged over the last minute."""
+    """A rate per second, averaged over the last minute. Only one thread at a time may call `add`."""
 
     def __init__(self) -> None:
         self._started = monotonic()
-        self._recent: deque[tuple[float, int]] = (
-            deque()
-        )  # appended and pruned by one thread at a time
+        self._recent: deque[tuple[float, int]] = deque()
 
     def add(self, amount: int) -> None:
         now = monotonic()

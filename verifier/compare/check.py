@@ -2,13 +2,13 @@
 
 The start positions of the change streams are saved before anything is listed or read. While users write, a difference
 is not a failure: the next generation compares it again. When users have stopped writing (`writesOff`, or the commit of
-a sync), both streams are read up to that time. One more generation compares the last changed documents. Differences are
-then compared again, with pauses, until the grace period is over, because a sync tool may still be catching up. A
-difference that remains is a mismatch.
+a sync), both streams are read up to this end of user writes. One more generation compares the last changed documents.
+Differences are then compared again, with pauses, until the grace period is over, because a sync tool may still be
+catching up. A difference that remains is a mismatch.
 
-There is one exception: the subject of the check (`Subject.later_end`) can move the end of writes to a later time,
-because it has repaired differences or users still write. Then both streams are read up to the new end. All definitions
-and counts, and the documents that differed or changed, are compared once more.
+The subject of the check can move the end of user writes to a later time (`Subject.later_end`), because it has repaired
+differences or users still write. Then both streams are read up to the new end. All definitions and counts, and the
+documents that differed or changed, are compared once more.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ from verifier.runtime.tasks import StopToken, TaskGroup, wait_until
 
 _log = logging.getLogger(__name__)
 
-# How many recent generations' durations are reported.
+# The number of recent generations whose durations are reported.
 _RECENT = 10
 # The longest pause after a generation, as a multiple of the generation's duration. A `tuning.most_pause` that is longer
 # applies instead.
@@ -220,7 +220,7 @@ class Check:
 
         `pairs` are the selected collections and views that exist. Without the error, users would mistake the verdict of
         an empty check for a verdict on their namespaces. For the same reason, add a note for each name that the request
-        includes or has a query for, but that is not among `pairs`.
+        includes, or contains a query for, if this name is not among `pairs`.
         """
         request = self._store.record.request
         scope = request.scope
@@ -431,8 +431,8 @@ def next_pause(before: float, same: bool, duration: float, tuning: CheckTuning) 
 def pause_after_changes(duration: float, mismatches: bool, tuning: CheckTuning) -> float:
     """Return the least pause before a generation that compares changed documents, in seconds.
 
-    `duration` is that of the previous generation. If there are mismatches, the pause is as long as that, but at most
-    `tuning.most_pause`: the next generation compares and saves all mismatches again, too.
+    `duration` is the duration of the previous generation. If there are mismatches, the pause is as long as `duration`,
+    but at most `tuning.most_pause`: the next generation compares and saves all mismatches again, too.
     """
     if not mismatches:
         return tuning.least_pause

@@ -114,7 +114,7 @@ class Changes:
     rechecked: Timestamp | None = None
 
 
-# In seconds.
+# How long a document must differ to count as a lasting mismatch, in seconds.
 LASTING = 60
 
 
@@ -128,7 +128,7 @@ class MismatchCounts:
     namespaces: Mapping[Namespace, int] = field(default_factory=dict)
     # The mismatches of definitions and of numbers of documents.
     definitions: int = 0
-    # The documents that have differed for at least LASTING seconds: not those whose changes are still being synced.
+    # The documents that have differed for at least LASTING seconds. A change that is still being synced does not count.
     lasting: int = 0
 
     @property

@@ -46,9 +46,9 @@ _MOST_READ = 5_000
 class CheckReader:
     """The saved state of one check, for callers that only read it. Call `load` first.
 
-    Transient errors of the driver are retried; its other errors, and `Cancelled`, are raised. With `patience`, each
-    query instead fails after this number of seconds, with OperationError ClusterUnreachable, and the record may be
-    older than the newest save.
+    Transient errors of the driver are retried; its other errors, and `Cancelled`, are raised. With `patience`, only a
+    lost cursor is retried: a query that has no answer within this number of seconds raises OperationError
+    ClusterUnreachable, and the record may be older than the newest save.
     """
 
     def __init__(
@@ -67,8 +67,8 @@ class CheckReader:
     def load(self) -> CheckRecord | None:
         """Read the record of the saved check, and return it; None if no check is saved.
 
-        The property `record` then has the record, too. Raises OperationError IncompatibleMetadata if this version
-        cannot read the format of the record.
+        Afterwards, the property `record` returns the same record. Raises OperationError IncompatibleMetadata if this
+        version cannot read the format of the record.
         """
         document = self._ask(self._read_record)
         self._record = None if document is None else from_document(document)
@@ -144,7 +144,7 @@ class CheckReader:
     def _is_kept(self, generation: int) -> bool:
         """Return whether the tasks and mismatches of this generation are still saved.
 
-        If another process has taken the check over, it may have dropped them.
+        Another process that has taken the check over may have dropped them.
         """
         saved = self._ask(lambda: self._database[CHECK].find_one(CHECK, {"generation": 1}))
         return saved is not None and generation in kept_generations(saved["generation"])
@@ -160,7 +160,7 @@ class CheckReader:
     def _find(self, name: str, query: Document) -> Iterator[Document]:
         """Yield the documents of the collection `name` that match the query, in the order of their `_id`s.
 
-        After a lost cursor, continue after the last document.
+        Read portions of at most `_MOST_READ` documents; a portion whose read fails temporarily is read again.
         """
         after: Any = None
 
@@ -186,7 +186,7 @@ class CheckReader:
                 return
             yield row
             left = None if left is None else left - 1
-        # A collection that was dropped meanwhile reads as if it had no more rows: check that it still exists.
+        # If the collection was dropped meanwhile, the read ends early without an error: check that it still exists.
         if not self._is_kept(generation):
             raise OperationError(
                 MISMATCHES_REPLACED,

@@ -44,7 +44,7 @@ _COMMENT = "verifier"
 # `connect.SOCKET_MS`.
 _LONGEST_COUNT_MS = 45_000
 
-# Called with the number of compared documents, and their bytes.
+# Called with the number of compared documents, and their size in bytes.
 OnPages = Callable[[int, int], None]
 
 
@@ -102,27 +102,26 @@ class Comparison:
                 yield self._mismatch(names, unequal)
 
     def counts(self, names: NamespacePair) -> tuple[int, int] | None:
-        """Return the numbers of the documents to compare: those of the source, and those of the destination.
+        """Return the numbers of documents to compare in a collection: on the source, and on the destination.
 
-        Only the documents that are compared count: on both clusters those that `document_filter` selects, and on the
-        source only those that also match the collection's query in `source_filters`. Where no query applies, the
-        servers' stored counts are used if they make the two numbers equal; otherwise, the documents are counted with a
-        scan. Return None if a scan takes longer than 45 seconds. Raises the driver's errors that are not temporary,
-        OperationError DocumentFilterFailed, and `Cancelled`.
+        Count only the documents that `document_filter` selects and, on the source, that also match the collection's
+        query in `source_filters`. Where no query applies, use the servers' stored counts if they make the two numbers
+        equal; otherwise, count the documents with a scan. Return None if a scan takes longer than 45 seconds. Raises
+        the driver's errors that are not temporary, OperationError DocumentFilterFailed, and `Cancelled`.
         """
         with judging(self._source_filters, names.source):
-            there, here = self._counts(names, scan=False)
-            if there != here and there is not None and here is not None:
-                # Stored counts may be off after a server's crash: only a scan proves a difference.
-                there, here = self._counts(names, scan=True)
-        return None if there is None or here is None else (there, here)
+            source, destination = self._counts(names, scan=False)
+            if source != destination and source is not None and destination is not None:
+                # Stored counts may be wrong after a server's crash: only a scan proves a difference.
+                source, destination = self._counts(names, scan=True)
+        return None if source is None or destination is None else (source, destination)
 
     def _counts(self, names: NamespacePair, scan: bool) -> tuple[int | None, int | None]:
         """Return the numbers of documents on both sides; None for a server that needs too long.
 
         A collection is scanned if a query selects its documents, and also otherwise if `scan` is True.
         """
-        there, here = (
+        source, destination = (
             (
                 self._scanned_count(client, name, queries)
                 if scan or queries
@@ -132,7 +131,7 @@ class Comparison:
                 self._clients, names, self._filters(names.source), strict=True
             )
         )
-        return there, here
+        return source, destination
 
     def _stored_count(self, client: Client, name: Namespace) -> int:
         database = client[name.database]
@@ -165,7 +164,7 @@ class Comparison:
         return read(count, self._stop)
 
     def _unequal(self, reading: _Reading, on_pages: OnPages) -> Iterator[Unequal]:
-        """Yield the documents that differ on the two clusters, among those of `reading.portion`.
+        """Yield the documents of `reading.portion` that differ on the two clusters.
 
         `on_pages` is called as described in `documents`. After a failure, continue at the last key up to which all
         documents were compared.
@@ -251,7 +250,7 @@ class Comparison:
         return found
 
     def _filters(self, name: Namespace) -> tuple[list[RawBSONDocument], list[RawBSONDocument]]:
-        """Return the queries that select a collection's documents on the source, and those for the destination.
+        """Return the queries that select a collection's documents: for the source, and for the destination.
 
         `name` is the name of the collection on the source.
         """
@@ -301,7 +300,7 @@ class _Nothing:
 
 
 class _Reading(NamedTuple):
-    """One read of both clusters: the namespaces, the portion, and the earliest cluster times at which to read."""
+    """A read of one portion from both clusters, each at or after its cluster time in `not_before`."""
 
     names: NamespacePair
     portion: Portion

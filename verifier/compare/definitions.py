@@ -4,8 +4,8 @@ The functions here have no side effects. In options and indexes, the type of a n
 60` and `60.0`, or `{a: 1}` and `{a: 1.0}`, are the same definition to a server. A server itself converts most numbers
 (sizes, seconds, versions, weights) to one type, which depends on its version. The types of numbers are compared in
 expressions that users write: validators, pipelines of views, filters of partial indexes. The order of the options of a
-collection or index is ignored; the order of fields is compared in their values, such as index keys, and in shard keys.
-Options that only state a default (of validation or of capped collections) are ignored, and so are flags that servers
+collection or index is ignored, but not the order of fields in the value of an option or in a shard key. Options that
+only state a default (of validation or of capped collections) are ignored, and so are flags that servers
 add to the options of time-series collections. Shard keys are compared if both clusters are sharded. If a collection is
 sharded on the destination only, an index that supports its shard key does not count as extra.
 
@@ -30,7 +30,7 @@ from verifier.compare.documents import Mode, differences
 from verifier.compare.mismatch import Aspect, DefinitionMismatch, Difference
 
 _PLAIN = {"v", "key", "name"}
-# Whole numbers beyond this do not all fit into a long.
+# Whole numbers above this limit may not fit into a long.
 _TOO_LARGE = 1 << 62
 # The defaults of validation options, and of the maximum number of documents in a capped collection. An empty validator
 # is ignored as well.
@@ -82,9 +82,9 @@ def _compare(
 
 
 def _own_options(options: Document) -> Document:
-    """Return the options without those that only state a default, and without flags that servers set.
+    """Return the options, except those that only state a default, and flags that servers set.
 
-    collMod can save options that state a default; create does not.
+    The command collMod can save options that state a default; create does not.
     """
     return {
         name: value
@@ -106,20 +106,20 @@ def _without_flags(options: Document) -> Document:
 
 
 def _without_support(wanted: CollectionSpec, found: CollectionSpec) -> dict[str, Document]:
-    """Return the indexes in `found` by name.
+    """Return the indexes of the collection `found`, by name.
 
     If only `found` is sharded, leave out the indexes that only support its shard key.
     """
     if not found.shard_key or wanted.shard_key:
         return found.indexes
     key = found.shard_key["key"]
-    serving = [list(each.items()) for each in (key, {**key, FILLER: 1})]
+    supporting = [list(each.items()) for each in (key, {**key, FILLER: 1})]
     return {
         name: index
         for name, index in found.indexes.items()
         if name in wanted.indexes
         or not index.keys() <= _PLAIN
-        or list(index["key"].items()) not in serving
+        or list(index["key"].items()) not in supporting
     }
 
 
@@ -153,7 +153,7 @@ def _compare_shard_keys(
 
 
 def _detail(aspect: Aspect, name: str, wanted: Any, found: Any) -> str:
-    """Return a text that says where an index, option or shard key differs; empty if there is no difference."""
+    """Return a description of the differences in an index, option or shard key; empty if there are none."""
     if bson.encode({name: wanted}) == bson.encode({name: found}):
         # Nearly all comparisons end here, and this is four times as fast as the code below.
         return ""

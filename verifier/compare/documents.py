@@ -29,7 +29,7 @@ _NESTED = (rawbson.DOCUMENT, rawbson.ARRAY)
 
 
 class Mode(Enum):
-    """The method to compare documents. The values are those of the option `docCompareMethod`.
+    """A method of comparing documents. The values are the values of the option `docCompareMethod`.
 
     BINARY: all bytes must be equal. IGNORE_FIELD_ORDER: the fields may have any order, and everything else must be
     equal.
@@ -150,7 +150,7 @@ def _unmatched(
     left: _Kept = {}
     right: _Kept = {}
     number = 0
-    # Most fields have their counterpart at the same place. Keeping all fields would need 70 times the documents' size.
+    # Most fields have their counterpart in the same place. Keeping all fields would take 70 times the documents' size.
     for one, other in zip_longest(_found(*source), _found(*destination)):
         if one is not None and other is not None and one.field == other.field:
             continue
@@ -173,7 +173,7 @@ def _found(raw: bytes, at: int) -> Iterator[_Found]:
 def _keep(found: _Found | None, own: _Kept, others: _Kept) -> int:
     """Add a field to `own`, or remove an equal field from `others`.
 
-    Return the change in the number of fields of both: 1, -1, or 0 without a field.
+    Return the change in the total number of fields in both: 1 or -1, or 0 if `found` is None.
     """
     if found is None:
         return 0
@@ -201,7 +201,7 @@ def _common(fields: _Fields, others: _Fields) -> _Fields:
 def _in_same_order(
     left: _Fields, right: _Fields, source: tuple[bytes, int], destination: tuple[bytes, int]
 ) -> bool:
-    """Return whether both documents have the fields in the same order, except fields that one of them lacks.
+    """Return whether the fields of both documents have the same order, ignoring fields that one of them lacks.
 
     `left` and `right` are all unmatched fields of the documents.
     """

@@ -47,7 +47,7 @@ def note_on_clocks(source: datetime, destination: datetime) -> str | None:
         return None
     direction = "ahead of" if destination > source else "behind"
     return (
-        f"The clock of the destination is more than {_MOST_APART.seconds} seconds {direction} that of the source. "
+        f"The clock of the destination is more than {_MOST_APART.seconds} seconds {direction} the clock of the source. "
         "The check used the source's clock to decide which documents have expired. A document that expired only by "
         "the destination's clock, and was deleted on the destination, is reported as missing. Synchronize the clocks "
         "(NTP)."
@@ -75,8 +75,8 @@ def _deletions(definition: CollectionSpec, now: datetime) -> Iterator[Document]:
 def _ttl_indexes(definition: CollectionSpec) -> Iterator[Document]:
     """Yield the indexes by which a server deletes documents.
 
-    The server ignores `expireAfterSeconds` on an index of several fields and on a special one, such as a hashed index,
-    whose key has a string in place of the direction.
+    The server ignores `expireAfterSeconds` on a compound index and on a special index, such as a hashed index, whose
+    key has a string in place of the direction.
     """
     for index in definition.indexes.values():
         first, *others = index["key"].values()

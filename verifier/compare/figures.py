@@ -36,9 +36,9 @@ class Figures:
         self.generation: Generation | None = None
         # The progress of generation 0, by namespace.
         self.namespaces: Mapping[Namespace, NamespaceProgress] = {}
-        # The verdict with which this process gave the check up. It is not always saved.
+        # The verdict with which this process ended the check after an error. It is not always saved.
         self.given_up: Verdict | None = None
-        # What earlier processes have done in the current generation, and the mismatches that they have found.
+        # The tasks and amounts that earlier processes completed in the current generation, and their mismatches.
         self._tasks, self._tally = TaskCounts(), Tally()
         self._recalled = MismatchCounts()
         # The mismatches of the newest generation that is complete; None if this process has completed none.
@@ -101,7 +101,7 @@ class Figures:
         """Return a copy of `progress` with the amounts and rates of `generation`.
 
         `generation` is the current generation, or the last generation of a check that has ended. Until generation 0 is
-        complete, the copy also has its mismatches so far, and its progress by namespace.
+        complete, the copy also contains its mismatches so far, and its progress by namespace.
         """
         tally = generation.tally
         first = progress.generation == 0 and self._found is None

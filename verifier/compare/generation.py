@@ -52,7 +52,7 @@ class Generation:
         stop: StopToken,
     ) -> None:
         self._threads = sides.workers
-        self._changing = threading.Lock()  # guards the next three
+        self._changing = threading.Lock()  # guards the next three attributes
         self._unsaved: list[Task] = []
         self._unsaved_ranges: list[Task] = []
         self._saved_at = 0.0
@@ -62,7 +62,7 @@ class Generation:
         self._store = store
         self._observe = observe
         self._task_interval = sides.tuning.task_interval
-        # The group is created here, so that an error in one thread also ends the waits and retries of the others.
+        # The group is created here, so that an error in one thread ends the waits and retries of all threads.
         self._group = TaskGroup("generation", stop)
         self.queue = TaskQueue(self._group.stop)
         self.tally = Tally()
@@ -106,16 +106,16 @@ class Generation:
             self.queue.done(done)
 
     def _save(self, *done: Task) -> None:
-        """Add `done` to the finished tasks in memory. Save these tasks if they are many, or if an interval has passed.
+        """Note that the tasks `done` are finished. Save all unsaved tasks if there are many, or after an interval.
 
-        If `done` is empty, save them in any case. Unsaved tasks for new ranges are saved, too. If the process is
+        If `done` is empty, save them in any case. The unsaved tasks include new tasks for ranges. If the process is
         killed, a restarted process runs finished but unsaved tasks again, and splits a collection again if the tasks
         for its ranges are not saved.
         """
         with self._changing:
             self._unsaved.extend(done)
-            some = len(self._unsaved) + len(self._unsaved_ranges) < _SAVED_AT_ONCE
-            if done and some and monotonic() - self._saved_at < self._task_interval:
+            few = len(self._unsaved) + len(self._unsaved_ranges) < _SAVED_AT_ONCE
+            if done and few and monotonic() - self._saved_at < self._task_interval:
                 return
             self._saved_at = monotonic()
         with self._saving:
@@ -160,7 +160,7 @@ class Generation:
     def _add_ranges(
         self, stored: NamespacePair, ranges: list[Range], documents: int, size: int
     ) -> None:
-        """Queue a task for each range of a collection. The tasks are saved before the collection is saved as done.
+        """Queue a task for each range of a collection. They are saved before the COLLECTION task is saved as done.
 
         `stored` names the namespaces that store the documents on both clusters. `documents` and `size` (bytes) are
         estimates for the whole collection.

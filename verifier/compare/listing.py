@@ -46,16 +46,17 @@ class Listing:
         Raises the driver's errors, and `Cancelled`.
         """
         names = self._scope.names
-        here = map(names.to_source, names_on(self._destination, self._stop))
-        there = names_on(self._source, self._stop)
-        selected = self._selection.of({*there, *here})
+        on_destination = map(names.to_source, names_on(self._destination, self._stop))
+        on_source = names_on(self._source, self._stop)
+        selected = self._selection.of({*on_source, *on_destination})
         return {NamespacePair(each, names.to_destination(each)) for each in selected}
 
     def expected(self, source: CollectionSpec) -> CollectionSpec:
         """Return the definition that a collection or view must have on the destination, with its name there.
 
         Options that the destination no longer supports are left out. Names in the definition of a view are replaced
-        as well. If they cannot all be replaced, only `viewOn` is, and the definition keeps its name on the source.
+        as well. If not all of them can be replaced, only `viewOn` is replaced, and the definition keeps its name on the
+        source.
         """
         names = self._scope.names
         source = replace(source, options=without(source.options, self._unknown_options))
@@ -69,7 +70,7 @@ class Listing:
     def watched(self, side: Side) -> Watched:
         if side is Side.SOURCE:
             return Watched(without_reserved(self._scope.namespaces), self._selected)
-        # The filter has names on the source, so it cannot be used on the destination if names differ.
+        # The filter matches names on the source, so it cannot be used on the destination if namespaces are renamed.
         namespaces = NamespaceFilter() if self._scope.renamed else self._scope.namespaces
         return Watched(without_reserved(namespaces), self._selected_there)
 

@@ -31,7 +31,7 @@ class Pages(Protocol):
 
 
 class Unequal(NamedTuple):
-    """The two versions of a document that differs; None on the side that lacks it. `key` has only its `_id`."""
+    """The two versions of a document that differs; None on the side that lacks it. `key` contains only the `_id`."""
 
     key: bytes
     source: bytes | None
@@ -186,7 +186,8 @@ class Pairing:
         for key in [key for key in left if key in right]:
             for pair in _cancelled(left[key], right[key], self._mode):
                 yield Unequal(key, *pair)
-            # Documents left on one side may still find a counterpart later. Changed in place, which keeps the order.
+            # Keep the documents that are left on one side: a counterpart may follow later. Change the dicts in place to
+            # keep their order.
             for side in (left, right):
                 if not side[key]:
                     del side[key]

@@ -31,7 +31,7 @@ def _counted(counts: TaskCounts, task: Task) -> TaskCounts:
 
 
 class TaskQueue:
-    """A queue of tasks. Any thread may add tasks while tasks run, also a thread that runs a task.
+    """A queue of tasks. Any thread may add tasks while tasks run, including a thread that runs a task.
 
     COUNT tasks are handed out last, after all other tasks are done.
     """
@@ -90,7 +90,7 @@ class TaskQueue:
             return self._waiting.popleft()
 
     def done(self, task: Task) -> None:
-        """Count the result of a task that `take` has returned, and that has been run since."""
+        """Count the result of a task that was taken from the queue and has been run."""
         with self._changed:
             waiting = replace(self._counts, processing=self._counts.processing - 1)
             self._counts = _counted(waiting, task)

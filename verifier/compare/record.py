@@ -21,17 +21,18 @@ from verifier.runtime.formats import Formats
 
 
 def _allow_source_filters(document: dict[str, Any]) -> dict[str, Any]:
-    """Upgrade a saved check from format 2 to 3. Format 3 may have queries for single collections of the source.
+    """Upgrade a saved check from format 2 to 3. Format 3 may contain queries for single collections of the source.
 
-    The document stays the same, because the field of the queries is optional.
+    The document stays the same, because the field with the queries is optional.
     """
     return document
 
 
-# The format of a check without such queries. Earlier versions may continue it, but they would ignore the queries.
+# A check without such queries is saved in this format, so that earlier versions can continue it. They would ignore
+# queries.
 _WITHOUT_SOURCE_FILTERS = 2
 # Formats before 2 were never released. The rows of tasks, rechecks and mismatches have no format number: reading must
-# supply a default for a new field, and a row whose meaning changes must say so in a field of its own.
+# supply a default for a new field, and a row whose meaning changes must say so in a separate field.
 FORMATS = Formats(
     subject="The saved check",
     oldest=2,
@@ -43,7 +44,7 @@ FORMATS = Formats(
 MOST_NOTES = 1000
 _MORE_NOTES = (
     f"Only the first {MOST_NOTES:,} notes of the check are kept; further notes are left out. The kept notes about "
-    "documents that expire are true for every collection whose documents expire (TTL)."
+    "documents that expire apply to every collection whose documents expire (TTL)."
 )
 
 
@@ -98,7 +99,7 @@ class Request:
     """The request for a check: what to compare, and how. `document_filter` is a query as BSON; None selects all.
 
     `remapped` is True if namespaces are renamed because of the command that began the check, not because of an option.
-    `source_filters` has queries for single collections of the source.
+    `source_filters` contains queries for single collections of the source.
     """
 
     scope: Scope = Scope()
@@ -108,7 +109,7 @@ class Request:
     source_filters: DocumentFilters = DocumentFilters()
 
     def selects_documents(self, source: Namespace) -> bool:
-        """Return whether a query selects which documents of this collection of the source are compared."""
+        """Return whether a query restricts the documents to compare in this collection of the source."""
         return self.document_filter is not None or source in self.source_filters
 
 
@@ -135,9 +136,9 @@ class CheckRecord:
     last_from: int | None = None
     # The amounts of generation 0; None until it is complete.
     first: Amounts | None = None
-    # The number of documents that all later generations have compared.
+    # The number of documents that the generations after generation 0 have compared.
     rechecked: int = 0
-    # The durations of the most recent later generations.
+    # The durations of the most recent generations after generation 0, in seconds.
     recheck_seconds: tuple[float, ...] = ()
     # Sentences about what was not compared, and why.
     notes: tuple[str, ...] = ()

@@ -1,9 +1,11 @@
 """Reads the change events of one cluster, and saves rechecks of the changed documents.
 
-The rechecks for an event are saved before the position of the stream moves past the event. A DDL event on the source
-ends the check, because earlier comparisons may no longer be valid. A DDL event on the destination does not, because the
-sync tool changes definitions when it commits: all definitions are compared again at the end, and a collection that is
-created, dropped, renamed, sharded or resharded is compared again as a whole.
+The rechecks for an event are saved before the position of the stream moves past the event.
+
+A DDL event on the source ends the check, because earlier comparisons may no longer be valid. A DDL event on the
+destination does not end it, because the sync tool changes definitions when it commits. Instead, all definitions are
+compared again at the end, and a collection that is created, dropped, renamed, sharded or resharded is compared again as
+a whole.
 """
 
 from __future__ import annotations
@@ -37,13 +39,13 @@ from verifier.runtime.errors import OperationError
 from verifier.runtime.observer import Observer
 from verifier.runtime.tasks import StopToken, wait_until
 
-# DDL events of a whole collection; indexes and options are compared at the end anyway. If a tool creates a collection
-# and shards it at once, `Migrations` attributes the `create` event to a migration: only `shardCollection` is left.
+# DDL events of a whole collection; indexes and options are compared at the end anyway. `shardCollection` is needed if a
+# collection is created and sharded at once, because `Migrations` attributes its `create` event to a migration.
 OF_WHOLE_COLLECTIONS = frozenset(
     {"create", "drop", "rename", "shardCollection", "reshardCollection"}
 )
 
-# How many namespaces are remembered.
+# The maximum number of namespaces that `Recorder` remembers.
 _MOST_NAMES = 10_000
 
 _log = logging.getLogger(__name__)
@@ -83,8 +85,8 @@ class Recorder:
         self._rate = Rate()
         self._lag = Lag()
         self._moved_at = monotonic()
-        # Maps a namespace that stores documents on this cluster to that on the source; None if the namespace is not
-        # part of the check.
+        # Maps a namespace that stores documents on this cluster to its name on the source; to None if it is not part of
+        # the check.
         self._stored: dict[Namespace, Namespace | None] = {}  # cleared when it is full
         self._migrations = Migrations(cluster.client, cluster.facts, stop)
         # The newest cluster time of a page. A read at or after this time sees every change that this reader has read.
@@ -145,7 +147,7 @@ class Recorder:
         return self._tuning.stream_wait_ms
 
     def _take(self, page: StreamPage) -> None:
-        # Set before the rechecks are added: a generation that runs them reads at or after this time.
+        # Set the time before the rechecks are added: a generation that runs them must read at or after it.
         self.newest = page.source_time
         found = list(self._found(page))
         self._rechecks.add(dict.fromkeys(found))

@@ -1,4 +1,4 @@
-"""Schemas of the requests for mismatches, and of the lines that answer them."""
+"""Schemas of the requests for mismatches, and of the lines of the answers."""
 
 from __future__ import annotations
 

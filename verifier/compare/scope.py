@@ -35,12 +35,13 @@ class Scope:
     namespaces: NamespaceFilter = NamespaceFilter()
     renamed: Mapping[Namespace, Namespace] = field(default_factory=dict)
 
-    def absent(self, there: Iterable[Namespace]) -> Iterator[str]:
-        """Yield the databases and collections that the filter includes by name, not by pattern, but that `there` lacks.
+    def absent(self, existing: Iterable[Namespace]) -> Iterator[str]:
+        """Yield the databases and collections that the filter includes by name, but that are not among `existing`.
 
-        `there` are the selected namespaces that exist, by their names on the source.
+        `existing` are the selected namespaces that exist, by their names on the source. Patterns of the filter are
+        ignored.
         """
-        listed = set(there)
+        listed = set(existing)
         databases = {name.database for name in listed}
         for element in self.namespaces.include:
             database = element.get("database")

@@ -102,7 +102,7 @@ class CheckStore(CheckReader):
         self._record = new
 
     def take_over(self, process: CheckProcess | None = None) -> None:
-        """Save this process as the owner of the loaded check. Add `process`, unless None, to the record's processes.
+        """Save this process as the owner of the loaded check, and add `process`, unless it is None, to the record.
 
         Raises OperationError Superseded if another process has become the owner since the check was loaded.
         """
@@ -180,7 +180,7 @@ class CheckStore(CheckReader):
     def add_note(self, text: str) -> None:
         """Add a note to the record of the check. The note says what was not compared, and why.
 
-        The note is saved with the next change of the record, or before the next tasks are saved. A record has only a
+        The note is saved with the next change of the record, or before the next tasks are saved. A record keeps only a
         limited number of notes; see `CheckRecord.with_notes`.
         """
         self._unsaved_notes.append(text)
@@ -225,7 +225,7 @@ class CheckStore(CheckReader):
     ) -> Iterator[Recheck]:
         """Yield the rechecks of the current generation, in the order of their ids.
 
-        Yield the rechecks from `first` to `last`, both included. Yield all rechecks if one of them is None.
+        Yield only the rechecks from `first` to `last` (inclusive); all rechecks if `first` or `last` is None.
         """
         bounds: Document = {}
         if first is not None and last is not None:
@@ -234,7 +234,7 @@ class CheckStore(CheckReader):
 
     def whole_collections(self, among: Iterable[Namespace]) -> set[Namespace]:
         """Return the collections in `among` that the current generation compares again as a whole."""
-        # Query by id, because hardly any recheck is of a whole collection.
+        # Query by `_id`: very few of the many rechecks are for a whole collection.
         ids = [recheck_id(whole_collection(each).id) for each in among]
         rows = self._find(self._name(_RECHECKS), {"_id": {"$in": ids}})
         return {read_recheck(row).id.namespace for row in rows}
@@ -250,7 +250,7 @@ class CheckStore(CheckReader):
 
         The result is empty if generation 0 is not complete, or if an earlier version of the program ran it.
         """
-        # An earlier version does not drop the rows of an older check.
+        # Select the rows of this check: an earlier version of the program leaves the rows of older checks.
         return dict(map(read_compared, self._find(_COMPARED, {"started": self.record.started})))
 
     def has_rechecks(self, generation: int) -> bool:
@@ -263,8 +263,8 @@ class CheckStore(CheckReader):
     ) -> None:
         """Save mismatches of documents, last seen at `seen`, for the current generation.
 
-        `since` has the times at which known mismatches were first seen, by the digest of the document's key. All times
-        are in UNIX seconds.
+        `since` maps the digest of a document's key to the time at which its mismatch was first seen. All times are in
+        UNIX seconds.
         """
         rows = (document_mismatch_row(each, since, seen) for each in found)
         self._insert(self._name(DOCUMENTS), rows)
@@ -302,7 +302,7 @@ class CheckStore(CheckReader):
         for name in names:
             for uuid in self._uuids(name):
                 try:
-                    # By UUID: a retried drop must not hit the collection of a later plan.
+                    # Drop by UUID, so that a retried drop cannot drop a later collection with the same name.
                     self._run({"drop": name, "collectionUUID": uuid})
                 except OperationFailure as error:
                     if error.code not in failures.DROPPED:

@@ -20,14 +20,14 @@ class Watched:
     """The events that a check needs from the change stream of one cluster.
 
     `namespaces` is the filter of the change stream: it lets all events pass that the check needs, and possibly others.
-    `defined` decides for each event whether the check needs it. This function takes the name of a collection or view on
-    this cluster, which need not exist, and returns the name on the source; None if the name is not part of the check.
-    The function may raise the driver's errors, and `Cancelled`.
+    The function `defined` decides for each event whether the check needs it: for the name of a collection or view on
+    this cluster, which need not exist, it returns the name on the source, or None if the name is not part of the check.
+    It may raise the driver's errors, and `Cancelled`.
     """
 
     namespaces: NamespaceFilter
     defined: Callable[[Namespace], Namespace | None]
-    # Whether `defined` always returns the same for a name, so that its results may be kept.
+    # Whether `defined` always returns the same result for a name, so that its results may be cached.
     is_fixed: bool = True
     # Returns whether users already wait for the end of the check, so that getMores should answer sooner.
     is_awaited: Callable[[], bool] = lambda: False
@@ -37,9 +37,9 @@ class Watched:
 
 
 class Subject(Protocol):
-    """The subject of a check. The check calls its methods repeatedly.
+    """Supplies a check with its collections and views, their expected definitions, and the relevant change events.
 
-    All of them may raise the driver's errors, and `Cancelled`.
+    The check calls each method repeatedly. Every method may raise the driver's errors, and `Cancelled`.
     """
 
     def pairs(self) -> set[NamespacePair]:
@@ -57,6 +57,6 @@ class Subject(Protocol):
     def later_end(self, differs: bool) -> Timestamp | None:
         """Return a later end of the writes to the source if the check must continue; None to end it with a verdict.
 
-        The check calls this method when it has compared everything up to the present end. `differs` says whether
+        The check calls this method when it has compared everything up to the current end. `differs` says whether
         differences are left. The implementation may repair them before it returns.
         """

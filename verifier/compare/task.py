@@ -47,7 +47,7 @@ class Status(Enum):
 
 
 class RecheckId(NamedTuple):
-    """The identity of a recheck: its namespace, the digest of the document's key, and the reason for the recheck.
+    """Identifies a recheck by its namespace, the digest of the document's key, and the reason for the recheck.
 
     `mismatched` is True if the document was found to differ, and False if it has changed. Rechecks are read in the
     order of these fields, so that the recheck for a change of a document comes right before the recheck for its
@@ -95,7 +95,7 @@ class Task:
     number: int
     work: Work
     # For COLLECTION and COUNT, the names of the collection or view. For RANGE and RECHECK, the namespaces that store
-    # the documents: for a time-series collection, those of its buckets.
+    # the documents: for a time-series collection, the namespaces of its buckets.
     names: NamespacePair
     # COLLECTION: whether to compare the documents of the collection, too.
     scan: bool = False
@@ -127,7 +127,8 @@ class KeyGroup(NamedTuple):
 def key_groups(rechecks: Iterable[Recheck]) -> Iterator[KeyGroup]:
     """Split rechecks, given in the order of their ids, into groups; the documents of each group become one task.
 
-    A group has rechecks of one namespace, up to a maximum number and size. Rechecks of whole collections are left out.
+    A group contains rechecks of one namespace, up to a maximum number and size. Rechecks of whole collections are left
+    out.
     """
     group: KeyGroup | None = None
     size = 0
@@ -158,8 +159,8 @@ def _full(group: KeyGroup, size: int, following: Recheck) -> bool:
 def merged(rechecks: Iterable[Recheck]) -> dict[bytes, Recheck]:
     """Merge rechecks, given in the order of their ids, into one per document, and return them by digest of the key.
 
-    If a document was found to differ and has changed since, the result has its recheck for the change, whose `since`
-    is None.
+    If a document was found to differ and has changed since, the result contains its recheck for the change, whose
+    `since` is None.
     """
     found: dict[bytes, Recheck] = {}
     for each in rechecks:

@@ -20,17 +20,18 @@ class CheckTuning:
     first_page: int = number(
         1000,
         "documents",
-        "Number of documents in the first page of a comparison. A page is the documents that are compared at a time.",
+        "Number of documents in the first page of a comparison. A page is a group of documents that are compared at "
+        "a time.",
     )
     most_page: int = number(
         50_000,
         "documents",
-        "Largest size of a page, which is the documents that are compared at a time.",
+        "Largest number of documents in a page, which is a group of documents that are compared at a time.",
     )
     pages_bytes: int = size(
         64 * MB,
-        "Total size of the pages that all workers of a check compare at once; a page is the documents of both "
-        "clusters that one worker compares at a time.",
+        "Total size of the pages that all workers of a check compare at the same time; each worker compares one page "
+        "of each cluster at a time.",
     )
     unmatched_bytes: int = size(
         40 * MB,

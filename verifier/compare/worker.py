@@ -39,7 +39,7 @@ from verifier.runtime.errors import OperationError
 from verifier.runtime.observer import Observer
 from verifier.runtime.tasks import StopToken
 
-# How many mismatches are saved at once.
+# The number of mismatches that are saved with one call.
 _MOST_UNSAVED = 500
 
 
@@ -55,7 +55,7 @@ class Definitions(NamedTuple):
     destination: CollectionSpec | None
 
     @property
-    def there(self) -> tuple[CollectionSpec | None, CollectionSpec | None]:
+    def actual(self) -> tuple[CollectionSpec | None, CollectionSpec | None]:
         return self.source, self.destination
 
 
@@ -116,7 +116,7 @@ class Worker:
         self._stop = stop
         # The definitions on both sides, if the generation compares all of them.
         self._snapshots: tuple[Snapshot, ...] = ()
-        # Kept for the COUNT tasks of the same generation. Each name has one task of each kind.
+        # Passes facts from COLLECTION tasks to the COUNT tasks of the same generation; a collection has one of each.
         self._to_count: dict[NamespacePair, _Counting] = {}
         raw = request.document_filter
         chosen = None if raw is None else RawBSONDocument(raw)
@@ -176,18 +176,18 @@ class Worker:
     def _standing(
         self, names: NamespacePair, found: list[DocumentMismatch]
     ) -> list[DocumentMismatch]:
-        """Return the mismatches, except those of documents that have expired (TTL).
+        """Return the mismatches, but leave out documents that have expired (TTL).
 
-        One cluster has deleted the expired document, and the other cluster will. A document that was meanwhile deleted
-        from the cluster that had it is left out, too. Before all changes are known, return all mismatches: the next
-        generation compares them again anyway.
+        One cluster has deleted the expired document, and the other will delete it. A document that no cluster has any
+        more is left out, too. Before all changes are known, return all mismatches: the next generation compares them
+        again anyway.
         """
         if not self._store.record.last:
             return found
         one_sided = [each for each in found if each.difference is not Difference.CONTENT]
         if not one_sided:
             return found
-        definitions = self._definitions(names).there
+        definitions = self._definitions(names).actual
         if not expires(definitions):
             return found
         gone = expired(definitions, self._judging_clock())
@@ -209,8 +209,8 @@ class Worker:
             client, name, time = side
             keys = [each.key for each in one_sided if each.difference is difference]
             # Without this time, a new primary might still read a state that lacks the documents.
-            there = fetch(client, name, keys, self._stop, ONLY_IDS, query, time)
-            left.update(key for key in keys if canonical_id(key) in there)
+            found = fetch(client, name, keys, self._stop, ONLY_IDS, query, time)
+            left.update(key for key in keys if canonical_id(key) in found)
         return left
 
     def _judging_clock(self) -> datetime:
@@ -243,13 +243,13 @@ class Worker:
         definitions = self._definitions(task.names)
         stored = self._stored(definitions)
         if self._counts_follow():
-            self._to_count[task.names] = _Counting(stored, expires(definitions.there))
-        # Compare both under the name on the source.
-        there = [
+            self._to_count[task.names] = _Counting(stored, expires(definitions.actual))
+        # Compare both definitions under the name on the source.
+        compared = [
             each and replace(each, namespace=task.names.source)
             for each in (definitions.expected, definitions.destination)
         ]
-        found = compare_definitions(*map(_present, there))
+        found = compare_definitions(*map(_present, compared))
         self._save_definitions(task.names, found)
         self._observe(Point.DEFINITION_COMPARED, str(task.names.source))
         scan = task.scan or self._is_silent(definitions.source)
@@ -298,7 +298,7 @@ class Worker:
         saved note says so. Without a document filter, raise OperationError TimeSeriesNotComparable if the source cannot
         read the measurements in the order of the comparison.
         """
-        source, destination = definitions.there
+        source, destination = definitions.actual
         if source is None or destination is None or source.kind is not destination.kind:
             return None
         if source.kind is Kind.VIEW:
@@ -328,7 +328,7 @@ class Worker:
         counting = self._to_count.pop(task.names, None)
         if counting is None:
             definitions = self._definitions(task.names)
-            counting = _Counting(self._stored(definitions), expires(definitions.there))
+            counting = _Counting(self._stored(definitions), expires(definitions.actual))
         stored = counting.stored
         found: list[DefinitionMismatch] = []
         if stored is not None and counting.expires:
@@ -356,13 +356,13 @@ class Worker:
                 "long. The documents themselves were compared."
             )
             return
-        there, here = counts
-        if there == here:
+        source, destination = counts
+        if source == destination:
             return
         missing, extra = self._store.one_sided(stored.source)
-        if there - here != missing - extra:
+        if source - destination != missing - extra:
             detail = (
-                f"{there:,} documents on the source, {here:,} on the destination, "
+                f"{source:,} documents on the source, {destination:,} on the destination, "
                 f"but the comparison found {missing:,} missing and {extra:,} extra"
             )
             yield DefinitionMismatch(namespace, Difference.CONTENT, Aspect.COUNT, detail=detail)
@@ -385,7 +385,7 @@ class Worker:
         each = range_bytes(size, self._threads, self._range_bytes)
         ranges = split(client, name, count, size, each, self._stop, shards=amount.shards)
         if name in self._filters:
-            # Take the estimates from the destination: if it is complete, it has exactly the documents to compare.
+            # Take the estimates from the destination: if it is complete, it contains exactly the documents to compare.
             expected = read(lambda: extent(self._clients[1], stored.destination), self._stop)
             count, size = expected.documents, expected.bytes
         self._add_ranges(stored, ranges, count, size)

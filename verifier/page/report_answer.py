@@ -20,7 +20,7 @@ def report_view(
 ) -> Callable[[], Response]:
     """Return the view function of `GET /api/v1/report`.
 
-    `make` returns the report, and may raise OperationError. `readers` limits the requests that call it.
+    `make` returns the report, and may raise OperationError. `readers` limits the number of concurrent calls of `make`.
     """
 
     def report() -> Response:
@@ -38,6 +38,6 @@ def report_view(
 
 
 def _accepted_format() -> Format:
-    """Return HTML if the `Accept` header prefers HTML, as browsers do; else JSON."""
+    """Return HTML if the `Accept` header of the request prefers HTML, as in a browser; otherwise JSON."""
     preferred = request.accept_mimetypes.best_match(("application/json", "text/html"))
     return Format.HTML if preferred == "text/html" else Format.JSON

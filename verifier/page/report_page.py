@@ -1,7 +1,7 @@
 """Renders a report as one self-contained HTML file: no script, no other file, no network access.
 
 Names and error texts are hostile input. The template escapes every value, control characters are shown as escapes, and
-the Content-Security-Policy allows nothing but the style sheet of the file itself.
+the Content-Security-Policy allows only the style sheet inside the file.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class ReportPage:
         self._path = template
 
     def html(self, report: Mapping[str, Any]) -> str:
-        """Return the page that shows a report; its field `headline` has a `level` and a `text`."""
+        """Return the page that shows a report. The report must contain `level` and `text` in its field `headline`."""
         level = Level(report["headline"]["level"])
         # The policy is in the file, too, because the file is opened without the headers of the answer.
         return self._template.render(
@@ -97,7 +97,7 @@ def rate(amount: float, seconds: float | None) -> float | None:
 
 
 def _shown(value: Any) -> Any:
-    """Return a value as the template shows it: a dash for None; in text, control characters are escaped."""
+    """Return a value as the template shows it: None as a dash, and text with control characters escaped."""
     if value is None:
         return _UNKNOWN
     # Text of the type Markup is a part of the template, and must not be escaped.

@@ -1,7 +1,7 @@
 """The answer to `GET /api/v1/report`: what was compared, when, by whom, and the result.
 
 The functions here have no side effects. The report is for readers who did not watch the check, such as a manager or an
-auditor. Therefore, it also lists the facts that are missing in it.
+auditor. Therefore, it also lists the facts that are missing from it.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ _NOT_COMPARED = (
 class Subject:
     """The input of a report: the saved record of a check, and its progress.
 
-    `clusters` are the facts about the source and the destination. `mismatches` are the first mismatches;
-    `unread` has a sentence if they could not be read. `creator` describes this process, with the time of the report.
+    `clusters` are the facts about the source and the destination. `mismatches` are the first mismatches; `unread`
+    contains a sentence if they could not be read. `creator` describes this process, with the time of the report.
     `waits` are the warnings about the long waits of this process (`verifier.runtime.waits`).
     """
 
@@ -226,7 +226,7 @@ def _namespaces(progress: CheckProgress) -> dict[str, Any]:
 
 
 def _not_known(subject: Subject) -> Iterator[str]:
-    """Yield a sentence for each fact that is missing in the report."""
+    """Yield a sentence for each fact that is missing from the report."""
     record, progress = subject.record, subject.progress
     yield from subject.unread
     if not record.processes:

@@ -51,7 +51,7 @@ _NAME = re.compile(r"[\w.@+-]{1,64}")
 
 
 class Role(Enum):
-    """The rights that a token gives: a reader may only send GET requests, an operator may send any request."""
+    """The role of a token: a reader may only send GET requests, an operator may send any request."""
 
     READER = "reader"
     OPERATOR = "operator"
@@ -94,7 +94,7 @@ class TokenFile:
     def find(self, token: str) -> Caller | None:
         """Return the caller that the token identifies; None if the token is not in the file."""
         digest = _digest(token)
-        # Compare with every token, so that the duration of an answer reveals nothing about them.
+        # Compare with every token, so that the duration of an answer reveals nothing about the tokens.
         found = [each.caller for each in self._entries if hmac.compare_digest(each.digest, digest)]
         return found[0] if found else None
 
@@ -106,7 +106,7 @@ def _read(path: Path) -> tuple[_Entry, ...]:
         raise _invalid(f"The token file {path} cannot be used: {error}.") from error
     entries = tuple(_entries(path, lines))
     if not entries:
-        raise _invalid(f"The token file {path} has no token.")
+        raise _invalid(f"The token file {path} contains no token.")
     return entries
 
 
@@ -136,11 +136,11 @@ def _why_malformed(words: list[str]) -> str | None:
     if not 2 <= len(words) <= 3:
         return f"the line has {len(words)} words, not 2 or 3"
     if not _TOKEN.fullmatch(words[1]):
-        return "the token has characters other than letters, digits and ._~+/-"
+        return "the token contains characters other than letters, digits and ._~+/-"
     if len(words[1]) < _LEAST_LENGTH:
         return f"the token has fewer than {_LEAST_LENGTH} characters"
     if len(words) > 2 and not _NAME.fullmatch(words[2]):
-        return "the name is longer than 64 characters, or has characters other than letters, digits and ._@+-"
+        return "the name is longer than 64 characters, or contains characters other than letters, digits and ._@+-"
     return None
 
 

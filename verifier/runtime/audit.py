@@ -44,7 +44,7 @@ def audit_commands(app: Flask) -> None:
 class OwnCommands:
     """Records the commands that the process sends to itself, as `caller`. Not thread-safe.
 
-    The process repeats a refused command. A repetition is logged only if its answer differs from the last one.
+    The process repeats a refused command. A repetition is logged only if its answer differs from the last answer.
     """
 
     def __init__(self, caller: str) -> None:

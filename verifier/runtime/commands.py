@@ -1,4 +1,4 @@
-"""Runs the commands of an API one at a time, after the startup. Refuses other commands meanwhile; queues none."""
+"""Runs the commands of an API one at a time, after the startup. While a command runs, other commands are refused."""
 
 from __future__ import annotations
 

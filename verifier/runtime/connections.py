@@ -12,7 +12,7 @@ from typing import Any
 
 from waitress.channel import HTTPChannel
 
-# When this number is reached, the connections that have been idle for the longest time are closed.
+# The maximum number of connections. To accept more, the connections that have been idle longest are closed.
 MOST_CONNECTIONS = 256
 # A connection without traffic for this long is closed, unless one of its requests is being processed. In seconds.
 LONGEST_SILENCE = 60

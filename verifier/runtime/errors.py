@@ -52,7 +52,7 @@ class OperationError(Exception):
 
 
 class Violations(OperationError):
-    """One error for several violations, which are reasons to refuse a command. Its kind is that of the first violation.
+    """One error for several violations, which are reasons to refuse a command. It has the kind of the first violation.
 
     Its text contains the name, the descriptions and the remedy of each kind. `found` must not be empty.
     """
@@ -102,7 +102,7 @@ def as_rst(kinds: Iterable[ErrorKind]) -> str:
 def raise_all(violations: Iterable[Violation]) -> None:
     """Raise one OperationError that describes all violations; do nothing if there are none.
 
-    The kind of the error is that of the first violation.
+    The error has the kind of the first violation.
     """
     found = list(violations)
     if len({kind for kind, _ in found}) > 1:

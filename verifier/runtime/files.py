@@ -1,4 +1,4 @@
-"""Files that only their owner may access: creates log files, reads secrets, and notices new versions of files."""
+"""Files that only their owner may access: creates log files, reads secrets, and detects changed files."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def read_private(path: Path) -> bytes:
 
 
 def version(path: Path) -> tuple[int, int] | None:
-    """Return a value that changes when the file is written or replaced, also by a new target of a link.
+    """Return a value that changes when the file is written or replaced, or when a link gets a new target.
 
     Return None if the status of the file cannot be read.
     """

@@ -16,11 +16,11 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True)
 class Formats:
-    """The formats of one saved document, which has the number of its format in the field `format`.
+    """The formats of one kind of saved document, which contains the number of its format in the field `format`.
 
-    `steps` are pure functions. The first one turns a document of format `oldest` into one of the next format, and so
-    on. To change the format, append a step. A new field needs no step if reading supplies a default for it, and if an
-    older version may ignore it.
+    Each function in `steps` upgrades a document by one format; the first one upgrades from the format `oldest`. The
+    functions have no side effects. To change the format, append a step. A new field needs no step if reading supplies a
+    default for it, and if an older version may ignore it.
 
     `subject` names the document in error texts. `unsupported` is the error for a format that this version cannot read.
     """

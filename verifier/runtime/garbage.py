@@ -1,9 +1,9 @@
 """Makes Python search for reference cycles less often.
 
-By default (in Python 3.11), a search begins when 700 more containers, such as tuples, lists and views of buffers, exist
-than after the previous search. A page of change events or documents creates many thousands, none of them in a cycle,
-and each search visits the containers that were created recently, or all of them. With the default, the searches took a
-fifth of the CPU time of applying change events.
+By default (in Python 3.11), a search begins when the number of containers (such as tuples, lists and views of buffers)
+has grown by 700 since the previous search. A page of change events or documents creates many thousands of containers,
+none of them in a cycle, and each search visits the containers that were created recently, or all of them. With the
+default, the searches took a fifth of the CPU time of applying change events.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ from verifier.runtime.tls import Certificate
 
 # A request body holds options and filters; more than this is a mistake. In bytes.
 MAX_BODY = 1 << 20
-# waitress refuses a longer body itself, with an answer in text. In bytes.
+# waitress itself refuses a longer body, and answers with plain text instead of JSON. In bytes.
 _MOST_STORED = 4 * MAX_BODY
 # The most requests that may read from a cluster at once. Each request occupies a thread until its client has read
 # almost all of the answer.
@@ -127,10 +127,10 @@ def error_body(name: str, description: str) -> dict[str, Any]:
 
 
 def tagged(answer: dict[str, Any]) -> Response:
-    """Return a JSON answer with an ETag. If the client already has this answer, return status 304 without a body."""
+    """Return a JSON answer with an ETag; if the client already has this answer, status 304 without a body."""
     response = jsonify(answer)
     response.add_etag()
-    # Without this header, a browser may show an old answer without asking.
+    # Without this header, a browser may show an old answer without asking the server.
     response.headers["Cache-Control"] = "no-cache"
     return cast(Response, response.make_conditional(request))
 
@@ -175,7 +175,7 @@ class Readers:
             self._slots.release()
 
     def stream(self, lines: Iterator[str]) -> Response:
-        """Return the answer of `streamed_lines`, and count it as a request that reads from a cluster.
+        """Return the result of `streamed_lines(lines)`, and count the answer as a request that reads from a cluster.
 
         The request counts until the answer is sent or its connection is closed. Raises OperationError TooManyReaders.
         """

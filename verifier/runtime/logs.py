@@ -26,10 +26,10 @@ from pythonjsonlogger.json import JsonFormatter
 from verifier.runtime.files import open_private
 
 LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL", "PANIC")
-# Levels that only other programs have, and the nearest level that this program has.
+# Levels that are accepted for compatibility with other programs, and the levels that this program uses instead.
 _NEAREST = {"TRACE": "DEBUG", "PANIC": "FATAL"}
 
-# The logger of the audit log. Its lines go to a file of their own if there is a log file.
+# The logger of the audit log. If there is a log file, the audit log has a separate file.
 AUDIT_LOGGER = "audit"
 
 _log = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ def redact(text: str) -> str:
 def redacted(value: Any) -> Any:
     """Return a value for JSON in which the credentials of all texts are redacted, at any depth.
 
-    Sets and tuples become lists. Values of types that JSON does not have become text.
+    Sets and tuples become lists. Values that JSON cannot represent become text.
     """
     if value is None or isinstance(value, bool | int | float):
         return value
@@ -98,7 +98,7 @@ class TerminalFormatter(RedactingJsonFormatter):
     """A formatter for people at a terminal, with lines such as `19:44:39Z info  Serving. port: 27182`."""
 
     def jsonify_log_record(self, log_data: dict[str, Any]) -> str:
-        # Leave out the fields that every line of the process has.
+        # Leave out the fields that every line contains.
         common = {"thread", *self.static_fields}
         fields = {name: value for name, value in log_data.items() if name not in common}
         time, level = str(fields.pop("time"))[11:19], str(fields.pop("level")).lower()
@@ -146,7 +146,7 @@ class LogFile(logging.FileHandler):
     """A log file with rotation: the old file is renamed, with the current time in its name, and a new file is started.
 
     Rotation happens when the process starts, unless the old file is small, and before the first line after a call of
-    `give_way`.
+    `request_rotation`.
     """
 
     def __init__(self, path: Path) -> None:
@@ -155,10 +155,10 @@ class LogFile(logging.FileHandler):
         super().__init__(path)
         self._rotation_requested = False
 
-    def give_way(self) -> None:
+    def request_rotation(self) -> None:
         """Request a rotation before the next line.
 
-        Safe in a signal handler: it only sets a flag, because a line may be half written.
+        Safe in a signal handler: it only sets a flag, because the signal may interrupt the writing of a line.
         """
         self._rotation_requested = True
 
@@ -222,7 +222,7 @@ def rotate(number: int, frame: FrameType | None) -> None:
     for logger in (logging.getLogger(), logging.getLogger(AUDIT_LOGGER)):
         for handler in logger.handlers:
             if isinstance(handler, LogFile):
-                handler.give_way()
+                handler.request_rotation()
 
 
 def set_up_audit(path: Path | None, style: Style) -> None:

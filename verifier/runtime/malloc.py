@@ -3,7 +3,7 @@
 A page of documents is a few megabytes and passes through several buffers. Returning and requesting the memory of these
 buffers each time takes a third of the CPU time of the copy (`make bench`). The kept memory does not accumulate, because
 the next page uses it again, in any thread: all threads share one malloc arena. With separate arenas, each arena would
-keep the peak usage of its own threads.
+keep the peak usage of its threads.
 """
 
 from __future__ import annotations

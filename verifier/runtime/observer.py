@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import Enum
 
-# Called with the point, a member of an enumeration, and with the name of its subject, such as a namespace or a step.
+# Called with the point (a member of an enumeration) and the name of its subject, such as a namespace or a step.
 Observer = Callable[[Enum, str], None]
 
 

@@ -1,7 +1,7 @@
 """Generates the OpenAPI 3.1 description of an HTTP API from a table of its operations.
 
 The schemas that validate request bodies and parameters are also their descriptions, and the error table of the process
-describes the errors. So nothing has to be described twice.
+describes the errors. So nothing needs to be described twice.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def always(kind: type[fields.Field[Any]], meaning: str, *of: Any, **options: Any
 def nullable(kind: type[fields.Field[Any]], meaning: str, *of: Any, **options: Any) -> Any:
     """Return a field that every answer contains, and that is null if its value is unknown or does not apply.
 
-    The parameters are those of `always`.
+    The parameters have the same meaning as in `always`.
     """
     return always(kind, meaning, *of, allow_none=True, **options)
 
@@ -158,7 +158,7 @@ def nullable(kind: type[fields.Field[Any]], meaning: str, *of: Any, **options: A
 def sometimes(kind: type[fields.Field[Any]], meaning: str, *of: Any, **options: Any) -> Any:
     """Return a field that is never null, and that an answer omits if the field does not apply.
 
-    The parameters are those of `always`.
+    The parameters have the same meaning as in `always`.
     """
     return kind(*of, metadata={"description": meaning}, **options)
 
@@ -193,7 +193,7 @@ def described(
 
 
 def _more_keywords(field: fields.Field[Any], **options: Any) -> dict[str, Any]:
-    """Return those JSON Schema keywords of the field's metadata that apispec would omit."""
+    """Return the JSON Schema keywords in the field's metadata that apispec would omit."""
     return {name: field.metadata[name] for name in _KEYWORDS if name in field.metadata}
 
 

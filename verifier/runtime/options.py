@@ -1,4 +1,4 @@
-"""The table of process options. Flags, YAML keys, environment variables, help and documentation are made from it."""
+"""Reads process options from a table, from which the help text and the documentation are also generated."""
 
 from __future__ import annotations
 

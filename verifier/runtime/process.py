@@ -52,12 +52,12 @@ def main_tasks(
     status: Callable[[], int] = lambda: 0,
     grace: float = _GRACE,
 ) -> Iterator[TaskGroup]:
-    """Yield the group of the threads of a process. After the block, signal `stop`, and wait until all threads end.
+    """Yield the TaskGroup for the threads of a process. After the block, stop the threads, and wait until they end.
 
     Raises the error of the block or of the first thread that failed. If the threads have not ended after `grace`
-    seconds, because calls to a cluster do not return, end the process with the exit status `status()`; after an error,
-    report the error, and end the process with `program.failed`. Nothing is lost: all acknowledged progress is saved,
-    and a restart continues from it.
+    seconds, because calls to a cluster do not return, report an error if there is one, and end the process at once. Its
+    exit status is then `program.failed` after an error, otherwise `status()`. Nothing is lost: all acknowledged
+    progress is saved, and a restart continues from it.
     """
 
     def leave() -> None:
@@ -70,7 +70,7 @@ def main_tasks(
             yield tasks
         finally:
             alarm.set()
-            # No matter how the block is left, stop the work, or its threads could never be joined.
+            # Stop the work in any case: otherwise, its threads would never end, and could not be joined.
             stop.stop(sys.exception() or "shutdown")
 
 
@@ -89,7 +89,7 @@ def _leave(program: Program, cause: str | BaseException | None, status: int) -> 
         )
         logging.shutdown()
     finally:
-        # Standard error may be closed.
+        # End the process even if the report fails, for example because standard error is closed.
         os._exit(status)
 
 

@@ -29,7 +29,7 @@ def duration_text(seconds: float) -> str:
 def visible(text: str) -> str:
     """Return the text with control and formatting characters escaped.
 
-    Otherwise, these characters could make the text look like another text.
+    Otherwise, such characters could make the text look different, for example by reversing a part of it.
     """
     if text.isprintable():
         return text

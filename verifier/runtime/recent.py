@@ -59,8 +59,8 @@ class RecentCommands:
         """Remember a command that the process itself executes in the block, with the name `caller` as its sender.
 
         If the newest remembered command is the same and was refused with the same error, replace it: a command that is
-        retried for hours must not displace all other commands. A command that ends with another exception than
-        OperationError has no answer, and is not remembered.
+        retried for hours must not displace all other commands. A command that raises an exception other
+        than OperationError has no answer, and is not remembered.
         """
         try:
             yield
@@ -154,7 +154,7 @@ def _command(response: Response) -> RecentCommand:
 
 
 def _is_dry_run() -> bool:
-    """Return whether the request body has `"dryRun": true`."""
+    """Return whether the request body contains `"dryRun": true`."""
     with suppress(ValueError, RecursionError, AttributeError):
         return json.loads(request.get_data()).get("dryRun") is True
     return False

@@ -1,6 +1,6 @@
-"""Logs every request and its answer, with a trace ID that the answer has in its header `Trace-Id`.
+"""Logs every request and its answer with a trace ID, which the answer also contains in its header `Trace-Id`.
 
-The messages and fields are those that log tools for mongosync expect: `Received request` with `uri`, `method`, `body`,
+Log tools for mongosync expect exactly these messages and fields: `Received request` with `uri`, `method`, `body`,
 `clientIP` and `traceID`; `sent response` with `status`, `body`, `traceID` and `latency`.
 
 Requests of the operator's page are logged only with the verbosity DEBUG, because an open page sends one every few

@@ -44,8 +44,8 @@ class Temporary(NamedTuple):
 
     Retries end `patience` seconds after the first failure of the call. The time before that failure does not count.
 
-    An `expected` failure only means that the call takes a long time: `what` describes the wait for its answer, and the
-    next attempt continues this wait.
+    An `expected` failure only means that the call takes a long time: `what` then describes the wait for its answer, and
+    the next attempt continues this wait.
     """
 
     what: str
@@ -75,7 +75,7 @@ def impatient(seconds: float, in_total: float = FOREVER) -> Iterator[None]:
 
 
 def patience_left() -> float:
-    """Return the number of seconds that this thread may still wait, such as for a lock; FOREVER outside `impatient`."""
+    """Return for how many seconds this thread may still wait, for example for a lock; FOREVER outside `impatient`."""
     patience = _patience.get()
     return max(0.0, min(patience.of_call, patience.end - monotonic()))
 

@@ -19,7 +19,7 @@ INVALID_REQUEST = ErrorKind(
     "Correct the named fields; all violations are listed.",
 )
 
-# The messages of marshmallow for a field that is not in the schema.
+# The messages of marshmallow for a field that the schema does not contain.
 _UNKNOWN = ["Unknown field."]
 _SURROGATE = re.compile("[\ud800-\udfff]")
 # The path of a value in a body: the path of the object or list that contains it, and its name or index there; None for
@@ -42,7 +42,7 @@ class Boolean(fields.Field[bool]):
 
 
 class EmptySchema(Strict):
-    """The schema of a request body, or of query parameters, that must have no fields."""
+    """A schema without fields, for requests that accept no body fields or query parameters."""
 
 
 class TablePart(Strict):
@@ -71,8 +71,8 @@ class TablePart(Strict):
 def load(schema: Schema, body: Mapping[str, Any]) -> Any:
     """Return the body, validated and loaded by the schema. Raise OperationError InvalidRequest with all violations.
 
-    If the body has a text with an unpaired surrogate, such as "\\ud800", only the first such text is named. Such a text
-    cannot be encoded, so schemas need not expect one.
+    If the body contains a text with an unpaired surrogate, such as "\\ud800", only the first such text is named. Such a
+    text cannot be encoded, so schemas need not expect one.
     """
     for path, text in _texts(body):
         if _SURROGATE.search(text):
@@ -125,7 +125,7 @@ def _flatten(messages: Any, path: str) -> Iterator[str]:
 
 
 def _below(path: str, name: str | int) -> str:
-    """Return the path of a field, or of an element of a list, that is below `path`."""
+    """Return `path` extended by the name of a field or by the index of a list element."""
     if isinstance(name, int):
         return f"{path}[{name}]"
     shown = name or '""'

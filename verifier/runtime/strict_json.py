@@ -14,7 +14,7 @@ def _unchanged(value: dict[str, Any]) -> dict[str, Any]:
 def read(text: str, convert: Callable[[dict[str, Any]], Any] = _unchanged) -> Any:
     """Parse JSON, and replace each object by `convert(object)`; inner objects are converted first.
 
-    Raise ValueError if the text is invalid, has NaN or Infinity, or has an object with a repeated field; raise
+    Raise ValueError if the text is invalid, or contains NaN, Infinity or an object with a repeated field; raise
     RecursionError if it is nested too deeply. Errors of `convert` are raised unchanged.
     """
     return json.loads(

@@ -20,7 +20,7 @@ from verifier.runtime.waits import waiting
 
 T = TypeVar("T")
 
-# Poll interval of a wait, in seconds; the slow one is for conditions that ask a cluster, or that seldom change.
+# Poll intervals of waits, in seconds. SLOW_POLL is for conditions that query a cluster or seldom change.
 POLL = 0.05
 SLOW_POLL = 0.2
 
@@ -261,7 +261,7 @@ class Channel(Generic[T]):
         self._closed = False
 
     def put(self, item: T, weight: int) -> None:
-        """Add an item, after waiting until the channel has room for it. Raises `Cancelled` when stopped."""
+        """Wait until the channel has room for an item, and add the item. Raises `Cancelled` when stopped."""
         with self._changed:
             while self._weight and self._weight + weight > self._capacity:
                 self._wait()
@@ -312,8 +312,8 @@ class Channel(Generic[T]):
 def together(first: Callable[[], T], second: Callable[[], T]) -> tuple[T, T]:
     """Make two calls at the same time, the second one in a new thread, and return both results.
 
-    The thread inherits the context variables of the caller. If calls fail, wait until both have ended, and raise the
-    error of the first call or else of the second one.
+    The thread inherits the context variables of the caller. If a call fails, wait until both have ended, and raise its
+    error; if both fail, raise the error of the first call.
     """
     results: list[T] = []
     errors: list[BaseException] = []
@@ -346,8 +346,8 @@ def for_each(
     """Run `work(item, stop)` for each item, in at most `threads` threads; return when all items are done.
 
     If one thread is enough, the calling thread does the work. The threads inherit the context variables of the caller,
-    such as its patience with retries. Items are begun in their order. The first error stops the token that the other
-    calls of `work` received, and is raised; several errors become a BaseExceptionGroup. Raises `Cancelled` when
+    such as its patience with retries. Work on the items begins in their order. The first error stops the other calls of
+    `work` through their token, and is raised; several errors become a BaseExceptionGroup. Raises `Cancelled` when
     stopped.
     """
     with TaskGroup(name, stop) as group:

@@ -28,7 +28,8 @@ INVALID_CERTIFICATE = ErrorKind(
     "have access to the key (mode 0600).",
 )
 
-# The size of a TLS record, in bytes. A larger write would have to be repeated as a whole if a part of it were sent.
+# The size of a TLS record, in bytes. If only a part of a larger write were sent, the whole write would have to be
+# repeated.
 _RECORD = 16 * 1024
 
 
@@ -48,7 +49,7 @@ class Certificate:
 
     def reload(self) -> None:
         """Read the files again, for new connections. If they are invalid, raise OperationError and change nothing."""
-        # Before the files are read, because they may change again meanwhile.
+        # Get the versions before the files are read, because the files may change again meanwhile.
         self._tried = self._versions()
         self._context = self._load()
 

@@ -44,8 +44,8 @@ class Wait:
 class LongWait:
     """A wait of at least `LONG` seconds.
 
-    Waits of several threads with the same `what` are shown as one wait, with the duration of the oldest. See `Wait` for
-    `expected`.
+    Waits of several threads with the same `what` are shown as one wait, with the duration of the oldest one. See `Wait`
+    for `expected`.
     """
 
     what: str

@@ -177,8 +177,8 @@ def metrics_of(prefix: str) -> tuple[Metric[WebhookFigures], ...]:
         Metric(
             Kind.COUNTER,
             f"{prefix}_webhook_notices_total",
-            "Notices that the receiver of the webhook has accepted (delivered), and those that it refused, that waited "
-            "for too long, or for which the queue had no room (dropped); only with --webhook.",
+            "Notices that the receiver of the webhook has accepted (delivered), and notices that were dropped because "
+            "the receiver refused them, they waited too long, or the queue was full (dropped); only with --webhook.",
             ("outcome",),
             lambda figures: {("delivered",): figures.delivered, ("dropped",): figures.dropped},
         ),
@@ -202,7 +202,7 @@ def metrics_of(prefix: str) -> tuple[Metric[WebhookFigures], ...]:
 @dataclass(frozen=True)
 class _Queued:
     body: bytes
-    # When it was posted, in seconds of the monotonic clock.
+    # When the notice was posted, in seconds of the monotonic clock.
     at: float
 
 
@@ -253,7 +253,7 @@ class Webhook:
     def run(self, stop: StopToken) -> None:
         """Send notices until stopped; then try once to send the waiting notices, and raise `Cancelled`."""
         with requests.Session() as session:
-            # Without this, requests would send the password that a .netrc file has for the host.
+            # Without this, the library would send the password that a .netrc file contains for the host.
             session.auth = _no_credentials
             try:
                 while True:
@@ -316,7 +316,7 @@ class Webhook:
             ) as response:
                 status = response.status_code
         except (OSError, ValueError) as error:
-            # The errors of requests are OSErrors. It also raises others, such as for a wrong REQUESTS_CA_BUNDLE.
+            # The library raises subclasses of OSError and other errors, for example for a wrong REQUESTS_CA_BUNDLE.
             self._count(failed=1)
             return _reason(error)
         if 200 <= status < 300:

@@ -168,14 +168,14 @@ def test_only_an_unrenamed_namespace_cannot_be_synced_back(
         (
             {"e": "f", "e.a": "g.a"},
             "f.a",
-            "reversible is true, but f.a could not be synced back: by namespaceRemap, f.a on the destination would "
-            "return as e.a, the old name of g.a.",
+            "reversible is true, but f.a could not be synced back: with namespaceRemap, a reversed sync would map f.a "
+            "to e.a, the old name of g.a.",
         ),
         (
             {"e": "f", "e.a": "g.a"},
             "f.system.buckets.a",
-            "reversible is true, but f.system.buckets.a could not be synced back: by namespaceRemap, f.a on the "
-            "destination would return as e.a, the old name of g.a.",
+            "reversible is true, but f.system.buckets.a could not be synced back: with namespaceRemap, a reversed "
+            "sync would map f.a to e.a, the old name of g.a.",
         ),
         ({"e": "f", "e.a": "g.a"}, "e.a", None),
         ({"e": "f", "e.a": "g.a"}, "e.b", None),
@@ -198,19 +198,19 @@ def test_a_name_that_cannot_be_mapped_back_is_named(
         (
             {"d.a": "e.a"},
             "d.a",
-            "d.a is not renamed, but by namespaceRemap, e.a has this name on the destination.",
+            "d.a is not renamed, but namespaceRemap gives this name on the destination to e.a.",
         ),
         (
             {"d": "e"},
             "d.z",
-            "d.z is not renamed, but by namespaceRemap, e.z has this name on the destination.",
+            "d.z is not renamed, but namespaceRemap gives this name on the destination to e.z.",
         ),
         # A sync that is not reversible may sync this name in the first direction (see EXAMPLES).
         (
             {"d": "e", "d.a": "f.a"},
             "e.a",
-            "e.a cannot be renamed with its database, because by namespaceRemap, f.a has the name d.a on the "
-            "destination.",
+            "e.a cannot be renamed with its database, because namespaceRemap gives the name d.a on the destination to "
+            "f.a.",
         ),
         ({"d": "e", "d.a": "f.a"}, "e.b", None),
         ({"d": "e", "e": "d"}, "d.a", None),
@@ -321,12 +321,12 @@ def spec(name: str, kind: Kind = Kind.COLLECTION, **options: Any) -> CollectionS
         (
             {"d.a": "e.a"},
             spec("e.a"),
-            ["e.a is not renamed, but by namespaceRemap, d.a has this name on the destination."],
+            ["e.a is not renamed, but namespaceRemap gives this name on the destination to d.a."],
         ),
         (
             {"d": "e"},
             spec("e.z", Kind.VIEW, viewOn="a", pipeline=[]),
-            ["e.z is not renamed, but by namespaceRemap, d.z has this name on the destination."],
+            ["e.z is not renamed, but namespaceRemap gives this name on the destination to d.z."],
         ),
         ({"d.a": "d.b", "d.b": "d.a"}, spec("d.b"), []),
         ({"d": "e"}, spec("d.v", Kind.VIEW, viewOn="a", pipeline=[{"$new": 1}]), []),

@@ -89,5 +89,7 @@ def test_whether_anything_expires() -> None:
 def test_clocks_that_differ_are_noted(ahead: int, told: str | None) -> None:
     note = note_on_clocks(NOW, NOW + timedelta(seconds=ahead))
     assert (
-        note is None if told is None else note is not None and f"{told} that of the source" in note
+        note is None
+        if told is None
+        else note is not None and f"{told} the clock of the source" in note
     )

@@ -142,7 +142,7 @@ def test_comments_blank_lines_and_missing_names(tmp_path: Path) -> None:
         (f"operator {SECRET}\xff", "characters other than"),
         (f'operator "{SECRET}"', "characters other than"),
         (f"operator {SECRET} {'a' * 65}", "longer than 64"),
-        (f"operator {SECRET} a:b", "longer than 64 characters, or has characters other"),
+        (f"operator {SECRET} a:b", "longer than 64 characters, or contains characters other"),
         (f"reader {OPERATOR}", "repeats the token of line 1"),
     ],
 )
@@ -160,7 +160,7 @@ def test_a_wrong_line_is_named_but_not_shown(tmp_path: Path, line: str, reason: 
 
 @pytest.mark.parametrize("text", ["", "\n \n", "# only a comment"])
 def test_an_empty_file_is_refused(tmp_path: Path, text: str) -> None:
-    with pytest.raises(OperationError, match="has no token"):
+    with pytest.raises(OperationError, match="contains no token"):
         TokenFile(write_tokens(tmp_path, text))
 
 

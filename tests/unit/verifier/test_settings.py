@@ -211,15 +211,15 @@ def test_names_are_paired_by_position(
         ),
         (["--srcNamespace", "a", "--dstNamespace", "b.c"], "a and b.c: a database can only"),
         (["--srcNamespace", "a.b", "--dstNamespace", "c"], "a.b and c: a database can only"),
-        (["--srcNamespace", "a.b,a.b"], "a.b and a.b have overlapping names"),
-        (["--srcNamespace", "a,a.b"], "a and a.b have overlapping names"),
+        (["--srcNamespace", "a.b,a.b"], "a.b and a.b would overlap on the destination"),
+        (["--srcNamespace", "a,a.b"], "a and a.b would overlap on the destination"),
         (
             ["--srcNamespace", "a.b,c.d", "--dstNamespace", "x.y,x.y"],
-            "a.b and c.d have overlapping names",
+            "a.b and c.d would overlap on the destination",
         ),
         (
             ["--srcNamespace", "a,b.c", "--dstNamespace", "x,x.c"],
-            "a and b.c have overlapping names",
+            "a and b.c would overlap on the destination",
         ),
         (
             ["--srcNamespace", "a.b,c.d", "--dstNamespace", "c.d,e.f"],

@@ -3,7 +3,7 @@
 const TOKEN = "token";
 const PATIENCE = 20_000;
 
-/** A refusal of the API. `kind` is the name of the error. */
+/** An error answer of the API. `kind` is the name of the error. */
 export class Refused extends Error {
   constructor(status, body) {
     super(body?.errorDescription || `The daemon answered with status ${status}.`);
@@ -12,15 +12,15 @@ export class Refused extends Error {
   }
 }
 
-/** Keep the digits of an integer that JavaScript would round, such as a large `_id`, as a text. */
+/** Return the digits of an integer that JavaScript would round, such as a large `_id`, as text. */
 function exact(key, value, context) {
   const rounded = typeof value === "number" && Number.isInteger(value) && !Number.isSafeInteger(value);
   return rounded ? context?.source ?? `about ${value}` : value;
 }
 
 /**
- * Check that a text that a user entered is a JSON object, and return it unchanged; "{}" if it is empty. Otherwise,
- * throw an error whose message is for the operator.
+ * Return the text that a user entered, or "{}" if it is empty. If the text is not a JSON object, throw an error whose
+ * message is for the operator.
  *
  * Send the text itself. JSON.stringify(JSON.parse(text)) would round large integers, drop repeated fields, and move fields
  * such as "2" to the front; the daemon reads the text exactly, or refuses it.
@@ -32,7 +32,7 @@ export function typedObject(text) {
   return text;
 }
 
-/** Return the JSON text of an object with the fields of `own` and of the entered `text`, which wins for equal names. */
+/** Return the JSON text of an object with the fields of `own` and of the entered `text`. Fields of `text` have precedence. */
 export function withTyped(own, text) {
   const typed = typedObject(text);
   const names = new Set(Object.keys(JSON.parse(typed)));
@@ -41,7 +41,7 @@ export function withTyped(own, text) {
   return `{${fields.filter((each) => each.trim()).join(",")}}`;
 }
 
-/** The API of one daemon. `askForToken` returns a promise of a token, when the daemon wants one. */
+/** The API of one daemon. `askForToken` is called when the daemon requires a token, and returns a promise of a token. */
 export class Api {
   constructor(askForToken) {
     this.askForToken = askForToken;
@@ -53,7 +53,7 @@ export class Api {
     return sessionStorage.getItem(TOKEN) !== null;
   }
 
-  /** Return the JSON answer to a GET; null if it is the same as the last answer of the same path. */
+  /** Return the JSON answer to a GET; null if it equals the last answer for the same path. */
   async get(path) {
     const tag = this.tags.get(path);
     const answer = await this.#send(path, { headers: tag ? { "If-None-Match": tag } : {} });
@@ -64,18 +64,18 @@ export class Api {
     return body;
   }
 
-  /** Forget the last answer of a path, so that the next `get` returns one. */
+  /** Forget the last answer for a path, so that the next `get` returns an answer even if it is the same. */
   forget(path) {
     this.tags.delete(path);
   }
 
   #remember(path, tag) {
-    // The path contains a cursor, so only the newest few are ever asked for again.
+    // Paths contain values that change, such as a cursor, so only the newest few paths are requested again.
     if (this.tags.size > 50) this.tags.clear();
     this.tags.set(path, tag);
   }
 
-  /** Return an answer that is not JSON. */
+  /** Return the answer to a GET as text. */
   async text(path) {
     return (await this.#send(path, {})).text();
   }
@@ -96,7 +96,7 @@ export class Api {
     return (await this.#send(path, { method, headers, body: text })).json();
   }
 
-  /** Ask for a token, once for all requests that wait for one. */
+  /** Ask the user for a token, once for all requests that wait for a token. */
   #newToken(refused) {
     this.asking ??= this.askForToken(refused).then((token) => {
       sessionStorage.setItem(TOKEN, token);

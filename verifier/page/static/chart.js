@@ -1,4 +1,4 @@
-// A line chart over time, as SVG: its colours and print form come from the style sheet.
+// A line chart over time, as SVG. The style sheet defines its colours and its printed form.
 
 import { clock, el, isKnown, svg } from "./dom.js";
 
@@ -6,7 +6,7 @@ const HEIGHT = 168;
 const EDGE = { left: 56, right: 10, top: 10, bottom: 24 };
 const STEPS = [60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800];
 
-/** Return a round number at or above `value`, which must be positive, and how many steps lead to it from 0. */
+/** Return a round number at or above `value`, which must be positive, and the number of steps of the axis from 0 to it. */
 export function niceTop(value) {
   const size = 10 ** Math.floor(Math.log10(value));
   for (const [factor, steps] of [[1, 2], [1.5, 3], [2, 4], [3, 3], [4, 4], [5, 5], [6, 3], [8, 4], [10, 5]]) {
@@ -16,8 +16,8 @@ export function niceTop(value) {
 }
 
 /**
- * A chart of some columns of the history. `series` have `name` and `column`; `format` formats a value. The vertical axis
- * reaches at least to `least`.
+ * A chart of some columns of the history. Each element of `series` has a `name` and a `column`; `format` formats a value. The
+ * vertical axis reaches at least to `least`.
  */
 export class Chart {
   constructor({ title, series, format, least, empty = "No data yet." }) {
@@ -50,7 +50,7 @@ export class Chart {
     new ResizeObserver(() => this.draw()).observe(this.plot.parentElement);
   }
 
-  /** Show these rows. `span` is the time that the chart covers at least, in seconds. */
+  /** Show these rows. `span` is the minimum time that the chart covers, in seconds. */
   update(columns, rows, span) {
     this.columns = columns;
     this.rows = rows;
@@ -98,7 +98,7 @@ export class Chart {
   }
 
   *#line(index, number) {
-    // A gap longer than a few points is shown as one: the page was hidden, or the daemon did not run.
+    // Interrupt the line if more than a few points are missing: the page was hidden, or the daemon did not run.
     const gap = 3.5 * Math.max(5, ...this.rows.slice(-2).map((row, n, two) => (n ? row[0] - two[0][0] : 0)));
     const pieces = [];
     let piece = [];

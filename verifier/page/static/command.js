@@ -2,14 +2,14 @@
 
 import { el } from "./dom.js";
 
-/** Return a command of curl that does the same as a button. `token` is the name of the variable with the token. */
+/** Return an element with the curl command for an API command. `token` is the name of the shell variable with the token. */
 export function showCommand(api, token, { command, body }) {
   const header = api.hasToken ? ` -H "Authorization: Bearer $${token}"` : "";
   const url = `${location.origin}/api/v1/${command}`;
   const text = `curl -s ${quoted(url)}${header} --data ${quoted(asciiJson(body ?? {}))}`;
   const copy = el("button", { type: "button", text: "Copy", "aria-label": "Copy the command" });
   copy.addEventListener("click", async () => {
-    // Browsers allow it only on https and localhost.
+    // Browsers allow access to the clipboard only on https and localhost.
     const done = await navigator.clipboard?.writeText(text).then(() => true, () => false);
     copy.textContent = done ? "Copied" : "Select it";
     setTimeout(() => (copy.textContent = "Copy"), 2000);
@@ -17,12 +17,12 @@ export function showCommand(api, token, { command, body }) {
   return el("div", { class: "command" }, el("code", { tabindex: "0", text }), copy);
 }
 
-/** Return a word of a shell that means exactly this text. A plain one, such as most addresses, needs no quotation marks. */
+/** Return the text quoted for a shell. Text without special characters, such as most URLs, needs no quotation marks. */
 function quoted(text) {
   return /^[\w./:@-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }
 
-/** Return JSON of printable ASCII characters: a terminal must not interpret what is pasted. */
+/** Return JSON with only printable ASCII characters, so that a terminal interprets nothing in the pasted text. */
 function asciiJson(value) {
   return JSON.stringify(value).replace(/[^ -~]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`);
 }

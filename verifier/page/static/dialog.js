@@ -3,9 +3,9 @@
 import { el } from "./dom.js";
 
 /**
- * Open a dialog. `content` are its elements; `actions` have `text`, `run`, and `kind` (primary or danger). `run` returns a
- * promise: while it is pending, the buttons are disabled, and afterwards the dialog closes, unless the promise is of false.
- * An error is shown in the dialog. Returns the dialog element.
+ * Open a dialog, and return its element. `content` contains the elements of the dialog. Each action has `text`, `run`, and
+ * `kind` (primary or danger). `run` returns a promise: while it is pending, the buttons are disabled. Afterwards, the dialog
+ * closes, unless the promise resolves to false. An error is shown in the dialog.
  */
 export function open(title, content, actions, { wide = false } = {}) {
   const problem = el("p", { class: "problem", role: "alert", hidden: true });
@@ -57,7 +57,7 @@ export function field(label, control, hint = null) {
   return el("label", { class: "field" }, el("span", { text: label }), control, hint && el("small", { text: hint }));
 }
 
-/** Return a promise of a token that the user types. `refused` is whether the last one was refused. */
+/** Ask the user for a token, and return a promise of it. `refused` says whether the API refused the last token. */
 export function askForToken(refused) {
   return new Promise((resolve) => {
     const input = el("input", { type: "password", autocomplete: "off", required: true, name: "token" });
@@ -74,7 +74,7 @@ export function askForToken(refused) {
         },
       },
     ]);
-    // Without a token, the page can show nothing: ask again.
+    // If no token was entered, resolve as well: the API refuses the next request, and the page asks again.
     dialog.addEventListener("close", () => resolve(input.value.trim()));
   });
 }

@@ -7,7 +7,7 @@ import { el, setText } from "./dom.js";
 const PAGE = 50;
 const TYPES = { missingOnDst: "missing on the destination", extraOnDst: "extra on the destination", content: "different" };
 
-/** Open the dialog. `facts` are names and values; `paths` are the endpoints that list the differences, one after the other. */
+/** Open the dialog. `facts` contains names and values. `paths` are the endpoints whose differences are listed in turn. */
 export function openDifferences(api, namespace, facts, paths) {
   const found = el("div", { class: "dialog-body" });
   const more = el("button", { type: "button", text: "Show more", hidden: true });

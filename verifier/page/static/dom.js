@@ -6,7 +6,7 @@ const SVG = "http://www.w3.org/2000/svg";
 /** Return the element with this id. */
 export const byId = (id) => document.getElementById(id);
 
-/** Return a new element. `attributes` may hold `text`, `on` (listeners by event) and `class`; null leaves one out. */
+/** Return a new element. `attributes` may contain `text`, `on` (listeners by event) and `class`; null values are ignored. */
 export function el(tag, attributes = {}, ...children) {
   return fill(document.createElement(tag), attributes, children);
 }
@@ -27,12 +27,12 @@ function fill(element, { text, on = {}, ...attributes }, children) {
   return element;
 }
 
-/** Set the text of an element, if it differs: screen readers announce every change. */
+/** Set the text of an element only if it differs, because screen readers announce every change. */
 export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-/** Return an icon of the sprite. It is decoration: the text beside it says the same. */
+/** Return a decorative icon. Screen readers ignore it, because the text beside it says the same. */
 export function icon(name) {
   return svg(
     "svg",
@@ -50,8 +50,9 @@ const ICONS = {
   copy: "M5 1h8v10h-2v4H3V5h2Zm1.5 1.5V5H11v4.500h.5v-7ZM4.5 6.500v7h5v-7Z",
 };
 
-/** Call `render` with `data`, unless it is what the last call with this key had. */
 const shown = new Map();
+
+/** Call `render(data)` if `data` differs from the data of the last call with this key. */
 export function whenChanged(key, data, render) {
   const text = JSON.stringify(data);
   if (shown.get(key) === text) return;
@@ -65,7 +66,7 @@ export const NONE = "–";
 
 export const isKnown = (value) => value !== null && value !== undefined;
 
-/** Return a number with separators, or a dash if it is unknown. */
+/** Return a number with thousands separators, or a dash if it is unknown. */
 export const count = (value) => (isKnown(value) ? NUMBER.format(value) : NONE);
 
 const COMPACT = new Intl.NumberFormat("en-US", { notation: "compact", maximumFractionDigits: 1 });
@@ -86,7 +87,7 @@ export function bytes(value) {
   return `${unit && value < 10 ? DECIMAL.format(value) : NUMBER.format(value)} ${UNITS[unit]}`;
 }
 
-/** Return a rate: whole numbers from ten on. */
+/** Return a rate as text: with one decimal below ten, otherwise as a whole number. */
 export const rate = (value) => (!isKnown(value) ? NONE : value < 10 ? DECIMAL.format(value) : NUMBER.format(value));
 
 const SPANS = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
@@ -103,7 +104,7 @@ export function duration(seconds) {
   return `${Math.floor(whole / size)} ${name}${rest ? ` ${rest} ${lower[0]}` : ""}`;
 }
 
-/** Return a share in whole percent, rounded down: 100 % only if nothing is left. */
+/** Return `part` in percent of `whole`, rounded down: 100 only if nothing is left, and null if a number is unknown. */
 export function percent(part, whole) {
   if (!isKnown(part) || !isKnown(whole)) return null;
   if (part >= whole) return 100;

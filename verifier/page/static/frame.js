@@ -1,4 +1,4 @@
-// The parts of the frame that both pages have: the contact with the daemon and the warnings.
+// The parts of the frame that both pages have: the state of the connection to the daemon, and the warnings.
 
 import { byId, el, icon, setText } from "./dom.js";
 
@@ -9,7 +9,7 @@ export function contact(kind, text) {
   setText(element, text);
 }
 
-/** Show the warnings: each has a text, and maybe the address of its remedy. */
+/** Show the warnings. Each has a `text`, and optionally in `help` the URL of the page about its remedy. */
 export function showWarnings(warnings) {
   byId("warnings-section").hidden = !warnings.length;
   byId("warnings").replaceChildren(

@@ -5,7 +5,7 @@ import { el } from "./dom.js";
 
 const PATH = "/api/v1/report?format=html";
 
-/** Return a link to the report. A link cannot send a token, so with one, the report is downloaded as the file `name`. */
+/** Return a link to the report. A link cannot send a token: if there is one, the page downloads the report as the file `name`. */
 export function reportLink(api, name) {
   const link = el("a", { class: "button", href: PATH, target: "_blank", rel: "noopener", text: "Report", hidden: true, "data-command": "report" });
   link.addEventListener("click", async (event) => {

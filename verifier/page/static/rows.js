@@ -1,4 +1,4 @@
-// A table of very many rows, of which only the visible ones exist. It asks for the rows that it shows.
+// A table for a very large number of rows. It requests and creates only the rows that are visible.
 
 import { el } from "./dom.js";
 
@@ -27,12 +27,12 @@ export class Rows {
     new ResizeObserver(() => this.#later()).observe(element);
   }
 
-  /** Return whether the rows from this offset on are kept. */
+  /** Return whether the page of rows with this offset is in memory. */
   has(offset) {
     return this.pages.has(Math.floor(offset / PAGE));
   }
 
-  /** Ask for the visible rows again. With `fresh`, the order or selection is another one: forget all rows. */
+  /** Request the visible rows again. Pass `fresh` if the order or the selection has changed, to forget all rows. */
   async refresh(fresh = false) {
     if (fresh) {
       this.version += 1;

@@ -1,4 +1,4 @@
-// A table of collections: sorted and filtered by the daemon, so that ten thousand of them are as fast as ten.
+// A table of collections. The daemon sorts and filters it, so that ten thousand collections are as fast as ten.
 
 import { count, el, setText } from "./dom.js";
 import { Rows } from "./rows.js";
@@ -7,9 +7,9 @@ const PATH = "/api/v1/overview/namespaces";
 const INTERVAL = 5000;
 
 /**
- * The table and its toolbar. `heads` are the heads of the columns: text, sort key or null, class. `falling` are the keys of
- * which the largest values are of interest first. `cells(row)` returns the cells of a row. `phases` are the phases to choose
- * from, if there are any. `noun` is what a row is.
+ * The table and its toolbar. `heads` are the heads of the columns: text, sort key or null, class. `falling` contains the keys
+ * that are sorted in descending order first. `cells(row)` returns the cells of a row. `phases` are the phases by which the
+ * rows can be filtered; empty without this filter. `noun` names a row, such as "namespace".
  */
 export class Table {
   constructor({ api, toolbar, parent, heads, falling, cells, phases = [], noun, empty }) {
@@ -36,7 +36,7 @@ export class Table {
     });
   }
 
-  /** Show the table if there are rows, or the text that says why there are none. */
+  /** Show the table if `known` is true; otherwise, show the text `empty` instead. */
   show(known) {
     this.known = known;
     this.table.hidden = !known;
@@ -44,7 +44,7 @@ export class Table {
     this.empty.hidden = known;
   }
 
-  /** Ask for the visible rows again, at most every few seconds. With `fresh`, at once and from the first row on. */
+  /** Request the visible rows again, at most every few seconds. With `fresh`, request them at once, from the first row on. */
   async refresh(fresh = false) {
     const now = Date.now();
     if (!this.known || (!fresh && now - this.refreshedAt < INTERVAL)) return;
@@ -105,7 +105,7 @@ export class Table {
     });
     if (this.phase.value) query.set("phase", this.phase.value);
     const path = `${PATH}?${query}`;
-    // These rows are no longer kept, so an answer without them would be of no use.
+    // If these rows are no longer in memory, the answer must contain them even if they have not changed.
     if (!this.rows.has(offset)) this.api.forget(path);
     const answer = await this.api.get(path);
     return answer && { rows: answer.namespaces, total: answer.total };

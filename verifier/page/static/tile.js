@@ -1,4 +1,4 @@
-// A tile: one figure, with what belongs to it.
+// A tile: one figure with its unit, a progress bar, details and a note.
 
 import { el, isKnown, setText } from "./dom.js";
 

@@ -1,4 +1,4 @@
-// The page of the verifier. It asks for the overview every two seconds, and shows what has changed.
+// The page of the verifier. It requests the overview every two seconds, and updates what has changed.
 
 import { Api, Refused, poll, typedObject } from "./api.js";
 import { Chart } from "./chart.js";
@@ -182,6 +182,6 @@ function checkDialog() {
 
 function endDialog() {
   open("End the check?", [
-    el("p", {}, el("b", { text: "No application may write to either cluster any more." }), " The check compares what is left, and gives its verdict."),
+    el("p", {}, el("b", { text: "No application may write to either cluster any more." }), " The check compares the last changes, and gives its verdict."),
   ], [{ text: "End the check", kind: "primary", run: () => run("writesOff", {}) }]);
 }
