@@ -316,7 +316,7 @@ def test_a_check_survives_a_loss_that_the_oplog_does_not_confirm(
     lost = {"failCommands": ["getMore"], "errorCode": 286}
     fail_point = {"configureFailPoint": "failCommand", "mode": {"times": 1}, "data": lost}
     pair.destination.client.admin.command(fail_point)
-    wait_for(lambda: "does not reach back" in daemon.log, "the error has struck")
+    wait_for(lambda: "no longer reaches back" in daemon.log, "the error has struck")
     behind_our_back(pair, set_number(1, -1))
     assert daemon.commit_or_fail()["error"] == "VerificationFailed"
     assert listed(daemon) == {("content", None, 1)}
