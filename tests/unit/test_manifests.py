@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 from pathlib import Path
@@ -17,7 +18,7 @@ import verifier.settings
 from syncsvc import __version__
 from syncsvc.desired import DesiredState
 from syncsvc.schemas import StartSchema
-from tests.support import manifests
+from tests.support import manifests, pages
 from tests.support.tokens import write_tokens
 from verifier.runtime.access import Role, TokenFile
 from verifier.runtime.errors import OperationError
@@ -143,6 +144,24 @@ def test_the_declared_start_is_valid(kind: str, tmp_path: Path) -> None:
     assert settings.standby == (kind == "standby")
     ids = (manifests.FOLDER / "shared" / "ids").read_text().split()
     assert options.instances == (tuple(ids) if kind == "shared" else ())
+
+
+def test_the_end_deletes_everything_that_was_created() -> None:
+    """The secrets contain passwords. Deleting the folder does not delete the generated secrets of earlier applies."""
+    blocks = [*pages.blocks(Path("docs/howto/kubernetes.rst"))]
+    whole, single = (each.text for each in blocks if each.title == "End")
+    created = "\n".join(each.text for each in blocks if each.title != "End")
+    for namespace in re.findall(r"create namespace (\S+)", created):
+        assert f"delete namespace {namespace}" in whole
+    folders = set(re.findall(r"apply --kustomize (\S+)", created))
+    assert folders == set(re.findall(r"delete --ignore-not-found --kustomize (\S+)", single))
+    secrets = re.findall(r"create secret \S+ (\S+)", created)
+    (deleted,) = re.findall(r"delete secret --ignore-not-found (.+)", single)
+    assert secrets and {*secrets} == {*deleted.split()}
+    (label,) = re.findall(r"delete secret,configmap --selector (\S+)", single)
+    for kind in manifests.KINDS:
+        labels = manifests.kustomization(kind)["generatorOptions"]["labels"]
+        assert label in [f"{name}={value}" for name, value in labels.items()]
 
 
 @pytest.mark.parametrize("kind", ["shared", "standby"])
