@@ -164,6 +164,15 @@ def test_the_end_deletes_everything_that_was_created() -> None:
         assert label in [f"{name}={value}" for name, value in labels.items()]
 
 
+def test_the_network_policy_has_a_rule_for_webhooks() -> None:
+    text = (manifests.FOLDER / "common" / "network-policy.yaml").read_text()
+    before, comment, rule = text.partition("    # For --webhook")
+    lines = [line.replace("# ", "", 1) for line in rule.splitlines()[1:]]
+    policy = yaml.safe_load("\n".join([before, *lines]))
+    assert comment and policy["spec"]["egress"][-1] == {"ports": [{"port": 443, "protocol": "TCP"}]}
+    kubernetes_validate.validate(policy, VERSIONS[0], strict=True)
+
+
 @pytest.mark.parametrize("kind", ["shared", "standby"])
 def test_the_token_file_is_refused_until_the_tokens_are_replaced(kind: str, tmp_path: Path) -> None:
     text = (manifests.FOLDER / kind / "tokens").read_text()
