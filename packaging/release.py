@@ -21,6 +21,9 @@ CHANGELOG = "CHANGELOG.rst"
 _IMAGES = ("packaging/kubernetes", "docs/howto/kubernetes.rst")
 _VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)(?:rc(\d+))?")
 _UNRELEASED = "Unreleased\n----------\n"
+# The headings of a version, and of a section of its changes.
+_HEADING = re.compile(r"^(\S.*\n-+\n)", re.M)
+_SECTION = re.compile(r"^(\S.*\n~+\n\n)", re.M)
 
 
 class Refusal(Exception):
@@ -55,14 +58,35 @@ def with_image(text: str, old: str, new: str) -> str:
 def with_release(text: str, version: str, date: str) -> str:
     """Return `text`, the changelog, with its unreleased changes below a new heading of the version and the date.
 
-    Raises Refusal if there are no unreleased changes.
+    If the newest version is a candidate for `version`, the new heading replaces its heading: its changes are those of
+    `version`, too. Raises Refusal if there are no changes.
     """
     before, found, after = text.partition(_UNRELEASED)
-    changes = re.split(r"^\S.*\n-+\n", after, maxsplit=1, flags=re.M)[0]
+    changes, *older = _HEADING.split(after)
+    if older and re.match(rf"{re.escape(version.partition('rc')[0])}rc\d", older[0]):
+        changes = _merged(older[1], changes)
+        del older[:2]
     if not found or not changes.strip():
         raise Refusal(f"{CHANGELOG} has no unreleased changes: there is nothing to release.")
     title = f"{version} ({date})"
-    return f"{before}{_UNRELEASED}\n{title}\n{'-' * len(title)}\n{after}"
+    return f"{before}{_UNRELEASED}\n{title}\n{'-' * len(title)}\n{changes}{''.join(older)}"
+
+
+def _merged(old: str, new: str) -> str:
+    """Return the changes `old`, with the changes `new` at the ends of their sections."""
+    parts = _sections(old), _sections(new)
+    merged = []
+    for heading in parts[0] | parts[1]:
+        texts = "\n".join(each[heading] for each in parts if each.get(heading))
+        merged.append(f"\n{heading}{texts}\n" if texts else "")
+    return "".join(merged) + "\n"
+
+
+def _sections(changes: str) -> dict[str, str]:
+    """Return the text of each section by its heading. The heading of the text before the first section is empty."""
+    first, *rest = _SECTION.split(changes)
+    texts = {"": first, **dict(zip(rest[::2], rest[1::2], strict=True))}
+    return {heading: text.strip("\n") for heading, text in texts.items()}
 
 
 def main(arguments: Sequence[str]) -> int:

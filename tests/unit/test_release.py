@@ -48,6 +48,37 @@ def test_the_unreleased_changes_get_the_version(release: ModuleType) -> None:
         release.with_release(changed, "0.3.0", "2026-12-02")
 
 
+@pytest.mark.parametrize("version", ["0.2.0rc2", "0.2.0"])
+def test_a_release_has_the_changes_of_its_candidate(release: ModuleType, version: str) -> None:
+    candidate = release.with_release(CHANGES, "0.2.0rc1", "2026-12-01")
+    unchanged = release.with_release(candidate, version, "2026-12-08")
+    assert unchanged == release.with_release(CHANGES, version, "2026-12-08")
+    fixed = candidate.replace("----------\n", "----------\n\n- Fixed.\n", 1)
+    both = CHANGES.replace("- New.", "- New.\n- Fixed.")
+    assert release.with_release(fixed, version, "2026-12-08") == release.with_release(
+        both, version, "2026-12-08"
+    )
+
+
+def test_a_release_keeps_the_candidate_of_another_version(release: ModuleType) -> None:
+    candidate = release.with_release(CHANGES, "0.2.0rc1", "2026-12-01")
+    with pytest.raises(release.Refusal, match="nothing to release"):
+        release.with_release(candidate, "0.2.1", "2026-12-08")
+
+
+def test_the_sections_of_a_candidate_get_the_later_changes(release: ModuleType) -> None:
+    old = "\n- First.\n\nSync\n~~~~\n\n- New.\n\nPages\n~~~~~\n\n- Better.\n\n"
+    new = "\nTests\n~~~~~\n\n- More.\n\nSync\n~~~~\n\n- Fixed.\n\n"
+    expected = old.replace("- New.", "- New.\n- Fixed.") + "Tests\n~~~~~\n\n- More.\n\n"
+    heading = (
+        "Changes\n=======\n\nUnreleased\n----------\n{}{}\n---------------------\n{}0.1.0\n-----\n"
+    )
+    found = release.with_release(
+        heading.format(new, "0.2.0rc1 (2026-12-01)", old), "0.2.0rc2", "2026-12-08"
+    )
+    assert found == heading.format("\n", "0.2.0rc2 (2026-12-08)", expected)
+
+
 def test_the_files_of_the_project_are_changed(release: ModuleType) -> None:
     old = release._present_version()
     text = (ROOT / release.VERSION_FILE).read_text()
