@@ -11,6 +11,8 @@ from types import ModuleType
 
 import pytest
 
+from tests.packages.artefacts import next_version
+
 ROOT = Path(__file__).parents[2]
 CHANGES = "Changes\n=======\n\nUnreleased\n----------\n\n- New.\n\n0.1.0\n-----\n\n- Old.\n"
 
@@ -27,6 +29,11 @@ def release() -> ModuleType:
 def test_versions_are_ordered(release: ModuleType) -> None:
     versions = ["0.1.0", "0.2.0rc1", "0.2.0rc2", "0.2.0", "0.10.0", "1.0.0"]
     assert sorted(reversed(versions), key=release.order) == versions
+
+
+@pytest.mark.parametrize("version", ["0.1.0", "0.2.0rc1", "0.9.9"])
+def test_the_next_version_of_the_packages_is_later(release: ModuleType, version: str) -> None:
+    assert release.order(next_version(version)) > release.order(version)
 
 
 @pytest.mark.parametrize("version", ["1", "1.2", "1.2.3.4", "v1.2.3", "1.2.3-rc1", ""])
