@@ -1,8 +1,9 @@
 """Make a release, or a candidate for one: `make release VERSION=0.2.0` runs `python packaging/release.py 0.2.0`.
 
 Writes the version into the files that show it, moves the unreleased changes in the changelog below the version,
-builds the documentation, checks the result, commits and tags it, and builds the artefacts. If a check fails, the files
-are as before. Nothing is published: push the commit and the tag when you have tested the artefacts.
+builds the documentation, checks the result, commits and tags it, and builds the artefacts. If a step before the
+artefacts fails, everything is as before. Nothing is published: push the commit and the tag when you have tested the
+artefacts.
 """
 
 from __future__ import annotations
@@ -93,19 +94,31 @@ def main(arguments: Sequence[str]) -> int:
     if len(arguments) != 1:
         print("usage: make release VERSION=1.2.3", file=sys.stderr)
         return 1
+    (version,) = arguments
     try:
-        release(arguments[0])
+        release(version)
     except (Refusal, subprocess.CalledProcessError) as error:
         print(f"No release was made: {error}", file=sys.stderr)
         return 1
+    try:
+        _make("dist")
+    except subprocess.CalledProcessError:
+        print(
+            f"Version {version} is committed and tagged, but the artefacts could not be built. Remove the cause, and "
+            "run make dist.",
+            file=sys.stderr,
+        )
+        return 1
+    print(
+        f"Version {version} is committed, tagged and built in dist. Now follow the checklist in CONTRIBUTING.rst."
+    )
     return 0
 
 
 def release(version: str) -> None:
-    """Write the version into the files, check, commit and tag the result, and build the artefacts.
+    """Write the version into the files; check, commit and tag the result.
 
-    Raises Refusal, or CalledProcessError if a command fails. If a check fails, the files are restored. If only building
-    the artefacts fails, the commit and the tag remain.
+    Raises Refusal, or CalledProcessError if a command fails. In both cases, the files and the commits are as before.
     """
     old = _present_version()
     order(version)
@@ -113,18 +126,15 @@ def release(version: str) -> None:
         raise Refusal("There are changes that are not committed. Commit or remove them.")
     if _git("tag", "--list", f"v{version}"):
         raise Refusal(f"The tag v{version} already exists. Choose a later version.")
+    last = _git("rev-parse", "HEAD").strip()
     try:
         _edit(old, version)
         _make("reference", "check", "docs")
+        _git("commit", "--all", "--message", f"release: {version}")
+        _git("tag", "--annotate", f"v{version}", "--message", f"syncsvc {version}")
     except BaseException:
-        _git("checkout", "--", ".")
+        _git("reset", "--quiet", "--hard", last)
         raise
-    _git("commit", "--all", "--message", f"release: {version}")
-    _git("tag", "--annotate", f"v{version}", "--message", f"syncsvc {version}")
-    _make("dist")
-    print(
-        f"Version {version} is committed, tagged and built in dist. Now follow the checklist in CONTRIBUTING.rst."
-    )
 
 
 def _edit(old: str, new: str) -> None:

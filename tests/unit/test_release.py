@@ -94,20 +94,79 @@ def test_the_files_of_the_project_are_changed(release: ModuleType) -> None:
     assert "image: syncsvc:99.0.0\n" in release.with_image(manifest, old, "99.0.0")
 
 
+class Clone:
+    """A repository with only the files that a release needs. `failing` is the target at which its `make` fails."""
+
+    def __init__(self, folder: Path, failing: str = "") -> None:
+        self._folder = folder
+        for name in ("packaging/release.py", "verifier/runtime/version.py"):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, folder / name)
+        (folder / "CHANGELOG.rst").write_text(CHANGES)
+        targets = "".join(
+            f"{target}:\n\t{'false' if target == failing else 'true'}\n"
+            for target in ("reference", "check", "docs", "dist")
+        )
+        (folder / "Makefile").write_text(targets)
+        self.git("init", "--quiet")
+        for name, value in (("user.name", "test"), ("user.email", "test@example.org")):
+            self.git("config", name, value)
+
+    def git(self, *arguments: str) -> str:
+        return subprocess.run(
+            ["git", *arguments], cwd=self._folder, check=True, stdout=subprocess.PIPE, text=True
+        ).stdout
+
+    def commit(self) -> str:
+        """Commit all files, and return the hash of the commit."""
+        self.git("add", "--all")
+        self.git("commit", "--quiet", "--message", "All.")
+        return self.head
+
+    @property
+    def head(self) -> str:
+        return self.git("rev-parse", "HEAD")
+
+    def release(self) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "packaging/release.py", "99.0.0"]
+        return subprocess.run(command, cwd=self._folder, capture_output=True, text=True)
+
+
 def test_a_release_from_changed_files_is_refused(tmp_path: Path) -> None:
-    for name in ("packaging/release.py", "verifier/runtime/version.py"):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / name, tmp_path / name)
-    subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
-    done = subprocess.run(
-        [sys.executable, "packaging/release.py", "99.0.0"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
+    done = Clone(tmp_path).release()
     assert done.returncode == 1
     assert "not committed" in done.stderr
     assert 'VERSION = "99.0.0"' not in (tmp_path / "verifier/runtime/version.py").read_text()
+
+
+def test_a_release_is_committed_and_tagged(tmp_path: Path) -> None:
+    clone = Clone(tmp_path)
+    first = clone.commit()
+    done = clone.release()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert clone.git("rev-parse", "v99.0.0^{commit}") == clone.head != first
+    assert 'VERSION = "99.0.0"' in clone.git("show", "HEAD:verifier/runtime/version.py")
+
+
+@pytest.mark.parametrize("failing", ["check", "tag"])
+def test_a_failed_release_leaves_nothing(tmp_path: Path, failing: str) -> None:
+    clone = Clone(tmp_path, failing)
+    if failing == "tag":
+        clone.git("config", "tag.gpgSign", "true")
+        clone.git("config", "gpg.program", "false")
+    first = clone.commit()
+    done = clone.release()
+    assert done.returncode == 1 and "No release was made" in done.stderr
+    assert (clone.head, clone.git("tag"), clone.git("status", "--porcelain")) == (first, "", "")
+
+
+def test_a_release_without_artefacts_says_that_it_was_made(tmp_path: Path) -> None:
+    clone = Clone(tmp_path, failing="dist")
+    clone.commit()
+    done = clone.release()
+    assert done.returncode == 1 and "No release was made" not in done.stderr
+    assert "Version 99.0.0 is committed and tagged" in done.stderr and "make dist" in done.stderr
+    assert clone.git("tag") == "v99.0.0\n"
 
 
 @pytest.mark.parametrize("arguments", [[], ["1.0.0", "2.0.0"]])
