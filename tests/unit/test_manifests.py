@@ -100,6 +100,13 @@ def test_pods_that_are_not_ready_can_be_reached_and_evicted(kind: str) -> None:
     assert specs["PodDisruptionBudget"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
 
 
+def test_an_update_spreads_the_new_pods() -> None:
+    (constraint,) = manifests.pod("standby")["topologySpreadConstraints"]
+    assert constraint["topologyKey"] == "kubernetes.io/hostname"
+    # The label by which a Deployment tells the pods of one version from those of another.
+    assert constraint["matchLabelKeys"] == ["pod-template-hash"]
+
+
 def test_a_pod_of_several_accepts_requests_by_its_name(tmp_path: Path) -> None:
     ids = manifests.FOLDER / "shared" / "ids"
     shell, flag, script, *rest = manifests.container("shared")["command"]
