@@ -1,8 +1,9 @@
 """Make a release, or a candidate for one: `make release VERSION=0.2.0` runs `python packaging/release.py 0.2.0`.
 
 Writes the version into the files that show it, moves the unreleased changes in the changelog below the version,
-builds the documentation, checks the result, commits and tags it, and builds the artefacts. If a check fails, the files
-are as before. Nothing is published: push the commit and the tag when you have tested the artefacts.
+builds the documentation, checks the result, commits and tags it, and builds the artefacts. If a step before the
+artefacts fails, everything is as before. Nothing is published: push the commit and the tag when you have tested the
+artefacts.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ CHANGELOG = "CHANGELOG.rst"
 _IMAGES = ("packaging/kubernetes", "docs/howto/kubernetes.rst")
 _VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)(?:rc(\d+))?")
 _UNRELEASED = "Unreleased\n----------\n"
+# The headings of a version, and of a section of its changes.
+_HEADING = re.compile(r"^(\S.*\n-+\n)", re.M)
+_SECTION = re.compile(r"^(\S.*\n~+\n\n)", re.M)
 
 
 class Refusal(Exception):
@@ -55,33 +59,66 @@ def with_image(text: str, old: str, new: str) -> str:
 def with_release(text: str, version: str, date: str) -> str:
     """Return `text`, the changelog, with its unreleased changes below a new heading of the version and the date.
 
-    Raises Refusal if there are no unreleased changes.
+    If the newest version is a candidate for `version`, the new heading replaces its heading: its changes are those of
+    `version`, too. Raises Refusal if there are no changes.
     """
     before, found, after = text.partition(_UNRELEASED)
-    changes = re.split(r"^\S.*\n-+\n", after, maxsplit=1, flags=re.M)[0]
+    changes, *older = _HEADING.split(after)
+    if older and re.match(rf"{re.escape(version.partition('rc')[0])}rc\d", older[0]):
+        changes = _merged(older[1], changes)
+        del older[:2]
     if not found or not changes.strip():
         raise Refusal(f"{CHANGELOG} has no unreleased changes: there is nothing to release.")
     title = f"{version} ({date})"
-    return f"{before}{_UNRELEASED}\n{title}\n{'-' * len(title)}\n{after}"
+    return f"{before}{_UNRELEASED}\n{title}\n{'-' * len(title)}\n{changes}{''.join(older)}"
+
+
+def _merged(old: str, new: str) -> str:
+    """Return the changes `old`, with the changes `new` at the ends of their sections."""
+    parts = _sections(old), _sections(new)
+    merged = []
+    for heading in parts[0] | parts[1]:
+        texts = "\n".join(each[heading] for each in parts if each.get(heading))
+        merged.append(f"\n{heading}{texts}\n" if texts else "")
+    return "".join(merged) + "\n"
+
+
+def _sections(changes: str) -> dict[str, str]:
+    """Return the text of each section by its heading. The heading of the text before the first section is empty."""
+    first, *rest = _SECTION.split(changes)
+    texts = {"": first, **dict(zip(rest[::2], rest[1::2], strict=True))}
+    return {heading: text.strip("\n") for heading, text in texts.items()}
 
 
 def main(arguments: Sequence[str]) -> int:
     if len(arguments) != 1:
         print("usage: make release VERSION=1.2.3", file=sys.stderr)
         return 1
+    (version,) = arguments
     try:
-        release(arguments[0])
+        release(version)
     except (Refusal, subprocess.CalledProcessError) as error:
         print(f"No release was made: {error}", file=sys.stderr)
         return 1
+    try:
+        _make("dist")
+    except subprocess.CalledProcessError:
+        print(
+            f"Version {version} is committed and tagged, but the artefacts could not be built. Remove the cause, and "
+            "run make dist.",
+            file=sys.stderr,
+        )
+        return 1
+    print(
+        f"Version {version} is committed, tagged and built in dist. Now follow the checklist in CONTRIBUTING.rst."
+    )
     return 0
 
 
 def release(version: str) -> None:
-    """Write the version into the files, check, commit and tag the result, and build the artefacts.
+    """Write the version into the files; check, commit and tag the result.
 
-    Raises Refusal, or CalledProcessError if a command fails. If a check fails, the files are restored. If only building
-    the artefacts fails, the commit and the tag remain.
+    Raises Refusal, or CalledProcessError if a command fails. In both cases, the files and the commits are as before.
     """
     old = _present_version()
     order(version)
@@ -89,18 +126,15 @@ def release(version: str) -> None:
         raise Refusal("There are changes that are not committed. Commit or remove them.")
     if _git("tag", "--list", f"v{version}"):
         raise Refusal(f"The tag v{version} already exists. Choose a later version.")
+    last = _git("rev-parse", "HEAD").strip()
     try:
         _edit(old, version)
         _make("reference", "check", "docs")
+        _git("commit", "--all", "--message", f"release: {version}")
+        _git("tag", "--annotate", f"v{version}", "--message", f"syncsvc {version}")
     except BaseException:
-        _git("checkout", "--", ".")
+        _git("reset", "--quiet", "--hard", last)
         raise
-    _git("commit", "--all", "--message", f"release: {version}")
-    _git("tag", "--annotate", f"v{version}", "--message", f"syncsvc {version}")
-    _make("dist")
-    print(
-        f"Version {version} is committed, tagged and built in dist. Now follow the checklist in CONTRIBUTING.rst."
-    )
 
 
 def _edit(old: str, new: str) -> None:

@@ -81,6 +81,8 @@ def _run(
 ) -> int:
     # Create the webhook first, because its secret file may be invalid.
     webhook = Webhook(settings.webhook, program=PROGRAM) if settings.webhook else None
+    # Before the clusters are opened: until then, SIGHUP ends the process.
+    protection = None if settings.check_once else _protection(settings, webhook)
     stop = StopToken()
     # If a check ends without a verdict, it must not count as passed.
     status = _INCOMPLETE if settings.check_once else 0
@@ -105,10 +107,10 @@ def _run(
             tasks.spawn("webhook", webhook.run, stop)
         if any(each.may_change for each in settings.sources):
             tasks.spawn("credentials", renewal.run, stop)
-        if settings.check_once:
+        if protection is None:
             status = _check_once(service, stop)
         else:
-            _serve(service, settings, webhook, tasks.stop)
+            _serve(service, settings, webhook, protection, tasks.stop)
     _log.info("Stopped.")
     return status
 
@@ -117,8 +119,17 @@ def _ignore_waits(shown: tuple[waits.LongWait, ...]) -> None:
     pass
 
 
-def _serve(service: Service, settings: Settings, webhook: Webhook | None, stop: StopToken) -> None:
-    protection = Protection(settings.protection, *secrets_of(webhook), *files_of(settings.sources))
+def _protection(settings: Settings, webhook: Webhook | None) -> Protection:
+    return Protection(settings.protection, *secrets_of(webhook), *files_of(settings.sources))
+
+
+def _serve(
+    service: Service,
+    settings: Settings,
+    webhook: Webhook | None,
+    protection: Protection,
+    stop: StopToken,
+) -> None:
     # Bind first, so that an address in use is reported before any state is touched.
     names = own_names(settings.address, settings.allowed_hosts)
     app = create_app(service, names, protection.tokens, webhook)

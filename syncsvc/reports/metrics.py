@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from syncsvc.errors import SUPERSEDED
 from syncsvc.figures.progress import Ping, ProgressSnapshot, WarningKind
 from syncsvc.limits import Limit
+from syncsvc.options import CLUSTERS
 from syncsvc.reports.namespaces import NamespacePhase, phases_of
 from syncsvc.reports.progress_answer import seconds_until_caught_up
 from syncsvc.reports.sync import (
@@ -22,7 +23,6 @@ from syncsvc.reports.sync import (
     lag_seconds,
     oplog_seconds_left,
     phase_shown,
-    ping_of,
     total_bytes,
 )
 from syncsvc.reports.verification_answer import (
@@ -32,7 +32,7 @@ from syncsvc.reports.verification_answer import (
     first_amounts,
     hashing,
 )
-from syncsvc.saved.lease import Lease
+from syncsvc.saved.lease import HOME, Lease
 from syncsvc.saved.run import RunRecord
 from syncsvc.state import Phase, State
 from verifier.compare.check_progress import LASTING, CheckProgress
@@ -137,12 +137,20 @@ def _ping_seconds(sync: Sync) -> Values:
 
 
 def _pings(sync: Sync) -> dict[str, Ping | None]:
-    if sync.record is None:
-        return {}
-    return {
-        "source": ping_of(sync.record, sync.snapshot, source=True),
-        "destination": ping_of(sync.record, sync.snapshot, source=False),
-    }
+    return {side: sync.snapshot.pings.get(name) for side, name in _sides(sync).items()}
+
+
+def _sides(sync: Sync) -> dict[str, str]:
+    """Return the names of the source and the destination; empty if no sync says which cluster is which.
+
+    With `--standby`, the destination of a start is always HOME. A standby has no record, so it does not know whether
+    the sync was reversed.
+    """
+    if sync.record is not None:
+        return {"source": sync.record.source, "destination": sync.record.destination}
+    if sync.standing is not None:
+        return {"source": CLUSTERS[0], "destination": HOME}
+    return {}
 
 
 def _verification_phase(sync: Sync) -> Values:
@@ -435,7 +443,8 @@ TABLE: tuple[Metric[Sync], ...] = (
     Metric(
         Kind.GAUGE,
         "mongosync_cluster_answers",
-        "1 if the cluster answered the last ping, else 0. Each cluster is pinged every 5 seconds.",
+        "1 if the cluster answered the last ping, else 0. Each cluster is pinged every 5 seconds. For a standby, the "
+        "source is always cluster0.",
         ("cluster",),
         _answers,
     ),

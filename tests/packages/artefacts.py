@@ -11,8 +11,15 @@ from pathlib import Path
 from tests.support.pages import ROOT
 from verifier.runtime.version import VERSION
 
+
+def next_version(version: str) -> str:
+    """Return the patch version after `version`, which can be a release candidate such as 1.2.3rc1."""
+    major, minor, patch = version.partition("rc")[0].split(".")
+    return f"{major}.{minor}.{int(patch) + 1}"
+
+
 DIST = ROOT / "dist"
-NEXT_VERSION = f"{VERSION}.1"
+NEXT_VERSION = next_version(VERSION)
 BUILD = Path("packaging", "build")
 
 

@@ -164,6 +164,8 @@ def install(machine: Machine, packager: Packager, file: Path) -> None:
     completed = ". /usr/share/bash-completion/completions/syncctl; complete -p syncctl"
     assert "_syncctl_completion" in machine.run(f"bash -c '{completed}'")
     assert "#compdef syncctl" in machine.run("cat /usr/share/zsh/*/_syncctl")
+    for name in ("alerts.yml", "grafana-dashboard.json"):
+        machine.run(f"test -s /opt/syncsvc/share/syncsvc/monitoring/{name}")
 
 
 def versions_in_the_log(machine: Machine) -> list[str]:

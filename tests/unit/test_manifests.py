@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 from pathlib import Path
@@ -17,7 +18,7 @@ import verifier.settings
 from syncsvc import __version__
 from syncsvc.desired import DesiredState
 from syncsvc.schemas import StartSchema
-from tests.support import manifests
+from tests.support import manifests, pages
 from tests.support.tokens import write_tokens
 from verifier.runtime.access import Role, TokenFile
 from verifier.runtime.errors import OperationError
@@ -99,6 +100,13 @@ def test_pods_that_are_not_ready_can_be_reached_and_evicted(kind: str) -> None:
     assert specs["PodDisruptionBudget"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
 
 
+def test_an_update_spreads_the_new_pods() -> None:
+    (constraint,) = manifests.pod("standby")["topologySpreadConstraints"]
+    assert constraint["topologyKey"] == "kubernetes.io/hostname"
+    # The label by which a Deployment tells the pods of one version from those of another.
+    assert constraint["matchLabelKeys"] == ["pod-template-hash"]
+
+
 def test_a_pod_of_several_accepts_requests_by_its_name(tmp_path: Path) -> None:
     ids = manifests.FOLDER / "shared" / "ids"
     shell, flag, script, *rest = manifests.container("shared")["command"]
@@ -143,6 +151,33 @@ def test_the_declared_start_is_valid(kind: str, tmp_path: Path) -> None:
     assert settings.standby == (kind == "standby")
     ids = (manifests.FOLDER / "shared" / "ids").read_text().split()
     assert options.instances == (tuple(ids) if kind == "shared" else ())
+
+
+def test_the_end_deletes_everything_that_was_created() -> None:
+    """The secrets contain passwords. Deleting the folder does not delete the generated secrets of earlier applies."""
+    blocks = [*pages.blocks(Path("docs/howto/kubernetes.rst"))]
+    whole, single = (each.text for each in blocks if each.title == "End")
+    created = "\n".join(each.text for each in blocks if each.title != "End")
+    for namespace in re.findall(r"create namespace (\S+)", created):
+        assert f"delete namespace {namespace}" in whole
+    folders = set(re.findall(r"apply --kustomize (\S+)", created))
+    assert folders == set(re.findall(r"delete --ignore-not-found --kustomize (\S+)", single))
+    secrets = re.findall(r"create secret \S+ (\S+)", created)
+    (deleted,) = re.findall(r"delete secret --ignore-not-found (.+)", single)
+    assert secrets and {*secrets} == {*deleted.split()}
+    (label,) = re.findall(r"delete secret,configmap --selector (\S+)", single)
+    for kind in manifests.KINDS:
+        labels = manifests.kustomization(kind)["generatorOptions"]["labels"]
+        assert label in [f"{name}={value}" for name, value in labels.items()]
+
+
+def test_the_network_policy_has_a_rule_for_webhooks() -> None:
+    text = (manifests.FOLDER / "common" / "network-policy.yaml").read_text()
+    before, comment, rule = text.partition("    # For --webhook")
+    lines = [line.replace("# ", "", 1) for line in rule.splitlines()[1:]]
+    policy = yaml.safe_load("\n".join([before, *lines]))
+    assert comment and policy["spec"]["egress"][-1] == {"ports": [{"port": 443, "protocol": "TCP"}]}
+    kubernetes_validate.validate(policy, VERSIONS[0], strict=True)
 
 
 @pytest.mark.parametrize("kind", ["shared", "standby"])

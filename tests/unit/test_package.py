@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from configparser import ConfigParser
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -51,6 +52,43 @@ def test_the_wheel_holds_every_page_unit_and_file_for_monitoring() -> None:
     monitoring = docs.glob("monitoring/*")
     units = ROOT.glob("packaging/linux/systemd/*")
     assert {*docs.rglob("*.rst"), *units, *monitoring} <= packed
+
+
+def test_the_packages_install_the_files_that_the_pages_name() -> None:
+    page = (ROOT / "docs" / "howto" / "alert.rst").read_text()
+    named = {Path(each) for each in re.findall(r"/opt/syncsvc/share/\S+", page)}
+    # The page names the dashboard without its folder.
+    named |= {each.with_name("grafana-dashboard.json") for each in named}
+    assert named and named <= _installed_by_packages()
+
+
+def test_the_packages_own_their_folders() -> None:
+    """An .rpm removes only the folders that it lists: /opt/syncsvc must be gone after a removal."""
+    top = Path("/opt/syncsvc")
+    folders = {Path(each["dst"]) for each in _package_contents() if each.get("type") == "dir"}
+    needed = {
+        folder
+        for file in _installed_by_packages()
+        for folder in file.parents
+        if folder.is_relative_to(top) and folder != top
+    }
+    assert needed and needed <= folders
+
+
+def _installed_by_packages() -> set[Path]:
+    """Return the paths of the files that the packages copy from the repository into whole folders."""
+    return {
+        Path(each["dst"], file.name)
+        for each in _package_contents()
+        if each["dst"].endswith("/")
+        for file in ROOT.glob(each["src"])
+    }
+
+
+def _package_contents() -> list[dict[str, Any]]:
+    config = yaml.safe_load((ROOT / "packaging" / "linux" / "nfpm.yaml").read_text())
+    contents: list[dict[str, Any]] = config["contents"]
+    return contents
 
 
 def test_the_lock_file_has_every_dependency() -> None:

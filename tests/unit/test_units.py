@@ -54,6 +54,11 @@ def test_systemd_finds_no_fault(unit: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+@of_each_unit
+def test_sighup_does_not_stop_the_service(name: str) -> None:
+    assert "RestartForceExitStatus=SIGHUP" in _directives(FOLDER / name)
+
+
 @needs_systemd
 @of_each_unit
 def test_the_unit_has_minimal_privileges(unit: Path) -> None:

@@ -254,6 +254,15 @@ def test_a_cluster_that_does_not_answer_is_named() -> None:
     assert found["mongosync_ping_seconds"] == {("source",): 0.25}
 
 
+@pytest.mark.parametrize("role", Role)
+def test_a_daemon_with_standby_shows_before_a_sync_which_cluster_answers(role: Role) -> None:
+    # A standby that does not reach both clusters cannot take over.
+    pings = ProgressSnapshot(pings={"cluster0": Ping(None), "cluster1": Ping(0.25)})
+    found = shown(None, pings, standing=Standing(role))
+    assert found["mongosync_cluster_answers"] == {("source",): 0, ("destination",): 1}
+    assert found["mongosync_ping_seconds"] == {("destination",): 0.25}
+
+
 def test_verification_metrics_exist_only_with_verification() -> None:
     found = shown(run_record(phase=Phase.APPLYING), VERIFYING)
     assert found["mongosync_verification_phase"][("initial hashing",)] == 1

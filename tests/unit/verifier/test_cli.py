@@ -5,11 +5,17 @@ from __future__ import annotations
 import json
 import logging
 import signal
+import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.support.pages import ROOT
+from tests.support.tokens import write_tokens
+from tests.support.waiting import PATIENCE
 from verifier.cli import LOG_FILE, main
 from verifier.runtime import logs
 
@@ -88,6 +94,22 @@ def test_a_log_that_cannot_be_written_ends_the_process(
     (tmp_path / "file").touch()
     assert main(given(GOOD, GOOD, "--logPath", str(tmp_path / "file"))) == 1
     assert str(tmp_path / "file") in capsys.readouterr().err
+
+
+def test_sighup_does_not_end_a_process_that_still_connects(tmp_path: Path) -> None:
+    options = ("--tokenFile", str(write_tokens(tmp_path)))
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(PATIENCE)
+        uri = f"mongodb://127.0.0.1:{silent.getsockname()[1]}/?serverSelectionTimeoutMS=2000"
+        command = [sys.executable, "-m", "verifier", *given(uri, GOOD, *options)]
+        process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+        try:
+            silent.accept()[0].close()
+            process.send_signal(signal.SIGHUP)
+            _, reported = process.communicate(timeout=PATIENCE)
+        finally:
+            process.kill()
+    assert (process.returncode, "ClusterUnreachable" in reported) == (1, True), reported
 
 
 def test_bad_options_end_the_process_with_status_2(capsys: pytest.CaptureFixture[str]) -> None:
