@@ -1,8 +1,8 @@
 """Make a release, or a candidate for one: `make release VERSION=0.2.0` runs `python packaging/release.py 0.2.0`.
 
-Writes the version into the files that show it, moves the unreleased changes in the changelog below the version,
-builds the documentation, checks the result, commits and tags it, and builds the artefacts. If a check fails, the files
-are as before. Nothing is published: push the commit and the tag when you have tested the artefacts.
+Writes the version into the files that show it, moves the unreleased changes in the changelog below the version, builds
+the documentation, checks the result, commits and tags it, and builds the artefacts. If a check fails, it restores the
+files. Nothing is published: push the commit and the tag when you have tested the artefacts.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def with_version(text: str, old: str, new: str) -> str:
     Raises Refusal if `new` is not later than `old`, or if one of them is not a version (see `order`).
     """
     if order(new) <= order(old):
-        raise Refusal(f"The version {new} is not later than the present version {old}.")
+        raise Refusal(f"The version {new} is not later than the current version {old}.")
     return text.replace(f'VERSION = "{old}"', f'VERSION = "{new}"')
 
 
@@ -83,7 +83,7 @@ def release(version: str) -> None:
     Raises Refusal, or CalledProcessError if a command fails. If a check fails, the files are restored. If only building
     the artefacts fails, the commit and the tag remain.
     """
-    old = _present_version()
+    old = _current_version()
     order(version)
     if _git("status", "--porcelain"):
         raise Refusal("There are changes that are not committed. Commit or remove them.")
@@ -111,7 +111,7 @@ def _edit(old: str, new: str) -> None:
         _rewrite(ROOT / path, lambda text: with_image(text, old, new))
 
 
-def _present_version() -> str:
+def _current_version() -> str:
     found = re.search(r'^VERSION = "(.+)"$', (ROOT / VERSION_FILE).read_text(), re.M)
     assert found is not None
     return found[1]

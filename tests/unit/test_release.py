@@ -49,7 +49,7 @@ def test_the_unreleased_changes_get_the_version(release: ModuleType) -> None:
 
 
 def test_the_files_of_the_project_are_changed(release: ModuleType) -> None:
-    old = release._present_version()
+    old = release._current_version()
     text = (ROOT / release.VERSION_FILE).read_text()
     assert 'VERSION = "99.0.0"' in release.with_version(text, old, "99.0.0")
     manifest = (ROOT / "packaging/kubernetes/standby/deployment.yaml").read_text()
