@@ -1,16 +1,17 @@
-# Everything a developer or a newcomer runs. The virtual environment is made when it is first needed.
+# The commands for developers and newcomers; `make` lists them. The first command that needs the virtual environment
+# creates it.
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV = .venv
 BIN = $(VENV)/bin
-# Processes that run the tests. More than two cores have, as most tests wait for their servers much of the time.
+# The number of test processes. It exceeds the usual two cores, because most tests spend much time waiting for servers.
 PROCESSES ?= 5
-# The unit tests run in three processes, each with a third of the modules: some tests wait for processes.
+# The unit tests run in three processes, each with a third of the modules: some tests wait for child processes.
 UNIT = unit-1 unit-2 unit-3
 INSTALL = $(BIN)/pip install --disable-pip-version-check --editable
-# With the lowest versions of the dependencies that setup.cfg allows.
+# A second virtual environment, with the lowest versions of the dependencies that setup.cfg allows.
 LOWEST = .venv-min
-# Tests start some hundred processes of ours, and none should compile them again.
+# Save compiled modules: tests start hundreds of our processes, and each would compile them again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo check lint types unit $(UNIT) test test-all test-min test-browser test-packages format reference evidence \
@@ -20,7 +21,7 @@ help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 12
 
 $(VENV)/demo-installed: setup.cfg setup.py pyproject.toml
-	@echo "Installing what the demo needs into $(VENV). Most of it is a MongoDB server."
+	@echo "Installing the packages for the demo into $(VENV). The largest one is a MongoDB server."
 	$(PYTHON) -m venv $(VENV)
 	$(INSTALL) '.[demo]'
 	@touch $@
@@ -70,7 +71,7 @@ $(UNIT): $(VENV)/installed
 test: $(VENV)/installed  ## run the tests, on real servers that the tests start
 	$(BIN)/python -m pytest -n $(PROCESSES)
 
-test-all: $(VENV)/installed  ## run them with all combinations and more random writes, DDL and kills
+test-all: $(VENV)/installed  ## run the tests with all combinations, and with more random writes, DDL and kills
 	$(BIN)/python -m pytest -n $(PROCESSES) --full
 
 test-min: $(LOWEST)/installed  ## run some tests with the lowest versions of all dependencies
@@ -82,7 +83,7 @@ test-browser: $(VENV)/browser-installed  ## run the tests of the pages; they nee
 test-packages: $(VENV)/installed dist  ## build the packages and the image, and migrate with each in a new system; needs root
 	$(BIN)/python -m pytest --quiet tests/packages
 
-format: $(VENV)/installed  ## put the code into its form
+format: $(VENV)/installed  ## sort the imports and format the code
 	$(BIN)/ruff check --quiet --fix --select I syncsvc verifier tests packaging
 	$(BIN)/black --quiet syncsvc verifier tests packaging
 
@@ -98,19 +99,19 @@ docs: $(VENV)/docs-installed  ## build the documentation in build/docs and build
 dist: $(VENV)/dist-installed  ## build all packages in dist, from the last commit
 	packaging/build $(BIN)
 
-lock: $(VENV)/dist-installed  ## choose the versions of the dependencies that the packages carry
+lock: $(VENV)/dist-installed  ## lock the newest versions of the dependencies for the packages and the image
 	CUSTOM_COMPILE_COMMAND='make lock' $(BIN)/pip-compile --quiet --upgrade --generate-hashes --strip-extras \
 	    --allow-unsafe --no-emit-index-url --no-emit-find-links --output-file packaging/requirements.txt setup.cfg
 
 release: $(VENV)/installed  ## make a release candidate: make release VERSION=0.2.0
 	$(BIN)/python packaging/release.py $(VERSION)
 
-coverage: $(VENV)/installed  ## run the tests and show what they do not reach
+coverage: $(VENV)/installed  ## run the tests, and list the lines that they do not reach
 	$(BIN)/python -m pytest -n $(PROCESSES) --cov --cov-report=term
 
-bench: $(VENV)/installed  ## measure copy and change events against a limit and a plain loop
+bench: $(VENV)/installed  ## measure the copy, change events, verification and downtime
 	$(BIN)/python -m tests.bench
 
-clean:  ## remove what the other targets made
+clean:  ## remove all virtual environments, builds, caches and benchmark results
 	rm -rf $(VENV) $(LOWEST) build dist *.egg-info .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis \
 	    bench-results.json

@@ -47,7 +47,7 @@ def with_version(text: str, old: str, new: str) -> str:
     Raises Refusal if `new` is not later than `old`, or if one of them is not a version (see `order`).
     """
     if order(new) <= order(old):
-        raise Refusal(f"The version {new} is not later than the present version {old}.")
+        raise Refusal(f"The version {new} is not later than the current version {old}.")
     return text.replace(f'VERSION = "{old}"', f'VERSION = "{new}"')
 
 
@@ -120,7 +120,7 @@ def release(version: str) -> None:
 
     Raises Refusal, or CalledProcessError if a command fails. In both cases, the files and the commits are as before.
     """
-    old = _present_version()
+    old = _current_version()
     order(version)
     if _git("status", "--porcelain"):
         raise Refusal("There are changes that are not committed. Commit or remove them.")
@@ -145,7 +145,7 @@ def _edit(old: str, new: str) -> None:
         _rewrite(ROOT / path, lambda text: with_image(text, old, new))
 
 
-def _present_version() -> str:
+def _current_version() -> str:
     found = re.search(r'^VERSION = "(.+)"$', (ROOT / VERSION_FILE).read_text(), re.M)
     assert found is not None
     return found[1]

@@ -325,7 +325,7 @@ def is_committing(other: RunRecord) -> bool:
 
 
 def is_near(passed: Position, copy_end: Timestamp) -> Callable[[RunRecord], bool]:
-    """Return a predicate that tells, from an instance's run record, whether the instance is close enough for a commit.
+    """Return a predicate that tells, from an instance's run record, whether the instance has caught up.
 
     The instance must be in an `ACTIVE` state, and in the phase of change event application. Its saved position must be
     after `copy_end`, and at most `MOST_LAG` seconds behind `passed`, the coordinator's position.

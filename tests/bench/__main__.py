@@ -57,13 +57,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--documents",
         type=int,
-        help="documents in each collection (default: as many as the data set has)",
+        help="documents in each collection (default: the number in the data set)",
     )
     parser.add_argument(
         "--events",
         type=int,
         default=100_000,
-        help="number of change events in each backlog (of large documents: a twentieth of it)",
+        help="number of change events in each backlog (the backlog large contains only a twentieth of this number)",
     )
     parser.add_argument(
         "--sets", nargs="+", choices=SETS, default=["medium"], help="data sets to copy and verify"
@@ -83,7 +83,7 @@ def _parser() -> argparse.ArgumentParser:
         nargs="+",
         type=int,
         default=delayed.DELAYS,
-        help="round-trip times of the benchmark delayed, in milliseconds; the others are compared with the first",
+        help="round-trip times of the benchmark delayed, in milliseconds; the first one is the basis for comparison",
     )
     parser.add_argument(
         "--delay",

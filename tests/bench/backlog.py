@@ -1,7 +1,7 @@
-"""The backlog of the benchmarks: documents that both clusters have, and the writes after them.
+"""The backlogs of the benchmarks: documents that exist on both clusters, and later writes to the source.
 
-The last writes insert marker documents. There are so many markers that each thread that applies events gets some of
-them, after its part of the other events.
+The last writes insert marker documents. There are enough of them that each thread that applies events gets some, after
+its part of the other events.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _sometimes_large_update(random: Random, size: int) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Backlog:
-    """The writes of a backlog to the documents of `base`. `mix` has the relative frequency of each kind of write.
+    """The writes of a backlog to the documents of `base`. `mix` maps each kind of write to its relative frequency.
 
     `update` returns a random update of a document of the given size. Only one in `thinned` of the requested writes is
     made, because large documents take longer. `verified` is whether the service verifies during the benchmark.
@@ -97,7 +97,7 @@ def write(client: Client, backlog: Backlog, asked: int) -> None:
 
 
 def is_applied(client: Client) -> bool:
-    """Return whether the destination has all marker documents, and therefore the whole backlog.
+    """Return whether the destination contains all marker documents, and therefore the whole backlog.
 
     Exception: over a link with latency, the service writes to several collections at once, so its last writes to the
     other collections may still be in flight.
@@ -111,21 +111,21 @@ def _writes(random: Random, backlog: Backlog) -> Iterator[Write]:
     Each write causes one change event: updates, replacements and deletions always match a document.
     """
     base = backlog.base
-    there = list(range(base.documents))
-    following = base.documents
+    existing = list(range(base.documents))
+    next_id = base.documents
     kinds, weights = list(backlog.mix), list(backlog.mix.values())
     while True:
         kind = random.choices(kinds, weights)[0]
-        place = random.randrange(len(there))
+        index = random.randrange(len(existing))
         if kind == "insert":
-            yield InsertOne({"_id": following} | fields(random, base.size))
-            there.append(following)
-            following += 1
+            yield InsertOne({"_id": next_id} | fields(random, base.size))
+            existing.append(next_id)
+            next_id += 1
         elif kind == "update":
-            yield UpdateOne({"_id": there[place]}, backlog.update(random, base.size))
+            yield UpdateOne({"_id": existing[index]}, backlog.update(random, base.size))
         elif kind == "replace":
-            yield ReplaceOne({"_id": there[place]}, fields(random, base.size))
+            yield ReplaceOne({"_id": existing[index]}, fields(random, base.size))
         else:
-            yield DeleteOne({"_id": there[place]})
-            there[place] = there[-1]
-            there.pop()
+            yield DeleteOne({"_id": existing[index]})
+            existing[index] = existing[-1]
+            existing.pop()

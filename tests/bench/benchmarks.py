@@ -1,7 +1,4 @@
-"""The benchmarks by name, with the command line options that each of them obeys.
-
-Each benchmark yields its results one after another.
-"""
+"""The table of the benchmarks, by name. Each benchmark yields its results one after another."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def _candidates(say: Callable[[str], None]) -> dict[str, Candidate]:
         "limit": partial(probe.run, "limit"),
         "pymongo": partial(probe.run, "pymongo"),
     }
-    if tools.are_there():
+    if tools.are_installed():
         candidates["dump | restore"] = tools.dump_and_restore
     else:
         say("mongodump | mongorestore: left out, since they are not both on PATH")

@@ -1,6 +1,6 @@
 """A candidate for the benchmark of verification: the comparison code of the verifier alone.
 
-It runs without generations, without saved state, and without the rest of the verifier.
+It compares each document once (no generations), and saves no state.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class Latency:
     median_ms: float
     p99_ms: float
     longest_ms: float
-    # How often slow clients had to connect, because the process had closed their connections.
+    # How often slow clients had to reconnect, because the process had closed their connections.
     connections: int
 
 
@@ -68,7 +68,7 @@ def benchmark(say: Callable[[str], None]) -> list[Latency]:
                 wait_for(lambda: _answers(session, url), 0.1)
                 for clients in (0, CLIENTS):
                     found.append(_measure(session, url, scheme, port, clients))
-                    say(f"crowd: {scheme} beside {clients} slow clients is measured")
+                    say(f"crowd: {scheme} with {clients} slow clients: measured")
     return found
 
 

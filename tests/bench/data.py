@@ -29,7 +29,7 @@ _WORDS = [
 
 @dataclass(frozen=True)
 class DataSet:
-    """A set of collections that all have the same documents.
+    """A set of collections that all contain the same documents.
 
     `documents` is the number of documents in each collection, and `size` is the size of a document in bytes.
     """
@@ -64,7 +64,7 @@ SETS = {
 
 
 def data_set(name: str, documents: int | None = None) -> DataSet:
-    """Return the data set `name`; with `documents`, each of its collections has that number of documents."""
+    """Return the data set `name`; with `documents`, each of its collections contains that number."""
     return SETS[name] if documents is None else replace(SETS[name], documents=documents)
 
 

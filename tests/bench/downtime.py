@@ -1,7 +1,7 @@
 """Measures how the downtime depends on the number of collections: the duration of each step of a sync of little data.
 
-Each collection has one document and four indexes, one of them unique and one TTL. The commands that the servers run are
-counted as well, because their number hardly depends on the machine.
+Each collection contains one document and has four indexes, one of them unique and one TTL. The commands that the
+servers run are counted as well, because their number hardly depends on the machine.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _INDEXES = [
     {"name": "plain", "key": {"b": 1}},
     {"name": "compound", "key": {"a": 1, "b": -1}},
 ]
-# A server holds the collection, the index on `_id` and each other index open as a file, and some files of its own.
+# A server opens one file for each collection, for its index on `_id`, and for each other index; and some other files.
 _FILES = 2 + len(_INDEXES)
 _OTHER_FILES = 1000
 
@@ -92,7 +92,7 @@ def benchmark(collections: int, say: Callable[[str], None]) -> Steps:
 
 
 def table(result: Steps) -> str:
-    """Return a text table of the steps; the last line has the CPU time and memory of the daemon, and `others`."""
+    """Return a text table of the steps; the last line shows the CPU time and memory of the daemon, and `others`."""
     head = (f"{result.collections:,} collections", "seconds", "source", "destination")
     rows = [
         (each.name, f"{each.seconds:.2f}", f"{each.source:.2f}", f"{each.destination:.2f}")

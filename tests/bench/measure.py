@@ -1,4 +1,4 @@
-"""Measures the cost of one run of a candidate by the figures in /proc, and decides the order of the candidates."""
+"""Measures the cost of one run of a candidate with the figures in /proc, and decides the order of the candidates."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def _connect(uri: str) -> Client:
 def _write(event: Mapping[str, Any]) -> Write:
     key = event["documentKey"]
     if event["operationType"] in ("insert", "replace"):
-        # An idempotent write, because events from the time of the copy may be applied already.
+        # The write is idempotent, as in a real sync, where the copy may already contain the result of an event.
         return ReplaceOne(key, event["fullDocument"], upsert=True)
     if event["operationType"] == "delete":
         return DeleteOne(key)

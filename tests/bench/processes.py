@@ -1,6 +1,6 @@
 """Starts child processes that end even if this process is killed.
 
-The output of each child process goes to a file in a folder of its own.
+The output of each child process goes to a file in a separate folder.
 """
 
 from __future__ import annotations

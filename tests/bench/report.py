@@ -70,7 +70,7 @@ class Result:
 def rows(result: Result) -> list[list[str]]:
     """Return the head of a table, which begins with the title, and a row for each candidate.
 
-    The first cell of a row is the candidate's name, and the last one is its best ratio. The other cells have the
+    The first cell of a row is the candidate's name, and the last one is its best ratio. The other cells contain the
     median, the minimum and the maximum of the rounds.
     """
     columns = result.columns()
@@ -86,7 +86,7 @@ def rows(result: Result) -> list[list[str]]:
 
 
 def table(result: Result) -> str:
-    """Return `rows` as a text table."""
+    """Return a text table of the rows of a result (see the function `rows`)."""
     shown = rows(result)
     widths = [max(map(len, column)) for column in zip(*shown)]
     return "\n".join(_line(row, widths) for row in shown)

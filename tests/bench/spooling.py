@@ -20,7 +20,7 @@ from tests.bench.report import Result
 
 _FROM_OPLOG, _SPOOLED, _FROM_SPOOL = "apply from the oplog", "spool", "apply from the spool"
 _POLL_INTERVAL = 0.02
-# The last events wait up to half a minute for a full row, so that only this share of them is measured.
+# Only this share of the events is measured, because the last ones wait up to half a minute for their row to be full.
 _MEASURED = 0.9
 
 

@@ -17,7 +17,7 @@ from tests.bench.data import DATABASE
 from tests.bench.measure import Measurement, Strangers
 
 
-def are_there() -> bool:
+def are_installed() -> bool:
     return all(map(shutil.which, ("mongodump", "mongorestore")))
 
 

@@ -82,8 +82,8 @@ COMMANDS: dict[tuple[Stage, On], tuple[str, ...]] = {
     (Stage.REVERSE, On.DESTINATION): ("aggregate", "update", "find", "listCommands"),
 }
 
-# The commands that reach the shards for documents of a sharded collection: from the router under the names of internal
-# commands, and from shard to shard under the plain names, whose errors the router reports inside `writeErrors`.
+# The commands for documents of a sharded collection that shards receive. The router sends them under internal names.
+# Shards send them to each other under the plain names; the router reports errors of the latter inside `writeErrors`.
 SHARD_COMMANDS: dict[tuple[Stage, On], tuple[str, ...]] = {
     (Stage.COPY, On.SOURCE): ("find", "clusterFind"),
     (Stage.COPY, On.DESTINATION): ("insert", "clusterInsert"),

@@ -21,7 +21,7 @@ from syncsvc.resuming import RESUMPTIONS, Resumption
 from tests.faults.cells import Cell, Stage, Times
 from tests.support.daemon import Daemon
 from tests.support.failpoints import ALWAYS, Armed, FailPoints
-from tests.support.failpoints import times as so_many
+from tests.support.failpoints import times as times_mode
 from tests.support.pair import Pair
 from tests.support.waiting import wait_for
 from tests.support.writes import AnyClient
@@ -35,15 +35,17 @@ DEADLINE = 120.0
 TEMPORARY = {kind.name for kind, each in RESUMPTIONS.items() if each is Resumption.CONTINUED}
 _MOST_RECOVERIES = 30
 _MOST_ROUNDS = 40
-_STRIKES_FOR = 20.0
+# The duration of a fault that does not occur a fixed number of times, in seconds.
+_LONG_FAULT = 20.0
 # The interval, in seconds, at which all members are asked whether their faults have occurred.
 _POLL_INTERVAL = 0.1
-# The seconds between two rounds of writes: few enough for writes in every stage, enough not to overload the servers.
+# The time between two rounds of writes, in seconds: short enough for writes in every stage, and long enough that the
+# servers are not overloaded.
 _WRITE_INTERVAL = 0.25
 _pause = threading.Event()
 
 
-class Flown(AssertionError):
+class SyncNotRecovered(AssertionError):
     """Raised if a sync fails with an error that must not occur, fails again after a restart, or fails too often."""
 
 
@@ -91,7 +93,7 @@ class Sabotage:
         self.struck: list[Cell] = []
 
     def _arm(self, cell: Cell) -> Armed:
-        mode = ALWAYS if cell.times is Times.FOR_20_SECONDS else so_many(cell.times.value)
+        mode = ALWAYS if cell.times is Times.FOR_20_SECONDS else times_mode(cell.times.value)
         return self._points.arm(cell.fault, [cell.command], mode, **self._filters)
 
     def run(self, over: threading.Event) -> None:
@@ -111,7 +113,7 @@ class Sabotage:
     def _wait(self, cell: Cell, armed: Armed, over: threading.Event) -> None:
         if cell.times is Times.FOR_20_SECONDS:
             # Wait even if the stage could end earlier: the refused commands delay its end.
-            _pause.wait(_STRIKES_FOR)
+            _pause.wait(_LONG_FAULT)
             return
         while not armed.has_struck(cell.times.value) and not over.wait(_POLL_INTERVAL):
             continue
@@ -140,8 +142,8 @@ class Journey:
     def fly(self) -> None:
         """Run all stages of the sync, and compare the clusters after each commit.
 
-        Raises Flown if the sync fails and cannot be recovered, DeadlinePassed if a stage takes too long, and
-        AssertionError if the clusters differ.
+        Raises SyncNotRecovered if a resume or a restart does not help after a failure, DeadlinePassed if a stage takes
+        too long, and AssertionError if the clusters differ.
         """
         with self._stack:
             self._fly()
@@ -173,9 +175,9 @@ class Journey:
             self._commit()
         self.pair.assert_equal()
         if reversible:
-            self._return()
+            self._reverse_and_commit()
 
-    def _return(self) -> None:
+    def _reverse_and_commit(self) -> None:
         with self._struck_in(Stage.REVERSE):
             self._reverse()
         patiently(lambda: write(self.pair.destination.client, 1000))
@@ -183,7 +185,7 @@ class Journey:
         self.pair.assert_equal()
 
     def faults(self) -> dict[str, int]:
-        """Return the number of faults planned so far (`planned`), and of those that have occurred (`struck`)."""
+        """Return the number of faults planned so far (`planned`), and how many of them have occurred (`struck`)."""
         planned = sum(len(each.cells) for each in self._sabotages)
         return {"planned": planned, "struck": sum(len(each.struck) for each in self._sabotages)}
 
@@ -283,14 +285,14 @@ class Journey:
         self.journal.append(f"FAILED {failure}")
         assert name and description, progress
         if len(self.failures) > _MOST_RECOVERIES:
-            raise Flown(f"fails again and again: {self.failures[-3:]}")
+            raise SyncNotRecovered(f"fails again and again: {self.failures[-3:]}")
         if name in TEMPORARY:
             if self.daemon.post("resume").ok:
                 return
             self.daemon.terminate()
             self._run_again()
         if name not in TEMPORARY or self.daemon.progress()["state"] == "FAILED":
-            raise Flown(f"{self.stage}: {failure} after {self.journal[-6:]}")
+            raise SyncNotRecovered(f"{self.stage}: {failure} after {self.journal[-6:]}")
 
     def _run_again(self) -> None:
         """Restart the process until it accepts commands.
@@ -330,7 +332,7 @@ class _Hold:
 _APPLYING = ("change event application",)
 _INDEXING = ("building indexes", *_APPLYING)
 _COPYING = ("collection copy", *_INDEXING)
-# The values of `info` after each point: a restarted process may have passed the point without being held.
+# The values of `info` that show that a sync has passed a point: a restarted process may pass it without being held.
 _INFO_AFTER = {
     Point.STARTED: _COPYING,
     Point.LISTED: _COPYING,

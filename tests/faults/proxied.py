@@ -13,7 +13,7 @@ from tests.support.proxy import Network
 class Proxied:
     """A source and a destination of three members each, whose clients connect through proxies.
 
-    `network` has the proxies of the destination, and `networks` those of the source and of the destination.
+    `network` contains the proxies of the destination. `networks` is a pair: the proxies of the source, and `network`.
     """
 
     def __init__(self, stack: ExitStack) -> None:

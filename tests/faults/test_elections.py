@@ -257,7 +257,7 @@ def test_definitions_that_are_rolled_back_are_prepared_again(
 ) -> None:
     """Roll back the collMod commands of a commit, which only the primary had run: the commit must repeat them.
 
-    In a reversed sync, the destination of the commit does not hold the run record.
+    With one reversal, the commit is that of a reversed sync, whose destination does not hold the run record.
     """
     written = sets[1 - reversals]
     clients = [each.client() for each in sets]

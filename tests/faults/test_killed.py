@@ -1,4 +1,4 @@
-"""Kills or ends the real daemon at named points of its code, and restarts it.
+"""Kills the real daemon, or ends it with SIGTERM, at named points of its code, and restarts it.
 
 A collection whose copy was complete must not be copied again.
 """
@@ -160,7 +160,7 @@ def _copied_collections(client: writes.AnyClient) -> dict[Any, int]:
 def _assert_not_copied_again(client: writes.AnyClient, before: dict[Any, int]) -> None:
     """Fail if the count of copied documents of a collection in `before` has changed since the kill.
 
-    `before` has the counts of the collections whose copy was complete. A second copy would have increased them.
+    `before` contains the counts of the collections whose copy was complete. A second copy would have increased them.
     """
     after = _copied_collections(client)
     assert {key: after[key] for key in before if key in after} == {

@@ -37,7 +37,7 @@ def _kill_by_turns(daemon: Daemon, kills: Iterable[Kill], body: dict[str, Any]) 
 def _among_events(*copied_again: str) -> list[Kill]:
     """Return the kills during change event application.
 
-    `copied_again` has the names, on the destination, of collections that a rename causes to be copied again.
+    `copied_again` contains the destination names of the collections that are copied again because of a rename.
     """
     return [
         (Point.EVENTS_APPLIED, ""),

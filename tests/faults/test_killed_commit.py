@@ -117,7 +117,7 @@ def test_a_killed_commit_is_withdrawn_only_while_the_destination_is_blocked(
 class Writer:
     """A user of the source who inserts documents in a thread, until the user is stopped or an insert is refused.
 
-    `ids` has the `_id` of every acknowledged insert.
+    `ids` contains the `_id` of every acknowledged insert.
     """
 
     def __init__(self, pair: Pair) -> None:

@@ -96,7 +96,7 @@ def test_a_copy_on_request_is_repeated_after_a_kill_at_every_point(
     killed_copy(daemon, Point.PRINCIPALS_SAVED)
     pair.source.client.app.command("updateUser", "alice", pwd="new secret")
     killed_copy(daemon, Point.PRINCIPALS_ADDED)
-    # These users are created, but the answer of the command was lost.
+    # The users were created, but the answer to the request was lost.
     assert log_in(pair.destination, "alice", "new secret")
     pair.source.client.app.command("dropUser", "bob")
     daemon.commit()
@@ -125,7 +125,7 @@ def test_a_reset_after_kills_leaves_no_users_and_no_credentials(pair: Pair, daem
     daemon.kill_at(Point.PRINCIPALS_ADDED)
     daemon.commit_until_killed()
     assert temporary_left(pair.destination) != set()
-    # Otherwise the next attempt would have nothing to copy.
+    # Change a user: otherwise, the next attempt would have nothing to copy.
     pair.source.client.app.command("updateUser", "alice", pwd="new secret")
     with daemon.held_at(Point.PRINCIPALS_STAGED):
         daemon.run()

@@ -70,8 +70,8 @@ def _found(verifier: Verifier) -> list[Any]:
 def _expected(changed: Iterable[int]) -> list[Any]:
     """Return the mismatches that the verifier must report: those of documents first, then those of definitions.
 
-    `changed` has the `_id`s of the documents that were changed on the source only. The other mismatches are always the
-    same: a missing and an extra document, and an extra index.
+    `changed` contains the `_id`s of the documents that were changed on the source only. The other mismatches are always
+    the same: a missing and an extra document, and an extra index.
     """
     return [
         *(("content", "d.big", number) for number in changed),

@@ -38,7 +38,7 @@ def pair(proxied: Proxied) -> Pair:
 
 
 def _applied(pair: Pair, document: dict[str, Any]) -> None:
-    """Wait until the destination has exactly this document in the collection d.c."""
+    """Wait until the destination contains exactly this document in the collection d.c."""
     found = pair.destination.client.d.c.find_one
     wait_for(lambda: found({"_id": document["_id"]}) == document, f"{document} is applied")
 

@@ -23,7 +23,7 @@ def _fill(pair: Pair) -> None:
     for number in range(NUMBER):
         database.command({"createIndexes": f"c{number}", "indexes": INDEXES})
         database[f"c{number}"].insert_one({"_id": 1, "a": number})
-    # The server refuses this index together with the other ones, so each is built by itself.
+    # The server refuses to build this index in one command with the others, so the daemon builds each index separately.
     database.c0.create_index("a", name="deferred")
 
 

@@ -1,7 +1,7 @@
 """Runs the fault matrix on replica sets of three members: each flight is one sync with faults in all stages.
 
-By default, a few flights contain the pairs of properties (stage, cluster, command, fault, number of times) that
-`cells.pairwise` selects. With `--full`, every command is combined with every fault.
+By default, a few flights cover the pairs of properties (stage, cluster, command, fault, number of times), as
+`cells.pairwise` describes. With `--full`, every command is combined with every fault.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _HEARTBEAT = "&heartbeatFrequencyMS=500"
 # This seed needs the fewest flights.
 PAIRWISE = pack(pairwise(all_cells((Times.ONCE, Times.THREE_TIMES)), seed=2))
 FULL = pack(all_cells((Times.ONCE, Times.THREE_TIMES)))
-# These flights have every fault, and every class of faults in every stage. 20 seconds for each combination of a
+# These flights contain every fault, and every class of faults in every stage. 20 seconds for each combination of a
 # command and a fault would take days.
 LONG = pack(pairwise(all_cells((Times.FOR_20_SECONDS,))))
 
@@ -113,7 +113,7 @@ def test_a_sync_without_faults(members: Members, tmp_path: Path) -> None:
     assert (journey.failures, journey.journal) == ([], [])
 
 
-def test_the_selection_holds_every_stage_cluster_class_and_command() -> None:
+def test_the_selection_contains_every_stage_cluster_class_and_command() -> None:
     cells = [cell for flight in PAIRWISE for cell in flight]
     everything = [*all_cells((Times.ONCE, Times.THREE_TIMES))]
     for properties in (

@@ -40,7 +40,7 @@ def _struck(within: AbstractContextManager[Rule], hits: int = 3) -> None:
 
 
 def _silent(network: Network, *ways: Way) -> None:
-    """Make the daemon's present connections lose all messages in these directions; return after three lost messages.
+    """Make the daemon's open connections lose all messages in these directions; return after three lost messages.
 
     A connection that has lost a message stays silent afterwards. New connections work.
     """

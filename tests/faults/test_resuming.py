@@ -36,7 +36,7 @@ def by_hand(side: Side, command: dict[str, Any]) -> None:
 
 
 def failures_saved(pair: Pair) -> int:
-    """Return how many instances have saved a failure, which they show before they save it."""
+    """Return how many instances have saved a failure. An instance reports its failure before it saves it."""
     runs = pair.destination.client[METADATA_DATABASE].runs
     return runs.count_documents({"failure": {"$ne": None}})
 
@@ -77,7 +77,8 @@ def collmod_refused(client: Client, mode: Any = ALWAYS) -> AbstractContextManage
     return failing(client, data, mode)
 
 
-def fail(daemon: Daemon, error: str, phase: str) -> dict[str, Any]:
+def assert_fails(daemon: Daemon, error: str, phase: str) -> dict[str, Any]:
+    """Wait until the sync has failed, and return the progress; fail if the error or the phase is another one."""
     failed = daemon.wait_for_state("FAILED")
     assert (failed["error"], failed["info"]) == (error, phase), failed
     return failed
@@ -99,22 +100,22 @@ def define(client: Client) -> None:
 def test_a_sync_is_resumed_in_every_phase(pair: Pair, daemon: Daemon) -> None:
     source, destination = pair.source.client, pair.destination.client
     define(source)
-    # Let the listing fail. Until the resume, the destination is unblocked.
+    # Make the listing fail. Until the resume, the destination is unblocked.
     data = {"failCommands": ["create"], "errorCode": 2, "appName": APPLICATION}
     with failing(destination, data):
         daemon.start(**REVERSIBLE)
-        fail(daemon, "DefinitionNotApplicable", "initializing collections and indexes")
+        assert_fails(daemon, "DefinitionNotApplicable", "initializing collections and indexes")
     wait_for(lambda: blocked(pair) == NOBODY, "nobody is blocked")
     destination.mine.c.insert_one({"_id": "of a user"})
     failed = fails_again(daemon, "DestinationNotEmpty")
     assert "mine.c" in failed["errorDescription"]
     wait_for(lambda: blocked(pair) == NOBODY, "nobody is blocked")
     destination.drop_database("mine")
-    # Let the listing fail after it has created some collections. A user writes to one of them.
+    # Make the listing fail after it has created some collections. A user writes to one of them.
     data = {"failCommands": ["create"], "errorCode": 2, "appName": APPLICATION}
     with failing(destination, data, {"skip": 2}):
         daemon.resume()
-        fail(daemon, "DefinitionNotApplicable", "initializing collections and indexes")
+        assert_fails(daemon, "DefinitionNotApplicable", "initializing collections and indexes")
     wait_for(lambda: blocked(pair) == NOBODY, "nobody is blocked")
     created = destination.d[destination.d.list_collection_names()[0]]
     created.insert_one({"_id": "of a user"})
@@ -122,26 +123,26 @@ def test_a_sync_is_resumed_in_every_phase(pair: Pair, daemon: Daemon) -> None:
     assert f"d.{created.name}" in failed["errorDescription"]
     wait_for(lambda: blocked(pair) == NOBODY, "nobody is blocked")
     created.delete_one({"_id": "of a user"})
-    # Let the copy fail because of a unique index of a user.
+    # Make the copy fail because of a unique index of a user.
     with daemon.held_at(Point.LISTED):
         daemon.resume()
         daemon.wait_until_reached(Point.LISTED)
         assert blocked(pair) == DESTINATION
         by_hand(pair.destination, UNIQUE)
-    fail(daemon, "DocumentNotCopied", "collection copy")
+    assert_fails(daemon, "DocumentNotCopied", "collection copy")
     fails_again(daemon, "DocumentNotCopied")
     daemon.kill()
     daemon.run()
-    fail(daemon, "DocumentNotCopied", "collection copy")
+    assert_fails(daemon, "DocumentNotCopied", "collection copy")
     by_hand(pair.destination, DROP)
     kill_while_resumed(pair, daemon, Point.PARTITION_COPIED)
     daemon.wait_until_committable()
-    # Let change event application fail.
+    # Make change event application fail.
     source.d.plain.delete_one({"_id": 1})
     wait_for(lambda: destination.d.plain.count_documents({}) == 1, "it is deleted")
     by_hand(pair.destination, UNIQUE)
     source.d.plain.insert_one({"_id": "again", "u": 7})
-    fail(daemon, "EventNotApplicable", "change event application")
+    assert_fails(daemon, "EventNotApplicable", "change event application")
     source.d.c.insert_many([{"_id": f"meanwhile {n}", "u": -1 - n} for n in range(50)])
     fails_again(daemon, "EventNotApplicable")
     by_hand(pair.destination, DROP)
@@ -155,7 +156,7 @@ def test_a_sync_is_resumed_in_every_phase(pair: Pair, daemon: Daemon) -> None:
 def test_a_definition_that_the_listing_cannot_create_is_changed_on_the_source(
     pair: Pair, daemon: Daemon
 ) -> None:
-    """Let the destination refuse an index, drop the index on the source, and resume: the sync must continue.
+    """Make the destination refuse an index, drop the index on the source, and resume: the sync must continue.
 
     Collections that did not change meanwhile must not be created again.
     """
@@ -171,7 +172,9 @@ def test_a_definition_that_the_listing_cannot_create_is_changed_on_the_source(
     data = {"failCommands": ["createIndexes"], "errorCode": 67, "appName": APPLICATION}
     with failing(destination, {**data, "namespace": "d.refused"}):
         daemon.start()
-        failed = fail(daemon, "DefinitionNotApplicable", "initializing collections and indexes")
+        failed = assert_fails(
+            daemon, "DefinitionNotApplicable", "initializing collections and indexes"
+        )
         assert "Index n_1" in failed["errorDescription"], failed
         fails_again(daemon, "DefinitionNotApplicable")
         created = uuids(destination)
@@ -201,7 +204,7 @@ def commit_until_it_succeeds(pair: Pair, daemon: Daemon) -> None:
     by_hand(pair.destination, {"insert": "c", "documents": [{"_id": "extra"}]})
     for _ in range(2):
         daemon.ask_for_commit()
-        fail(daemon, "VerificationFailed", "change event application")
+        assert_fails(daemon, "VerificationFailed", "change event application")
         wait_for(lambda: blocked(pair) == DESTINATION, "the source is released")
         # Users can write to the source again, so the resumed sync must not commit by itself.
         source.d.c.insert_one({})
@@ -209,10 +212,10 @@ def commit_until_it_succeeds(pair: Pair, daemon: Daemon) -> None:
         resumed = daemon.wait_until_committable()
         assert (resumed["state"], blocked(pair)) == ("RUNNING", DESTINATION)
     by_hand(pair.destination, {"delete": "c", "deletes": [{"q": {"_id": "extra"}, "limit": 1}]})
-    # Let the cut-over fail before users may write to the destination.
+    # Make the cut-over fail before users may write to the destination.
     with collmod_refused(destination, {"skip": 4}):
         daemon.ask_for_commit()
-        failed = fail(daemon, "DefinitionNotApplicable", "waiting for commit to complete")
+        failed = assert_fails(daemon, "DefinitionNotApplicable", "waiting for commit to complete")
         assert failed["canWrite"] is False
     wait_for(lambda: blocked(pair) == DESTINATION, "the source is released")
     # Insert more documents than the capped collection keeps, and values that a unique index could refuse.
@@ -222,13 +225,13 @@ def commit_until_it_succeeds(pair: Pair, daemon: Daemon) -> None:
         source.d.c.update_one({"_id": f"unique {number}"}, {"$set": {"u": -1001 - number}})
     kill_while_resumed(pair, daemon, Point.COLLECTION_WEAKENED)
     assert daemon.wait_until_committable()["state"] == "RUNNING"
-    # Let the cut-over fail after users may write to the destination.
+    # Make the cut-over fail after users may write to the destination.
     with ExitStack() as refusing:
         with daemon.held_at(Point.STEP_DONE, "destination writable"):
             daemon.ask_for_commit()
             daemon.wait_until_reached(Point.STEP_DONE, "destination writable")
             refusing.enter_context(collmod_refused(destination))
-        failed = fail(daemon, "DefinitionNotApplicable", "waiting for commit to complete")
+        failed = assert_fails(daemon, "DefinitionNotApplicable", "waiting for commit to complete")
         assert failed["canWrite"] is True
         fails_again(daemon, "DefinitionNotApplicable")
     destination.d.c.insert_one({"_id": "of a user of the destination"})
@@ -244,7 +247,7 @@ def reverse_and_return(pair: Pair, daemon: Daemon) -> None:
     old_source, new_source = pair.source, pair.destination
     with collmod_refused(old_source.client):
         daemon.post("reverse")
-        fail(daemon, "DefinitionNotApplicable", "reversing")
+        assert_fails(daemon, "DefinitionNotApplicable", "reversing")
         block(old_source, refuse=False)
         fails_again(daemon, "DefinitionNotApplicable")
     assert is_blocked(old_source)
@@ -257,7 +260,7 @@ def reverse_and_return(pair: Pair, daemon: Daemon) -> None:
     wait_for(lambda: old_source.client.d.plain.find_one({"_id": "again", "u": None}), "updated")
     by_hand(old_source, UNIQUE)
     new_source.client.d.plain.insert_one({"_id": "reversed", "u": 7})
-    fail(daemon, "EventNotApplicable", "change event application")
+    assert_fails(daemon, "EventNotApplicable", "change event application")
     by_hand(old_source, DROP)
     daemon.resume()
     daemon.commit()
@@ -271,8 +274,8 @@ def test_a_resumed_reversal_overwrites_no_writes_of_users(pair: Pair, daemon: Da
     daemon.commit()
     with collmod_refused(old_source.client, {"skip": 1}):
         daemon.post("reverse")
-        fail(daemon, "DefinitionNotApplicable", "reversing")
-        # The first collMod has weakened a definition. That is no write of a user.
+        assert_fails(daemon, "DefinitionNotApplicable", "reversing")
+        # The first collMod has weakened a definition. The sync must not mistake this change for a user write.
         fails_again(daemon, "DefinitionNotApplicable")
     block(old_source, refuse=False)
     old_source.client.d.c.insert_one({"_id": "on the old source"})
@@ -297,18 +300,18 @@ def test_a_sync_between_shards_is_resumed(pair: Pair, daemon: Daemon) -> None:
     assert "full" not in stopped
     by_hand(pair.destination, UNIQUE)
     source.d.plain.insert_one({"_id": "again", "u": 7})
-    fail(daemon, "EventNotApplicable", "change event application")
+    assert_fails(daemon, "EventNotApplicable", "change event application")
     wait_for(lambda: {*balancers(pair)} == {"full"}, "the balancers are restored")
     by_hand(pair.destination, DROP)
     kill_while_resumed(pair, daemon, Point.BALANCER_SAVED)
     daemon.wait_until_committable()
     assert (balancers(pair), blocked(pair)) == (stopped, DESTINATION)
-    # Take away an index that the cut-over needs. After the resume, the index must be built again.
+    # Replace an index that the cut-over needs. After the resume, the index must be built again.
     with daemon.held_at(Point.STEP_DONE, "verified"):
         daemon.ask_for_commit()
         daemon.wait_until_reached(Point.STEP_DONE, "verified")
         replace_prepared(pair.destination)
-    fail(daemon, "DefinitionNotApplicable", "waiting for commit to complete")
+    assert_fails(daemon, "DefinitionNotApplicable", "waiting for commit to complete")
     wait_for(lambda: {*balancers(pair)} == {"full"}, "the balancers are restored")
     source.d.c.update_many({}, {"$set": {"failed": True}})
     kill_while_resumed(pair, daemon, Point.COLLECTION_WEAKENED)
@@ -320,7 +323,7 @@ def test_a_sync_between_shards_is_resumed(pair: Pair, daemon: Daemon) -> None:
 
 @pytest.mark.full
 def test_a_stopped_instance_learns_that_users_may_write(pair: Pair, tmp_path: Path) -> None:
-    """Let the coordinator fail after users may write to the destination, while the follower is stopped.
+    """Make the coordinator fail after users may write to the destination, while the follower is stopped.
 
     The follower must then show canWrite, too: otherwise, its users would return to the source.
     """
@@ -377,7 +380,7 @@ def test_all_instances_are_resumed(pair: Pair, tmp_path: Path) -> None:
         coordinator.resume()
         fleet.wait_until_committable()
         fleet.wait_without_warnings()
-        # Let the verification of a commit fail, and then a cut-over.
+        # Make the verification of a commit fail, and then a cut-over.
         by_hand(pair.destination, {"insert": "c", "documents": [{"_id": "extra"}]})
         fleet.ask_for_commit()
         fleet.wait_for_state("FAILED")

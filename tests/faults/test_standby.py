@@ -86,8 +86,8 @@ class _Chain:
     def kill(self, kills: list[Kill], command: str, body: dict[str, Any]) -> Daemon:
         """Send a command to the active daemon, and wait until all kills and takeovers have happened.
 
-        `kills` has the points at which the active daemons die, in order; `body` is the body of the command. Return the
-        daemon that is active at the end.
+        `kills` contains the points at which the active daemons are killed, in order; `body` is the body of the command.
+        Return the daemon that is active at the end.
         """
         duo = self._duo
         duo.active.kill_at(*kills[0])
@@ -170,7 +170,7 @@ def test_takeovers_with_new_names_and_selected_documents(pair: Pair, tmp_path: P
 
 
 @pytest.mark.full
-def test_a_new_active_daemon_knows_the_present_primary(pair: Pair, tmp_path: Path) -> None:
+def test_a_new_active_daemon_knows_the_current_primary(pair: Pair, tmp_path: Path) -> None:
     """Change the source's primary while a standby waits, then kill the active daemon.
 
     The standby must take over and show the new primary.
@@ -201,7 +201,7 @@ def remote(proxied: Proxied) -> Pair:
 
 
 def _applied(pair: Pair, name: str) -> None:
-    """Insert a document with this `_id` into the source, and wait until the destination has it."""
+    """Insert a document with this `_id` into the source, and wait until the destination contains it."""
     pair.source.client.d.marks.insert_one({"_id": name})
     found = pair.destination.client.d.marks.find_one
     wait_for(lambda: found({"_id": name}), f"{name} is applied")

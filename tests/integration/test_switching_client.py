@@ -43,13 +43,13 @@ class Migration:
             self._daemon.wait_until_reached(*unblocked)
             self._assert_blocked(source=True, destination=False)
             assert self._daemon.progress()["canWrite"] is False
-            self._application.rest()
+            self._application.suspend()
         self._daemon.wait_for_state("COMMITTED")
         assert self._daemon.progress()["canWrite"] is True
         self._assert_blocked(source=True, destination=False)
         self._pair.assert_equal()
         self.assert_nothing_is_lost()
-        self._application.go_on()
+        self._application.resume()
         self._application.wait_for_writes()
 
     def reverse(self) -> None:

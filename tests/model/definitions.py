@@ -166,7 +166,7 @@ class Definitions:
         return plain("admin", rename)
 
     def _family(self) -> Sequence[str]:
-        """Return the collection names from which a rename takes its source and its target.
+        """Return the collection names from which a rename or an `$out` takes its source and its target.
 
         These are either the names of collections that can be capped, or the names of other collections and of views.
         """

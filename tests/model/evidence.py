@@ -31,7 +31,7 @@ def keep(run: Run, pair: Pair, folder: Path) -> str:
     return _lines(
         [
             f"Evidence in {folder}: log/syncsvc.log, journal, oplog and parts of it by namespace",
-            "The clusters differ now (where the sync failed, definitions may, too):",
+            "The current differences between the clusters (after a failure of the sync, definitions may differ, too):",
             *differences,
         ]
     )
@@ -58,7 +58,7 @@ def _about(namespace: str, oplog: list[Document]) -> Iterator[Document]:
 
 
 def _operations(entry: Document) -> Iterator[Document]:
-    """Yield the operations in an oplog entry: those of its transaction if it has one, or else the entry itself."""
+    """Yield the operations in an oplog entry: those of the transaction that it contains, or else the entry itself."""
     inner = entry["o"].get("applyOps") if entry["op"] == "c" else None
     if inner is None:
         yield entry

@@ -81,7 +81,7 @@ class Passing:
 class Delay:
     """A kill of the daemon `seconds` after a stage has begun: by SIGTERM if `gentle`, otherwise by SIGKILL.
 
-    If the kill of an earlier stage is still to come, the time counts from the restart after that kill.
+    If the kill of an earlier stage has not happened yet, the time counts from the restart after that kill.
     """
 
     seconds: float
@@ -94,7 +94,7 @@ Stream = tuple[Operation, ...]
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage of a run. `streams` has the operations of each thread.
+    """One stage of a run. `streams` contains the operations of each thread.
 
     While they run, the daemon is held at the point `hold`, unless that is None. When the stage begins, `kill` is
     scheduled, unless it is None. If the daemon does not reach the point of the kill in this stage, the kill happens in
@@ -299,8 +299,8 @@ def _hold_of_copy(random: Random) -> Passing | None:
 def _kill(random: Random, probability: float, kills: tuple[tuple[Point, int], ...]) -> Kill | None:
     """Return a random kill at one of the points in `kills`, or after a delay; return None if no kill is to happen.
 
-    `probability` is the probability of a kill. `kills` has pairs of a point and a number n: the daemon is killed when
-    it passes the point for a random time from the first to the nth.
+    `probability` is the probability of a kill. `kills` contains pairs of a point and a number n: the daemon is killed
+    at its kth pass of the point, where k is random from 1 to n.
     """
     if random.random() > probability:
         return None

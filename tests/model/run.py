@@ -29,7 +29,8 @@ from tests.support.pair import Pair, Side, assert_none
 from tests.support.shapes import Kind
 from tests.support.waiting import wait_for
 
-_GLANCE = 0.05
+# The interval at which the daemons are checked while the writers run, in seconds.
+_POLL_INTERVAL = 0.05
 # Points of steps that only the coordinator runs, once for all instances.
 _DONE_ONCE = {
     *(Point.STARTED, Point.COLLECTION_CREATED, Point.LISTED, Point.COPY_SAVED),
@@ -144,7 +145,7 @@ class Run:
         with self.writers.writing(stage.streams) as running:
             while not all(each.done() for each in running):
                 self._look_after_daemons()
-                self._pause.wait(_GLANCE)
+                self._pause.wait(_POLL_INTERVAL)
 
     @contextlib.contextmanager
     def _held(self, hold: Passing | None) -> Iterator[None]:
@@ -249,7 +250,7 @@ def _namespaces(side: Side) -> list[str]:
 
 
 def _incomplete_time_series(source: Client) -> set[str]:
-    """Return the possible differences, as sentences, for each time-series collection of the source that has no buckets.
+    """Return the possible differences, as sentences, for each time-series collection of the source without buckets.
 
     The sync does not create such a collection on the destination. A server creates the buckets of a time-series
     collection first, and then its view. If the collection is dropped between the two steps, only the view remains: it

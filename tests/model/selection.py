@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tests.model.operation import Document, Operation
 
-# The filter selects nearly all of the first database, so that the server's temporary collections are selected, and a
+# The filter selects nearly all collections of the first database, including the server's temporary collections, and a
 # few collections of the second database.
 FILTER: Document = {
     "includeNamespaces": [

@@ -15,9 +15,9 @@ from tests.support.pair import Clusters
 from tests.support.selection import full
 
 SEEDS = [1, *map(full, range(2, 11))]
-# The writers of DATA and MOSTLY_DEFINITIONS run the same operations as those of DEFINITIONS, in other proportions. The
-# writers of SHARDED and SHARED_SOURCE run the same ones as those of INSTANCES: with one instance, and on replica sets.
-# RENAMED and BESIDE differ only in their destination.
+# The profiles that `make test` leaves out, because they mostly repeat others. DATA and MOSTLY_DEFINITIONS run the
+# operations of DEFINITIONS in other proportions. SHARDED runs the operations of INSTANCES with one instance, and
+# SHARED_SOURCE runs them on replica sets. RENAMED and BESIDE differ only in their destination.
 _REPEATING = {
     *(Profile.DATA, Profile.MOSTLY_DEFINITIONS, Profile.SHARDED),
     *(Profile.SHARED_SOURCE, Profile.RENAMED, Profile.BESIDE),

@@ -16,10 +16,10 @@ from tests.model.operation import Document
 
 DATABASES = ("m0", "m1")
 APART = "m2"
-# Documents with any `_id` may be deleted and inserted again in these collections.
+# In these collections, documents may be deleted, and inserted again with the same `_id`.
 PLAIN = ("a", "b", "c", "d")
 # Each `_id` is used only once in these collections. Capped collections exist only under these names: if a document is
-# deleted and inserted again during a sync, its position in the natural order is a known limit.
+# deleted and inserted again during a sync, its position on the destination can differ (a known limit).
 ORDERED = ("k", "l")
 VIEWS = ("v", "w", "x")
 # Time-series collections, and plain collections that are created under the same names in between.
@@ -130,7 +130,7 @@ def numbers(random: Random, most: int = 12) -> list[int]:
 def fields(random: Random) -> Document:
     """Return a random document without `_id`, with its fields in random order.
 
-    The document has fields that indexes, validators and updates use, and fields with unusual names.
+    The document contains fields that indexes, validators and updates use, and fields with unusual names.
     """
     document: Document = {
         "n": random.randrange(50),
@@ -162,7 +162,7 @@ def favoured(random: Random, choices: Sequence[Any], few: int) -> Any:
 def measurements(random: Random) -> list[Document]:
     """Return random documents for a time-series collection. They share some buckets and never expire.
 
-    Their times fit into 32 bits, because the `_id` of a bucket has only 32 bits for a time.
+    Their times fit into 32 bits, because the `_id` of a bucket contains a time of 32 bits.
     """
     begin = datetime(2037, 1, 1, tzinfo=UTC) + timedelta(hours=random.randrange(4))
     return [

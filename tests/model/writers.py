@@ -27,7 +27,7 @@ REFUSALS = {
     2: "BadValue",
     5: "GraphContainsCycle",
     9: "FailedToParse",
-    12: "UnsupportedFormat, of a document with operators beside fields, on a shard",
+    12: "UnsupportedFormat: a document with both operators and fields, on a shard",
     14: "TypeMismatch",
     20: "IllegalOperation",
     24: "LockTimeout",
@@ -35,13 +35,13 @@ REFUSALS = {
     27: "IndexNotFound",
     28: "PathNotViable",
     40: "ConflictingUpdateOperators",
-    47: "NoMatchingDocument, of an index build whose collection is dropped",
+    47: "NoMatchingDocument: an index build whose collection is dropped",
     48: "NamespaceExists",
     50: "MaxTimeMSExpired",
     52: "DollarPrefixedFieldName",
     56: "EmptyFieldName",
-    59: "CommandNotFound, of what no router has",
-    61: "ShardKeyNotFound, of an upsert that does not name it",
+    59: "CommandNotFound: a command that routers do not support",
+    61: "ShardKeyNotFound: an upsert without the shard key",
     66: "ImmutableField",
     67: "CannotCreateIndex",
     68: "IndexAlreadyExists",
@@ -49,7 +49,7 @@ REFUSALS = {
     85: "IndexOptionsConflict",
     86: "IndexKeySpecsConflict",
     112: "WriteConflict",
-    117: "ConflictingOperationInProgress, of two collMods of a collection on a sharded cluster",
+    117: "ConflictingOperationInProgress: two collMods of a collection on a sharded cluster",
     121: "DocumentValidationFailure",
     125: "CommandFailed",
     166: "CommandNotSupportedOnView",
@@ -64,23 +64,23 @@ REFUSALS = {
     370: "CannotDropShardKeyIndex",
     11000: "DuplicateKey",
     12587: "BackgroundOperationInProgressForNamespace",
-    16766: "a hashed index met an array",
-    16804: "a geo index met something else",
+    16766: "an array in a field with a hashed index",
+    16804: "an invalid location in a field with a geo index",
     17152: "$out to a capped collection",
     28769: "$out to a sharded collection",
-    31025: "a shard key changes by an update that does not name it",
+    31025: "an update changes a shard key that its query does not contain",
     50810: "KeyString format error: a duplicate key in a clustered collection",
     50819: "KeyString format error",
     50825: "KeyString format error",
     50826: "KeyString format error",
-    51132: "$merge met a key that it cannot take",
+    51132: "$merge with an unsupported value in a key field",
     51181: "a combination of $merge modes that is not supported",
-    6201808: "time-series options for another collection",
+    6201808: "time-series options for a collection that is not a time-series collection",
 }
 
 
 class Refused(Exception):
-    """Raised if the server has refused a command, or some of its statements. `codes` has the error codes."""
+    """Raised if the server has refused a command, or some of its statements. `codes` are the error codes."""
 
     def __init__(self, errors: Sequence[Document]) -> None:
         super().__init__("; ".join(f"{each['code']}: {each['errmsg']}" for each in errors))

@@ -54,8 +54,7 @@ class Writes:
     def long_transaction(self, end: End) -> Operation:
         """Return a transaction that may stay open for a long time, and ends as `end` says.
 
-        It writes to a database of its own, because a transaction blocks DDL operations on the databases that it writes
-        to.
+        It uses a separate database, because a transaction blocks DDL operations on the databases that it writes to.
         """
         inserts = ({"insert": name, "documents": self._documents(name, 9)} for name in ("k", "l"))
         deletes = {"delete": "k", "deletes": [{"q": self._query("k"), "limit": 1}]}

@@ -68,7 +68,7 @@ class Setup:
     capabilities: tuple[str, ...] = ()
 
     def write_to(self, bundle: Path) -> None:
-        """Create the folder `bundle`, with runc's own sample configuration in which these values are set."""
+        """Create the folder `bundle` with the sample configuration of runc, changed to the settings of this object."""
         bundle.mkdir()
         subprocess.run(["runc", "spec", "--bundle", str(bundle)], check=True)
         file = bundle / "config.json"
@@ -154,7 +154,7 @@ def running(setup: Setup, folder: Path) -> Iterator[Container]:
             wait_for(container.is_running, "the container runs")
             yield container
         finally:
-            # Fails if the container has ended.
+            # This fails if the container has already ended.
             subprocess.run(["runc", "delete", "--force", name], stderr=subprocess.DEVNULL)
             process.wait(PATIENCE)
 

@@ -42,7 +42,7 @@ class Image:
 
 @dataclass
 class _Stage:
-    """A stage of the build. `settings` has the instructions that change no file, with their arguments."""
+    """A stage of the build. `settings` maps each instruction that changes no file to its arguments."""
 
     root: Path
     environment: dict[str, str] = field(default_factory=lambda: {"PATH": _PATH})

@@ -119,5 +119,5 @@ def _name(process: str) -> str:
 
 
 def _is_booted(machine: Machine) -> bool:
-    # "degraded": a service that needs more than a container has may fail.
+    # Accept "degraded": services that need more than a container provides may fail.
     return machine.attempt("systemctl is-system-running").stdout.strip() in ("running", "degraded")

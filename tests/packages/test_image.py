@@ -115,7 +115,7 @@ def test_a_daemon_that_does_not_answer_is_unhealthy(
 ) -> None:
     """Suspend and continue a daemon: the health check must fail, and then succeed.
 
-    The daemon has an address of its own, and the environment names a proxy that does not exist.
+    The daemon listens on another loopback address, and the environment names a proxy that does not exist.
     """
     port = free_port()
     environment = {

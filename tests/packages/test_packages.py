@@ -21,7 +21,7 @@ from tests.support.waiting import wait_for
 from verifier.runtime.version import VERSION
 
 CONFIGURATION = Path("etc/syncsvc/syncsvc.env")
-# A setting that no sample has.
+# A setting that no sample configuration contains.
 LOCAL = "SYNCSVC_LOAD_LEVEL=2"
 
 
@@ -58,7 +58,7 @@ DEB = Packager(
     kept="",
     sample=".dpkg-dist",
 )
-# This Debian has no database of the packages that an .rpm requires.
+# rpm cannot check the dependencies (hence --nodeps): its database does not list the packages of Debian.
 RPM = Packager(
     prepare="apt-get update --quiet; apt-get install --yes --no-install-recommends rpm python3.11 procps",
     file=lambda artefacts: artefacts.rpm,

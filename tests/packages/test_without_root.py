@@ -88,7 +88,7 @@ def _interpreter(name: str) -> str | None:
 def test_the_archive_runs_without_a_network(
     dist: Artefacts, pair: Pair, tmp_path: Path, python: Path
 ) -> None:
-    """Run the archive in a network namespace without a network, and then each program in it: all must work.
+    """Run the archive in a network namespace without a network, then run each of its programs: all must work.
 
     With the first interpreter, also run a migration.
     """

@@ -45,7 +45,7 @@ class SwitchingClient:
         self._clients = {"cluster0": pair.source.client, "cluster1": pair.destination.client}
         self._daemon = daemon
         self._going = going
-        self._there = "cluster0"
+        self._current = "cluster0"
         self._end = threading.Event()
 
     def end(self) -> None:
@@ -105,13 +105,13 @@ class SwitchingClient:
 
     def _collection(self) -> Collection[Any]:
         majority = WriteConcern("majority")
-        return self._clients[self._there].app.get_collection("data", write_concern=majority)
+        return self._clients[self._current].app.get_collection("data", write_concern=majority)
 
     def _switch(self) -> None:
         """Wait until the daemon reports `canWrite`, or this client is ended; then switch to the destination."""
         self.is_waiting = True
         progress = wait_for(self._writable, "canWrite")
-        self._there = progress["directionMapping"]["Destination"].partition(":")[0]
+        self._current = progress["directionMapping"]["Destination"].partition(":")[0]
         self.is_waiting = False
 
     def _writable(self) -> Document | None:
@@ -158,14 +158,14 @@ class Application:
         """Wait until the writes of all clients are refused, so that all clients wait for canWrite."""
         self._wait(lambda: all(each.is_waiting for each in self._clients), "all are refused")
 
-    def rest(self) -> None:
-        """Make the clients wait before their next write, until `go_on` is called.
+    def suspend(self) -> None:
+        """Make the clients wait before their next write, until `resume` is called.
 
         Call this after the writes of all clients were refused.
         """
         self._going.clear()
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         self._going.set()
 
     @property

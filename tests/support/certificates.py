@@ -8,7 +8,7 @@ import trustme
 
 from syncsvc.sandbox.mongod import Certificates
 
-# The subject of the certificates of `make_client`, as the name of a user.
+# The subject of the default certificate of `write_client`, in the form of a user name.
 CLIENT = "OU=Migration,O=syncsvc"
 
 

@@ -30,7 +30,7 @@ METADATA = "__mdb_internal_checks"
 
 
 class RunningCheck:
-    """A check that `Checker.running` executes in a thread. `reached` has the named points that it has reached.
+    """A check that `Checker.running` executes in a thread. `reached` contains the points that it has reached.
 
     `grace` is the time in seconds for which remaining differences are compared again at the end.
     """
@@ -129,7 +129,7 @@ class Checker:
         self._clusters = clusters
 
     def of_source(self, **facts: Any) -> Checker:
-        """Return a Checker that takes these facts about the source for true, such as an older version."""
+        """Return a Checker that assumes these facts about the source, such as an older version."""
         source, destination = self._clusters
         return Checker((replace(source, facts=replace(source.facts, **facts)), destination))
 

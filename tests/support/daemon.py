@@ -125,7 +125,7 @@ class Daemon(ServiceProcess):
             ended = progress["state"] == "FAILED"
             return ended or (progress["canCommit"] and self._accepts_commit())
 
-        # Two waits, because many DDL events take long on a sharded cluster.
+        # Wait twice, each time with the full timeout: many DDL events take long on a sharded cluster.
         wait_for(lambda: caught_up(self.progress()), "steady state or FAILED")
         wait_for(lambda: asked(self.progress()), "canCommit or FAILED")
         ends = ("COMMITTED", "FAILED")
@@ -175,10 +175,10 @@ class Daemon(ServiceProcess):
         (self.folder / "old-source").touch()
 
     def believe_the_destination_is_new(self) -> None:
-        """Make later processes of this daemon treat the destination as one of MongoDB 6.3 or newer.
+        """Make later processes of this daemon treat the destination as MongoDB 6.3 or newer.
 
-        They expect that it does not know the option recordPreImages, which servers from 6.2 on refuse (SERVER-60919).
-        New time-series collections get the index that servers from 6.3 on create.
+        These processes do not send the option recordPreImages, which servers from 6.2 on refuse (SERVER-60919). They
+        also create the index that servers from 6.3 on add to new time-series collections.
         """
         (self.folder / "new-destination").touch()
 
@@ -202,14 +202,14 @@ class Daemon(ServiceProcess):
     def watch_closely(self) -> None:
         """Make later processes of this daemon check the source's oplog, shard keys and balancers ten times a second.
 
-        For a source before 6.0, these processes check the definitions as often.
+        For a source older than 6.0, these processes also check the definitions ten times a second.
         """
         (self.folder / "watch-closely").touch()
 
     def forge_events(self) -> None:
         """Make later processes of this daemon receive the events that `tests.support.forged` reports.
 
-        These processes do not look for resharded collections themselves after their start.
+        After their start, these processes do not check for resharded collections themselves.
         """
         (self.folder / "forge-events").touch()
 
@@ -249,7 +249,7 @@ class Daemon(ServiceProcess):
         (self.folder / "judge-soon").touch()
 
     def limits(self, **changes: Any) -> dict[str, Any]:
-        """Change the limits in `changes` if there are any, and return the answer of /limits."""
+        """Change the limits in `changes` if there are any, and return the limits as the API shows them."""
         answer = self.patch("limits", changes) if changes else self.get("limits")
         assert answer.ok, answer.text
         self._assert_described(answer)
@@ -257,7 +257,7 @@ class Daemon(ServiceProcess):
         return body
 
     def namespaces(self, **parameters: str | int) -> dict[str, Any]:
-        """Return the answer of /namespaces to a request with these query parameters.
+        """Return the answer to GET /namespaces with these query parameters.
 
         Fail unless the OpenAPI description allows the answer.
         """
@@ -319,7 +319,7 @@ def prepared(*calls: Callable[[Daemon], None]) -> pytest.MarkDecorator:
 def _refuse_timeout(answer: requests.Response) -> None:
     """Raise DeadlinePassed if a server did not answer a command of the daemon in time: a busy disk can be the cause."""
     if answer.json().get("error") == failures.CLUSTER_UNREACHABLE.name:
-        raise DeadlinePassed("an answer of a server", bounds.PATIENCE, answer.text)
+        raise DeadlinePassed("an answer from a server", bounds.PATIENCE, answer.text)
 
 
 def _in_state(progress: dict[str, Any], states: tuple[str, ...]) -> dict[str, Any] | None:

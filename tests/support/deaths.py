@@ -42,7 +42,7 @@ class DeathWatch(Generic[K]):
         self._thread.join()
 
     def refuse_dead(self) -> None:
-        """Raise MongodDied if a server has died; the error text names the server and has the last lines of its log."""
+        """Raise MongodDied if a server has died; the error names the server and shows the last lines of its log."""
         if self._deaths:
             raise MongodDied("\n".join(self._deaths.values()))
 

@@ -74,7 +74,7 @@ def running_duo(
 ) -> Iterator[Duo]:
     """Run two daemons with `--standby` during the block.
 
-    `leases` has the duration of the leases of the first and of the second daemon, in seconds; None for the default.
+    `leases` are the durations of the leases of the first and of the second daemon, in seconds; None for the default.
     """
     duo = Duo(pair, folder, *options)
     if leases is not None:

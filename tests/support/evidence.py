@@ -19,7 +19,7 @@ MISSING = "Not recorded yet.\n"
 
 
 def tests() -> str:
-    """Return a text with the results of the recorded runs of `make test` and `make test-all`."""
+    """Return paragraphs and tables with the results of the recorded runs of `make test` and `make test-all`."""
     return "\n".join(
         _run(command, _read(name))
         for command, name in (("make test", "tests"), ("make test-all", "tests-full"))
@@ -40,10 +40,10 @@ def _run(command: str, record: Any) -> str:
 
 
 def faults() -> str:
-    """Return the text about faults for the documentation.
+    """Return the paragraphs about faults for the documentation.
 
-    The text has the classes of faults, a table of the numbers of planned faults by stage of a sync, and how many of
-    them occurred in the recorded runs.
+    They list the classes of faults, the number of planned faults in each stage of a sync, and how many of these faults
+    occurred in the recorded runs.
     """
     columns = [
         selection
@@ -82,7 +82,7 @@ def takeovers() -> str:
     for each in record["measured"]["takeover"]:
         groups[each["phase"], each["fault"]].append(each)
         groups["all", "all"].append(each)
-    # The sum comes last.
+    # Move the row of all takeovers to the end.
     groups["all", "all"] = groups.pop(("all", "all"))
     rows = [(*names, *_durations(found)) for names, found in groups.items()]
     head = ["Phase", "Lost by", "Takeovers", "Median (s)", "Longest (s)", "Load"]

@@ -1,7 +1,7 @@
-"""Causes faults by fail points of the servers: errors, closed connections and delays of single commands.
+"""Causes faults with the fail points of servers: errors, closed connections and delays of single commands.
 
 `FailPoints` arms a fault on every member, because another member can become primary; `failing` arms it on the primary
-only. Each server has only one fault of the fail point `failCommand` at a time.
+only. A server can have only one fault of the fail point `failCommand` at a time.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def times(number: int) -> Document:
 class Fault:
     """A fault that a fail point of a server causes in a command.
 
-    `point` is the name of the fail point, and `data` has additional fields for it. A fault of another fail point than
-    failCommand affects the writes of all clients.
+    `point` is the name of the fail point, and `data` contains additional fields for it. If it is another fail point
+    than failCommand, the fault affects the writes of all clients.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Compares a source with a destination that has only selected documents. Shares no code with the product."""
+"""Compares a source with a destination that contains only selected documents. Shares no code with the product."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _RAW: CodecOptions[RawBSONDocument] = CodecOptions(document_class=RawBSONDocumen
 
 
 def assert_selected(pair: Pair, queries: Mapping[str, dict[str, Any]]) -> None:
-    """Fail unless the destination has the source's collections, with exactly the documents that match the queries.
+    """Fail unless the destination contains the source's collections, with exactly the documents that match the queries.
 
     `queries` maps namespaces to queries; a collection without a query must be complete. All indexes
     of the source must exist; other indexes on the destination, such as one for the shard key, are allowed.

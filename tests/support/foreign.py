@@ -35,8 +35,8 @@ def create_foreign(client: Client, database: str = "d") -> set[str]:
 def content(client: Client, namespaces: Collection[str]) -> dict[str, Any]:
     """Return the raw listCollections entry, with UUID and options, of each existing namespace, by its name.
 
-    For collections, the raw documents and the names of the indexes follow. A time series has two entries: one with its
-    measurements, and one for its buckets.
+    The value of a collection also contains its raw documents and the names of its indexes. A time series has two
+    entries: one with its measurements, and one for its buckets.
     """
     found: dict[str, Any] = {}
     for name in namespaces:
@@ -69,7 +69,7 @@ def assert_synced(
 ) -> None:
     """Fail if the clusters differ, apart from the foreign namespaces, which must exist only on the destination.
 
-    `shard_keys` has the shard keys that the start of the sync has requested, by namespace.
+    `shard_keys` maps namespaces to the shard keys that the start of the sync has requested.
     """
     result = compare_clusters(source, destination, shard_keys, foreign)
     assert_none(result.differences)

@@ -38,11 +38,11 @@ def report_resharding(client: Client, name: str, uuid: bytes) -> None:
 def report_out(client: Client, name: str, replaced: bytes) -> None:
     """Report in the change stream that `$out` has replaced the buckets of the time-series collection `name`.
 
-    `replaced` is the UUID of the earlier buckets. The present buckets must be the ones that `$out` would have written.
+    `replaced` is the UUID of the earlier buckets. The current buckets must be the ones that `$out` would have written.
     """
     database, _, collection = name.partition(".")
-    present = uuid_of(client, str(Namespace(database, collection).buckets))
-    _mark(client, database, f"{_OUT}{replaced.hex()} {present.hex()} {collection}")
+    current = uuid_of(client, str(Namespace(database, collection).buckets))
+    _mark(client, database, f"{_OUT}{replaced.hex()} {current.hex()} {collection}")
 
 
 def _mark(client: Client, database: str, marker: str) -> None:
@@ -109,11 +109,11 @@ def _forged(event: DefinitionEvent) -> DefinitionEvent:
             description={},
         )
     if collection.startswith(_OUT):
-        replaced, present, name = collection.removeprefix(_OUT).split(" ", 2)
+        replaced, current, name = collection.removeprefix(_OUT).split(" ", 2)
         return event._replace(
             operation="rename",
             namespace=Namespace(database, f"tmp.agg_out.{uuid4()}").buckets,
-            collection=bytes.fromhex(present),
+            collection=bytes.fromhex(current),
             renamed=Namespace(database, name).buckets,
             description={"dropTarget": Binary(bytes.fromhex(replaced), UUID_SUBTYPE)},
         )

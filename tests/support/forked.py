@@ -1,7 +1,7 @@
 """Forks test processes from a server process that has already imported everything.
 
-Importing takes a second, which hundreds of tests would spend again. All of the forked processes have the same hash
-seed, and therefore the same order of sets.
+Importing takes a second, and hundreds of tests would import everything again. All forked processes have the same hash
+seed, and therefore iterate over sets in the same order.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ class Fuzzer:
         # A good request may be refused: because of the clusters, the state, or conflicting options.
         excluded = [positive_data_acceptance]
         if case.path.endswith("/preflight"):
-            # A preflight reports names and shard keys that a start refuses, and succeeds.
+            # A preflight succeeds, and reports the names and shard keys that a start would refuse.
             excluded.append(negative_data_rejection)
         if case.path == "/readyz":
             # Its status 503 is for supervisors.

@@ -24,7 +24,7 @@ _numbers = st.one_of(
 _letters = st.text("aAbBcCäÄ\0", max_size=3).map(
     lambda text: (0x02, documents.string(text.encode()))
 )
-# Arrays, undefined and regular expressions are not allowed as `_id`.
+# Exclude arrays, undefined and regular expressions, which are not allowed as `_id`.
 keys = (
     st.one_of(_numbers, _letters, documents.values)
     .filter(lambda value: value[0] not in (0x04, 0x06, 0x0B))

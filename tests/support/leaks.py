@@ -53,9 +53,9 @@ def assert_no_cursors_since(before: frozenset[str], *clients: AnyClient) -> None
 
 
 def idle_cursors(*clients: AnyClient) -> frozenset[str]:
-    """Return a text for each idle cursor on these clusters, except cursors of replication.
+    """Return a description of each idle cursor on these clusters, except cursors of replication.
 
-    The text has the ID, the namespace, the creation time and the command of the cursor.
+    The description contains the ID, the namespace, the creation time and the command of the cursor.
     """
     operations = [{"$currentOp": {"idleCursors": True, "allUsers": True}}]
     found = [each for client in clients for each in client.admin.aggregate(operations)]

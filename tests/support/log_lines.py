@@ -20,7 +20,7 @@ _LEVELS = {
 class LogLine(NamedTuple):
     """A line that a program can log. In `message`, `...` stands for each variable part.
 
-    `fields` has the names of the additional fields of the line.
+    `fields` are the names of the additional fields of the line.
     """
 
     level: str
@@ -29,7 +29,7 @@ class LogLine(NamedTuple):
 
 
 def log_lines(modules: Iterable[Path]) -> list[LogLine]:
-    """Return the different lines that these modules can log, sorted, with the most severe ones first.
+    """Return the distinct lines that these modules can log, sorted, with the most severe ones first.
 
     Lines whose message is not written in the call itself are left out.
     """

@@ -11,7 +11,7 @@ import yaml
 from tests.support.pair import Pair
 
 FOLDER = Path(__file__).parents[2] / "packaging" / "kubernetes"
-# The folders with pods that users apply.
+# The folders that contain pods and that users apply.
 KINDS = ("shared", "standby", "verification")
 ALERTS = FOLDER.parents[1] / "docs" / "monitoring" / "alerts.yml"
 # The alert rules as a resource of the Prometheus Operator: written by `make reference`.
@@ -78,7 +78,7 @@ def files(kind: str) -> dict[str, Path]:
 
 
 def filled(file: Path, pair: Pair, state: str) -> str:
-    """Return the text of a file with the clusters of `pair` in place of the samples, and with this declared state."""
+    """Return the text of a file, with the connection strings of `pair` and the desired state `state`."""
     return (
         file.read_text()
         .replace(_uri("source", "a"), pair.source.uri)

@@ -1,6 +1,6 @@
 """Replica sets of three members, with methods that cause failures: stops, restarts, rollbacks, loss of the majority.
 
-The functions change or replace the data files of single members.
+The functions give access to the data files of single members.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class ProxiedMembers(ThreeMembers):
 
 
 def shut_down(member: Mongod) -> None:
-    """Shut the server of this member down cleanly, so that its files contain all data."""
+    """Shut down the server of this member cleanly, so that its files contain all data."""
     os.kill(_pid(member), signal.SIGTERM)
     wait_for(lambda: member.pid is None, "the server ends")
 

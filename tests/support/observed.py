@@ -6,12 +6,12 @@ More files in the folder change the daemon:
   line. If an address follows the name, only the cluster with this address lacks the feature.
 - `save-every-page`: the copy saves its resume point after every page.
 - `small-partitions`: the file contains a size in bytes. Collections larger than that are copied in ranges of that size.
-- `old-source`: it treats servers of 6.0 like those of 5.0. Without `watch-closely`, it compares definitions only once,
+- `old-source`: it treats servers of 6.0 as servers of 5.0. Without `watch-closely`, it compares definitions only once,
   before the commit.
-- `new-destination`: it treats the destination as one of 6.3 or newer, which does not know the option `recordPreImages`.
-  A new time-series collection with a `metaField` gets an index on it and on the time at once.
+- `new-destination`: it treats the destination as MongoDB 6.3 or newer, which refuses the option `recordPreImages`. It
+  also creates an index on the `metaField` and the time of each new time-series collection, as such a server does.
 - `forge-events`: the change stream of the source reports the events of newer servers that `tests.support.forged`
-  forges. The daemon itself looks for resharded collections only once.
+  forges. The daemon itself checks only once for resharded collections.
 - `hide-drops`: the change stream of the source reports no drops.
 - `watch-closely`: it checks the oplog, shard keys and balancers ten times a second, and, for an old source, the
   definitions as often.
@@ -28,7 +28,7 @@ More files in the folder change the daemon:
 - `judge-soon`: differences that remain at the end of the verification count at once, instead of being rechecked for
   three seconds.
 - `no-room`: while the file exists, the daemon sees little memory, and no free disk space on the destination. Otherwise,
-  it always sees enough of both, whatever the machine has.
+  it always sees enough of both, regardless of the machine.
 
 An idle change stream returns sooner than usual, and other instances are checked more often, because most tests wait for
 them.
@@ -61,7 +61,7 @@ _WATCH_CLOSELY = (
 
 
 def run(folder: Path, options: Sequence[str]) -> int:
-    """Run the daemon with these options, as the files in `folder` say, and return its exit status.
+    """Run the daemon with these options, obeying the files in `folder`, and return its exit status.
 
     Afterwards, this process cannot be used any more, because the files have changed global settings.
     """
@@ -85,8 +85,8 @@ def run(folder: Path, options: Sequence[str]) -> int:
 def withhold(lines: Sequence[str]) -> None:
     """Make the probe of server features report the features that `lines` name as refused by the server.
 
-    Each line names one feature. If the address of a primary follows the name, only the cluster with this primary
-    lacks the feature.
+    Each line names one feature. If an address follows the name, only the cluster whose primary has this address lacks
+    the feature.
     """
     refused = probing.refused
 

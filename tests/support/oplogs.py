@@ -38,7 +38,7 @@ def roll_over(client: AnyClient) -> None:
 
     def is_over() -> bool:
         note(client)
-        # A query of the oplog fails if the entry that it is about to return is dropped at that moment.
+        # Do not query the oplog instead: a query fails if the entry that it is about to return is dropped.
         status = client.admin.command({"serverStatus": 1, "oplog": True})
         return bool(status["oplog"]["earliestOptime"] > now)
 

@@ -66,7 +66,7 @@ def commands(page: str, *titles: str) -> list[Block]:
 
 
 def paste(text: str, replaced: Mapping[str, str]) -> str:
-    """Run the text in a shell, and return its output; fail if a command fails, or the output has `"success": false`.
+    """Run the text in a shell, and return the output; fail if a command fails, or prints `"success": false`.
 
     `replaced` maps words of the text to the words that replace them; it must not be empty.
     """

@@ -22,8 +22,8 @@ from tests.support.deaths import DeathWatch
 from tests.support.sharded.cluster import Router, ShardedCluster
 
 _KEPT = {"admin", "config", "local"}
-# The first parameter: expired documents are deleted within a second instead of a minute. The second: without it, every
-# index build on a set of one member waits 100 ms, so that it can be resumed.
+# With the first parameter, expired documents are deleted within a second instead of a minute. Without the second one,
+# every index build on a set of one member waits 100 ms, so that it can be resumed.
 _PARAMETERS = {"ttlMonitorSleepSecs": "1", "resumableIndexBuildMajorityOpTimeTimeoutMillis": "0"}
 
 
@@ -79,7 +79,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Pair:
-    """The source and the destination of a test. `shard_keys` has the shard keys that a start requests, by namespace."""
+    """The source and the destination of a test. `shard_keys` maps namespaces to the shard keys for the start."""
 
     source: Side
     destination: Side
@@ -137,7 +137,7 @@ class Pair:
     def successor(self, daemon: Daemon) -> Iterator[Daemon]:
         """Yield a second daemon, and close it at the end of the block.
 
-        Its process is not started. When the test starts it, it takes the sync of `daemon` over.
+        Its process is not started. When the test starts it, the second daemon takes over the sync of `daemon`.
         """
         folder = daemon.folder / "successor"
         folder.mkdir()

@@ -15,8 +15,8 @@ class When(Enum):
     """The phases of a sync in which a test can write.
 
     REPLAY: the change stream has started, but the sync lists the collections only after the writes. So the events of
-    the writes are applied to collections that already have the result. LISTED: the sync has listed the collections, but
-    starts the copy only after the writes. So the copy reads newer documents than those at the listing.
+    the writes are applied to collections that already contain the result. LISTED: the sync has listed the collections,
+    but starts the copy only after the writes. So the copy reads newer documents than those at the listing.
     """
 
     BEFORE = "before the sync"

@@ -136,7 +136,7 @@ class Network:
         return self.obeying(Rule(held=True, ways=chosen, pid=pid))
 
     def held_of_existing(self, *ways: Way) -> Any:
-        """Hold messages of the product on its present connections within the block; connections opened later work.
+        """Hold messages of the product on its open connections within the block; connections opened later work.
 
         `ways` are the directions to hold; without any, both.
         """
@@ -201,7 +201,7 @@ def connections_of(pid: int) -> set[tuple[int, int]]:
     sockets = set()
     with suppress(FileNotFoundError):
         for each in Path(f"/proc/{pid}/fd").iterdir():
-            # A file may be closed before it is looked at.
+            # A file may be closed before its link is read.
             with suppress(FileNotFoundError):
                 sockets.add(str(each.readlink()))
     rows = Path("/proc/net/tcp").read_text().splitlines()[1:]
@@ -215,7 +215,7 @@ def _port(address: str) -> int:
 
 
 class Proxy:
-    """Listens on a port of its own, and forwards connections to the port of a server."""
+    """Listens on its own port, and forwards connections to the port of a server."""
 
     def __init__(self, network: Network, server: int, port: int) -> None:
         self.network = network

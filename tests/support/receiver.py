@@ -1,4 +1,4 @@
-"""A receiver of webhooks on loopback: an HTTP server that keeps the notices and gives the answers that a test wants."""
+"""A receiver of webhooks on loopback: an HTTP server that keeps the notices, and answers as the test specifies."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The parts of the documentation that are generated from the tables in the code.
 
-A page in docs has generated text between two comments::
+A page in docs contains generated text between two comments::
 
     .. generated: NAME
 
@@ -60,7 +60,7 @@ _COMMON = tuple(
 # Modules that only the stand-alone verifier runs.
 _VERIFIER_ONLY = [f"verifier/{name}.py" for name in ("announce", "api", "cli", "service")]
 # Bodies that are described by hand on another page.
-_ELSEWHERE = {"Start": "The body has the :ref:`options of a start <start-options>`."}
+_ELSEWHERE = {"Start": "The body contains the :ref:`options of a start <start-options>`."}
 
 
 def filled(text: str) -> str:
@@ -127,7 +127,7 @@ def _load_levels() -> str:
 
 
 def _loads() -> Iterator[tuple[int, str, LoadLevel]]:
-    """Yield each load level with each range of round-trip times, as text, and with the numbers of threads for both."""
+    """Yield each load level with each range of round-trip times, and the numbers of threads for both."""
     for level, load in LOAD_LEVELS.items():
         for least in sorted(THREAD_FACTORS):
             reach = f"{1000 * least:.0f} ms or more" if least else "shorter"
@@ -168,7 +168,7 @@ def _log_lines(*parts: str) -> str:
 
 
 def _metrics(module: ModuleType) -> str:
-    """Render the metrics of a service, and of its webhook. `module` has the tables of both."""
+    """Render the metrics of a service, and of its webhook. `module` contains the tables of both."""
     return metrics.as_rst([*module.TABLE, *module.WEBHOOK_TABLE])
 
 

@@ -60,10 +60,10 @@ def assert_renamed(
     views: Mapping[str, Mapping[str, Any]] = {},
     left_out: tuple[str, ...] = (),
 ) -> None:
-    """Fail unless the destination has exactly the collections of the source, under the names that `names` gives them.
+    """Fail unless the destination contains exactly the collections of the source, renamed as `names` says.
 
-    `names` has the form that `remap` accepts. `views` has the options of views that must differ on the destination, by
-    the name of the view there. `left_out` has the collections of the source that the destination must not have.
+    `names` is a mapping as for `remap`. `views` maps the destination name of a view to the options that must differ
+    there. `left_out` contains the collections of the source that the destination must not contain.
     """
     assert_none([*differences(pair, names, views, left_out)])
 
@@ -132,7 +132,7 @@ def _data(
     client: AnyClient, database: str, row: Mapping[str, Any]
 ) -> tuple[dict[str, bytes], list[bytes]]:
     if row["type"] != "collection":
-        # The documents of a time-series collection are those of its buckets, which have a row of their own.
+        # The documents of a time-series collection are those of its buckets, which have their own row.
         return {}, []
     name = row["name"]
     listed = client[database].command({"listIndexes": name}, codec_options=RAW)

@@ -1,6 +1,6 @@
 """A small Flask app to test the HTTP server with.
 
-It imports nothing of pytest, so that a process which serves it starts quickly.
+This module does not import pytest, so that a process that serves the app starts quickly.
 """
 
 from __future__ import annotations

@@ -43,9 +43,9 @@ def change(client: AnyClient, name: str, query: Any, update: dict[str, Any]) -> 
 
 
 def leave_row(client: AnyClient, run: dict[str, Any]) -> None:
-    """Save a row of the event spool that does not start where the last row ends, as a late write could.
+    """Save a row of the event spool that does not start where the last row ends, as a stopped engine may do late.
 
-    Such a write comes from an engine that has been stopped. `run` is the saved run record.
+    `run` is the saved run record.
     """
     direction = {"run": UUID(run["fence"]).hex, "reversals": run["reversals"]}
     time = Timestamp(2**32 - 1, 1)
@@ -64,7 +64,7 @@ def wait_until_spooled(source: AnyClient, destination: AnyClient, instances: int
     time = now(source)
 
     def is_spooled() -> bool:
-        # An idle stream does not move by itself.
+        # Without new oplog entries, the position of the stream may not advance.
         source.admin.command({"appendOplogNote": 1, "data": {}})
         ends: dict[str, Timestamp] = {}
         for each in headers(destination):
@@ -87,7 +87,7 @@ def provoke(pair: Pair, daemon: Daemon) -> None:
 
 
 def roll_over_spooled(source: AnyClient, destination: AnyClient) -> None:
-    """Make the source's oplog drop all its present entries, after their events are in the event spool."""
+    """Make the source's oplog drop all its current entries, after their events are in the event spool."""
     wait_until_spooled(source, destination)
     roll_over(source)
     wait_until_spooled(source, destination)

@@ -1,9 +1,10 @@
 """Distributes tests over several processes (`pytest -n 2`), each with its own clusters.
 
-All tests of a module run in one process if it has module-scoped fixtures, or contains unit tests. In other modules, the
-tests with a sharded source stay together, and so do the tests with only a sharded destination: otherwise, several
-processes would have to start such clusters. All other tests run in any process. `--dist loadgroup` is meant for this,
-but pytest-xdist 3.8 does not get the groups from pytest 9.
+A module with unit tests runs in one process. In other modules, the tests with a sharded source stay together, and so do
+the tests with only a sharded destination: otherwise, several processes would have to start such clusters. The remaining
+tests of a module stay together if the module has module-scoped fixtures; otherwise, they run in any process. The tests
+of test_behaviours.py are grouped by round instead. `--dist loadgroup` is meant for this, but pytest-xdist 3.8 does not
+get the groups from pytest 9.
 
 A process that has run a test gets another one with clusters of the same kind, as long as there are any: stopping these
 clusters and starting others takes as much CPU time as some tests. The processes begin with different kinds.
@@ -75,7 +76,7 @@ class Spreading(LoadScopeScheduling):
     def _split_scope(self, nodeid: str) -> str:
         module, _, test = nodeid.partition("::")
         if module.startswith(_FOLDER_WITHOUT_CLUSTERS):
-            # For each group that a process runs, xdist searches all earlier ones.
+            # Keep these groups few: for each group that a process runs, xdist searches all earlier ones.
             return module
         if module == _BEHAVIOURS:
             # [behaviour-round]: all behaviours of a round share its sync.

@@ -13,7 +13,7 @@ def write_tokens(
 ) -> Path:
     """Write a token file that only its owner can read, and return its path.
 
-    Each line of `text` has a role, a token and the name of the caller.
+    Each line of `text` contains a role, a token and the name of the caller.
     """
     path = folder / "tokens"
     path.touch(mode=0o600)

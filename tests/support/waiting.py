@@ -9,12 +9,12 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-# Longer than any machine needs, however busy it is; a passing test never waits that long. In seconds.
+# The default timeout, in seconds: longer than even a busy machine needs. A passing test never waits that long.
 PATIENCE = 300.0
 # The shortest and the longest poll interval, in seconds.
 _LEAST_PAUSE, _LONGEST_PAUSE = 0.01, 0.2
 
-# Called at each poll. They raise an error if no condition can become true any more.
+# Functions that are called at each poll, and raise an error if no condition can become true any more.
 refusals: list[Callable[[], None]] = []
 
 _pause = threading.Event()

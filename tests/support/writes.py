@@ -1,4 +1,4 @@
-"""Functions that write to the cluster of a client, for tests that run a sync of their own."""
+"""Functions that write to the cluster of a client, for tests that run their own sync."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def test_the_sections_of_a_candidate_get_the_later_changes(release: ModuleType) 
 
 
 def test_the_files_of_the_project_are_changed(release: ModuleType) -> None:
-    old = release._present_version()
+    old = release._current_version()
     text = (ROOT / release.VERSION_FILE).read_text()
     assert 'VERSION = "99.0.0"' in release.with_version(text, old, "99.0.0")
     manifest = (ROOT / "packaging/kubernetes/standby/deployment.yaml").read_text()

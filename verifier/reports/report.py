@@ -226,7 +226,7 @@ def _namespaces(progress: CheckProgress) -> dict[str, Any]:
 
 
 def _not_known(subject: Subject) -> Iterator[str]:
-    """Yield a sentence for each fact that is missing from the report."""
+    """Yield a sentence for each gap of the report: a fact that is unknown, uncertain or left out."""
     record, progress = subject.record, subject.progress
     yield from subject.unread
     if not record.processes:

@@ -1,10 +1,10 @@
 #!/bin/sh
-# Runs after an installation and after an upgrade, when all files of the former version are gone.
+# Runs after an installation and after an upgrade, when all files of the previous version are gone.
 set -e
 
 choose_python() {
     for version in 3.13 3.12 3.11; do
-        # Some distributions have minimal variants without these modules.
+        # Some distributions offer minimal variants of Python without these modules.
         if "/usr/bin/python$version" -c 'import ssl, zoneinfo' 2> /dev/null; then
             ln -sfn "/usr/bin/python$version" /opt/syncsvc/bin/python3
             return

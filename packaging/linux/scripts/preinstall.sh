@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs before an installation and before an upgrade. Refuses to install over a virtual environment that pip has filled: it
-# has folders where the package has links, and its modules would be used instead of those of the package.
+# Runs before an installation and before an upgrade. Refuses to install over a virtual environment that pip has filled:
+# it contains folders where the package installs links, and Python would load its modules instead of the package's.
 set -e
 
 for folder in /opt/syncsvc/lib/python3.*; do

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs before the files are removed. The first argument is `remove` (deb) or 0 (rpm), and another one for an upgrade.
+# Runs before the files are removed. The first argument is `remove` (deb) or 0 (rpm); in an upgrade, it is another one.
 set -e
 
 case "$1" in
@@ -7,12 +7,12 @@ remove | 0)
     if [ -d /run/systemd/system ]; then
         systemctl stop 'syncsvc.service' 'syncsvc@*.service' 'syncsvc-verifier.service'
     fi
-    # A container may have systemd-sysusers without the rest of systemd.
+    # A container may contain systemd-sysusers without the rest of systemd.
     if command -v systemctl > /dev/null; then
         systemctl --quiet disable syncsvc.service syncsvc@.service syncsvc-verifier.service
     fi
     rm -f /opt/syncsvc/bin/python3
     ;;
 esac
-# The next version is compiled again.
+# Remove the compiled modules, which no package owns; postinstall.sh compiles those of the next version.
 find /opt/syncsvc/lib -name __pycache__ -exec rm -rf {} +

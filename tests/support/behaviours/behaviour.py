@@ -37,9 +37,9 @@ def beside(db: AnyDatabase) -> AnyDatabase:
 
 
 def behaviour(fill: Action) -> Callable[[Action], Behaviour]:
-    """Return a decorator that makes a Behaviour of a function. The function becomes its `change`.
+    """Return a decorator that turns a function into a Behaviour with the name of the function.
 
-    The Behaviour has the name of the function.
+    The function becomes the `change` of the Behaviour, and `fill` becomes its `fill`.
     """
 
     def make(change: Callable[..., object]) -> Behaviour:
@@ -100,7 +100,7 @@ def two_collections(db: AnyDatabase) -> None:
 
 
 def use(collection: AnyCollection, tag: str) -> None:
-    """Make writes of every kind in a collection. A test can then notice events that are applied to a wrong collection.
+    """Make writes of every kind in a collection, so that a test detects events that are applied to a wrong collection.
 
     `tag` makes the documents of each call different. Each document has another value of `n`, because some tests have a
     unique index on `n`.

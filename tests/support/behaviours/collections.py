@@ -120,7 +120,7 @@ def create_with_odd_names(db: AnyDatabase) -> None:
 
 
 @behaviour(fill=few_documents)
-def create_what_is_there(db: AnyDatabase) -> None:
+def create_an_existing_collection(db: AnyDatabase) -> None:
     with contextlib.suppress(OperationFailure):
         db.command({"create": "c", "capped": True, "size": 4096})
     use(db.c, "after")

@@ -35,7 +35,7 @@ def weather(db: AnyDatabase) -> None:
 def time_series_measure(db: AnyDatabase) -> None:
     measure(db, "weather", 300, 100)
     for n in range(20):
-        # One insert per measurement, which causes updates of buckets.
+        # Insert each measurement by itself, so that the server updates buckets.
         measure(db, "collated", 1, 400 + n)
     db.weather.delete_many({"place": 3})
     db.weather.update_many({"place": 1}, {"$set": {"place": 7}})
@@ -80,7 +80,7 @@ def time_series_drop_database(db: AnyDatabase) -> None:
 
 @behaviour(fill=nothing)
 def time_series_that_the_source_refused(db: AnyDatabase) -> None:
-    """Try to create a time-series collection that the server refuses. It keeps the `system.buckets` collection."""
+    """Try to create a time-series collection: the server refuses this, but keeps its `system.buckets` collection."""
     _refused(db, "s")
     db.plain.insert_one({"_id": 1})
 

@@ -26,8 +26,8 @@ from tests.support.waiting import wait_for
 
 MONGOS_VARIABLE = "SYNCSVC_MONGOS"
 _MAJORITY = {"w": "majority"}
-# After a shutdown error of a primary, a router does not use the primary until the next heartbeat. A streaming monitor
-# gets a heartbeat every 10 s.
+# After a shutdown error of a primary, a router does not use the primary until the next heartbeat. With the default, a
+# streaming monitor, heartbeats come only every 10 s.
 _PARAMETERS = {"replicaSetMonitorProtocol": "sdam", "heartBeatFrequencyMs": "500"}
 
 

@@ -47,7 +47,7 @@ class Commands:
         except Refused as error:
             reply = error.reply
         except OSError as error:
-            # A server has gone. Open new connections to all servers, because it may come back.
+            # A server is gone. Close all connections: the next command opens new ones, and the server may be back then.
             self.close()
             reply = refusal(_HOST_UNREACHABLE, f"a server is gone: {error}").reply
             reply["errorLabels"] = ["ResumableChangeStreamError"]

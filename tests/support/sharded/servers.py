@@ -13,8 +13,8 @@ from tests.support.sharded.wire import Clock, Document, Refused, ServerConnectio
 MAJORITY = {"w": "majority"}
 ON_CONFIG_SERVER = frozenset({"admin", "config"})
 _STALE = frozenset({249, 13388})
-# The most attempts while the version is stale, and the pause between them in seconds, in which the shard refreshes its
-# metadata. This takes more than two seconds if other tests use all CPUs.
+# The maximum number of attempts while the version is stale, and the pause between them in seconds. Meanwhile, the shard
+# refreshes its metadata, which takes more than two seconds if other tests use all CPUs.
 _MOST_TRIES = 300
 _PAUSE = 0.05
 

@@ -79,7 +79,7 @@ class MergedStream:
         return ready
 
     def _first(self) -> _Part:
-        """Return the shard's stream whose next token is the lowest; of several equal ones, prefer one with an event."""
+        """Return the shard's stream whose next token is the lowest; if several are equal, prefer one with an event."""
         return min(self._parts, key=lambda part: (part.reached, not part.events))
 
     def _reply(self, cursor_id: int, batch: str, events: list[RawBSONDocument]) -> Document:
