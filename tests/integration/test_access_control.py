@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 import pytest
 from pymongo.errors import OperationFailure
 
+from syncsvc.metadata import METADATA_DATABASE
 from syncsvc.preflight.privileges import privilege_violations
 from syncsvc.sandbox import ReplicaSet
 from syncsvc.sandbox.replica_set import Client
@@ -25,12 +26,15 @@ from tests.support.behaviours import ALL
 from tests.support.blocks import USER_WRITES_BLOCKED
 from tests.support.certificates import make_certificates
 from tests.support.daemon import Daemon
+from tests.support.mongosync_readers import copied_phases, global_state, resume_data
+from tests.support.pages import commands, evaluate
 from tests.support.pair import Pair, Side
 from tests.support.roles import USES, Use
 from tests.support.selection import full
 from tests.support.service_process import ROOT
 from tests.support.waiting import PATIENCE, wait_for
 from verifier.cluster.facts import ClusterFacts, Topology, gather
+from verifier.cluster.failures import UNAUTHORIZED
 from verifier.runtime.schemas import load
 
 NAMES = {"source": "cluster0", "destination": "cluster1"}
@@ -221,6 +225,40 @@ def test_the_documented_roles_are_sufficient(clusters: Clusters, tmp_path: Path,
             daemon.commit()
             clusters.pair.assert_equal()
             assert (source.takes_writes(), destination.takes_writes()) == (True, False)
+
+
+@contextmanager
+def guest(cluster: Guarded, role: str) -> Iterator[Side]:
+    """Create a user with this role, and return the cluster as the user sees it; at the end, drop both."""
+    admin = cluster.side.client.admin
+    admin.command("createUser", "guest", pwd="guest", roles=[role])
+    try:
+        with Client(cluster.side.uri, username="guest", password="guest") as client:
+            yield Side(cluster.side.uri, client)
+    finally:
+        admin.command("dropUser", "guest")
+        admin.command("dropRole", role)
+
+
+def test_the_documented_role_of_dashboards_does_not_show_documents(
+    clusters: Clusters, tmp_path: Path
+) -> None:
+    clusters.grant(USES[0])
+    blocks = commands("docs/howto/alert.rst", "Dashboards for mongosync")
+    evaluate("\n".join(each.text for each in blocks), clusters.destination.side.client)
+    with (
+        running(clusters, tmp_path) as daemon,
+        guest(clusters.destination, "syncDashboards") as dashboards,
+    ):
+        daemon.start(**USES[0].options)
+        daemon.wait_until_committable()
+        assert resume_data(dashboards)["state"] == "RUNNING"
+        assert global_state(dashboards)["reversible"] is False
+        assert copied_phases(dashboards) == {"d.c": {"done": 1}}
+        for database, name in ((METADATA_DATABASE, "eventSpool"), ("d", "c")):
+            with pytest.raises(OperationFailure) as refused:
+                dashboards.client[database][name].find_one()
+            assert refused.value.code == UNAUTHORIZED
 
 
 def test_a_sync_started_after_a_refused_start_survives_a_restart(
