@@ -7,7 +7,15 @@ from typing import Any
 
 import pytest
 
-from verifier.runtime.options import Form, Option, as_rst, number, parse, refuse
+from verifier.runtime.options import (
+    Form,
+    Option,
+    as_rst,
+    number,
+    parse,
+    refuse,
+    unknown_variables,
+)
 
 TABLE = (
     Option("uri", "connection string", required=True, value="URI"),
@@ -262,6 +270,28 @@ def test_a_bad_variable_is_refused(
     monkeypatch.setenv(name, value)
     message = refusal(capsys, *URI)
     assert value.casefold() in message.casefold() and name.split("_")[1].lower() in message
+
+
+@pytest.mark.parametrize(
+    "given, unknown",
+    [
+        (["PROG_BINDADDRESS", "PROG_PORT", "PATH", "PROGRAM"], ["PROG_BINDADDRESS"]),
+        (["PROG_USR", "PROG_CONFIG", "PROG_LOGIN"], ["PROG_CONFIG", "PROG_LOGIN", "PROG_USR"]),
+        (["PROG_OTHER_PORT", "PROG_TESTED"], []),
+        (["PROG_PORT_", "PROG_SERVICE_HOSTS"], ["PROG_PORT_", "PROG_SERVICE_HOSTS"]),
+        (
+            [
+                *("PROG_SERVICE_HOST", "PROG_SERVICE_PORT", "PROG_SERVICE_PORT_API"),
+                *("PROG_PORT", "PROG_PORT_7_TCP", "PROG_PORT_7_TCP_ADDR"),
+                *("PROG_API_SERVICE_HOST", "PROG_API_SERVICE_PORT", "PROG_API_PORT"),
+                "PROG_APIS_PORT",
+            ],
+            ["PROG_APIS_PORT"],
+        ),
+    ],
+)
+def test_unknown_variables_are_found(given: list[str], unknown: list[str]) -> None:
+    assert unknown_variables(TABLE, "PROG", given, ("PROG_OTHER_", "PROG_TESTED")) == unknown
 
 
 @pytest.mark.parametrize(
