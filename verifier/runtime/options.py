@@ -180,8 +180,17 @@ def parse(
             help=_help(option),
             **option.arguments(),
         )
-    values = vars(parser.parse_args(sys.argv[1:] if arguments is None else list(arguments)))
+    known, unknown = parser.parse_known_args(sys.argv[1:] if arguments is None else list(arguments))
+    if unknown:
+        parser.error(f"unrecognized arguments: {_without_values(unknown)}")
+    values = vars(known)
     return {option.name: values[option.name] for option in table}
+
+
+def _without_values(arguments: Sequence[str]) -> str:
+    """Return the flags among these arguments of the command line, without their values, which may be secret."""
+    flags = [each.partition("=")[0] for each in arguments if each.startswith("--")]
+    return ", ".join(flags) or "an argument without an option"
 
 
 def warn_of_unknown_variables(

@@ -205,7 +205,7 @@ def test_conflicting_settings_are_refused_the_same_way(
         ([*URI, "--level", "loud"], "--level"),
         ([*URI, "--nope", "x"], "--nope"),
         ([*URI, "--por", "7"], "--por"),
-        ([*URI, "stray"], "stray"),
+        ([*URI, "stray"], "an argument without an option"),
         ([*URI, "--config", "/nowhere/x.yaml"], "/nowhere/x.yaml"),
         ([*URI, "--config", "/"], "/"),
     ],
@@ -295,7 +295,11 @@ def test_unknown_variables_are_found(given: list[str], unknown: list[str]) -> No
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--nope", SECRET], [f"--nope={SECRET}"], [SECRET], ["--port", SECRET]]
+    "arguments",
+    [
+        *(["--nope", SECRET], [f"--nope={SECRET}"], [SECRET], ["--port", SECRET]),
+        *(["--nope", "bob:S3cr3t@h"], ["--nope=https://x/S3cr3t"], ["bob:S3cr3t@h"]),
+    ],
 )
 def test_a_refused_flag_shows_no_credentials(
     capsys: pytest.CaptureFixture[str], arguments: list[str]
@@ -307,6 +311,9 @@ def test_a_refused_flag_shows_no_credentials(
     "text",
     [
         f"nope: {SECRET}",
+        "nope: https://x/S3cr3t",
+        "destUri: bob:S3cr3t@h",
+        "nope: [bob:S3cr3t@h]",
         f"port: {SECRET}",
         f"uri: [{SECRET}]",
         f"uri: {SECRET}: x",
@@ -316,7 +323,7 @@ def test_a_refused_flag_shows_no_credentials(
 def test_a_refused_file_shows_no_credentials(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str
 ) -> None:
-    assert "S3cr3t" not in refusal(capsys, *config(tmp_path, text))
+    assert "S3cr3t" not in refusal(capsys, *URI, *config(tmp_path, text))
 
 
 def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
