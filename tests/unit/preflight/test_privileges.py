@@ -9,9 +9,7 @@ import pytest
 
 from syncsvc.options import Presplit, UsersAndRoles, WriteBlocking
 from syncsvc.preflight.privileges import (
-    NOTING,
     READING_PRINCIPALS,
-    Need,
     needs_of_destination,
     needs_of_source,
     privilege_violations,
@@ -20,6 +18,7 @@ from syncsvc.schemas import StartSchema
 from tests.support.roles import READER, SHARDED_READER, SHARDED_WRITER, USES, WRITER, Use
 from tests.unit.preflight.values import facts, options, texts
 from verifier.cluster.facts import ClusterFacts, Topology
+from verifier.cluster.privileges import NOTING, Need
 from verifier.runtime.schemas import load
 
 BOTH = WriteBlocking.SOURCE_AND_DESTINATION
