@@ -19,9 +19,11 @@ from pymongo.errors import OperationFailure
 
 from syncsvc.metadata import METADATA_DATABASE
 from syncsvc.preflight.privileges import privilege_violations
+from syncsvc.preflight.questions import free_disk
 from syncsvc.sandbox import ReplicaSet
 from syncsvc.sandbox.replica_set import Client
 from syncsvc.schemas import StartSchema
+from tests.support import custom_roles
 from tests.support.behaviours import ALL
 from tests.support.blocks import USER_WRITES_BLOCKED
 from tests.support.certificates import make_certificates
@@ -191,8 +193,13 @@ def as_sharded(cluster: Guarded) -> ClusterFacts:
 
 @pytest.mark.parametrize("use", [*map(full, USES[:-1]), USES[-1]], ids=IDS)
 def test_the_documented_roles_are_sufficient(clusters: Clusters, tmp_path: Path, use: Use) -> None:
-    source, destination = clusters.source, clusters.destination
     clusters.grant(use)
+    sync(clusters, tmp_path, use)
+
+
+def sync(clusters: Clusters, tmp_path: Path, use: Use) -> None:
+    """Start, reset, start again and commit a sync with the start options of `use`; if it is reversible, reverse it."""
+    source, destination = clusters.source, clusters.destination
     blocking = use.options.get("enableUserWriteBlocking", "destinationOnly")
     for each in SOME_BEHAVIOURS:
         each.fill(source.side.client[each.name])
@@ -225,6 +232,28 @@ def test_the_documented_roles_are_sufficient(clusters: Clusters, tmp_path: Path,
             daemon.commit()
             clusters.pair.assert_equal()
             assert (source.takes_writes(), destination.takes_writes()) == (True, False)
+
+
+def test_the_documented_custom_roles_are_sufficient(clusters: Clusters, tmp_path: Path) -> None:
+    (default,) = (use for use in USES if not use.options)
+    guarded_clusters = {"source": clusters.source, "destination": clusters.destination}
+    with ExitStack() as stack:
+        for side, cluster in guarded_clusters.items():
+            needed = custom_roles.of_sync(side)
+            for name, optional in (("exact", ""), ("wide", side)):
+                evaluate(custom_roles.creation(name, needed, optional), cluster.side.client)
+                stack.callback(cluster.side.client.admin.command, "dropRole", name)
+            cluster.grant(["wide"])
+            stack.callback(cluster.grant, [])
+        clusters.source.side.client.d.create_collection("t", timeseries={"timeField": "at"})
+        with running(clusters, tmp_path) as daemon:
+            answer = daemon.post("preflight", {**NAMES, **default.options}).json()
+            assert (answer["violations"], answer["warnings"]) == ([], [])
+        with Client(clusters.destination.uri) as client:
+            assert free_disk(client)
+        for cluster in guarded_clusters.values():
+            cluster.grant(["exact"])
+        sync(clusters, tmp_path, default)
 
 
 @contextmanager

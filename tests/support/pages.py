@@ -92,9 +92,8 @@ def paste(text: str, replaced: Mapping[str, str]) -> str:
 
 def evaluate(text: str, client: Client) -> None:
     """Run mongosh statements with the driver. Each one begins in the first column, and continues on indented lines."""
-    for statement in re.split(r"\n(?! )", text):
-        if statement.startswith("//"):
-            continue
+    without_comments = re.sub(r"^ *//.*\n", "", text, flags=re.M)
+    for statement in re.split(r"\n(?! )", without_comments):
         found = _STATEMENT.fullmatch(statement)
         assert found, f"tests cannot evaluate {statement}"
         argument: dict[str, Any] = yaml.safe_load(found["argument"] or "{}")
