@@ -9,6 +9,8 @@ PROCESSES ?= 5
 # The unit tests run in three processes, each with a third of the modules: some tests wait for child processes.
 UNIT = unit-1 unit-2 unit-3
 INSTALL = $(BIN)/pip install --disable-pip-version-check --editable
+LOCK = CUSTOM_COMPILE_COMMAND='make lock' $(BIN)/pip-compile --quiet --upgrade --generate-hashes --strip-extras \
+    --allow-unsafe --no-emit-index-url --no-emit-find-links
 # A second virtual environment, with the lowest versions of the dependencies that setup.cfg allows.
 LOWEST = .venv-min
 # Save compiled modules: tests start hundreds of our processes, and each would compile them again.
@@ -100,8 +102,8 @@ dist: $(VENV)/dist-installed  ## build all packages in dist, from the last commi
 	packaging/build $(BIN)
 
 lock: $(VENV)/dist-installed  ## lock the newest versions of the dependencies for the packages and the image
-	CUSTOM_COMPILE_COMMAND='make lock' $(BIN)/pip-compile --quiet --upgrade --generate-hashes --strip-extras \
-	    --allow-unsafe --no-emit-index-url --no-emit-find-links --output-file packaging/requirements.txt setup.cfg
+	$(LOCK) --output-file packaging/requirements.txt setup.cfg
+	grep -o 'setuptools == .*' setup.cfg | $(LOCK) --output-file packaging/build-requirements.txt -
 
 release: $(VENV)/installed  ## make a release candidate: make release VERSION=0.2.0
 	$(BIN)/python packaging/release.py $(VERSION)

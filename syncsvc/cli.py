@@ -23,7 +23,15 @@ from syncsvc.reconciler import Reconciler
 from syncsvc.saved.lease import HOME, LeaseKeeper
 from syncsvc.schemas import StartSchema
 from syncsvc.service import Service
-from syncsvc.settings import NO_EFFECT, PROGRAM, Settings, read_settings
+from syncsvc.settings import (
+    NO_EFFECT,
+    OTHER_VARIABLES,
+    PREFIX,
+    PROGRAM,
+    TABLE,
+    Settings,
+    read_settings,
+)
 from syncsvc.standby import Standby
 from syncsvc.tuning import Tuning
 from verifier.cluster import failures
@@ -37,7 +45,7 @@ from verifier.runtime.garbage import collect_rarely
 from verifier.runtime.httpd import HttpServer
 from verifier.runtime.malloc import keep_large_buffers
 from verifier.runtime.observer import Observer, ignore
-from verifier.runtime.options import refuse
+from verifier.runtime.options import refuse, warn_of_unknown_variables
 from verifier.runtime.protection import Protection
 from verifier.runtime.recent import RecentCommands
 from verifier.runtime.schemas import load
@@ -153,6 +161,7 @@ def _serve(settings: Settings, goal: Goal | None, observe: Observer, tuning: Tun
 
 def _log_options(settings: Settings) -> None:
     """Log the options in the format that log tools for mongosync read; log the given options that have no effect."""
+    warn_of_unknown_variables(TABLE, PREFIX, OTHER_VARIABLES)
     _log.info("Mongosync Options", extra=dict(settings.options))
     # This program has no hidden flags.
     _log.info("Mongosync HiddenFlags")

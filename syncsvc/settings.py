@@ -30,6 +30,10 @@ from verifier.runtime.webhook import WebhookOptions
 
 PROGRAM = "syncsvc"
 PREFIX = "SYNCSVC"
+# The beginnings of the names of environment variables that the verifier, the sandbox and the tests read.
+OTHER_VARIABLES = tuple(
+    f"{PREFIX}_{each}" for each in ("VERIFIER_", "MONGOD", "MONGOS", "CHROMIUM", "SCREENSHOTS")
+)
 # Options of mongosync for functions that this program does not have.
 NO_EFFECT = ("acceptDisclaimer", "disableTelemetry", "disableMetricsLogging")
 

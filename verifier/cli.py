@@ -29,12 +29,13 @@ from verifier.runtime.garbage import collect_rarely
 from verifier.runtime.httpd import HttpServer
 from verifier.runtime.malloc import keep_large_buffers
 from verifier.runtime.observer import Observer, ignore
+from verifier.runtime.options import warn_of_unknown_variables
 from verifier.runtime.protection import Protection
 from verifier.runtime.sites import own_names
 from verifier.runtime.tasks import StopToken
 from verifier.runtime.webhook import Webhook, secrets_of
 from verifier.service import Service
-from verifier.settings import PROGRAM, Settings, read_settings
+from verifier.settings import PREFIX, PROGRAM, TABLE, Settings, read_settings
 
 LOG_FILE = "verifier.log"
 # The sync service uses another name, because both programs may share a log directory.
@@ -79,6 +80,7 @@ def main(
 def _run(
     program: process.Program, settings: Settings, observe: Observer, tuning: CheckTuning
 ) -> int:
+    warn_of_unknown_variables(TABLE, PREFIX)
     # Create the webhook first, because its secret file may be invalid.
     webhook = Webhook(settings.webhook, program=PROGRAM) if settings.webhook else None
     # Before the clusters are opened: until then, SIGHUP ends the process.

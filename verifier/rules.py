@@ -11,15 +11,14 @@ from verifier.cluster.cluster import SAME_CLUSTER, lacking, unfit, unreadable_id
 from verifier.cluster.facts import ClusterFacts, Topology
 from verifier.cluster.failures import NOT_AUTHORIZED
 from verifier.cluster.features import ClusterRole
+from verifier.cluster.privileges import READING, STREAMING
 from verifier.compare.scope import Scope
 from verifier.errors import UNSUPPORTED_VERSION
 from verifier.runtime.errors import Violation
 
 OLDEST_SOURCE, OLDEST_DESTINATION = (5, 0), (6, 0)
 
-# The privileges to read a cluster and its change stream, needed if access control is enabled.
-_ON_CLUSTER = ("listDatabases",)
-_ON_COLLECTIONS = ("changeStream", "collStats", "find", "listCollections", "listIndexes")
+NEEDS = (*READING, *STREAMING)
 _SUPPORTED = (Topology.REPLICA_SET, Topology.SHARDED)
 
 
@@ -63,11 +62,9 @@ def unknown_identities(source: ClusterFacts, destination: ClusterFacts) -> Itera
 
 
 def _missing_privileges(role: str, facts: ClusterFacts) -> Iterator[Violation]:
-    if facts.database_privileges is None:
-        return
-    missing = [*facts.lacks(*_ON_CLUSTER), *facts.lacks_everywhere(*_ON_COLLECTIONS)]
-    if missing:
-        yield NOT_AUTHORIZED, (
-            f"The user of the {role} lacks the privileges [{', '.join(missing)}], which are needed on all databases; "
-            "the built-in role readAnyDatabase has them."
-        )
+    for need in NEEDS:
+        if missing := need.lacking(facts):
+            yield NOT_AUTHORIZED, (
+                f"The user of the {role} lacks the privileges [{', '.join(missing)}] to {need.purpose} on all "
+                f"databases; the built-in role {need.role} has them."
+            )

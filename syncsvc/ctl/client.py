@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -156,8 +157,7 @@ class Client:
     def _session(self) -> requests.Session:
         session = requests.Session()
         session.trust_env = False
-        if self.ca_file is not None:
-            session.verify = str(self.ca_file)
+        session.verify = system_authorities() if self.ca_file is None else str(self.ca_file)
         if self.token_file is not None:
             session.headers["Authorization"] = f"Bearer {_token(self.token_file, self.url)}"
         return session
@@ -223,6 +223,17 @@ def _token(file: Path, url: str) -> str:
             Exit.USAGE, "TokenNotReadable", f"{file} does not hold exactly one token."
         )
     return token
+
+
+def system_authorities() -> str | bool:
+    """Return the file or folder with the certificates of the authorities that the system trusts.
+
+    Return True if there is none: then requests uses the certificates of the package certifi.
+    """
+    paths = ssl.get_default_verify_paths()
+    if paths.capath and not paths.cafile and any(Path(paths.capath).iterdir()):
+        return paths.capath
+    return paths.cafile or True
 
 
 def _is_loopback(host: str) -> bool:

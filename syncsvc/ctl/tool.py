@@ -168,7 +168,8 @@ _SHARED: tuple[tuple[str, Any, str, str], ...] = (
         _FILE,
         "SYNCCTL_CA_FILE",
         "File with the certificates of the authorities (CA) that signed the daemon's certificate. Default: the "
-        "authorities that the system trusts.",
+        "authorities that the system trusts (SSL_CERT_FILE names another file); if there are none, those of the Python "
+        "package certifi.",
     ),
 )
 

@@ -13,10 +13,10 @@ from syncsvc.figures.oplog_window import span_when_full
 from syncsvc.figures.trends import in_words
 from syncsvc.options import EventSpool, StartOptions
 from syncsvc.preflight.findings import Findings, Measured
-from syncsvc.preflight.privileges import NOTING
 from syncsvc.principals import comparison
 from syncsvc.rules.indexing import built
 from verifier.cluster.namespace import some_of
+from verifier.cluster.privileges import NOTING
 from verifier.runtime.errors import Violation
 
 _MB = 1_000_000

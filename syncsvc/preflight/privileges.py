@@ -6,64 +6,20 @@ access control. The functions here have no side effects.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 
 from syncsvc.options import Presplit, StartOptions
 from verifier.cluster.facts import ClusterFacts, Topology
 from verifier.cluster.failures import NOT_AUTHORIZED
+from verifier.cluster.privileges import (
+    IDENTIFYING,
+    READING,
+    READING_BUCKETS,
+    STREAMING,
+    Need,
+)
 from verifier.runtime.errors import Violation
 
-
-@dataclass(frozen=True)
-class Need:
-    """A set of privileges that a sync needs for one purpose."""
-
-    # What the privileges are for, as text for an error.
-    purpose: str
-    # A built-in role that grants them.
-    role: str
-    # Privilege actions on the cluster, on all collections, and on the buckets of all time-series collections.
-    on_cluster: tuple[str, ...] = ()
-    on_collections: tuple[str, ...] = ()
-    on_buckets: tuple[str, ...] = ()
-    # The names of collections in the config database, each with the actions on it.
-    on_config: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    # The names of system collections in the admin database, each with the actions on it.
-    on_admin: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    # An action on the cluster that can replace all of these privileges.
-    instead: str = ""
-
-    def lacking(self, facts: ClusterFacts) -> list[str]:
-        if self.instead and not facts.lacks(self.instead):
-            return []
-        return [
-            *facts.lacks(*self.on_cluster),
-            *facts.lacks_everywhere(*self.on_collections),
-            *facts.lacks_on_buckets(*self.on_buckets),
-            *(
-                lacked
-                for collection, actions in self.on_config
-                for lacked in facts.lacks_on_config(collection, *actions)
-            ),
-            *(
-                lacked
-                for collection, actions in self.on_admin
-                for lacked in facts.lacks_on_admin(collection, *actions)
-            ),
-        ]
-
-
-READING = (
-    Need(
-        "read",
-        "readAnyDatabase",
-        ("listDatabases",),
-        ("collStats", "find", "listCollections", "listIndexes"),
-    ),
-    Need("read collections by their UUIDs", "clusterMonitor", ("useUUID",)),
-)
-STREAMING = (Need("read changes", "readAnyDatabase", (), ("changeStream",)),)
 WRITING = (
     Need(
         "write",
@@ -79,13 +35,6 @@ WRITING = (
         "dbAdminAnyDatabase",
         (),
         ("bypassDocumentValidation", "collMod", "dropDatabase"),
-    ),
-)
-READING_BUCKETS = (
-    Need(
-        "read time-series collections",
-        "readAnyDatabase",
-        on_buckets=("collStats", "find", "listIndexes"),
     ),
 )
 WRITING_BUCKETS = (
@@ -124,9 +73,6 @@ WRITING_PRINCIPALS = Need(
         *("dropRole", "dropUser", "viewRole"),
     ),
 )
-# Optional: without this privilege, a sync works, but its commit has to wait.
-NOTING = Need("append a note to the oplog", "backup", ("appendOplogNote",))
-
 # For sharded clusters only. Stopping and starting the balancer requires write access to its settings.
 READING_SHARDS = Need(
     "read how collections are sharded",
@@ -259,14 +205,13 @@ def privilege_violations(
     ):
         for need in needs(options, time_series, facts.is_sharded):
             if missing := need.lacking(facts):
-                yield _missing(", ".join(missing), need.purpose, side, need.role)
+                yield _violation(need, missing, side)
         if facts.topology is Topology.REPLICA_SET and facts.identity is None:
-            purpose = "read the id of the replica set"
-            yield _missing("replSetGetConfig", purpose, side, "clusterMonitor")
+            yield _violation(IDENTIFYING, IDENTIFYING.on_cluster, side)
 
 
-def _missing(actions: str, purpose: str, side: str, role: str) -> Violation:
+def _violation(need: Need, missing: Iterable[str], side: str) -> Violation:
     return NOT_AUTHORIZED, (
-        f"missing privileges ([{actions}]) to {purpose} on the {side}; "
-        f"the built-in role {role} has them."
+        f"missing privileges ([{', '.join(missing)}]) to {need.purpose} on the {side}; "
+        f"the built-in role {need.role} has them."
     )

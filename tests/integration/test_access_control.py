@@ -17,20 +17,26 @@ from urllib.parse import urlsplit
 import pytest
 from pymongo.errors import OperationFailure
 
+from syncsvc.metadata import METADATA_DATABASE
 from syncsvc.preflight.privileges import privilege_violations
+from syncsvc.preflight.questions import free_disk
 from syncsvc.sandbox import ReplicaSet
 from syncsvc.sandbox.replica_set import Client
 from syncsvc.schemas import StartSchema
+from tests.support import custom_roles
 from tests.support.behaviours import ALL
 from tests.support.blocks import USER_WRITES_BLOCKED
 from tests.support.certificates import make_certificates
 from tests.support.daemon import Daemon
+from tests.support.mongosync_readers import copied_phases, global_state, resume_data
+from tests.support.pages import commands, evaluate
 from tests.support.pair import Pair, Side
 from tests.support.roles import USES, Use
 from tests.support.selection import full
 from tests.support.service_process import ROOT
 from tests.support.waiting import PATIENCE, wait_for
 from verifier.cluster.facts import ClusterFacts, Topology, gather
+from verifier.cluster.failures import UNAUTHORIZED
 from verifier.runtime.schemas import load
 
 NAMES = {"source": "cluster0", "destination": "cluster1"}
@@ -187,8 +193,13 @@ def as_sharded(cluster: Guarded) -> ClusterFacts:
 
 @pytest.mark.parametrize("use", [*map(full, USES[:-1]), USES[-1]], ids=IDS)
 def test_the_documented_roles_are_sufficient(clusters: Clusters, tmp_path: Path, use: Use) -> None:
-    source, destination = clusters.source, clusters.destination
     clusters.grant(use)
+    sync(clusters, tmp_path, use)
+
+
+def sync(clusters: Clusters, tmp_path: Path, use: Use) -> None:
+    """Start, reset, start again and commit a sync with the start options of `use`; if it is reversible, reverse it."""
+    source, destination = clusters.source, clusters.destination
     blocking = use.options.get("enableUserWriteBlocking", "destinationOnly")
     for each in SOME_BEHAVIOURS:
         each.fill(source.side.client[each.name])
@@ -221,6 +232,62 @@ def test_the_documented_roles_are_sufficient(clusters: Clusters, tmp_path: Path,
             daemon.commit()
             clusters.pair.assert_equal()
             assert (source.takes_writes(), destination.takes_writes()) == (True, False)
+
+
+def test_the_documented_custom_roles_are_sufficient(clusters: Clusters, tmp_path: Path) -> None:
+    (default,) = (use for use in USES if not use.options)
+    guarded_clusters = {"source": clusters.source, "destination": clusters.destination}
+    with ExitStack() as stack:
+        for side, cluster in guarded_clusters.items():
+            needed = custom_roles.of_sync(side)
+            for name, optional in (("exact", ""), ("wide", side)):
+                evaluate(custom_roles.creation(name, needed, optional), cluster.side.client)
+                stack.callback(cluster.side.client.admin.command, "dropRole", name)
+            cluster.grant(["wide"])
+            stack.callback(cluster.grant, [])
+        clusters.source.side.client.d.create_collection("t", timeseries={"timeField": "at"})
+        with running(clusters, tmp_path) as daemon:
+            answer = daemon.post("preflight", {**NAMES, **default.options}).json()
+            assert (answer["violations"], answer["warnings"]) == ([], [])
+        with Client(clusters.destination.uri) as client:
+            assert free_disk(client)
+        for cluster in guarded_clusters.values():
+            cluster.grant(["exact"])
+        sync(clusters, tmp_path, default)
+
+
+@contextmanager
+def guest(cluster: Guarded, role: str) -> Iterator[Side]:
+    """Create a user with this role, and return the cluster as the user sees it; at the end, drop both."""
+    admin = cluster.side.client.admin
+    admin.command("createUser", "guest", pwd="guest", roles=[role])
+    try:
+        with Client(cluster.side.uri, username="guest", password="guest") as client:
+            yield Side(cluster.side.uri, client)
+    finally:
+        admin.command("dropUser", "guest")
+        admin.command("dropRole", role)
+
+
+def test_the_documented_role_of_dashboards_does_not_show_documents(
+    clusters: Clusters, tmp_path: Path
+) -> None:
+    clusters.grant(USES[0])
+    blocks = commands("docs/howto/alert.rst", "Dashboards for mongosync")
+    evaluate("\n".join(each.text for each in blocks), clusters.destination.side.client)
+    with (
+        running(clusters, tmp_path) as daemon,
+        guest(clusters.destination, "syncDashboards") as dashboards,
+    ):
+        daemon.start(**USES[0].options)
+        daemon.wait_until_committable()
+        assert resume_data(dashboards)["state"] == "RUNNING"
+        assert global_state(dashboards)["reversible"] is False
+        assert copied_phases(dashboards) == {"d.c": {"done": 1}}
+        for database, name in ((METADATA_DATABASE, "eventSpool"), ("d", "c")):
+            with pytest.raises(OperationFailure) as refused:
+                dashboards.client[database][name].find_one()
+            assert refused.value.code == UNAUTHORIZED
 
 
 def test_a_sync_started_after_a_refused_start_survives_a_restart(

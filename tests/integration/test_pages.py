@@ -12,14 +12,13 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-import yaml
 
 from syncsvc.sandbox.replica_set import Client
 from tests.support import principals
 from tests.support.daemon import Daemon
 from tests.support.filtered import assert_selected
 from tests.support.foreign import assert_synced
-from tests.support.pages import ROOT, Block, commands, paste
+from tests.support.pages import ROOT, Block, commands, evaluate, paste
 from tests.support.pair import TO_SHARDED, Pair, across
 from tests.support.renamed import assert_renamed
 from tests.support.verifier import Verifier
@@ -129,15 +128,10 @@ class Operator:
 
     def _evaluate(self, text: str) -> None:
         """Run a block of mongosh statements with the driver; the comment in its first line names the cluster."""
-        comment, *statements = text.splitlines()
-        client = (self._pair.source if "source" in comment else self._pair.destination).client
-        for statement in statements:
-            if found := re.fullmatch(r"db\.adminCommand\((\{.*\})\)", statement):
-                client.admin.command(yaml.safe_load(found[1]))
-            elif found := re.fullmatch(r'db\.getSiblingDB\("(\w+)"\)\.dropDatabase\(\)', statement):
-                client.drop_database(found[1])
-            else:
-                raise AssertionError(f"this test cannot evaluate {statement}")
+        comment = text.partition("\n")[0]
+        evaluate(
+            text, (self._pair.source if "source" in comment else self._pair.destination).client
+        )
 
 
 def _starts_or_stops(line: str) -> bool:

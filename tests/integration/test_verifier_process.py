@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 
 from syncsvc.sandbox import ReplicaSet
+from tests.support.custom_roles import creation, of_state, of_verifier
 from tests.support.failpoints import failing
 from tests.support.metrics import scrape
 from tests.support.obedience import slug
+from tests.support.pages import evaluate
 from tests.support.pair import Pair
 from tests.support.service_process import ROOT
 from tests.support.verifier import Verifier
@@ -415,15 +417,20 @@ def test_documented_roles_suffice_and_a_missing_one_is_named() -> None:
         for each in clusters:
             with each.client() as client:
                 client.d.c.insert_many([{"_id": number} for number in range(10)])
+                client.d.create_collection("t", timeseries={"timeField": "at"})
         with destination.client() as client:
             client.admin.command({"setUserWriteBlockMode": 1, "global": True})
         reader, other = (each.create_user("reader", reading) for each in clusters)
         keeper = destination.create_user("keeper", [*reading, *state, "restore"])
         blocked = destination.create_user("blocked", [*reading, *state])
+        lean = source.create_user("lean", ["readAnyDatabase", "clusterMonitor"])
+        exact, exact_keeper = (_with_custom_roles(each) for each in clusters)
         poor = source.create_user("poor", ["clusterMonitor"])
         blind = source.create_user("blind", ["readAnyDatabase", "backup"])
         assert _checked(reader, keeper).returncode == 0
         assert _checked(reader, other, "--metaURI", keeper).returncode == 0
+        assert _checked(lean, keeper).returncode == 0
+        assert _checked(exact, exact_keeper).returncode == 0
         for uris, names in (
             ((poor, keeper), ("NotAuthorized", "source", "readAnyDatabase")),
             ((blind, keeper), ("NotAuthorized", "source", "clusterMonitor")),
@@ -433,6 +440,14 @@ def test_documented_roles_suffice_and_a_missing_one_is_named() -> None:
             done = _checked(*uris)
             assert done.returncode == 2
             assert all(name in done.stderr for name in names), done.stderr
+
+
+def _with_custom_roles(cluster: ReplicaSet) -> str:
+    """Create a user with the documented custom roles, without optional privileges, and return its connection string."""
+    with cluster.client() as client:
+        evaluate(creation("reader", of_verifier()), client)
+        evaluate(creation("state", of_state()), client)
+    return cluster.create_user("exact", ["reader", "state"])
 
 
 def _checked(source: str, destination: str, *more: str) -> subprocess.CompletedProcess[str]:

@@ -15,7 +15,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import dedent
+from typing import Any
 
+import yaml
+
+from syncsvc.sandbox.replica_set import Client
 from tests.support.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[2]
@@ -31,6 +35,9 @@ _BLOCK = re.compile(
     r"^(?P<indent> *)\.\. code-block:: (?P<language>sh|javascript)\n\n"
     r"(?P<text>(?:(?P=indent) {4}[^\n]*\n|\n)+)",
     re.M,
+)
+_STATEMENT = re.compile(
+    r"db(?:\.getSiblingDB\(\"(?P<database>\w+)\"\))?\.(?P<method>\w+)\((?P<argument>.*)\)", re.S
 )
 
 
@@ -81,3 +88,21 @@ def paste(text: str, replaced: Mapping[str, str]) -> str:
     assert done.returncode == 0, (text, done.stdout, done.stderr)
     assert not re.search('"success": *false', done.stdout), (text, done.stdout)
     return done.stdout
+
+
+def evaluate(text: str, client: Client) -> None:
+    """Run mongosh statements with the driver. Each one begins in the first column, and continues on indented lines."""
+    without_comments = re.sub(r"^ *//.*\n", "", text, flags=re.M)
+    for statement in re.split(r"\n(?! )", without_comments):
+        found = _STATEMENT.fullmatch(statement)
+        assert found, f"tests cannot evaluate {statement}"
+        argument: dict[str, Any] = yaml.safe_load(found["argument"] or "{}")
+        match found["method"]:
+            case "adminCommand":
+                client.admin.command(argument)
+            case "createRole":
+                client[found["database"]].command("createRole", argument.pop("role"), **argument)
+            case "dropDatabase":
+                client.drop_database(found["database"])
+            case method:
+                raise AssertionError(f"tests cannot evaluate {method}")

@@ -23,11 +23,15 @@ PATH = "/hooks/T0k3n"
 
 @dataclass
 class Receiver:
-    """Keeps the requests that it has accepted, and answers with the HTTP status `status`, or not at all if `hangs`."""
+    """Keeps the requests that it has accepted, and answers with the HTTP status `status`, or not at all if `hangs`.
+
+    The answers have a header line without a colon if `malformed`.
+    """
 
     url: str = ""
     status: int = 200
     hangs: bool = False
+    malformed: bool = False
     headers: list[dict[str, str]] = field(default_factory=list)
     bodies: list[bytes] = field(default_factory=list)
     attempts: int = 0
@@ -86,6 +90,9 @@ def receiving(port: int = 0) -> Iterator[Receiver]:
                 receiver.headers.append(dict(self.headers))
                 receiver.bodies.append(body)
             self.send_response(receiver.status)
+            if receiver.malformed:
+                self.flush_headers()
+                self.wfile.write(b"X-Bad header\r\n")
             self.send_header("Location", receiver.url)
             self.send_header("Content-Length", "0")
             self.end_headers()

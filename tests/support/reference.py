@@ -33,7 +33,16 @@ from syncsvc.resuming import RESUMPTIONS, Resumption
 from syncsvc.state import State, Trigger, next_state
 from syncsvc.tuning import LOAD_LEVELS, THREAD_FACTORS, LoadLevel, Tuning
 from tests.bench.benchmarks import BENCHMARKS
-from tests.support import benchmarks, commands, descriptions, evidence, log_lines, manifests, roles
+from tests.support import (
+    benchmarks,
+    commands,
+    custom_roles,
+    descriptions,
+    evidence,
+    log_lines,
+    manifests,
+    roles,
+)
 from tests.unit.verifier.values import EXAMPLE, EXAMPLE_DEFINITIONS, EXAMPLE_DOCUMENTS
 from verifier.cluster import extended
 from verifier.cluster.features import FEATURES, Feature
@@ -361,6 +370,8 @@ GENERATED: dict[str, Callable[[], str]] = {
     "syncctl-exits": commands.exits_as_rst,
     "syncctl-options": commands.options_as_rst,
     "threads": _threads,
+    "custom-roles": custom_roles.of_sync_as_rst,
+    "custom-roles-verifier": custom_roles.of_verifier_as_rst,
     "evidence-tests": evidence.tests,
     "evidence-faults": evidence.faults,
     "evidence-takeovers": evidence.takeovers,

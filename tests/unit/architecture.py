@@ -131,6 +131,7 @@ PURE = {
     "verifier.cluster.features",
     "verifier.cluster.keys",
     "verifier.cluster.namespace",
+    "verifier.cluster.privileges",
     "verifier.cluster.rawbson",
     "verifier.cluster.specification",
     "verifier.cluster.times",

@@ -99,6 +99,27 @@ def test_the_lock_file_has_every_dependency() -> None:
     assert {line.split()[0].lower().replace("_", "-") for line in required} <= locked
 
 
+def test_the_image_is_built_with_the_locked_build_tool() -> None:
+    """If the versions differ, run `make lock`."""
+    script = (ROOT / "packaging" / "image" / "install").read_text().replace("\\\n", " ")
+    installed = re.findall(r"^pip install .*", script, re.M)
+    assert len(installed) == 2
+    for line in installed:
+        assert "--require-hashes" in line or {"--no-deps", "--no-build-isolation"} <= {
+            *line.split()
+        }
+    locked = (ROOT / "packaging" / "build-requirements.txt").read_text()
+    (version,) = re.findall(r"^setuptools==(\S+) \\\n +--hash=", locked, re.M)
+    tools = read_setup()["options.extras_require"]["dist"].splitlines()
+    assert f"setuptools == {version}" in tools
+
+
+def test_vulnerable_versions_of_the_http_server_are_not_allowed() -> None:
+    """CVE-2024-49768 and CVE-2024-49769 were fixed in waitress 3.0.1."""
+    (lowest_server,) = (each for each in lowest() if each.startswith("waitress=="))
+    assert tuple(map(int, lowest_server.partition("==")[2].split("."))) >= (3, 0, 1)
+
+
 def test_hooks_use_the_tools_of_the_makefile() -> None:
     config = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())
     makefile = (ROOT / "Makefile").read_text()

@@ -59,6 +59,13 @@ def test_commands_are_in_code_blocks(page: Path) -> None:
         assert not LOOKS_LIKE_A_COMMAND.search(block), block
 
 
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_no_command_has_a_token_among_its_arguments(page: Path) -> None:
+    """All users of a machine can see the arguments of its processes."""
+    for block in blocks(page):
+        assert not re.search(r"(-H|--header)[ =]['\"]?Authorization|--from-literal", block.text)
+
+
 @pytest.mark.parametrize("page", ["CONTRIBUTING.rst", "docs/explanation/architecture.rst"])
 def test_the_code_that_a_page_names_exists(page: str) -> None:
     named = re.findall(r"``((?:syncsvc|verifier|tests)/[\w./]+)``", (ROOT / page).read_text())

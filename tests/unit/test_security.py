@@ -159,6 +159,28 @@ def test_a_wrong_token_file_ends_the_process(
     assert READER not in message + log and OPERATOR not in message + log
 
 
+@pytest.mark.parametrize(
+    "module, misspelt",
+    [(syncsvc.cli, "SYNCSVC_TOKENFILE"), (verifier.cli, "SYNCSVC_VERIFIER_TOKEN")],
+)
+def test_the_log_names_misspelt_variables(
+    own_handlers: None,
+    clean_environment: None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    module: ModuleType,
+    misspelt: str,
+) -> None:
+    """A misspelt variable of the token file must not disable access control without a word."""
+    service = module.__name__.partition(".")[0]
+    for name in (misspelt, "SYNCSVC_MONGOD"):
+        monkeypatch.setenv(name, "S3cr3t")
+    secret = ["--webhook", "http://localhost:1/", "--webhookSecretFile", str(tmp_path / "none")]
+    assert module.main([*URIS[service], *secret, "--logPath", str(tmp_path)]) == 1
+    log = (tmp_path / module.LOG_FILE).read_text()
+    assert f'"variables": ["{misspelt}"]' in log and "S3cr3t" not in log
+
+
 @pytest.mark.parametrize("service, module", [("syncsvc", syncsvc.cli), ("verifier", verifier.cli)])
 def test_a_wrong_webhook_secret_ends_the_process(
     own_handlers: None,

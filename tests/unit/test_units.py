@@ -47,6 +47,11 @@ def analyze(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@of_each_unit
+def test_a_crash_leaves_no_core_dump_with_passwords(name: str) -> None:
+    assert "LimitCORE=0" in (FOLDER / name).read_text().splitlines()
+
+
 @needs_systemd
 @of_each_unit
 def test_systemd_finds_no_fault(unit: Path) -> None:

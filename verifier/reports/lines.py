@@ -22,6 +22,7 @@ from verifier.compare.mismatch import (
     StoredMismatch,
 )
 from verifier.overview import compared_nothing
+from verifier.runtime.logs import visible
 from verifier.runtime.quantities import duration_text, size_text
 
 # The maximum number of mismatches of each kind in the report.
@@ -51,6 +52,7 @@ def report(
     """Return the lines of the report of a check.
 
     `documents` and `definitions` are the mismatches of documents and definitions. The first `SHOWN` of each are listed.
+    Names cannot alter the display of a terminal, or look like lines of their own.
     """
     verdict = _verdict(progress)
     parts = [
@@ -64,7 +66,7 @@ def report(
         [verdict],
     ]
     lines = [line for part in parts if part for line in (*part, "")]
-    return lines[:-1]
+    return [*map(visible, lines[:-1])]
 
 
 def _verdict(progress: CheckProgress) -> str:
@@ -114,7 +116,7 @@ def _namespaces(namespaces: Mapping[Namespace, NamespaceProgress]) -> Iterator[s
     largest = sorted(namespaces.items(), key=lambda each: (-each[1].size, str(each[0])))
     rows = [
         (
-            _cut(str(name)),
+            str(name),
             f"{each.documents:,}",
             _percent(each.documents, each.total_documents),
             size_text(each.size),
@@ -135,9 +137,9 @@ def _document_mismatches(
     rows = [
         (
             str(each.difference),
-            _cut(each.names),
-            _cut(shown(each.key)),
-            _cut("; ".join(f"{field.path}: {field.detail}" for field in each.fields)),
+            each.names,
+            shown(each.key),
+            "; ".join(f"{field.path}: {field.detail}" for field in each.fields),
         )
         for each in (stored_one.mismatch for stored_one in stored[:SHOWN])
         if isinstance(each, DocumentMismatch)
@@ -154,9 +156,9 @@ def _definition_mismatches(total: int, stored: Sequence[StoredMismatch]) -> Iter
     rows = [
         (
             str(each.difference),
-            _cut(each.names),
+            each.names,
             f"{each.aspect.value} {each.component}".rstrip(),
-            _cut(each.detail),
+            each.detail,
         )
         for each in (stored_one.mismatch for stored_one in stored[:SHOWN])
         if isinstance(each, DefinitionMismatch)
@@ -189,8 +191,9 @@ def _title(text: str, shown: int, total: int) -> Iterator[str]:
 
 def _table(headers: Sequence[str], rows: Sequence[Sequence[str]], alignment: str) -> Iterator[str]:
     sides = [{"l": "left", "r": "right"}[side] for side in alignment]
+    cells = [[*map(_cut, row)] for row in rows]
     # Every cell is already text: do not let tabulate convert the key "007" to the number 7.
-    table = tabulate(rows, headers, "simple", colalign=sides, disable_numparse=True)
+    table = tabulate(cells, headers, "simple", colalign=sides, disable_numparse=True)
     yield from table.splitlines()
 
 

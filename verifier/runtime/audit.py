@@ -16,7 +16,7 @@ from verifier.runtime.access import HARMLESS, caller
 from verifier.runtime.errors import OperationError
 from verifier.runtime.httpd import MAX_BODY
 from verifier.runtime.logs import AUDIT_LOGGER
-from verifier.runtime.request_log import shown_body
+from verifier.runtime.request_log import shown_body, shown_method, shown_uri
 
 _log = logging.getLogger(AUDIT_LOGGER)
 
@@ -84,8 +84,8 @@ def _subject() -> dict[str, Any]:
         "caller": sender.name,
         "role": sender.role and sender.role.value,
         "clientIP": request.remote_addr,
-        "method": request.method,
-        "uri": request.full_path.rstrip("?"),
+        "method": shown_method(),
+        "uri": shown_uri(),
         "traceID": g.trace_id,
     }
 

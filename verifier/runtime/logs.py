@@ -268,8 +268,10 @@ def set_up(
     logging.basicConfig(handlers=[handler], level=_NEAREST.get(level, level), force=True)
     set_up_audit(directory and directory / audit_name, style)
     # At debug level, the lines of the driver and of the HTTP server would drown our own.
-    for noisy in ("pymongo", "waitress", "urllib3"):
+    for noisy in ("pymongo", "waitress"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
+    # Its warnings contain whole URLs, and the path of a webhook's URL is often a secret.
+    logging.getLogger("urllib3").setLevel(logging.ERROR)
     if level in _NEAREST:
         nearest = _NEAREST[level]
         _log.info(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import logging
+import os
 import re
 import sys
 from argparse import ArgumentTypeError
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NoReturn, TextIO
@@ -15,6 +17,11 @@ import configargparse
 import yaml
 
 from verifier.runtime.logs import redact
+
+_log = logging.getLogger(__name__)
+
+# The end of the name of an environment variable that Kubernetes sets for each service.
+_SERVICE_HOST = "_SERVICE_HOST"
 
 
 class Form(Enum):
@@ -173,8 +180,48 @@ def parse(
             help=_help(option),
             **option.arguments(),
         )
-    values = vars(parser.parse_args(sys.argv[1:] if arguments is None else list(arguments)))
+    known, unknown = parser.parse_known_args(sys.argv[1:] if arguments is None else list(arguments))
+    if unknown:
+        parser.error(f"unrecognized arguments: {_without_values(unknown)}")
+    values = vars(known)
     return {option.name: values[option.name] for option in table}
+
+
+def _without_values(arguments: Sequence[str]) -> str:
+    """Return the flags among these arguments of the command line, without their values, which may be secret."""
+    flags = [each.partition("=")[0] for each in arguments if each.startswith("--")]
+    return ", ".join(flags) or "an argument without an option"
+
+
+def warn_of_unknown_variables(
+    table: Sequence[Option], prefix: str, others: tuple[str, ...] = ()
+) -> None:
+    """Log a warning if this process has environment variables that `unknown_variables` returns."""
+    if unknown := unknown_variables(table, prefix, os.environ, others):
+        # Log only the names: the values may be secret.
+        _log.warning(
+            "Environment variables have no effect, because their names are not those of options. Check the spelling.",
+            extra={"variables": unknown},
+        )
+
+
+def unknown_variables(
+    table: Sequence[Option], prefix: str, given: Collection[str], others: tuple[str, ...] = ()
+) -> list[str]:
+    """Return the names in `given` that look like environment variables of options, but are not in the table; sorted.
+
+    `others` are the beginnings of names that other programs read. The variables that Kubernetes sets for services are
+    left out, too.
+    """
+    services = [name.removesuffix(_SERVICE_HOST) for name in given if name.endswith(_SERVICE_HOST)]
+    links = {f"{each}_PORT" for each in services}
+    others += tuple(f"{each}_{kind}_" for each in services for kind in ("SERVICE", "PORT"))
+    known = {option.variable(prefix) for option in table} | links
+    return sorted(
+        name
+        for name in given
+        if name.startswith(f"{prefix}_") and name not in known and not name.startswith(others)
+    )
 
 
 def _help(option: Option) -> str:

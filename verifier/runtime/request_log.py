@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from flask import Flask, Response, g, request
 
-# Longer bodies are cut, in characters. Log tools read the whole answer of /progress from the log.
+# Longer texts are cut, in characters. Log tools read the whole answer of /progress from the log.
 _MOST_SHOWN = 4096
 
 # The page, its files, and the answers that only the page polls.
@@ -43,8 +43,8 @@ def _received() -> None:
     _log.info(
         "Received request",
         extra={
-            "uri": request.full_path.rstrip("?"),
-            "method": request.method,
+            "uri": shown_uri(),
+            "method": shown_method(),
             "body": shown_body(_MOST_SHOWN),
             "clientIP": request.remote_addr,
             "traceID": g.trace_id,
@@ -67,6 +67,16 @@ def _sent(response: Response) -> Response:
         },
     )
     return response
+
+
+def shown_uri() -> str:
+    """Return the path of the request and its query string, for a log line."""
+    return request.full_path.rstrip("?")[:_MOST_SHOWN]
+
+
+def shown_method() -> str:
+    """Return the method of the request, for a log line: a client may send any word as the method."""
+    return request.method[:_MOST_SHOWN]
 
 
 def shown_body(most: int) -> str:

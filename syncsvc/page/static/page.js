@@ -167,7 +167,7 @@ function showNext(next) {
   const element = byId("next");
   element.hidden = next === null;
   if (next === null) return;
-  element.replaceChildren(el("p", { text: `Next: ${next.text}` }), ...(next.command ? [showCommand(api, "SYNCSVC_TOKEN", next)] : []));
+  element.replaceChildren(el("p", { text: `Next: ${next.text}` }), ...(next.command ? [showCommand(api, next)] : []));
 }
 
 function showRoute(mapping) {

@@ -17,6 +17,7 @@ from click.testing import CliRunner
 
 from syncsvc.ctl import archive
 from syncsvc.ctl.cli import syncctl
+from syncsvc.ctl.client import system_authorities
 from syncsvc.ctl.exits import Exit
 from tests.support.service_process import free_port
 from tests.support.stub_api import StubApi, stub_api
@@ -275,6 +276,20 @@ def test_a_secure_daemon_needs_a_known_authority(tmp_path: Path) -> None:
         assert done.exit_code == Exit.OK
         (request,) = stub.requests
         assert request.headers["Authorization"] == "Bearer s3cret"
+        # These variables of OpenSSL choose the authorities that the system trusts.
+        for name, status in (("ca.pem", Exit.OK), ("none", Exit.UNREACHABLE)):
+            system = {"SSL_CERT_FILE": str(tmp_path / name), "SSL_CERT_DIR": str(tmp_path / "none")}
+            assert CliRunner().invoke(syncctl, options, env=system).exit_code == status
+
+
+def test_the_folder_with_the_authorities_of_the_system_is_used_if_there_is_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path))
+    assert system_authorities() is True
+    (tmp_path / "0123abcd.0").touch()
+    assert system_authorities() == str(tmp_path)
 
 
 def test_names_from_a_cluster_do_not_control_the_terminal(api: StubApi, run: Run) -> None:

@@ -9,17 +9,17 @@ import pytest
 
 from syncsvc.options import Presplit, UsersAndRoles, WriteBlocking
 from syncsvc.preflight.privileges import (
-    NOTING,
     READING_PRINCIPALS,
-    Need,
     needs_of_destination,
     needs_of_source,
     privilege_violations,
 )
 from syncsvc.schemas import StartSchema
+from tests.support.custom_roles import of_sync
 from tests.support.roles import READER, SHARDED_READER, SHARDED_WRITER, USES, WRITER, Use
 from tests.unit.preflight.values import facts, options, texts
 from verifier.cluster.facts import ClusterFacts, Topology
+from verifier.cluster.privileges import NOTING, Need
 from verifier.runtime.schemas import load
 
 BOTH = WriteBlocking.SOURCE_AND_DESTINATION
@@ -339,6 +339,13 @@ def test_a_copy_of_users_needs_to_read_both_clusters_and_to_write_the_destinatio
     ]
     both = {"read users and roles", "copy users and roles"}
     assert more == [both if reversible else {"read users and roles"}, both]
+
+
+def test_a_reversible_sync_needs_the_privileges_of_a_destination_on_both_clusters() -> None:
+    """The documentation of the custom roles says so."""
+    fields = {"reversible": True, "enableUserWriteBlocking": "sourceAndDestination"}
+    both = {*of_sync("destination")}
+    assert {*of_sync("source", **fields)} == {*of_sync("destination", **fields)} == both
 
 
 def test_a_privilege_on_users_is_named_with_its_collection() -> None:

@@ -75,6 +75,15 @@ def kept(client: FlaskClient) -> tuple[RecentCommand, ...]:
     return recent.newest
 
 
+def test_long_uris_are_cut_also_if_the_command_is_refused(
+    client: FlaskClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Otherwise, a client without a token could soon fill the disk."""
+    for headers in ({}, bearer(OPERATOR)):
+        client.post("/command?" + "a" * 100_000, headers=headers)
+    assert [len(each.uri) for each in lines(caplog)] == [4096] * 3
+
+
 @pytest.mark.parametrize("method", ["POST", "PATCH", "DELETE"])
 def test_a_command_and_its_answer(
     client: FlaskClient, caplog: pytest.LogCaptureFixture, method: str

@@ -120,7 +120,7 @@ class TestLines:
         log.debug("unseen")
         assert log_file.read_text() == before
 
-    @pytest.mark.parametrize("name", ["pymongo.command", "waitress", "urllib3"])
+    @pytest.mark.parametrize("name", ["pymongo.command", "waitress"])
     def test_libraries_log_only_warnings(self, log_file: Path, name: str) -> None:
         assert not logging.getLogger(name).isEnabledFor(logging.INFO)
         assert logging.getLogger(name).isEnabledFor(logging.WARNING)

@@ -7,7 +7,15 @@ from typing import Any
 
 import pytest
 
-from verifier.runtime.options import Form, Option, as_rst, number, parse, refuse
+from verifier.runtime.options import (
+    Form,
+    Option,
+    as_rst,
+    number,
+    parse,
+    refuse,
+    unknown_variables,
+)
 
 TABLE = (
     Option("uri", "connection string", required=True, value="URI"),
@@ -197,7 +205,7 @@ def test_conflicting_settings_are_refused_the_same_way(
         ([*URI, "--level", "loud"], "--level"),
         ([*URI, "--nope", "x"], "--nope"),
         ([*URI, "--por", "7"], "--por"),
-        ([*URI, "stray"], "stray"),
+        ([*URI, "stray"], "an argument without an option"),
         ([*URI, "--config", "/nowhere/x.yaml"], "/nowhere/x.yaml"),
         ([*URI, "--config", "/"], "/"),
     ],
@@ -265,7 +273,33 @@ def test_a_bad_variable_is_refused(
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--nope", SECRET], [f"--nope={SECRET}"], [SECRET], ["--port", SECRET]]
+    "given, unknown",
+    [
+        (["PROG_BINDADDRESS", "PROG_PORT", "PATH", "PROGRAM"], ["PROG_BINDADDRESS"]),
+        (["PROG_USR", "PROG_CONFIG", "PROG_LOGIN"], ["PROG_CONFIG", "PROG_LOGIN", "PROG_USR"]),
+        (["PROG_OTHER_PORT", "PROG_TESTED"], []),
+        (["PROG_PORT_", "PROG_SERVICE_HOSTS"], ["PROG_PORT_", "PROG_SERVICE_HOSTS"]),
+        (
+            [
+                *("PROG_SERVICE_HOST", "PROG_SERVICE_PORT", "PROG_SERVICE_PORT_API"),
+                *("PROG_PORT", "PROG_PORT_7_TCP", "PROG_PORT_7_TCP_ADDR"),
+                *("PROG_API_SERVICE_HOST", "PROG_API_SERVICE_PORT", "PROG_API_PORT"),
+                "PROG_APIS_PORT",
+            ],
+            ["PROG_APIS_PORT"],
+        ),
+    ],
+)
+def test_unknown_variables_are_found(given: list[str], unknown: list[str]) -> None:
+    assert unknown_variables(TABLE, "PROG", given, ("PROG_OTHER_", "PROG_TESTED")) == unknown
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *(["--nope", SECRET], [f"--nope={SECRET}"], [SECRET], ["--port", SECRET]),
+        *(["--nope", "bob:S3cr3t@h"], ["--nope=https://x/S3cr3t"], ["bob:S3cr3t@h"]),
+    ],
 )
 def test_a_refused_flag_shows_no_credentials(
     capsys: pytest.CaptureFixture[str], arguments: list[str]
@@ -277,6 +311,9 @@ def test_a_refused_flag_shows_no_credentials(
     "text",
     [
         f"nope: {SECRET}",
+        "nope: https://x/S3cr3t",
+        "destUri: bob:S3cr3t@h",
+        "nope: [bob:S3cr3t@h]",
         f"port: {SECRET}",
         f"uri: [{SECRET}]",
         f"uri: {SECRET}: x",
@@ -286,7 +323,7 @@ def test_a_refused_flag_shows_no_credentials(
 def test_a_refused_file_shows_no_credentials(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str
 ) -> None:
-    assert "S3cr3t" not in refusal(capsys, *config(tmp_path, text))
+    assert "S3cr3t" not in refusal(capsys, *URI, *config(tmp_path, text))
 
 
 def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:

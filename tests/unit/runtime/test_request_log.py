@@ -117,6 +117,14 @@ def test_long_bodies_are_cut(client: FlaskClient, caplog: pytest.LogCaptureFixtu
     assert len(received.body) == len(sent.body) == 4096
 
 
+def test_long_uris_and_methods_are_cut(
+    client: FlaskClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    client.open("/echo?" + "a" * 100_000, method="X" * 100_000)
+    received, _ = pair(caplog)
+    assert len(received.uri) == len(received.method) == 4096
+
+
 def test_streamed_answers_are_not_kept(
     client: FlaskClient, caplog: pytest.LogCaptureFixture
 ) -> None:

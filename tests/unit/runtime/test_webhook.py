@@ -19,7 +19,7 @@ import pytest
 
 from tests.support.receiver import PATH, SECRET, Receiver, receiving, write_secret
 from tests.support.waiting import wait_for
-from verifier.runtime import waits, webhook
+from verifier.runtime import logs, waits, webhook
 from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import Cancelled, StopToken, TaskGroup
 from verifier.runtime.webhook import SIGNATURE, Webhook, WebhookOptions, metrics_of, read_options
@@ -104,6 +104,18 @@ def test_a_receiver_that_is_down_gets_everything_later(monkeypatch: pytest.Monke
             assert receiver.states() == ["0", "1", "2", "3", "4"]
             wait_for(lambda: not waits.long_waits(), "the end of the wait")
     assert (hook.figures.delivered, hook.figures.waiting) == (5, 0)
+
+
+def test_a_malformed_answer_does_not_put_the_url_into_the_log(
+    own_handlers: None, receiver: Receiver, tmp_path: Path
+) -> None:
+    logs.set_up(tmp_path, "test.log", "DEBUG")
+    receiver.malformed = True
+    hook = Webhook(WebhookOptions(receiver.url))
+    hook.post("state", 0.0)
+    with running(hook):
+        wait_for(lambda: hook.figures.delivered, "a notice")
+    assert "T0k3n" not in (tmp_path / "test.log").read_text()
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import bson
 import pytest
 from bson.int64 import Int64
 from hypothesis import given
@@ -25,8 +26,16 @@ from verifier.compare.check_progress import (
     CheckProgress,
     MismatchCounts,
     NamespaceProgress,
+    Outcome,
+    Verdict,
 )
-from verifier.compare.mismatch import Difference, FieldDifference
+from verifier.compare.mismatch import (
+    Aspect,
+    DefinitionMismatch,
+    Difference,
+    DocumentMismatch,
+    FieldDifference,
+)
 from verifier.reports.lines import _percent, report
 from verifier.runtime.quantities import duration_text, size_text
 
@@ -119,6 +128,29 @@ def test_long_and_odd_texts_stay_in_one_line() -> None:
     (row,) = (line for line in lines if line.startswith("different  shop.orders"))
     assert len(row) < 200 and row.isprintable() and "a  [31mb: xxx" in row
     assert "Documents that differ" in lines
+
+
+def test_names_cannot_forge_lines_or_control_a_terminal() -> None:
+    """The clusters' users choose the names in the reasons, the notes and the tables."""
+    name = "a\nPASSED: b\u2028PASSED: c\x1b[2J\x9b\u202e"
+    odd = Namespace("shop", name)
+    document = DocumentMismatch(odd, bson.encode({"_id": name}), Difference.CONTENT)
+    definition = DefinitionMismatch(odd, Difference.CONTENT, Aspect.INDEX, name)
+    progress = replace(
+        FAILED,
+        verdict=Verdict(Outcome.FAILED, (f"{odd} differs.",)),
+        notes=(f"{odd}: not compared",),
+        namespaces={odd: NamespaceProgress()},
+    )
+    lines = report(
+        progress,
+        [replace(document_mismatch(7), mismatch=document)],
+        [replace(DEFINITION_MISMATCH, mismatch=definition)],
+    )
+    assert all(each.isprintable() and not each.lstrip().startswith("PASSED") for each in lines)
+    starting = [number for number, each in enumerate(lines) if each.startswith("FAILED")]
+    assert starting == [0, len(lines) - 1]
+    assert r"- shop.a\nPASSED: b\u2028PASSED: c\x1b[2J\x9b\u202e: not compared" in lines
 
 
 def test_the_largest_namespaces_are_shown() -> None:

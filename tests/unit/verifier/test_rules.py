@@ -12,7 +12,7 @@ from verifier.rules import unfit_to_store, violations
 
 EVERYTHING: dict[str, Any] = {
     "access_control": True,
-    "privileges": frozenset({"listDatabases"}),
+    "privileges": frozenset({"listDatabases", "useUUID"}),
     "database_privileges": frozenset(
         {"changeStream", "collStats", "find", "listCollections", "listIndexes"}
     ),
@@ -47,7 +47,10 @@ def facts(identity: str, fields: dict[str, Any]) -> ClusterFacts:
         ),
         ({"version": (4, 4, 0)}, {"version": (5, 0, 0)}, ["UnsupportedServerVersion"] * 2),
         ({}, {**EVERYTHING}, []),
-        ({}, {**EVERYTHING, "privileges": frozenset()}, ["NotAuthorized"]),
+        ({}, {**EVERYTHING, "privileges": frozenset()}, ["NotAuthorized"] * 2),
+        # Without this privilege, the check would wait: it reads collections by their UUIDs.
+        ({}, {**EVERYTHING, "privileges": frozenset({"listDatabases"})}, ["NotAuthorized"]),
+        ({**EVERYTHING, "database_privileges": frozenset()}, {}, ["NotAuthorized"] * 2),
         ({**EVERYTHING, "topology": Topology.SHARDED}, {}, []),
         ({**EVERYTHING, "topology": Topology.SHARDED, "identity": None}, {}, ["NotAuthorized"]),
         ({**EVERYTHING, "identity": None}, {}, ["NotAuthorized"]),

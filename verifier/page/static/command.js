@@ -2,9 +2,10 @@
 
 import { el } from "./dom.js";
 
-/** Return an element with the curl command for an API command. `token` is the name of the shell variable with the token. */
-export function showCommand(api, token, { command, body }) {
-  const header = api.hasToken ? ` -H "Authorization: Bearer $${token}"` : "";
+/** Return an element with the curl command for an API command. With a token, the command needs the header file of docs/howto/secure.rst. */
+export function showCommand(api, { command, body }) {
+  // All users of a machine can see the arguments of its processes.
+  const header = api.hasToken ? ' --header @"$HOME/syncsvc-header"' : "";
   const url = `${location.origin}/api/v1/${command}`;
   const text = `curl -s ${quoted(url)}${header} --data ${quoted(asciiJson(body ?? {}))}`;
   const copy = el("button", { type: "button", text: "Copy", "aria-label": "Copy the command" });

@@ -100,7 +100,7 @@ function showNext(next) {
   const element = byId("next");
   element.hidden = next === null;
   if (next === null) return;
-  const command = next.command ? [showCommand(api, "VERIFIER_TOKEN", next)] : [];
+  const command = next.command ? [showCommand(api, next)] : [];
   element.replaceChildren(el("p", { text: `Next: ${next.text}` }), ...command);
 }
 
