@@ -76,7 +76,7 @@ def _collection(number: int, done: int) -> CollectionRecord:
 
 
 def _phases(*durations: tuple[Phase, float]) -> tuple[PhaseBegin, ...]:
-    """Return the beginnings of phases that lasted the given numbers of seconds; the last phase ends now."""
+    """Return a PhaseBegin for each phase. Each phase lasted the given number of seconds; the last one ends now."""
     at = time() - sum(seconds for _, seconds in durations)
     begins = []
     for phase, seconds in durations:

@@ -61,7 +61,7 @@ class StagedService(Service):
     def fill_history(self, points: int = 180, clean: bool = False) -> None:
         """Fill the history with wave-shaped figures of the last minutes, as if this process had run that long.
 
-        There is a point every five seconds. With `clean`, the verification last found no differences 30 seconds ago.
+        There is a point every five seconds. If `clean`, the last verification without differences was 30 seconds ago.
         """
         history = self.queries._history
         end, copied, read, applied, waited = time(), 0.0, 0.0, 0.0, 0.0

@@ -89,7 +89,7 @@ def test_the_page_follows_a_running_check(pair: Pair, verifier: Verifier, visits
 def test_a_large_integer_in_a_filter_is_exact(
     pair: Pair, verifier: Verifier, visits: Visits
 ) -> None:
-    # JavaScript would round LARGE to the `_id` of the document that both clusters have.
+    # JavaScript would round LARGE to LARGE - 1, the `_id` of the document that exists on both clusters.
     pair.source.client.d.large.insert_many([{"_id": LARGE - 1}, {"_id": LARGE}])
     pair.destination.client.d.large.insert_one({"_id": LARGE - 1})
     visit = visits(f"http://127.0.0.1:{verifier.port}/")

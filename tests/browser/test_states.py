@@ -222,7 +222,9 @@ def test_an_operator_hears_what_changes(stage: Staged, visits: Visits) -> None:
     assert spoken.get_attribute("aria-live") == "polite"
     wait_for(lambda: "collection copy" in str(spoken.text_content()), "the phase is announced")
     service.staged = ready()
-    wait_for(lambda: "A commit is possible." in str(spoken.text_content()), "it is announced")
+    wait_for(
+        lambda: "A commit is possible." in str(spoken.text_content()), "the commit is announced"
+    )
 
 
 def test_nothing_is_asked_while_the_page_is_hidden(stage: Staged, visits: Visits) -> None:

@@ -1,7 +1,7 @@
 """Compares the HTTP answers of complete syncs with the tables of the documentation, row by row.
 
 A `Row` is a function that returns the observed and the documented value of one row. `pytest -k <name of a row>` tests a
-single row. `DOCUMENTED` has the names of all rows in the order of the documentation.
+single row. `DOCUMENTED` contains the names of all rows in the order of the documentation.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def refused(field: str) -> Row:
 
 
 def not_begun(name: str, *words: str) -> Row:
-    """Return a row for the refused request that is called `name` in `Seen.refused`: it must not have begun a sync.
+    """Return a row that requires that the refused request `name` (a key of `Seen.refused`) has not begun a sync.
 
     The description of the error must contain all `words`.
     """
@@ -413,7 +413,7 @@ START_BEHAVIOR: dict[str, Row] = {
         BLOCKED_UNTIL_WRITABLE,
     ),
     "start_behavior.10": all_of(
-        # Entries apply to the names at the listing: later renames do not change which collections are sharded.
+        # Entries name collections as the sync lists them: later renames do not change which collections are sharded.
         lambda seen: (
             seen.sharded.keys,
             dict.fromkeys(("d.c", "d.from before", "d.from after"), {"n": 1}),

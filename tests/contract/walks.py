@@ -54,7 +54,7 @@ class Moment:
 class Walk:
     """The recorded moments of one sync from its start to its end.
 
-    `indexes` has the names of the indexes of d.c on the destination at the end.
+    `indexes` contains the names of the indexes of d.c on the destination at the end.
     """
 
     started: Answer
@@ -70,7 +70,7 @@ class Walk:
 class Check:
     """The answers of the standalone verifier before, during and after a check that runs beside a sync.
 
-    `state_kept_on_source` is whether the source has the verifier's database, as `--metaURI` requires.
+    `state_kept_on_source` is true if the source has the verifier's database, as `--metaURI` requires.
     """
 
     idle: Document
@@ -86,8 +86,8 @@ class Check:
 class Sharded:
     """The results of three syncs from a replica set to a sharded cluster, and the answers to refused starts.
 
-    `keys` has the shard keys of the destination's collections after the first sync. The next three fields have the
-    names of the indexes of d.c on the destination: `served` if the source has an index that supports the shard key,
+    `keys` maps the destination's collections to their shard keys after the first sync. The next three fields contain
+    the names of the indexes of d.c on the destination: `served` if the source has an index that supports the shard key,
     `created` if the source has none, and `always` if `buildIndexes` is never. `renamed` is the progress after a rename
     to another database.
     """
@@ -379,7 +379,7 @@ def sharded_walk(pair: Pair, folder: Path) -> Sharded:
 def everything(pair: Pair, to_sharded: Pair, folder: Path, refused: Mapping[str, Document]) -> Seen:
     """Send all requests that must be refused, then run all syncs one after another. Return all recorded answers.
 
-    `to_sharded` is a pair with a sharded destination. `refused` has the bodies of invalid start requests by name.
+    `to_sharded` is a pair with a sharded destination. `refused` maps names to the bodies of invalid start requests.
     """
     with running(pair, folder / "usual") as daemon:
         idle = daemon.progress()

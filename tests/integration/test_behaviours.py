@@ -246,7 +246,7 @@ _NOT_FILTERED = {
     *("convert_to_capped", "convert_to_capped_and_rename"),
     *("convert_to_capped_and_lose_documents", "drop_and_create_with_other_options"),
 }
-# Foreign data keeps the dropped database on the destination, where a new name must not differ only in case.
+# Foreign data keeps the dropped database alive on the destination: its name in another case cannot be created there.
 _NOT_BESIDE_OTHERS = {"drop_database_and_create_in_other_case"}
 
 

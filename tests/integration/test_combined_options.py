@@ -62,7 +62,8 @@ def change(client: AnyClient) -> None:
     shop.orders.create_index("open")
     hr.command({"collMod": "seen", "viewOn": "staff", "pipeline": [{"$match": {"n": 2}}]})
     hr.drop_collection("dropped view")
-    # Rename a collection away from a name with a document filter and a new name, and another collection to that name.
+    # The name shop.orders has a document filter, and another name on the destination. Rename the collection away from
+    # this name, and another collection to it.
     shop.orders.rename("old orders")
     shop["old orders"].insert_one({"_id": "after the rename", "n": 2001, "open": False})
     shop.incoming.rename("orders")
@@ -118,7 +119,7 @@ def _owner(name: str) -> str:
 def test_names_filters_and_existing_data(pair: Pair, daemon: Daemon, when: When) -> None:
     source, destination = pair.source.client, pair.destination.client
     fill(source)
-    # Foreign collections lie beside a renamed collection, and have old names of renamed collections.
+    # Create foreign collections beside a renamed collection, and under the old names of renamed collections.
     foreign = create_foreign(destination, "people") | {"store.theirs", "shop.orders", "hr.staff"}
     for each in (destination.store.theirs, destination.shop.orders, destination.hr.staff):
         each.insert_one({"_id": "theirs"})
@@ -218,7 +219,7 @@ def test_two_tenants_with_the_same_names_share_a_destination(
             each.source.client.shop.incoming.rename("orders")
             each.source.client.hr.staff.aggregate([{"$limit": 5}, {"$out": "out"}])
         pair.source.client.drop_database("hr")
-        wait_for(lambda: "hr_one" not in _databases(destination), "it is dropped")
+        wait_for(lambda: "hr_one" not in _databases(destination), "hr_one is dropped")
         for daemon in daemons.values():
             daemon.commit()
     found = contents(destination)
@@ -240,7 +241,7 @@ def _databases(client: AnyClient) -> set[str]:
 def _of_tenant(name: str) -> dict[str, str]:
     """Return the new names of the databases and collections of the tenant `name`, by their old names.
 
-    The databases get names of their own, and shop.orders becomes a collection in the shared database `common`.
+    Each tenant gets its own databases, and shop.orders becomes a collection in the shared database `common`.
     """
     return {
         **{database: f"{database}_{name}" for database in ("shop", "hr", "private")},

@@ -53,8 +53,8 @@ def comparison(
 SMALL_PAGES = CheckTuning(first_page=50, most_page=50)
 
 
-def nobody(documents: int, size: int) -> None:
-    """Do nothing. This is a progress callback, which gets the numbers of compared documents and bytes."""
+def ignore_progress(documents: int, size: int) -> None:
+    """Ignore the numbers of compared documents and bytes. A comparison calls this function to report its progress."""
 
 
 def mismatches(
@@ -64,11 +64,11 @@ def mismatches(
     compared: Comparison | None = None,
 ) -> list[DocumentMismatch]:
     compared = compared or comparison(pair)
-    return list(compared.documents(names, portion, (None, None), nobody))
+    return list(compared.documents(names, portion, (None, None), ignore_progress))
 
 
 def told(found: list[DocumentMismatch]) -> dict[Any, str]:
-    """Return a text for each mismatch, by `_id`: the names of the different fields, or else the kind of mismatch."""
+    """Map the `_id` of each mismatch to the names of the different fields, or else to the kind of mismatch."""
     return {
         bson.decode(each.key)["_id"]: str(each).partition(" is ")[2] if not each.fields else
         ", ".join(field.path or "order" for field in each.fields)
@@ -259,7 +259,7 @@ def test_reads_wait_for_the_given_cluster_times(pair: Pair) -> None:
         side.client.admin.command("hello")["operationTime"]
         for side in (pair.source, pair.destination)
     )
-    found = comparison(pair).documents(BOTH, Range(), (times[0], times[1]), nobody)
+    found = comparison(pair).documents(BOTH, Range(), (times[0], times[1]), ignore_progress)
     assert list(found) == []
 
 

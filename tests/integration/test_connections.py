@@ -246,7 +246,7 @@ def test_compression(compressor: str, pair: Pair, tmp_path: Path) -> None:
     _sync_and_check(pair, (source, destination), tmp_path)
     after = [_uncompressed(side, compressor) for side in (pair.source, pair.destination)]
     size = DOCUMENTS * 650
-    # The source sends the documents compressed, and the destination gets them compressed.
+    # The source sends the documents compressed, and the destination receives them compressed.
     assert after[0][0] - before[0][0] > size
     assert after[1][1] - before[1][1] > size
 

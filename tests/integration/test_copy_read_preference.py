@@ -109,7 +109,7 @@ def test_the_chosen_members_serve_the_copy(
 def _read_from(source: ThreeMembers, before: dict[str, int]) -> str:
     """Return the address of the secondary that has returned the most documents since `before`.
 
-    `before` has the number of returned documents by address.
+    `before` maps addresses to numbers of returned documents.
     """
     after = _returned(source)
     return max(_secondaries(source), key=lambda name: after[name] - before[name])
@@ -174,7 +174,7 @@ def test_a_reversed_sync_copies_from_the_primary(pair: Pair, orderly: Daemon) ->
     d = pair.destination.client.d
     d.create_collection("series", timeseries={"timeField": "at"})
     d.series.insert_one({"_id": 1, "at": datetime(2026, 1, 1)})
-    wait_for(lambda: pair.source.client.d.series.count_documents({}), "it is copied")
+    wait_for(lambda: pair.source.client.d.series.count_documents({}), "d.series is copied")
     orderly.commit()
     pair.assert_equal()
 
@@ -184,8 +184,8 @@ def test_a_copy_waits_for_a_secondary_that_is_behind(
 ) -> None:
     """Copy from a secondary that has not replicated the newest writes: the copy must wait for them.
 
-    No change event reports these writes to the sync, because they are older than its change stream, and verification is
-    off. So the clusters are equal only if the copy has read them.
+    These writes precede the start of the change stream, so no change event reports them; verification is off, too. So
+    the clusters are equal only if the copy has read them.
     """
     name = min(_secondaries(source))
     secondary = source.members[_index(source, name)]
@@ -245,8 +245,8 @@ def test_tags_and_hidden_members(source: ThreeMembers, pair: Pair, orderly: Daem
 def _configure(source: ThreeMembers, fields: dict[str, dict[str, Any]]) -> None:
     """Reconfigure the members of the source, and wait until `hello` lists exactly those that are not hidden.
 
-    First, the tags, `hidden` and the priority of all members get their default values. `fields` has the fields to
-    change for each member, by its address.
+    First, the tags, `hidden` and the priority of all members get their default values. `fields` maps the addresses of
+    members to the fields to change.
     """
     with source.client() as client:
         config = client.admin.command("replSetGetConfig")["config"]

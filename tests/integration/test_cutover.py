@@ -106,7 +106,7 @@ def test_users_rename_a_collection_while_the_commit_changes_it(
 
 @across(REPLICA_SETS, SHARDED)
 def test_unique_indexes_that_only_their_filters_distinguish(pair: Pair, daemon: Daemon) -> None:
-    """Both indexes must refuse duplicates from the moment at which users may write."""
+    """Sync two unique indexes that differ only in their filters: both must refuse duplicates once users may write."""
     c = pair.source.client.d.c
     states = ("active", "trial")
     for state in states:
@@ -133,9 +133,10 @@ def test_unique_indexes_that_only_their_filters_distinguish(pair: Pair, daemon: 
 def test_an_index_refuses_a_document_that_users_write_during_the_cut_over(
     pair: Pair, daemon: Daemon
 ) -> None:
-    """An event after the commit time withholds the indexes again: the commit must be repeated, as for any late write.
+    """During the cut-over, write a document that an index of the destination refuses: the commit must be repeated.
 
-    The sync reads the document again after the user has dropped the index and has written what it refuses.
+    When the sync reads the changed document again, the user has already dropped the index on the source, and has
+    written values that this index refuses. So the sync must withhold the indexes of the collection.
     """
     c = pair.source.client.d.c
     c.create_index([("p", 1), ("q", 1)], name="both")
@@ -164,7 +165,10 @@ def test_an_index_refuses_a_document_that_users_write_during_the_cut_over(
 def test_indexes_that_an_earlier_version_has_not_built_yet(
     pair: Pair, daemon: Daemon, step: str
 ) -> None:
-    """Earlier versions built the second of two indexes that only their filters distinguish after the verification."""
+    """Drop the indexes that an earlier version would not have built at this step: the commit must build them.
+
+    If two indexes differ only in their filters, earlier versions built the second one only after the verification.
+    """
     _fill_with_partial_indexes(pair.source.client.d.c)
     daemon.start(enableUserWriteBlocking="none")
     with daemon.held_at(Point.STEP_DONE, step):
@@ -176,7 +180,10 @@ def test_indexes_that_an_earlier_version_has_not_built_yet(
 
 
 def test_a_sync_of_an_earlier_version_lacks_indexes(pair: Pair, daemon: Daemon) -> None:
-    """The indexes must be built without a repair, which the start options may forbid."""
+    """Drop the indexes that an earlier version would not have built, and restart: the commit must build them.
+
+    It must not need a repair for this, because the start options may forbid repairs.
+    """
     _fill_with_partial_indexes(pair.source.client.d.c)
     daemon.start(enableUserWriteBlocking="none", verification={"enabled": True, "repair": "never"})
     daemon.wait_until_committable()

@@ -107,7 +107,7 @@ def test_a_sync_follows_the_declared_state_to_the_commit(declared: Declared) -> 
     pair.assert_equal()
     assert declared.own_commands() == ["commit", "resume"]
     audit = (daemon.folder / "log" / "audit.log").read_text().splitlines()
-    # The log continues that of the earlier processes.
+    # All processes write to the same log.
     newest = [json.loads(each).get("command") for each in audit[-4:]]
     assert newest == 2 * ["resume"] + 2 * ["commit"]
 

@@ -78,7 +78,7 @@ def test_a_difference_is_reported_and_prevents_the_commit(pair: Pair, daemon: Da
     pair.source.client.d.c.create_index("n")
     first = ("content", None, 1)
     with daemon.held_at(Point.LISTED, "", 2):
-        # This write happens before generation 0 (the first comparison of all documents), the others during rechecks.
+        # This write precedes generation 0 (the first comparison of all documents); later writes come during rechecks.
         daemon.start()
         daemon.wait_until_reached(Point.LISTED, "", 2)
         behind_our_back(pair, set_number(1, -1))
@@ -225,7 +225,7 @@ def test_a_commit_reads_idle_change_streams_with_short_waits(pair: Pair, daemon:
 
 
 def waits_of_streams(client: writes.AnyClient) -> set[int]:
-    """Return how long the present getMores of the daemon's change streams wait for an event, in milliseconds."""
+    """Return how long the daemon's running getMores on change streams wait for an event, in milliseconds."""
     running = {
         "appName": APPLICATION,
         "command.getMore": {"$exists": True},
@@ -246,9 +246,10 @@ def test_a_killed_check_keeps_its_mismatches(pair: Pair, daemon: Daemon) -> None
 
 
 def kill_and_write(pair: Pair, daemon: Daemon, behind: bool) -> None:
-    """Kill the daemon at several points of its check and of its commit; write to the source before and after each kill.
+    """Kill the daemon at several points of its check and of its commit.
 
-    If `behind` is true, also change another document on the destination at each write, which the check must find.
+    Write to the source before and after each kill during the check, but not during the commit. If `behind` is true,
+    each write also changes another document on the destination only; the check must find these documents.
     """
 
     def write(key: int) -> None:
@@ -257,7 +258,7 @@ def kill_and_write(pair: Pair, daemon: Daemon, behind: bool) -> None:
             behind_our_back(pair, set_number(key, -1))
 
     with daemon.held_at(Point.LISTED, "", 2):
-        # The daemon passes this point twice: the second pass is that of the check.
+        # The daemon passes a point of this name twice: in the sync, and then in the check.
         daemon.start()
         daemon.wait_until_reached(Point.LISTED, "", 2)
         daemon.kill_at(*KILLS[0])

@@ -120,7 +120,7 @@ def test_a_sync_outlives_the_oplog(pair: Pair, daemon: Daemon) -> None:
 
 
 def roll_over_while_read(source: writes.AnyClient, destination: writes.AnyClient) -> None:
-    """Make the source's oplog drop all present entries, after the daemon has applied their events."""
+    """Make the source's oplog drop all of its current entries, after the daemon has applied their events."""
     began = spools.now(source)
     while oldest(source) <= began:
         note(source)
@@ -155,7 +155,7 @@ def test_a_commit_outlives_the_oplog(pair: Pair, daemon: Daemon, blocking: str) 
     assert ("repeats the commit" in daemon.log) == (blocking == "sourceAndDestination")
 
 
-# A collection that does not change. While its copy is held, the copy of the sync is not complete.
+# No test writes to this collection. While its copy is held, the copy phase does not end.
 KEPT = "d.kept"
 # The points in an order in which a sync passes them, each with the number of the pass at which the daemon is killed.
 IN_THE_COPY = [(Point.BATCH_WRITTEN, 1), (Point.SPOOLING_BEGAN, 1), (Point.EVENTS_SPOOLED, 1)]
@@ -411,7 +411,7 @@ def epoch(destination: writes.AnyClient) -> int:
     return int(run["epoch"])
 
 
-def test_a_full_spool_goes_on_when_events_are_applied(pair: Pair, tmp_path: Path) -> None:
+def test_spooling_continues_when_a_full_spool_has_room(pair: Pair, tmp_path: Path) -> None:
     daemon = prepared(pair, tmp_path, "--eventSpoolMB", "1")
     source = pair.source.client
     writes.fill(source)

@@ -377,7 +377,7 @@ def test_a_reset_drops_collections_with_temporary_names(
     daemon.run()
     daemon.start(**EXISTING)
     daemon.wait_until_killed()
-    # Others create collections between the start and the creation of the sync's own collections of the same names.
+    # After the start, users create collections with names that the sync also needs, but has not created yet.
     pair.destination.client.d.create_collection("c")
     pair.destination.client.d.create_collection("other")
     daemon.run()
@@ -413,7 +413,7 @@ def test_the_verification_reports_the_own_namespaces_only(pair: Pair, daemon: Da
     assert_synced(source, destination, foreign)
 
 
-def test_a_sync_to_existing_data_has_a_format_of_its_own(pair: Pair, daemon: Daemon) -> None:
+def test_a_sync_to_existing_data_has_its_own_format(pair: Pair, daemon: Daemon) -> None:
     """Check that the sync is saved in format 8, which earlier versions refuse: they would change foreign data."""
     writes.fill(pair.source.client, 5)
     daemon.start(**EXISTING)

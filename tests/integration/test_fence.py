@@ -63,8 +63,8 @@ def held(pair: Pair, name: str) -> Iterator[None]:
     }
     with failing(client, data, times(1)):
         yield
-        assert _held(client, name), f"{name} has not been held until now"
-        wait_for(lambda: not _held(client, name), f"the held {name} is over")
+        assert _held(client, name), f"{name} ended too early to prove anything"
+        wait_for(lambda: not _held(client, name), f"the held {name} has ended")
 
 
 def _held(client: Any, name: str) -> bool:
@@ -84,7 +84,8 @@ def insert(ids: Any) -> dict[str, Any]:
     return {"insert": "c", "documents": [{"_id": each} for each in ids], "ordered": False}
 
 
-# The held command, whether it is one transaction, and the later write, whose effect must stay.
+# For each case: the command that is held, the write that sends it, whether the write is one transaction, and a later
+# write, whose effect must stay.
 CASES: dict[str, tuple[str, dict[str, Any], bool, dict[str, Any]]] = {
     "update": ("update", update(1), False, update(2)),
     "updates": ("update", update(1, MANY), True, update(2, MANY)),
@@ -145,7 +146,7 @@ def test_a_delayed_write_of_a_cancelled_thread_is_refused(pair: Pair, client: Cl
     def write() -> None:
         try:
             writes.run("d", update(1))
-        except BaseException as error:  # noqa: B036 - looked at below
+        except BaseException as error:  # noqa: B036 - checked below
             ended.append(error)
 
     with held(pair, "update"):
@@ -186,7 +187,10 @@ def test_shards_refuse_an_earlier_engine(pair: Pair, client: Client) -> None:
 
 @across(SHARDED)
 def test_marks_in_a_collection_that_is_not_sharded_do_no_harm(pair: Pair, client: Client) -> None:
-    """Two instances start at once after a shard was added: one writes a mark before the other has sharded the marks."""
+    """Write a mark before the collection of marks is sharded: `settle` must spread the collection over all shards.
+
+    This happens if two instances start at the same time after a shard was added.
+    """
     destination = pair.destination.client
     destination[METADATA_DATABASE][fence_module.FENCES].insert_one({"_id": "mark"})
     writer(client, uuid4(), epoch=2, sharded=True).settle()
@@ -290,7 +294,7 @@ def test_a_connection_that_was_opened_during_maintenance_is_replaced() -> None:
     with ThreeMembers("kept") as members, ExitStack() as opened:
         chosen = next(each for each in members.members if each is not members.primary())
         uri = f"mongodb://{chosen.address}/?directConnection=true"
-        # Each client has a connection of its own, because the first call replaces the connections of its client.
+        # Each client has its own connection, because the first call replaces the connections of its client.
         hand, writing, reading, locking = (
             opened.enter_context(closing(connect(uri, _APPLICATION))) for _ in range(4)
         )

@@ -166,9 +166,9 @@ def test_the_run_waits_for_an_instance_that_was_not_started(pair: Pair, fleet: F
 
 @pytest.mark.full
 def test_the_sync_begins_when_all_instances_run(pair: Pair, fleet: Fleet) -> None:
-    """Let the coordinator wait for an instance that is not started, and then for the same one, which is paused.
+    """Let the coordinator wait for a follower that is not started, and then for the same follower, which is paused.
 
-    The sync must begin after that: the oplog of the source might no longer have older changes.
+    The change streams must begin after both waits: the source's oplog might no longer contain older changes.
     """
     source, (coordinator, follower) = pair.source.client, fleet.daemons
     runs = pair.destination.client[METADATA_DATABASE].runs
@@ -498,7 +498,7 @@ def test_every_instance_repairs_its_share(pair: Pair, fleet: Fleet) -> None:
 
 @pytest.mark.full
 @prepared(Daemon.judge_soon)
-def test_all_instances_go_on_after_a_failed_commit(pair: Pair, fleet: Fleet) -> None:
+def test_all_instances_continue_after_a_failed_commit(pair: Pair, fleet: Fleet) -> None:
     """Kill a follower during a commit whose verification then fails: after /repair, all instances must continue.
 
     The restarted follower must notice the failure. /repair is sent to each instance: the coordinator must repair, and
@@ -668,7 +668,7 @@ def test_an_instance_needs_no_events_once_the_coordinator_cuts_over(
         run = destination[METADATA_DATABASE].runs.find_one({"_id": fleet.names[-1]})
         assert run is not None
         leave_row(destination, run)
-    # The info in the progress shows the cut-over before its phase is saved.
+    # The field `info` of the progress shows the cut-over before its phase is saved.
     cutting_over = {"_id": fleet.names[0], "phase": Phase.CUTTING_OVER.value}
     wait_for(
         lambda: destination[METADATA_DATABASE].runs.find_one(cutting_over), "the cut-over begins"

@@ -1,4 +1,4 @@
-"""Searches an idle sharded cluster for writes of users: the change stream stands still until each shard writes."""
+"""Searches an idle sharded cluster for user writes: the change stream stands still until each shard writes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def idle() -> Iterator[Cluster]:
 
 
 def search(cluster: Cluster, longest_stall: float) -> Any:
-    """Search for writes of users up to a time that the change stream only reaches after a later write."""
+    """Search for user writes up to a time that the change stream reaches only after a later write."""
     client, stop = cluster.client, StopToken()
     since = start_position(ChangeStream(client, cluster.facts))
     until = Timestamp(append_note(client, stop).time + 2, 0)

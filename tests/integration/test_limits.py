@@ -254,7 +254,7 @@ def test_auto_keeps_the_latency_below_its_limit(
 def _watch_latency(pair: Pair, daemon: Daemon, network: Network) -> dict[str, Any]:
     """Run a sync over a slow link, limit the latency of the destination during the copy, and return measured latencies.
 
-    The result has the latencies `without` the limit, those `limited` by it, and the `limit`, all in milliseconds.
+    The result contains the latencies `without` the limit, those `limited` by it, and the `limit`, all in milliseconds.
     """
     threshold = 200
     names = (

@@ -62,7 +62,7 @@ def cluster(pair: Pair) -> Iterator[Cluster]:
     opened.client.close()
 
 
-# A read of more than one page, which returns the number of items found. The functions below prepare the data.
+# Reads more than one page, and returns the number of items found. The functions below prepare data and return a Read.
 Read = Callable[[], int]
 
 

@@ -284,7 +284,10 @@ def test_a_reversal_is_refused_once_the_oplog_is_too_short(pair: Pair, daemon: D
 
 
 def test_a_lost_reversed_sync_names_the_cluster_to_stay_on(pair: Pair, daemon: Daemon) -> None:
-    """Make a reversed sync lose changes of its new source: no refused command may send the operator to another one."""
+    """Make a reversed sync lose changes of its new source: errors must name it as the cluster with the newest data.
+
+    A refused reset must not send the operator to the other cluster.
+    """
     commit_from_destination(pair, daemon, eventSpool="never")
     daemon.reverse()
     daemon.wait_until_committable()

@@ -104,7 +104,7 @@ class Operator:
             "syncctl ": f"{program} ",
             "syncctl commit --wait": f"{program} commit --wait --yes",
         }
-        # The longest first, because the first one that matches is replaced.
+        # The longest calls come first, because only the first one that matches is replaced.
         return {
             f"{folder}{call}": command
             for call, command in sorted(calls.items(), reverse=True)

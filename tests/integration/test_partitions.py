@@ -151,7 +151,7 @@ def test_a_copy_continues_after_a_kill_at_every_point(pair: Pair, finely: Daemon
         finely.run()
         finely.post_unanswered("start", finely.start_body())
         finely.wait_until_killed()
-    assert_goes_on(pair, finely)
+    assert_continues(pair, finely)
 
 
 KILLS = [
@@ -174,10 +174,10 @@ def test_a_killed_copy_continues(pair: Pair, finely: Daemon, point: Point, numbe
     finely.kill_at(point, number=number)
     finely.post_unanswered("start", finely.start_body())
     finely.wait_until_killed()
-    assert_goes_on(pair, finely)
+    assert_continues(pair, finely)
 
 
-def assert_goes_on(pair: Pair, finely: Daemon) -> None:
+def assert_continues(pair: Pair, finely: Daemon) -> None:
     """Restart the killed daemon and commit. Fail unless every document was copied, and counted exactly once."""
     finely.run()
     finely.start()
@@ -304,7 +304,7 @@ def _sync_a_large_collection(pair: Pair, finely: Daemon) -> None:
 def test_a_copy_of_an_earlier_version_continues_in_natural_order(
     pair: Pair, orderly: Daemon
 ) -> None:
-    """A copy that an earlier version of the product began must continue in natural order from the saved resume point.
+    """Continue a copy that an earlier version began: it must continue in natural order from the saved resume point.
 
     That version copied a replica set without partitions, and saved the resume point in the registry.
     """

@@ -60,7 +60,7 @@ def write_meanwhile(client: writes.AnyClient) -> None:
 def saved(pair: Pair) -> dict[str, Any] | None:
     """Return the saved run record; None if there is none.
 
-    The journal and the heartbeat are left out, because they still change in a pause.
+    The journal and the heartbeat are left out, because they change even during a pause.
     """
     kept = {"journal": False, "beat": False}
     return pair.destination.client[METADATA_DATABASE].runs.find_one(projection=kept)

@@ -184,7 +184,7 @@ def applying(pair: Pair, daemon: Daemon) -> None:
         lambda: any(
             each["CEADestinationWrite"]["numOperations"] for each in logged(daemon, DURATIONS_TOLD)
         ),
-        "how long writes take is told",
+        "the durations of writes are logged",
     )
 
 
@@ -200,7 +200,7 @@ def paused(pair: Pair, daemon: Daemon) -> None:
         "the oplog is watched in the pause, too",
     )
     daemon.resume()
-    wait_for(lambda: collections(daemon)["b.made"]["eventsApplied"] >= 2, "it was written to")
+    wait_for(lambda: collections(daemon)["b.made"]["eventsApplied"] >= 2, "b.made is written to")
 
 
 def committed(pair: Pair, daemon: Daemon) -> None:
@@ -226,7 +226,7 @@ def the_namespaces(pair: Pair, daemon: Daemon, progress: dict[str, Any]) -> None
     assert sorted(found) == ["a.x", "a.y", "b.made", "b.x"]
     assert {each["phase"] for each in found.values()} == {"copied"}
     assert sum(each["eventsApplied"] for each in found.values()) == progress["totalEventsApplied"]
-    # The held copy of a.x had read all its documents in one batch, without the later ones.
+    # Before the copy of a.x was held, it had read all documents in one batch. So it did not read later ones.
     assert {name: each["copiedDocuments"] for name, each in found.items()} == {
         **DOCUMENTS,
         "b.made": 0,

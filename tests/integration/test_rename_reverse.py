@@ -182,7 +182,7 @@ def test_a_kill_and_a_restart_in_the_reversed_sync(pair: Pair, daemon: Daemon) -
 
 
 @pytest.mark.full
-def test_the_answers_of_a_reversed_sync_name_the_present_source(pair: Pair, daemon: Daemon) -> None:
+def test_the_answers_of_a_reversed_sync_name_the_current_source(pair: Pair, daemon: Daemon) -> None:
     fill(pair.source.client)
     commit_and_reverse(daemon)
     pair.destination.client.store.sales.insert_one({"_id": "new"})
@@ -206,7 +206,7 @@ def test_the_answers_of_a_reversed_sync_name_the_present_source(pair: Pair, daem
 
 
 def assert_views_reported(daemon: Daemon, expected: list[str]) -> None:
-    """Fail unless the report has exactly these views, by their names on the present destination."""
+    """Fail unless the report has exactly these views, by their names on the current destination."""
     report = daemon.report()
     assert report["namespaces"]["views"] == expected
     assert report["copy"]["views"] == len(expected)

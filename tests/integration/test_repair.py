@@ -172,7 +172,8 @@ def test_a_repair_unblocks_the_source_if_the_failed_commit_could_not(
             {"configureFailPoint": "failCommand", "mode": times(1), "data": refused}
         )
     wait_for(
-        lambda: "Could not save the failure, or could not lift" in daemon.log, "it is not unblocked"
+        lambda: "Could not save the failure, or could not lift" in daemon.log,
+        "the failed unblocking is logged",
     )
     assert is_blocked(pair.source)
     assert "this sync still blocks user writes there" in daemon.overview()["next"]["text"]
@@ -217,11 +218,11 @@ def test_a_running_sync_is_repaired_on_demand(pair: Pair, daemon: Daemon) -> Non
         assert daemon.post("repair").json() == {"success": True}
         daemon.wait_until_reached(Point.REPAIR_BEGUN, "1")
         behind_our_back(pair, {"insert": "c", "documents": [{"_id": "later"}]})
-        wait_for(lambda: ("extraOnDst", None, "later") in listed(daemon), "it is found")
+        wait_for(lambda: ("extraOnDst", None, "later") in listed(daemon), "the document is found")
         # The repair round that has begun does not include this document.
         assert daemon.post("repair").json() == {"success": True}
         assert daemon.progress()["repairs"]["inProgress"] is True
-    wait_for(lambda: listed(daemon) == set(), "the running check finds nothing any more")
+    wait_for(lambda: listed(daemon) == set(), "no difference is left")
     behind_our_back(pair, {"create": "foreign"})
     # Indexes and options are compared in the commit only.
     assert daemon.commit_or_fail()["error"] == "VerificationFailed"
@@ -233,7 +234,7 @@ def test_a_running_sync_is_repaired_on_demand(pair: Pair, daemon: Daemon) -> Non
     assert (shown["documents"], shown["definitions"]) == counts(daemon)
     assert daemon.commit_or_fail()["error"] == "VerificationFailed"
     repair(daemon)
-    # The sync did not create this collection, so it may hold data that somebody needs.
+    # The sync did not create this collection, so it may contain data that users need.
     assert "foreign" in pair.destination.client.d.list_collection_names()
     behind_our_back(pair, {"drop": "foreign"})
     daemon.commit()
@@ -467,7 +468,7 @@ def test_a_commit_does_not_wait_for_documents_that_expire(pair: Pair, daemon: Da
 def test_deletes_by_users_of_documents_that_can_expire_are_applied(
     pair: Pair, daemon: Daemon
 ) -> None:
-    """Let a user delete a document a year before it expires, after the lanes have stopped."""
+    """After the lanes have stopped, delete a document a year before it expires: the delete must be synced."""
     source, destination = pair.source.client, pair.destination.client
     writes.fill(source)
     source.d.sessions.create_index("at", expireAfterSeconds=0)
@@ -627,7 +628,7 @@ def warnings_of_writes(daemon: Daemon) -> list[str]:
 @pytest.mark.in_turns
 @JUDGING_SOON
 @across(REPLICA_SETS, full(SHARDED))
-def test_a_killed_repair_goes_on(pair: Pair, daemon: Daemon) -> None:
+def test_a_killed_repair_continues(pair: Pair, daemon: Daemon) -> None:
     fill(pair)
     daemon.start(verification=AUTO)
     daemon.wait_until_committable()

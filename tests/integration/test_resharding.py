@@ -179,7 +179,7 @@ def test_a_resharding_fails_several_instances_by_name(pair: Pair, fleet: Fleet) 
 @pytest.mark.full
 @prepared(Daemon.hide_drops)
 def test_a_moved_database_fails_several_instances_by_name(pair: Pair, fleet: Fleet) -> None:
-    """Run movePrimary on a source that sends no drop events for it, as MongoDB 8.0."""
+    """Run movePrimary on a source that sends no drop events for it, like MongoDB 8.0."""
     client = pair.source.client
     fill(client)
     fleet.start()

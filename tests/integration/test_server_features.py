@@ -135,7 +135,8 @@ def test_an_option_that_the_destination_does_not_know_is_left_out(
 ) -> None:
     """Sync collections with `recordPreImages`, which servers from 6.2 on refuse (SERVER-60919).
 
-    The real destination knows the option, so the test must look whether it gets it.
+    The daemon only believes that the destination is newer: the server would accept the option. So the test must check
+    that the sync leaves the option out.
     """
     limited.believe_the_destination_is_new()
     limited.run()
@@ -169,7 +170,6 @@ def downgraded(pair: Pair) -> Iterator[Side]:
 def test_a_source_with_an_older_compatibility_version(
     downgraded: Side, pair: Pair, daemon: Daemon
 ) -> None:
-    # The daemon was started before the downgrade: the features at its start must not count.
     writes.fill(downgraded.client)
     block = {"enableUserWriteBlocking": "sourceAndDestination"}
     said = ("6.0.5 with featureCompatibilityVersion 5.0",)

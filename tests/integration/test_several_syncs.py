@@ -268,7 +268,7 @@ def test_one_of_two_starts_at_the_same_time_is_refused(
 
 
 @pytest.mark.full
-def test_a_named_sync_has_a_lease_of_its_own(pair: Pair, second: Pair, tmp_path: Path) -> None:
+def test_a_named_sync_has_its_own_lease(pair: Pair, second: Pair, tmp_path: Path) -> None:
     destination = pair.destination.client
     fill(pair, "one")
     fill(second, "two")

@@ -186,7 +186,7 @@ def test_a_unique_shard_key_fits_documents_of_different_moments(pair: Pair, daem
 @from_shards
 @prepared(Daemon.watch_closely, Daemon.hide_drops)
 def test_a_database_moves_without_drop_events(pair: Pair, daemon: Daemon, when: When) -> None:
-    """Run movePrimary on a source that sends no drop events for it, as MongoDB 8.0: no document may be lost or stay."""
+    """Run movePrimary on a source that, like MongoDB 8.0, sends no drop events for it: the clusters must be equal."""
     client = pair.source.client
     fill(client)
     client.d.create_collection("series", timeseries={"timeField": "at"})

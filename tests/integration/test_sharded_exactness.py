@@ -35,7 +35,7 @@ class KeyedWrites(Writes):
     def keyed(self, collection: Collection[Any], identity: int) -> Write:
         """Return a random write to the document whose `_id` is `identity`; an insert if the document does not exist.
 
-        The filter has only the `_id`, or also the present shard key if the write replaces the document or sets its key.
+        The filter contains the `_id`; also the current shard key if the write replaces the document or sets its key.
         """
         present = collection.find_one({"_id": identity}, {"k": 1, "b.c": 1})
         if present is None:

@@ -67,7 +67,7 @@ class Keyed:
     def query(self, identity: Any, value: Any) -> dict[str, Any]:
         """Return a filter with the `_id` and the shard key of a document. A router needs both to change the shard key.
 
-        `value` is the present value of all fields of the shard key.
+        `value` is the current value of all fields of the shard key.
         """
         known = None if value is self.MISSING else value
         return {"_id": identity, **{path: {"$eq": known} for path in self.key}}
@@ -153,7 +153,7 @@ def churn(collection: Collection[Any], each: Keyed) -> None:
 
 
 def more_churn(collection: Collection[Any]) -> None:
-    """Make unusual writes. Every collection gets the same documents, whatever its shard key is."""
+    """Make unusual writes. Every collection gets the same documents, regardless of its shard key."""
     literal = {"$literal": {"_id": "zero", "k": HIGH, "a": {"b": 1}, "t": Timestamp(0, 0)}}
     collection.insert_one({"_id": "zero", "k": HIGH, "a": {"b": 1}})
     collection.update_one({"_id": "zero"}, [{"$replaceWith": literal}])
@@ -231,7 +231,7 @@ def test_large_documents(pair: Pair, daemon: Daemon, when: When) -> None:
 @pytest.mark.each_once
 @pytest.mark.parametrize("when", [When.BEFORE, When.LISTED, When.COPY, When.APPLY])
 def test_collated_collections(pair: Pair, daemon: Daemon, when: When) -> None:
-    """Replace documents by others whose `_id`s and shard keys differ only in case.
+    """Replace documents by others whose `_id`s or shard keys differ only in case.
 
     Such values are equal under the collection's collation, but a shard key is compared without a collation. The
     clusters must be equal after the commit.

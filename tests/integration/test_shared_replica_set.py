@@ -26,8 +26,8 @@ REVERSIBLE = {
     "enableUserWriteBlocking": "sourceAndDestination",
     "buildIndexes": "afterDataCopy",
 }
-# As many capped collections as an instance has readers. Each is one partition, larger than all others, which the thread
-# that reads it also writes.
+# One capped collection for each reader of an instance. Each collection is a single partition, larger than all others;
+# the thread that reads the partition also writes it.
 CAPPED = ("first", "second")
 
 

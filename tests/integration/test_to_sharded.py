@@ -303,7 +303,7 @@ def make_it_unique(collection: Any) -> None:
         )
 
 
-def create_one_as_ours_is_named(collection: Any) -> None:
+def create_one_with_the_name_of_ours(collection: Any) -> None:
     collection.drop_index("own")
     collection.create_index("few", name="n_1")
 
@@ -315,7 +315,7 @@ def drop_all(collection: Any) -> None:
 CHANGES: tuple[Callable[[Any], None], ...] = (
     *(drop_it, create_it_again, create_another_of_its_name, create_it_with_another_name),
     *(create_one_of_its_key, create_a_wider_one, make_it_expire, make_it_unique),
-    *(create_one_as_ours_is_named, drop_all),
+    *(create_one_with_the_name_of_ours, drop_all),
 )
 
 
@@ -550,7 +550,10 @@ def test_a_start_with_unsupported_sharding_is_refused(pair: Pair, daemon: Daemon
 def test_an_empty_database_whose_name_differs_in_case_fails_the_sync(
     pair: Pair, daemon: Daemon, is_view: bool
 ) -> None:
-    """A database that was emptied stays in `config.databases`, so that `enableSharding` of the new one is refused."""
+    """Sync a database to a router that still knows an emptied database whose name differs only in case.
+
+    The emptied database is still in `config.databases`, so the router refuses `enableSharding` of the other name.
+    """
     source, destination = pair.source.client, pair.destination.client
     destination.App.c.insert_one({})
     destination.App.c.drop()
@@ -602,14 +605,14 @@ def test_sharding_continues_after_a_kill_at_every_point(pair: Pair, daemon: Daem
     fill_and_shard(pair)
     daemon.kill()
     for point, number in KILLS:
-        # The second collection is the first one that the restarted process shards.
+        # An earlier process has sharded the first collection, so the restarted process shards the second one first.
         daemon.kill_at(point, number=1 if point is Point.COLLECTION_SHARDED else number)
         daemon.run()
         daemon.post_unanswered("start", daemon.start_body())
         daemon.wait_until_killed()
         if point is Point.ZONES_SET:
             cut_elsewhere(pair)
-    assert_sharding_goes_on(pair, daemon)
+    assert_sharding_continues(pair, daemon)
 
 
 @pytest.mark.full
@@ -623,7 +626,7 @@ def test_a_daemon_killed_while_sharding_continues(
     daemon.post_unanswered("start", daemon.start_body())
     daemon.wait_until_killed()
     cut_elsewhere(pair)
-    assert_sharding_goes_on(pair, daemon)
+    assert_sharding_continues(pair, daemon)
 
 
 def fill_and_shard(pair: Pair) -> None:
@@ -639,7 +642,7 @@ def cut_elsewhere(pair: Pair) -> None:
         pair.source.client.d[name].delete_many({"n": {"$lt": DOCUMENTS // 2}})
 
 
-def assert_sharding_goes_on(pair: Pair, daemon: Daemon) -> None:
+def assert_sharding_continues(pair: Pair, daemon: Daemon) -> None:
     """Restart the killed daemon and commit.
 
     Fail unless all documents are synced and spread over the shards, and no zones are left.
@@ -663,7 +666,7 @@ KILLS_IN_EVENTS = [
 
 @pytest.mark.full
 def test_sharding_events_continue_after_a_kill_at_every_point(pair: Pair, daemon: Daemon) -> None:
-    assert_events_go_on(pair, daemon, *KILLS_IN_EVENTS)
+    assert_kills_lose_no_event(pair, daemon, *KILLS_IN_EVENTS)
 
 
 @pytest.mark.full
@@ -671,14 +674,14 @@ def test_sharding_events_continue_after_a_kill_at_every_point(pair: Pair, daemon
 def test_a_daemon_killed_in_a_sharding_event_continues(
     pair: Pair, daemon: Daemon, kill: tuple[Point, str]
 ) -> None:
-    assert_events_go_on(pair, daemon, kill)
+    assert_kills_lose_no_event(pair, daemon, kill)
 
 
-def assert_events_go_on(pair: Pair, daemon: Daemon, *kills: tuple[Point, str]) -> None:
-    """Create a sharded collection and an index during a sync; kill and restart the daemon at each of `kills` meanwhile.
+def assert_kills_lose_no_event(pair: Pair, daemon: Daemon, *kills: tuple[Point, str]) -> None:
+    """Create a collection that the sync shards, and an index; kill and restart the daemon at each of `kills`.
 
-    A kill is a point, and the namespace for which the daemon passes the point. After the last restart, the sync must
-    commit. The clusters must be equal, and no temporary zones and indexes may be left.
+    Each kill consists of a point and the namespace for which the daemon passes that point. After the last restart, the
+    sync must commit. The clusters must be equal, and no temporary zone or index may be left.
     """
     fill(pair)
     pair.source.client.d.c.create_index("n", name="own")

@@ -25,10 +25,10 @@ FOLDER = Path(upgrade.__file__).parent
 # The saved states: for each older format that can be read, syncs that were killed in several phases. The last version
 # that wrote the format has saved them.
 STATES = sorted(FOLDER.glob("format-*.json"))
-# The format in which a plain sync is saved: earlier versions may continue it. The later formats differ from it only in
-# that they mark start options, which earlier versions would ignore.
-PRESENT_FORMAT = 7
-# The phase in which the present version continues each sync, by the phase in which the sync was killed.
+# The format in which a sync without newer start options is saved, so earlier versions may continue it. The later
+# formats only mark syncs with start options that earlier versions would ignore.
+PLAIN_FORMAT = 7
+# The phase in which the current version continues each sync, by the phase in which the sync was killed.
 PHASES = {
     "copy": "collection copy",
     "events": "change event application",
@@ -55,7 +55,7 @@ def saved(state: State, name: str) -> Any:
 
 
 def test_each_format_has_a_fixture_of_each_phase() -> None:
-    earlier = range(FORMATS.oldest, PRESENT_FORMAT + 1)
+    earlier = range(FORMATS.oldest, PLAIN_FORMAT + 1)
     assert {each.stem for each in STATES} == {
         f"format-{n}-{phase}" for n in earlier for phase in PHASES
     }
@@ -73,7 +73,7 @@ def test_a_sync_of_an_earlier_version_is_committed(pair: Pair, idle: Daemon, pat
     phase = path.stem.rpartition("-")[2]
     idle.run()
     run = pair.destination.client[METADATA_DATABASE].runs.find_one()
-    assert run is not None and run["format"] == PRESENT_FORMAT
+    assert run is not None and run["format"] == PLAIN_FORMAT
     # Search the log, because the sync may have left this phase already.
     begun = wait_for(lambda: re.search("Starting ([a-z ]+) phase", idle.log), "a phase begins")
     assert begun[1] == PHASES[phase]

@@ -276,7 +276,7 @@ def test_users_are_copied_on_request_and_again_by_the_commit(pair: Pair, daemon:
     kept = {name for name in before if before[name] == after.get(name)}
     assert kept == {"other.carol", "$external.CN=machine,O=example"}
     said = [each["text"] for each in daemon.report()["timeline"]]
-    # The report has three copies on request and that of the commit, all with the same numbers.
+    # The report lists three copies on request and the copy of the commit, all with the same numbers.
     assert said.count("copy users and roles") == 3
     assert said.count("copied 5 users and 3 roles; 0 equal") == 4
     pair.assert_equal()

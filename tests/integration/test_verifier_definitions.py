@@ -119,7 +119,7 @@ def test_an_option_that_the_destination_does_not_know_is_not_missing(
 
 
 def test_a_flag_that_the_server_has_set_is_not_extra(pair: Pair, checker: Checker) -> None:
-    """Compare time-series collections of which only one is marked for mixed schemas, as patched servers mark it."""
+    """Compare two time-series collections, one with the mixed-schema flag of patched servers: they are equal."""
     flag = "app_metadata=(timeseriesBucketsMayHaveMixedSchemaData=true)"
     series: dict[str, Any] = {"create": "ts", "timeseries": {"timeField": "t"}}
     pair.source.client.d.command(series)
@@ -129,7 +129,7 @@ def test_a_flag_that_the_server_has_set_is_not_extra(pair: Pair, checker: Checke
 
 
 def fill_with_two_collations(pair: Pair) -> None:
-    """Fill `d.c` on both clusters with 5 MB of documents whose order depends on the collation, which differs."""
+    """Fill `d.c` on both clusters with 5 MB of documents, which the two collations of `d.c` sort differently."""
     documents = [
         {"_id": f"{letter}{number:04}", "text": "x" * 1000}
         for number in range(2500)

@@ -142,7 +142,7 @@ def test_a_difference_repaired_in_the_grace_period_is_no_mismatch(
             check.wait_until(Point.GENERATION_DONE, 1)
             pair.destination.client.d.a.insert_one({"_id": 2})
             since = monotonic()
-            wait_for(lambda: monotonic() - since > grace, "the grace is over")
+            wait_for(lambda: monotonic() - since > grace, "the grace period is over")
         check.wait_for_verdict()
     check.assert_passed()
 
@@ -159,7 +159,7 @@ def test_the_grace_period_is_over_if_both_clusters_were_quiet(
     monkeypatch.setattr(check_module, "is_quiet", is_quiet)
     pair.source.client.d.a.insert_one({"_id": 1})
     with checker.running(grace=3600.0) as check:
-        # If the check did not notice that the oplog is quiet, this call would take the whole hour of grace.
+        # If the check did not notice that the oplog is quiet, this call would take the whole grace period of an hour.
         assert check.end().outcome is Outcome.FAILED
         ends = [side.end for side in (check.store.record.source, check.store.record.destination)]
     ports = [
@@ -235,7 +235,7 @@ def test_a_cluster_that_does_not_answer_is_not_quiet() -> None:
 def test_an_error_ends_a_check_even_while_its_threads_wait(
     pair: Pair, checker: Checker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The error of the server does not show that a repetition is useless, so limit the time of the repetitions.
+    # The server's error does not show that retries are useless, so limit the time of the retries.
     monkeypatch.setattr(failures, "UNFORESEEN_PATIENCE", 1.0)
     for side in (pair.source, pair.destination):
         side.client.d.a.insert_one({"_id": 1})

@@ -42,7 +42,7 @@ def wait_for_last(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES, ids=["empty destination", "other data"])
-def test_only_the_present_definition_of_each_view_is_saved(
+def test_only_the_current_definition_of_each_view_is_saved(
     pair: Pair, daemon: Daemon, mode: dict[str, Any]
 ) -> None:
     source = pair.source.client

@@ -36,8 +36,8 @@ ASKED = (Point.STEP_DONE, "commit saved")
 DRAINED = (Point.STEP_DONE, "drained")
 PREPARED = (Point.STEP_DONE, "definitions prepared")
 UNBLOCKED = (Point.STEP_DONE, "destination unblocked")
-# The points at which the tests check the blocks. The next constants have the blocked clusters at each of these points,
-# and at the end.
+# The points at which the tests check the blocks. The next constants list which clusters are blocked at each of these
+# points, and at the end.
 STEPS = (COPYING, ASKED, DRAINED, PREPARED, UNBLOCKED)
 BLOCKED_AT_BOTH = (DESTINATION, DESTINATION, BOTH, BOTH, SOURCE, SOURCE)
 BLOCKED_AT_DESTINATION = (DESTINATION, DESTINATION, DESTINATION, DESTINATION, NOBODY, NOBODY)
@@ -48,7 +48,7 @@ MODES: list[tuple[Any, tuple[tuple[bool, bool], ...]]] = [
     ("none", (NOBODY,) * 6),
     (False, (NOBODY,) * 6),
 ]
-# A Boolean is another name of a mode.
+# `make test` leaves out the booleans, which are other names of modes.
 CHOSEN_MODES = [full(*each) if isinstance(each[0], bool) else each for each in MODES]
 
 
@@ -118,7 +118,7 @@ def test_a_failed_start_restores_the_write_blocks(pair: Pair, daemon: Daemon) ->
     daemon.run()
     assert daemon.wait_for_state("FAILED")["info"] == "initializing collections and indexes"
     wait_for(lambda: blocked(pair) == NOBODY, "nobody is blocked")
-    wait_for(lambda: "on neither cluster" in daemon.progress()["errorDescription"], "it is told")
+    wait_for(lambda: "on neither cluster" in daemon.progress()["errorDescription"], "the hint")
 
 
 def _refusing_changes(side: Side) -> AbstractContextManager[None]:
@@ -182,7 +182,7 @@ def test_a_failed_start_keeps_blocks_set_before_the_sync(pair: Pair, daemon: Dae
     _fail(pair, "create", 2, {"times": 1})
     daemon.start(enableUserWriteBlocking=True)
     daemon.wait_for_state("FAILED")
-    wait_for(lambda: "on neither cluster" in daemon.progress()["errorDescription"], "it is told")
+    wait_for(lambda: "on neither cluster" in daemon.progress()["errorDescription"], "the hint")
     assert blocked(pair) == BOTH
 
 
@@ -213,7 +213,9 @@ def test_a_failed_verification_restores_the_block_of_the_source(
         daemon.ask_for_commit()
     failed = daemon.wait_for_state("FAILED")
     assert failed["error"] == "VerificationFailed"
-    wait_for(lambda: "blocked on cluster1 (the" in daemon.progress()["errorDescription"], "told")
+    wait_for(
+        lambda: "blocked on cluster1 (the" in daemon.progress()["errorDescription"], "the hint"
+    )
     assert blocked(pair) == (by_hand, True)
     assert "setUserWriteBlockMode: 1, global: false" in daemon.progress()["errorDescription"]
     step = daemon.overview()["next"]
@@ -322,7 +324,7 @@ def test_an_unblocking_that_is_not_complete_is_not_undone(pair: Pair, daemon: Da
                 pair.destination.client.foreign.command(foreign)
             refusing.close()
     assert daemon.wait_for_state("FAILED")["error"] == "DestinationNotEmpty"
-    wait_for(lambda: "on neither cluster" in daemon.progress()["errorDescription"], "it is told")
+    wait_for(lambda: "on neither cluster" in daemon.progress()["errorDescription"], "the hint")
     assert blocked(pair) == NOBODY
 
 

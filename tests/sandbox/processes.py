@@ -34,7 +34,9 @@ def wait_until_gone(pids: set[int], folder: Path) -> None:
     """Wait until these processes have ended, the folder is empty, and no running command names the folder."""
     wait_for(lambda: not any(map(is_running, pids)), "the processes are gone")
     wait_for(lambda: not any(folder.iterdir()), f"{folder} is empty")
-    wait_for(lambda: not any(str(folder) in command_of(p) for p in _all()), "no process uses it")
+    wait_for(
+        lambda: not any(str(folder) in command_of(p) for p in _all()), "no process uses the folder"
+    )
 
 
 @contextmanager

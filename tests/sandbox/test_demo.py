@@ -54,7 +54,7 @@ APPLYING = replace(
 def display(progress: Progress, waiting_for: str, terminal: bool) -> str:
     """Return the text that a new display shows for this progress.
 
-    `waiting_for` names what the demo waits for. If `terminal`, the display behaves as in a terminal.
+    `waiting_for` names the event for which the demo waits. If `terminal` is true, the display is that of a terminal.
     """
     shown = StringIO()
     console = Console(file=shown, force_terminal=terminal, width=120, color_system=None)

@@ -85,5 +85,5 @@ def test_view_and_geography(database: Database[dict[str, Any]]) -> None:
 
 
 def test_half_of_the_sessions_expire(database: Database[dict[str, Any]]) -> None:
-    wait_for(lambda: not sessions_about_to_expire(database), "they have expired")
+    wait_for(lambda: not sessions_about_to_expire(database), "the sessions have expired")
     assert database.sessions.count_documents({}) == 100

@@ -1,4 +1,4 @@
-"""Tests that a port stays reserved while its server is down, for all programs that use the module."""
+"""Tests that a reserved port stays reserved while its server is down: no other program can reserve it."""
 
 import socket
 import subprocess

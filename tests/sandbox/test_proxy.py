@@ -1,4 +1,4 @@
-"""The proxies of the tests: which process has opened a connection."""
+"""Tests how the proxies of the tests find out which process has opened a connection."""
 
 from __future__ import annotations
 

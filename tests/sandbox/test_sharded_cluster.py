@@ -304,7 +304,7 @@ def test_a_read_at_the_returned_time_sees_all_writes(client: Client) -> None:
         assert found["cursor"]["firstBatch"] == [document]
 
 
-def test_writes_of_users_can_be_blocked(client: Client) -> None:
+def test_user_writes_can_be_blocked(client: Client) -> None:
     client.d.c.insert_one({"_id": 1})
     client.admin.command({"setUserWriteBlockMode": 1, "global": True})
     try:
@@ -360,7 +360,7 @@ def test_a_cluster_works_again_after_a_shard_was_down(
         with pytest.raises(PyMongoError):
             client.d.c.aggregate([{"$count": "n"}], maxTimeMS=500)
         cluster.shards[0].restart_member(0)
-        wait_for(lambda: _count(client) == 100, "all can be read again")
+        wait_for(lambda: _count(client) == 100, "all documents can be read again")
         client.d.c.insert_one({"_id": 1000})
         assert next(stream)["fullDocument"] == {"_id": 1000}
 

@@ -71,7 +71,7 @@ def within(name: str, *parts: str) -> bool:
 def directions(*columns: tuple[set[str], ...]) -> dict[str, set[str]]:
     """Return, for each part of the product, the parts that it may import. A part is a package or a single module.
 
-    Each of the `columns` has layers, from the lowest to the highest. A layer is a set of parts. A part may
+    Each of the `columns` is a sequence of layers, from the lowest to the highest. A layer is a set of parts. A part may
     import itself, and all parts in lower layers of its column. The pairs in APART may never import each other.
     """
     allowed: dict[str, set[str]] = {}
@@ -92,7 +92,7 @@ TOOL = "syncsvc.ctl"
 DIRECTIONS = directions(VERIFIER, SYNC, ({SANDBOX},), ({"syncsvc.request_file"}, {TOOL}))
 DRIVER = ("pymongo", "bson", "gridfs")
 
-# Modules, and packages of which all modules are pure.
+# Modules that must be pure; for a package, this means all of its modules.
 PURE = {
     "syncsvc.ctl.advice",
     "syncsvc.ctl.facts",
@@ -197,7 +197,7 @@ class Module:
 
     @cached_property
     def nodes(self) -> tuple[ast.AST, ...]:
-        """Return all nodes of the tree. Each rule needs them, and finding them takes longer than judging them."""
+        """Return all nodes of the tree. Every rule needs them, and the walk takes longer than a rule."""
         return tuple(ast.walk(self.tree))
 
     def at(self, node: ast.stmt | ast.expr | ast.excepthandler) -> str:
@@ -388,7 +388,7 @@ def broad_excepts(modules: Iterable[Module]) -> Iterator[str]:
 
 
 def _function_around(module: Module, node: ast.ExceptHandler | ast.Call) -> str:
-    """Return the name of the innermost function that contains the node; an empty text if no function does."""
+    """Return the name of the innermost function that contains the node; an empty string if no function does."""
     around = [
         each
         for each in module.nodes

@@ -23,7 +23,7 @@ from verifier.compare.check_progress import Outcome, Phase
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "docs" / "monitoring" / "alerts.yml"
 DASHBOARD = ROOT / "docs" / "monitoring" / "grafana-dashboard.json"
-# Labels that Prometheus adds to every sample, and the metric that it makes itself for each target.
+# Labels that Prometheus adds to every sample, including those of `up`, which it creates itself for each target.
 OF_TARGETS = {"job", "instance"}
 METRICS: dict[str, set[str]] = {
     "up": OF_TARGETS,

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.pages import PAGES, ROOT, Block, blocks
 
-# The test functions that run commands; their arguments are a page and titles in it.
+# The functions with which tests run commands; their arguments are a page and the titles of some of its sections.
 RUNNERS = {"commands", "follow", "printed"}
 LOOKS_LIKE_A_COMMAND = re.compile(
     r"^ +(?:\$ )?(?:\.venv/|curl|db\.|make |mongosh|pip |python|sudo|syncsvc|systemctl)", re.M

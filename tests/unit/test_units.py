@@ -31,7 +31,7 @@ of_each_unit = pytest.mark.parametrize("name", UNITS)
 
 @pytest.fixture
 def unit(name: str, tmp_path: Path) -> Path:
-    """Write a copy of the unit that runs a program which exists on this machine, and return the path of the copy."""
+    """Write a copy of the unit whose program exists on this machine, and return the path of the copy."""
     text = (FOLDER / name).read_text()
     assert "ExecStart=/opt/syncsvc/bin/" in text
     program = Path(sys.executable)

@@ -2,7 +2,7 @@
 
 The phases are `copy`, `events` (change event application) and `commit`. For each format of the saved state, run this
 once per phase with the last version that writes the format. `tests/integration/test_upgrade.py` continues these
-syncs with the present version.
+syncs with the current version.
 """
 
 from __future__ import annotations

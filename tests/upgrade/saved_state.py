@@ -2,8 +2,8 @@
 
 Fresh clusters have other identities, UUIDs and times. So `restore` replaces these values in the metadata, and no
 others: the identities of both clusters and the UUIDs of collections become those of the fresh clusters; timestamps and
-positions in change streams become the present position on the fresh cluster. The writes that followed the saved
-position are then repeated.
+positions in change streams become the current time and position on the fresh cluster. The writes that followed the
+saved position are then repeated.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from tests.support.writes import AnyClient
 _SYSTEM = {"admin", "config", "local"}
 
 Document = dict[str, Any]
-# `source` has the contents of the source at the saved position, and `destination` the contents of the destination.
-# `writes` has the later commands on the source, with their databases. `identities` has the identities of both clusters.
+# `source` contains the data of the source at the saved position, and `destination` the data of the destination.
+# `writes` contains the later commands on the source, with their databases, and `identities` the IDs of both clusters.
 State = Document
 
 
@@ -39,7 +39,7 @@ def dump(state: State, path: Path) -> None:
 
 
 def contents(client: AnyClient) -> list[Document]:
-    """Return the collections and views of a cluster with their options; of collections, also indexes and documents.
+    """Return the collections and views of a cluster with their options; collections also with indexes and documents.
 
     System databases, system collections and the indexes on `_id` are left out.
     """
@@ -138,9 +138,9 @@ def _replacement(
 
 
 def _uuids(state: State, pair: Pair) -> dict[str | Binary, Binary]:
-    """Return the new UUID of each collection on `pair`, by the collection's UUID in the saved state.
+    """Map the UUID of each collection in the saved state to the UUID of the restored collection on `pair`.
 
-    For a state in format 6, the result has only the collections of the source: the UUIDs of the destination's
+    For a state in format 6, the result contains only the collections of the source: the UUIDs of the destination's
     collections were not saved.
     """
     (registry,) = (

@@ -69,7 +69,7 @@ def test_a_page_a_block_and_their_documents_agree(raws: list[bytes]) -> None:
         assert made.last() == raws[-1]
 
 
-def test_a_value_that_looks_like_the_last_document_is_not_taken_for_it() -> None:
+def test_a_value_that_looks_like_the_last_document_is_not_mistaken_for_it() -> None:
     inner = bson.encode({"_id": MaxKey()})
     # The false document lacks its terminator, but the terminator of the last document follows and completes it.
     lookalike = bson.encode({"_id": 1, "b": b"\x031\0" + inner[:-1]})

@@ -53,7 +53,7 @@ def test_the_time_is_never_before_an_event(pages: list[tuple[int | None, int, bo
 
 
 def test_a_lost_position_can_be_reported_at_once() -> None:
-    """A reader that does not wait for another member must not ask any other member for its oplog."""
+    """With `awaits_oplog=False`, a lost position must be a final error: no other member may be asked for it."""
     with MongoClient[dict[str, Any]]("mongodb://host", connect=False) as client:
         position = Position({}, Timestamp(1, 10))
         reader = ChangeReader(

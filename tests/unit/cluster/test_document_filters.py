@@ -34,7 +34,7 @@ QUERIES: list[dict[str, Any]] = [
     {"$jsonSchema": {"required": ["a"], "properties": {"a": {"bsonType": "int"}}}},
 ]
 
-# A query, and the beginnings of the sentences that refuse it.
+# Each query, and the first word of each sentence that refuses it: an operator or a variable.
 REFUSED: list[tuple[dict[str, Any], list[str]]] = [
     ({"$where": "true"}, ["$where"]),
     ({"$or": [{"a": 1}, {"$and": [{"$where": "true"}]}]}, ["$where"]),

@@ -1,4 +1,4 @@
-"""Indexes as options of a collection, and those of the catalog that must be listed instead."""
+"""Tests that the index on `_id` counts as an option, and which indexes of the catalog must be listed instead."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def test_names_are_mapped_in_both_directions(
         ({"d.a": "x.b"}, "x.system.buckets.b", "d.system.buckets.a"),
     ],
 )
-def test_a_taken_name_is_paired_with_the_name_that_nothing_has(
+def test_a_taken_name_is_paired_with_the_name_that_is_free(
     entries: dict[str, str], taken: str, stray: str
 ) -> None:
     names = mapping(entries)

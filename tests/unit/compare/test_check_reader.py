@@ -23,7 +23,7 @@ def test_the_numbers_of_mismatches_are_not_awaited_forever() -> None:
     with MongoClient[dict[str, Any]]("mongodb://127.0.0.1:1", connect=False) as client:
         reader = CheckReader(client, "state", StopToken(), patience=0.1)
         reader._record = CheckRecord("", ("", ""), Request(), 0.0, side, side)
-        # The outer limit ends the test if the reader has no limit of its own.
+        # The outer limit ends the test if the reader sets no limit itself.
         with impatient(0.0), pytest.raises(OperationError) as raised:
             reader.mismatch_counts()
         assert raised.value.kind is CLUSTER_UNREACHABLE

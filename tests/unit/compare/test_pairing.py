@@ -50,7 +50,7 @@ class Stream:
         return Page(raw, raw.index(b"firstBatch\0") + 11, None, None)
 
 
-def nobody(documents: int, size: int) -> None:
+def ignore_progress(documents: int, size: int) -> None:
     """Ignore the numbers of compared documents and bytes. A comparison calls this function to report its progress."""
 
 
@@ -72,7 +72,7 @@ def paired(
     destination: Documents | Stream,
     order: Order = simple_order,
     mode: Mode = Mode.BINARY,
-    on_progress: Callable[[int, int], None] = nobody,
+    on_progress: Callable[[int, int], None] = ignore_progress,
     **more: Any,
 ) -> list[tuple[Any, Any, Any]]:
     streams = [each if isinstance(each, Stream) else Stream(each) for each in (source, destination)]
@@ -242,7 +242,9 @@ def test_both_sides_realign_after_a_missing_document(
 def test_a_long_run_of_missing_documents_needs_no_memory(swapped: bool) -> None:
     sides = [Stream(each) for each in (NUMBERS, NUMBERS[:5] + NUMBERS[-5:])]
     source, destination = reversed(sides) if swapped else sides
-    found = Pairing(source, destination, Mode.BINARY, simple_order, nobody, tuning(first_page=10))
+    found = Pairing(
+        source, destination, Mode.BINARY, simple_order, ignore_progress, tuning(first_page=10)
+    )
     for number, each in enumerate(unequal(found)):
         assert bson.decode(each.key)["_id"] == number + 5
         assert len(found._source.unmatched) + len(found._destination.unmatched) < 20
@@ -264,7 +266,7 @@ def test_aligned_is_the_key_up_to_which_all_is_compared() -> None:
         Stream(NUMBERS[:500] + NUMBERS[501:]),
         Mode.BINARY,
         simple_order,
-        nobody,
+        ignore_progress,
         tuning(),
     )
     assert found.aligned is None
@@ -289,7 +291,7 @@ def test_after_a_failure_the_rest_can_be_compared(missing: Sequence[int], length
         Stream(destination, length),
         Mode.BINARY,
         simple_order,
-        nobody,
+        ignore_progress,
         tuning(),
     )
     found: set[bytes] = set()

@@ -706,7 +706,7 @@ def test_missing_logs_are_named(
 
 
 def diagnosed(run: Run, folder: Path, *arguments: str) -> tuple[dict[str, str], str]:
-    """Run `syncctl diagnose`, and return the texts in the archive by name, and the output."""
+    """Run `syncctl diagnose`; return the contents of the text files in the archive by name, and the output."""
     target = folder / "found.tar.gz"
     target.unlink(missing_ok=True)
     done = run("diagnose", "-o", str(target), *arguments)
@@ -715,7 +715,7 @@ def diagnosed(run: Run, folder: Path, *arguments: str) -> tuple[dict[str, str], 
 
 
 def texts_in(file: Path) -> dict[str, str]:
-    """Return the texts in a tar archive by name."""
+    """Return the contents of the text files in a tar archive by name."""
     with tarfile.open(file) as opened:
         return {
             each.name: opened.extractfile(each).read().decode()  # type: ignore[union-attr]

@@ -63,7 +63,7 @@ VALID: dict[str, list[dict[str, Any]]] = {
         *map(answer, (IDLE, COPYING, COMMITTABLE, COMMITTED, FAILED, CHECKING, DIFFERENT)),
         answer({**COPYING, "role": "standby", "lease": {"host": "a", "address": "b"}}),
     ],
-    # For commands that the answer of a sync would end at once.
+    # For commands of the verifier, which would end at once if the answer were the progress of a sync.
     "verifier progress": [*map(answer, (CHECKING, DIFFERENT))],
     "namespaces": [{"namespaces": [NAMESPACE], "next": None}],
     "limits": [LIMITS],
@@ -148,7 +148,7 @@ def replaced(value: Any, path: tuple[Any, ...], other: Any) -> Any:
 
 
 def endpoint(name: str) -> str:
-    """Return the endpoint of a name in VALID, which may begin with the name of the process."""
+    """Return the endpoint for a name in VALID: the name without the process name with which it may begin."""
     return name.rpartition(" ")[2]
 
 

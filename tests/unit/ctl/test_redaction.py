@@ -109,7 +109,7 @@ def test_no_password_of_a_connection_string_survives(password: str) -> None:
 def test_long_lines_take_little_time(piece: str) -> None:
     """The time to redact a very long line must not grow with the square of its length.
 
-    Searches from each piece to the end of the text would then visit 20,000,000,000 characters, whatever the piece is.
+    The line is so long that searches from each piece to the end of the line would visit 20,000,000,000 characters.
     """
     text = round(200_000 / len(piece) ** 0.5) * piece
     began = process_time()

@@ -62,7 +62,7 @@ class Registry:
 class One:
     """An instance that reaches barriers. Its run record, registry and other instances are fakes.
 
-    `applied` has one number for each applied event: how many times the others were read before.
+    `applied` contains a number for each applied event: how many times the others had been read before the event.
     """
 
     def __init__(

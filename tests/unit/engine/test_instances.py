@@ -33,8 +33,8 @@ class Own:
 class Others:
     """A fake of the other instances; `reads` is the number of times that their records were read.
 
-    The first read of all records stops `stop`. `shown` has the long waits that were shown at each read of the
-    coordinator's record, which is the first one.
+    The first read of all records stops `stop`. The first record is that of the coordinator; for each read of this
+    record, `shown` contains a list of the long waits that were shown at that moment.
     """
 
     def __init__(self, records: Iterable[RunRecord], stop: StopToken) -> None:
@@ -94,7 +94,7 @@ def test_nothing_is_held_before_the_first_read() -> None:
 def test_a_wait_for_long_work_of_the_coordinator_is_not_shown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The coordinator may build indexes for hours: nothing is wrong then, and silence has a warning of its own."""
+    """Wait for the coordinator, which may build indexes for hours: only if it is silent, a separate warning appears."""
     monkeypatch.setattr(waits, "LONG", 0.0)
     own: Any = Own(of("b"))
     others: Any = Others([of("a")], StopToken())

@@ -74,7 +74,7 @@ def delete(identity: Any) -> Outcome:
 
 
 def shown(outcomes: list[Outcome], collated: bool) -> list[str]:
-    """Return the pairs (writes, deletes) into which `runs` splits the outcomes, each pair as a text.
+    """Return the pairs (writes, deletes) into which `runs` splits the outcomes, each pair as a string.
 
     For example, "ab|c" stands for writes of the `_id`s a and b, and then a delete of c. `collated` says whether the
     collection has a collation.
@@ -116,7 +116,7 @@ steps = st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), max_size=12)
 def effect(present: list[str], identity: str, deleted: bool) -> list[str]:
     """Return the `_id`s in a capped collection, in the order of insertion, after one more insert or delete.
 
-    An insert of a present `_id` changes nothing.
+    An insert of an existing `_id` changes nothing.
     """
     if deleted:
         return [each for each in present if each != identity]

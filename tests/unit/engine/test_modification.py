@@ -58,10 +58,10 @@ HOURS = {"granularity": "hours"}
 def test_buckets_of_time_series(
     before: dict[str, Any], change: dict[str, Any], after: dict[str, Any]
 ) -> None:
-    """Test collMods with the custom values of MongoDB 6.3 and newer.
+    """Test collMods with the custom bucket spans of MongoDB 6.3 and newer.
 
-    The server's `applyTimeseriesOptionsModifications` removes a granularity when custom values are set, and the other
-    way round; `isTimeseriesGranularityValidAndUnchanged` determines what it accepts.
+    The server's `applyTimeseriesOptionsModifications` removes the granularity when a custom bucket span is set, and
+    vice versa; `isTimeseriesGranularityValidAndUnchanged` determines which changes the server accepts.
     """
     fields = {"timeField": "t", "metaField": "m"}
     changed = modified(collection({"timeseries": {**fields, **before}}), {"timeseries": change})

@@ -128,7 +128,7 @@ class TestStandIn:
 
 
 UNIQUE, PLAIN = index("unique", unique=True), index("plain")
-# Pairs of indexes that can coexist, and which of them cannot be built beside the other's stand-in.
+# Pairs of indexes that can coexist, and the names of those that cannot be built beside the other's stand-in.
 TWINS: list[tuple[Document, Document, set[str]]] = [
     (UNIQUE, PLAIN, {"plain"}),
     (PLAIN, UNIQUE, {"plain"}),

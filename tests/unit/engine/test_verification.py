@@ -100,9 +100,9 @@ def test_an_unknown_error_of_a_server_says_nothing_about_the_data() -> None:
 
 
 def run_failing_check(*kinds: ErrorKind) -> list[WarningKind]:
-    """Run a check in which one thread fails with each of these errors, in this order; return the new warnings.
+    """Run a check that raises a group with one error of each kind, in this order; return the new warnings.
 
-    The errors of the generation are a group within the group of the check.
+    All errors except the first are in a nested group, as if threads of a generation had raised them.
     """
     progress = Progress()
     run = SimpleNamespace(record=run_record(options=options(verification=False)))

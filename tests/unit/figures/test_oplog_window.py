@@ -44,7 +44,7 @@ LASTING = [
     pytest.param([(0, 0, 5, 1), (10, 0, 15, 1)], 5, math.inf, id="nothing is written"),
     pytest.param([(0, 0, 5, 500), (10, 0, 15, 510)], 0, 490, id="new and filling"),
     pytest.param([(0, 0, 5, 890), (10, 0, 15, 890)], 0, math.inf, id="new, loaded and quiet"),
-    pytest.param([(0, 0, 89, 890), (10, 0, 89, 891)], 89, 10_000, id="what is before counts"),
+    pytest.param([(0, 0, 89, 890), (10, 0, 89, 891)], 89, 10_000, id="earlier entries count"),
     pytest.param(
         [(0, 0, 24 * HOUR, 1000)], 12 * HOUR, 12 * HOUR, id="full and seen once: the window"
     ),
@@ -64,7 +64,7 @@ LASTING = [
         [(0, 0, 1000, 1000), (10, 100, 1010, 910), (20, 100, 1010, 920)],
         555,
         (80 + 460) / (920 / 910),
-        id="a piece was dropped",
+        id="entries were dropped",
     ),
     pytest.param([(0, 0, 10, 2000), (1, 5, 11, 2000)], 5, 0, id="the needed entry is the oldest"),
     pytest.param([(0, 0, 10, 2000), (1, 5, 11, 2000)], 2, 0, id="the needed entry is gone"),

@@ -86,7 +86,7 @@ def test_a_lag_that_is_no_longer_measured_is_unknown(
 
 
 def test_an_outdated_lag_leaves_every_snapshot() -> None:
-    """The source hangs: each instance, also one that does not coordinate or that commits, must show an unknown lag."""
+    """If the source hangs, every instance must show an unknown lag: also followers, and also during a commit."""
     progress = Progress()
     progress.set_lag(5)
     progress.set(lag_until=monotonic() - 1)

@@ -63,7 +63,7 @@ def test_an_oplog_that_cannot_be_read_is_trusted_for_an_hour() -> None:
         (120, True, "is full"),
     ],
 )
-def test_a_spool_that_fills_up_is_told_early(size: int, warned: bool, text: str | None) -> None:
+def test_a_spool_that_fills_up_is_reported_early(size: int, warned: bool, text: str | None) -> None:
     million = 1_000_000
     found = warning(size * million, 100 * million, 0.0, warned)
     assert found is None if text is None else text in str(found)

@@ -34,7 +34,7 @@ def test_a_limit_counts_while_work_waits_for_it() -> None:
     assert watch.look({**both, Limit.COPY_BYTES: 9.0}, {}) is None
 
 
-def test_the_present_reason_is_shown() -> None:
+def test_the_current_reason_is_shown() -> None:
     watch = Watch()
     watch.look({Limit.EVENTS: 1.0}, {Limit.EVENTS: "events"})
     now = watch.look({Limit.EVENTS: 2.0}, {Limit.EVENTS: "auto"})

@@ -192,7 +192,7 @@ def test_unknown_free_disk_space_is_warned_of(skipped: bool) -> None:
     )
 
 
-def test_an_oplog_that_is_shorter_than_the_copy_is_told_if_no_events_are_spooled() -> None:
+def test_an_oplog_that_is_shorter_than_the_copy_is_reported_if_no_events_are_spooled() -> None:
     short = Estimates(oplog_window_seconds=3600, copy_seconds=7200)
     given = options(event_spool=EventSpool.NEVER)
     found = list(warnings(given, findings(oplog=OPLOG, disk_free=1), short))
@@ -213,7 +213,7 @@ SPOOL_TABLE = [
 
 
 @pytest.mark.parametrize("spool, needed, free, refused, warned", SPOOL_TABLE)
-def test_a_disk_without_room_for_a_full_spool_is_told(
+def test_a_disk_without_room_for_a_full_spool_is_reported(
     spool: EventSpool, needed: int | None, free: int | None, refused: bool, warned: bool
 ) -> None:
     given = options(event_spool=spool)

@@ -119,7 +119,7 @@ def test_an_instance_joins_the_run_of_the_others(
         ("c", ("a", "c"), of("a", options=options(instances=("a", "b"))), ["DifferentStart"]),
         ("b", (), of("a", options=options(instances=("a", "b"))), ["DifferentStart"]),
         ("b", ("a", "b"), replace(of("a"), instances=()), ["DifferentStart"]),
-        # The start of the sync from a replica set did not name the instance.
+        # The sync from a replica set was started without this instance.
         ("c", (), of("a", options=options(instances=("a", "b"))), None),
         ("c", ("c", "b"), replace(of("a"), instances=()), None),
     ],
@@ -176,9 +176,7 @@ def test_a_run_between_other_clusters_is_not_joined() -> None:
 
 
 @pytest.mark.parametrize("instance, begun", [("a", "b"), ("b", "a")])
-def test_a_joining_instance_needs_memory_and_privileges_of_its_own(
-    instance: str, begun: str
-) -> None:
+def test_a_joining_instance_needs_its_own_memory_and_privileges(instance: str, begun: str) -> None:
     """The other instance may run on another host, with other users."""
     found = replace(sharded(of(begun)), memory_available=100, disk_free=0)
     assert judgement_of(options(), instance, found, 100, 0).violations == ()

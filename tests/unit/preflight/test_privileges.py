@@ -170,7 +170,7 @@ def without_inprog(some: ClusterFacts) -> ClusterFacts:
 
 
 def without_chunks(some: ClusterFacts) -> ClusterFacts:
-    """Return a copy of the facts in which the user may read the collections of config that a sync reads, but chunks."""
+    """Return a copy of the facts in which the user may read what a sync reads in the database config, except chunks."""
     names = (
         *("collections", "databases", "settings", "sharding_configsvr_coordinators", "shards"),
         *("tags", "user_writes_critical_sections", "version"),

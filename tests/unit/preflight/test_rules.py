@@ -39,7 +39,7 @@ SHARDING = {"sharding": {"createSupportingIndexes": False, "shardingEntries": []
 def sharding_of(*key: dict[str, Any], collection: str = "e", **fields: bool) -> dict[str, Any]:
     """Return the start option `sharding`, as a keyword of StartOptions, for one collection of the database d.
 
-    `key` has a document for each field of the shard key. `fields` are further fields of the option, such as
+    `key` contains a document for each field of the shard key. `fields` are further fields of the option, such as
     `createSupportingIndexes`.
     """
     entry = {"database": "d", "collection": collection, "shardCollection": {"key": list(key)}}
@@ -275,7 +275,7 @@ def test_options_fit_the_clusters(
         (ReservedDatabase("mongosync_reserved_for_internal_use", frozenset()), None),
         (ReservedDatabase("mongosync_reserved_for_internal_use", frozenset({"collections"})), None),
         (ReservedDatabase("mongosync_reserved_for_internal_use", frozenset({"partitions"})), None),
-        # A start was refused after it had written its documents for dashboards.
+        # Left behind by a start that was refused after it had written its documents for dashboards.
         (
             ReservedDatabase(
                 "mongosync_reserved_for_internal_use", frozenset({"resumeData", "runs"})

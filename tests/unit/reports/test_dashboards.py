@@ -108,6 +108,6 @@ def test_a_reversed_sync_shows_its_direction() -> None:
         ("coordinator", {}),
     ],
 )
-def test_each_instance_has_documents_of_its_own(instance: str, names: dict[str, str]) -> None:
+def test_each_instance_has_its_own_documents(instance: str, names: dict[str, str]) -> None:
     found = told(instance=instance, instances=("a", "b", "coordinator"))
     assert {name: each["_id"] for name, each in found.items()} == names

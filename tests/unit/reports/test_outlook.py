@@ -321,7 +321,7 @@ def test_a_daemon_that_becomes_a_standby_is_not_to_be_stopped() -> None:
 
 
 def test_the_metadata_of_a_reversed_sync_is_dropped_on_both_clusters() -> None:
-    """The run record stays on cluster1, the destination of the start; production data must not be dropped there."""
+    """After a reverse, the run record stays on cluster1, whose production data must not be dropped."""
     step = next_step(known(failed("EventTooLarge", reversals=1)))
     assert step is not None
     assert "copied data on cluster0, and the metadata of the sync on both clusters" in step.text
@@ -428,7 +428,7 @@ def test_after_a_failure_the_declared_state_is_changed_first(
     [
         (None, "reset"),
         (DesiredState.PAUSED, "reset"),
-        # These would start a new sync after the reset.
+        # In these states, the daemon would start a new sync after the reset.
         (DesiredState.RUNNING, None),
         (DesiredState.COMMITTED, None),
     ],

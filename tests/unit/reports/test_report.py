@@ -215,7 +215,7 @@ def test_a_sync_of_an_earlier_version_says_what_is_missing() -> None:
     found = report(subject(replace(COMMITTED, phases=(), journal=Journal())))
     assert any("An earlier version of syncsvc" in each for each in found["notKnown"])
     assert (found["sync"]["started"], found["phases"], found["commits"]) == (None, [], [])
-    # The report shows the present versions of the clusters.
+    # The report shows the current versions of the clusters.
     assert [each["version"] for each in found["clusters"]] == ["6.0.5", "7.0.2"]
 
 

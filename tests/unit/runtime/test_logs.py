@@ -200,7 +200,7 @@ class TestSetUp:
         logs.set_up(tmp_path, "test.log", "INFO")
         assert {mode(each) for each in tmp_path.iterdir()} == {0o600}
 
-    def test_the_audit_log_is_a_file_of_its_own_whatever_the_level(self, tmp_path: Path) -> None:
+    def test_the_audit_log_is_a_separate_file_whatever_the_level(self, tmp_path: Path) -> None:
         logs.set_up(tmp_path, "test.log", "ERROR")
         logging.getLogger(logs.AUDIT_LOGGER).info("Answered command", extra={"caller": "otto"})
         logs.rotate(0, None)

@@ -23,7 +23,7 @@ REFUSED = OperationError(ErrorKind("Refused", 409, "", "Do something else."), "I
 
 
 def work_with_a_thread_that_hangs(how: str) -> int:
-    """Be the main function of a process one of whose threads never ends. `how` is the reason for the end."""
+    """Run as the main function of a process with a thread that never ends. `how` is the reason why the process ends."""
     stop = StopToken()
     with process.main_tasks(PROGRAM, stop, lambda: STATUS, grace=0.1) as tasks:
         tasks.spawn("hangs", _hang)

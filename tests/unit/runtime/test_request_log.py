@@ -82,7 +82,7 @@ def test_a_request_and_its_answer(client: FlaskClient, caplog: pytest.LogCapture
     assert sent.latency.endswith("ms") and float(sent.latency[:-2]) > 0
 
 
-def test_each_request_has_an_id_of_its_own(client: FlaskClient) -> None:
+def test_each_request_has_its_own_id(client: FlaskClient) -> None:
     ids = {client.post("/echo").headers["Trace-Id"] for _ in range(3)}
     assert len(ids) == 3
 

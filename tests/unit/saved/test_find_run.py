@@ -25,7 +25,7 @@ def cluster(name: str, identity: str | None) -> Cluster:
 
 
 def found(record: RunRecord, source: str | None, destination: str | None, holder: int = 1) -> Any:
-    """Return the run that a process with these IDs of its clusters continues; cluster `holder` holds `record`."""
+    """Return the run that a process with these cluster IDs continues; cluster number `holder` stores `record`."""
     clusters = {
         name: cluster(name, identity)
         for name, identity in (("cluster0", source), ("cluster1", destination))

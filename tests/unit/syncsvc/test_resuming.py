@@ -96,7 +96,7 @@ def test_only_an_own_spool_counts_as_damaged() -> None:
     [
         ("UnexpectedServerError", State.COMMITTING, State.COMMITTING),
         ("UnexpectedServerError", State.REVERSING, State.REVERSING),
-        # Saved by an earlier version, in which this error was another one.
+        # The failure itself is saved, as earlier versions did with this error.
         ("UnexpectedServerError", None, None),
         ("DuplicateIds", State.COMMITTING, None),
         ("DuplicateIds", State.RESETTING, State.RESETTING),

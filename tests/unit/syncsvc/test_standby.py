@@ -24,7 +24,7 @@ class _Service:
 
     The daemon calls `forget` after each term, which is a period in which the daemon is active.
 
-    `wait_for_commands` only stores the descriptions of the present long waits in `waits`.
+    `wait_for_commands` only stores the descriptions of the current long waits in `waits`.
     """
 
     instance = "coordinator"
