@@ -2,7 +2,9 @@
 
 import { el } from "./dom.js";
 
-/** Return an element with the curl command for an API command. With a token, the command needs the header file of docs/howto/secure.rst. */
+/** Return an element with the curl command for an API command.
+ *
+ * With a token, the command reads the header file of docs/howto/secure.rst. */
 export function showCommand(api, { command, body }) {
   // All users of a machine can see the arguments of its processes.
   const header = api.hasToken ? ' --header @"$HOME/syncsvc-header"' : "";
