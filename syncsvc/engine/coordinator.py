@@ -250,10 +250,11 @@ class Coordinator(Phases):
             # the warning lasts until it succeeds.
             self._context.progress.end_warning(WarningKind.SOURCE_WRITTEN)
         while run.record.repair_requested or not self._all_committing(stop):
+            verification.repair_if_asked()
+            # Check this after the repair, which can take long.
             caught_up = self._have_caught_up(application)
             if caught_up:
                 verification.begin()
-            verification.repair_if_asked()
             verification.show()
             ready = (
                 verification.is_ready()
