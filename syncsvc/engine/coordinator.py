@@ -246,9 +246,10 @@ class Coordinator(Phases):
         self._publish_caught_up(False)
         run = self._context.run
         if run.record.state is not State.COMMITTING:
-            # An earlier commit may have failed before it could end this warning. If the present commit was withdrawn,
-            # the warning lasts until it succeeds.
+            # An earlier commit may have failed before it could end these warnings. If the present commit was withdrawn,
+            # the warnings last until it succeeds.
             self._context.progress.end_warning(WarningKind.SOURCE_WRITTEN)
+            self._context.progress.end_warning(WarningKind.FOREIGN_BLOCK)
         while run.record.repair_requested or not self._all_committing(stop):
             verification.repair_if_asked()
             # Check this after the repair, which can take long.
@@ -289,7 +290,9 @@ class Coordinator(Phases):
         # Block the source before taking the commit time: every acknowledged user write is then older than the commit
         # time, and will be applied.
         if self._context.run.record.options.blocks_source:
-            if not self._context.source_block.keep():
+            if self._context.source_block.keep():
+                self._context.progress.end_warning(WarningKind.FOREIGN_BLOCK)
+            else:
                 self._warn_of_foreign_block()
             self._done("source blocked")
 

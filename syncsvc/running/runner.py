@@ -595,6 +595,9 @@ class Runner:
         # Save the failure before releasing the clusters: a run that continues must never find its source unblocked.
         self._store.update_unless(refuse_resetting, **failed)
         self._process.observe(Point.FAILURE_SAVED, "")
+        if not self.record.can_write:
+            # The applications may return to the source, so the warning that forbids this must end.
+            self._process.progress.end_warning(WarningKind.FOREIGN_BLOCK)
         for name in to_put_back(self.record):
             self._assembly.block(self._process.clusters[name], self._releasing).put_back()
         for cluster in self._process.clusters.values():
