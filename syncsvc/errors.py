@@ -83,8 +83,9 @@ CANNOT_COMMIT = ErrorKind(
     "CannotCommit",
     409,
     "canCommit is false: the copy or the first pass of the verification is not finished, the destination, the "
-    "verification or another instance is too far behind, a collection was resharded and is being copied again, or, if "
-    "the source is older than MongoDB 6.0, the definition of a collection or view has just changed.",
+    "verification or another instance is too far behind, differences are being repaired, a collection was resharded "
+    "and is being copied again, or, if the source is older than MongoDB 6.0, the definition of a collection or view "
+    "has just changed.",
     "Wait until canCommit is true in GET /api/v1/progress, and read its warnings.",
 )
 DESTINATION_NOT_EMPTY = ErrorKind(

@@ -78,6 +78,8 @@ class Limiter:
         self._limits = Limits()
         # The changes that are not saved yet.
         self._unsaved: dict[str, Any] = {}
+        # The limits that the next sync saves first, unless another instance has already saved limits.
+        self._kept: dict[str, Any] = {}
         # The newest measurements by cluster, and the ceiling of the current work. Neither mapping is ever changed: a
         # new one replaces it.
         self._loads: Mapping[str, tuple[Load, ...]] = {}
@@ -97,7 +99,7 @@ class Limiter:
     @property
     def are_saved(self) -> bool:
         """Return whether all limits are saved, so that a restarted process knows them."""
-        return not self._unsaved
+        return not self._unsaved and not self._kept
 
     def change(self, changes: Document) -> None:
         """Change some limits: save them if possible, then apply them at once.
@@ -112,31 +114,36 @@ class Limiter:
     def _change(self, changes: Document) -> None:
         unsaved, store = merged(self._unsaved, changes), self._home()
         if store is not None:
-            self._limits, self._unsaved = store.change(unsaved), {}
+            self._save(store, unsaved)
         else:
             self._limits = limits_of(merged(self._limits.shown(), changes))
             self._unsaved = unsaved
 
+    def _save(self, store: LimitsStore, changes: Document) -> None:
+        self._limits = store.change(changes, self._kept)
+        self._unsaved, self._kept = {}, {}
+
     def begin_at(self, store: LimitsStore) -> None:
         """Take over the limits saved in `store`, which belongs to a sync that is about to begin or to continue.
 
-        Limits that were set in this process before, and are not saved yet, replace the saved ones in `store`. Raises
-        the driver's errors.
+        Limits that were set in this process before, and are not saved yet, replace the saved ones in `store`. If there
+        are no saved ones, the limits that a reset has left are saved. Raises the driver's errors.
         """
         with one_save(self._changing, "The limits"):
             # The changes stay in `_unsaved` until the sync has begun, because its start may still be refused.
-            found = store.change(self._unsaved) if self._unsaved else store.load()
+            found = store.load() if self.are_saved else store.change(self._unsaved, self._kept)
             self._limits = found or self._limits
         self._apply()
 
     def forget_home(self) -> None:
-        """Mark the current limits as unsaved, because a reset has dropped the saved ones.
+        """Keep the current limits in memory, because a reset has dropped the saved ones. No-op if no limit is set.
 
-        The next sync saves them again. No-op if no limit is set.
+        The next sync saves them again, unless another instance has saved its limits first: a user may have changed
+        those since the reset.
         """
         with self._changing:
             if self._limits != Limits():
-                self._unsaved = self._limits.shown()
+                self._kept = self._limits.shown()
 
     def run(self, clusters: Mapping[str, Cluster], stop: StopToken) -> None:
         """Once a second, read the limits again, measure the load of the clusters, and set the pace.
@@ -157,7 +164,7 @@ class Limiter:
         """
         sync = self._take()
         several = sync.standing is not None or sync.record is not None and sync.record.instances
-        if not (several or self._unsaved) or not self._changing.acquire(blocking=False):
+        if not several and self.are_saved or not self._changing.acquire(blocking=False):
             return
         try:
             with (
@@ -166,8 +173,8 @@ class Limiter:
                 pymongo.timeout(_PATIENCE),
             ):
                 store = self._home()
-                if store is not None and self._unsaved:
-                    self._limits, self._unsaved = store.change(self._unsaved), {}
+                if store is not None and not self.are_saved:
+                    self._save(store, self._unsaved)
                 elif store is not None:
                     self._limits = store.glance() or self._limits
         finally:

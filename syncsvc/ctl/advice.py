@@ -67,6 +67,8 @@ def _why_not(progress: Document) -> Iterator[str]:
 
 def _behind(progress: Document) -> Iterator[str]:
     lag = progress.get("lagTimeSeconds")
+    if (progress.get("repairs") or {}).get("inProgress"):
+        yield "The differences between the clusters are being repaired."
     if progress.get("ceaStage") == "collection copy drain":
         known = "" if lag is None else f"; the lag is {duration(lag)}"
         yield f"Changes made during the copy are still being applied{known}."

@@ -247,14 +247,16 @@ class Coordinator(Phases):
         self._publish_caught_up(False)
         run = self._context.run
         if run.record.state is not State.COMMITTING:
-            # An earlier commit may have failed before it could end this warning. In the state COMMITTING, the warning
-            # may belong to a withdrawn commit, and lasts until this commit succeeds.
+            # An earlier commit may have failed before it could end these warnings. In the state COMMITTING, the warnings
+            # may belong to a withdrawn commit, and last until this commit succeeds.
             self._context.progress.end_warning(WarningKind.SOURCE_WRITTEN)
+            self._context.progress.end_warning(WarningKind.FOREIGN_BLOCK)
         while run.record.repair_requested or not self._all_committing(stop):
+            verification.repair_if_asked()
+            # Check this after the repair, which can take long.
             caught_up = self._have_caught_up(application)
             if caught_up:
                 verification.begin()
-            verification.repair_if_asked()
             verification.show()
             ready = (
                 verification.is_ready()
@@ -289,7 +291,9 @@ class Coordinator(Phases):
         # Block the source before taking the commit time: every acknowledged user write is then older than the commit
         # time, and will be applied.
         if self._context.run.record.options.blocks_source:
-            if not self._context.source_block.keep():
+            if self._context.source_block.keep():
+                self._context.progress.end_warning(WarningKind.FOREIGN_BLOCK)
+            else:
                 self._warn_of_foreign_block()
             self._done("source blocked")
 

@@ -13,7 +13,7 @@ from syncsvc.engine.events.application import Application
 from syncsvc.engine.phases import Phases
 from syncsvc.engine.run.points import Point
 from syncsvc.figures.progress import WarningKind
-from syncsvc.saved.run import RunRecord
+from syncsvc.saved.run import RunRecord, refuse_stopped
 from syncsvc.state import ACTIVE, Phase, State, Trigger, next_state
 from verifier.compare.feed import Feed
 from verifier.runtime.tasks import SLOW_POLL, StopToken, TaskGroup, wait_until
@@ -27,7 +27,7 @@ class Follower(Phases):
         if run.record.phase is Phase.APPLYING and self._is_cut_over(stop):
             # All events were applied before a restart. Neither the oplog nor the event spool is needed any more, so
             # they are not read: a sync must not fail because they are damaged or lost.
-            run.update(phase=Phase.CUTTING_OVER)
+            self._begin_cut_over()
         super()._read(stop)
 
     def _initialize(self, stop: StopToken) -> Phase:
@@ -57,7 +57,7 @@ class Follower(Phases):
         self._wait(_is_applying, stop)
         # The record that showed a withdrawal may have been outdated, because a newly elected primary returned it. Then
         # this instance must not write, because users may already write.
-        return Phase.CUTTING_OVER if self._is_cut_over(stop) else Phase.APPLYING
+        return self._begin_cut_over() if self._is_cut_over(stop) else Phase.APPLYING
 
     def _reverse(self, stop: StopToken) -> Phase:
         context = self._context
@@ -82,6 +82,19 @@ class Follower(Phases):
             wait_until(lambda: self._is_cut_over(group.stop), group.stop, SLOW_POLL)
             self._oplog.let_go()
             group.stop.stop("commit")
+        return self._begin_cut_over()
+
+    def _begin_cut_over(self) -> Phase:
+        """Save the phase CUTTING_OVER together with the state COMMITTING, and return this phase.
+
+        The state can still be RUNNING: if the commit command was refused because its save was not acknowledged, the
+        coordinator may have read the saved command all the same. Raises OperationError InvalidState if the sync was
+        paused or reset in the meantime.
+        """
+        self._context.destination_writer.settle()
+        self._context.run.update_unless(
+            refuse_stopped, state=State.COMMITTING, phase=Phase.CUTTING_OVER
+        )
         return Phase.CUTTING_OVER
 
     def _is_cut_over(self, stop: StopToken) -> bool:

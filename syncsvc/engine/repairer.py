@@ -115,7 +115,9 @@ class Repairer:
         """
         context = self._context
         context.observe(Point.REPAIR_LISTED, str(number))
-        context.run.update(repair=number, **begun)
+        # A commit would wait for the round, so canCommit must be false until the coordinator checks again.
+        context.progress.set(caught_up=False)
+        context.run.update(repair=number, caught_up=False, **begun)
         context.observe(Point.REPAIR_BEGUN, str(number))
         self.finish_round()
         context.observe(Point.REPAIR_DONE, str(number))

@@ -134,6 +134,7 @@ class Verification:
         error = refusal(self._verdict)
         if error is not None:
             raise error
+        self._context.progress.end_warning(WarningKind.CHECK_REPEATED)
         passed = verified(self._context.checks.record)
         self._context.run.revise(lambda journal: replace(journal, verified=passed))
 

@@ -78,6 +78,8 @@ def why_no_commit(sync: Sync) -> tuple[str, ...]:
 def _while_applying(sync: Sync, record: RunRecord) -> Iterator[str]:
     snapshot = sync.snapshot
     lag = lag_seconds(record, snapshot)
+    if record.repairs_now:
+        yield "The differences between the clusters are being repaired."
     if not is_drained(record, snapshot):
         yield "Not all changes made during the copy are applied yet."
     if lag is None:

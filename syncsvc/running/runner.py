@@ -118,6 +118,8 @@ class Runner:
         self._stop = StopToken(process.stop)
         self._pause = _Pause.of(process)
         self._pause.over.set()
+        # Only a reset stops it: a failed sync must not wait for a source that is gone for good.
+        self._releasing = StopToken(process.stop)
         self._admission = Admission(store, process)
         self._assembly = Assembly(store, process)
         # The users and roles of both clusters.
@@ -371,6 +373,7 @@ class Runner:
         _log.info("The reset of the sync begins.", extra={"state": state.value})
         self._process.observe(Point.RESET_SAVED, "")
         self._pause.stop.stop("reset")
+        self._releasing.stop("reset")
         self._stop.stop("reset")
         self._spawn()
 
@@ -586,13 +589,16 @@ class Runner:
     def _release(self, **failed: Any) -> None:
         """Save a failure; then restore the original write blocks and balancers of the clusters.
 
-        `failed` are the fields of the run record that describe the failure. Raises OperationError and the driver's
-        errors.
+        `failed` are the fields of the run record that describe the failure. Raises OperationError, the driver's errors,
+        and `Cancelled` if a reset begins.
         """
         # Save the failure before releasing the clusters: a run that continues must never find its source unblocked.
         self._store.update_unless(refuse_resetting, **failed)
         self._process.observe(Point.FAILURE_SAVED, "")
+        if not self.record.can_write:
+            # The applications may return to the source, so the warning that forbids this must end.
+            self._process.progress.end_warning(WarningKind.FOREIGN_BLOCK)
         for name in to_put_back(self.record):
-            self._assembly.block(self._process.clusters[name], self._process.stop).put_back()
+            self._assembly.block(self._process.clusters[name], self._releasing).put_back()
         for cluster in self._process.clusters.values():
-            self._assembly.balancer(cluster, self._process.stop).put_back()
+            self._assembly.balancer(cluster, self._releasing).put_back()

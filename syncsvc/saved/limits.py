@@ -46,16 +46,17 @@ class LimitsStore:
         """
         return self._limits(self._metadata[LIMITS].find_one({"_id": _KEY}))
 
-    def change(self, changes: Document) -> Limits:
+    def change(self, changes: Document, initial: Document | None = None) -> Limits:
         """Change the saved limits that `changes` names, keep all other limits, and return the result.
 
-        `changes` has the form of the body of `PATCH /api/v1/limits`.
+        If no limits are saved yet, the limits in `initial` are changed and saved. Both arguments have the form of the
+        body of `PATCH /api/v1/limits`.
         """
         change = uuid4().hex
         while True:
             found = self._metadata[LIMITS].find_one({"_id": _KEY}) or {}
             if found.get("change") != change:
-                document = merged(found.get("limits", {}), changes)
+                document = merged(found.get("limits", initial or {}), changes)
                 if not self._replace(found.get("change"), change, document):
                     continue
                 return self._read(document)

@@ -12,7 +12,7 @@ from syncsvc import errors
 from syncsvc.options import StartOptions
 from syncsvc.principals.comparison import PrincipalCounts
 from syncsvc.saved.journal import Journal
-from syncsvc.state import Phase, State
+from syncsvc.state import ACTIVE, Phase, State
 from verifier.cluster.facts import ClusterFacts
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.namespace_map import NamespaceMap
@@ -215,6 +215,12 @@ def refuse_in_use(record: RunRecord) -> None:
             errors.DESTINATION_IN_USE,
             f"The sync cannot be reset: {users}, and {record.options.destination} may hold user data.",
         )
+
+
+def refuse_stopped(record: RunRecord) -> None:
+    """Raise OperationError InvalidState if the run is paused, failed, committed, or being reset."""
+    if record.state not in ACTIVE:
+        raise OperationError(errors.INVALID_STATE, f"The sync is {record.state.value}.")
 
 
 def refuse_resetting(record: RunRecord) -> None:

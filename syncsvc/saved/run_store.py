@@ -82,6 +82,8 @@ class RunStore:
         self._confirmed_at = 0.0
         self._gave_up = _GaveUp()
         self._saved = record
+        # Whether the last save failed without a confirmation: then, either the old or the new record is saved.
+        self._unconfirmed = False
         self._shown: dict[str, Any] = {}
         self._watch: Callable[[RunRecord], None] = _do_nothing
         # The entries of the journal that are saved with the next change of the record.
@@ -180,11 +182,12 @@ class RunStore:
     def revise(self, change: Callable[[Journal], Journal]) -> None:
         """Call `change` with the newest journal, and save the journal that it returns, unless nothing has changed.
 
-        Raises the errors of `update`.
+        Also save it if the last save of the record is unconfirmed: the record may contain a command that was refused,
+        and that a restarted process would run. Raises the errors of `update`.
         """
         with self._one_save():
             journal = change(self._saved.journal)
-            if self._notes or journal != self._saved.journal:
+            if self._unconfirmed or self._notes or journal != self._saved.journal:
                 self._save(self._saved, replace(self._saved, journal=journal))
                 self._publish()
 
@@ -264,7 +267,9 @@ class RunStore:
         saved = [{"owner": each.owner, "beat": each.beat} for each in (old, new)]
         query = {"_id": old.instance, "$or": saved}
         statement = {"q": query, "u": run_document(new)}
+        self._unconfirmed = True
         reply = self._writer.run(self._database, {"update": RUNS, "updates": [statement]})
+        self._unconfirmed = False
         if reply.get("writeErrors") or reply["n"] != 1:
             raise OperationError(
                 errors.SUPERSEDED,

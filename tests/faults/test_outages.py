@@ -11,6 +11,8 @@ from time import monotonic
 
 import pytest
 
+from syncsvc.metadata import METADATA_DATABASE
+from syncsvc.saved.run_documents import RUNS
 from tests.support import writes
 from tests.support.daemon import Daemon, prepared
 from tests.support.failpoints import FailPoints, error
@@ -92,6 +94,38 @@ def test_a_missing_majority_is_shown_and_holds_up_no_command(
     daemon.commit()
     daemon.wait_without_warning()
     pair.assert_equal()
+
+
+def test_a_reset_that_was_not_acknowledged_is_not_continued_later(
+    three: ThreeMembers, pair: Pair, daemon: Daemon
+) -> None:
+    """Without a majority, the primary saves the reset of a paused sync, but the command fails.
+
+    The saved state must become PAUSED again: a restarted process would drop the copied data.
+    """
+    writes.fill(pair.source.client)
+    daemon.start()
+    daemon.wait_until_committable()
+    daemon.pause()
+    with three.without_majority():
+        answer = daemon.post("reset", {"confirm": "cluster1"})
+        assert answer.json()["error"] == "ClusterUnreachable", answer.text
+        assert saved_state(pair) == "RESETTING"
+    assert daemon.progress()["state"] == "PAUSED"
+    wait_for(lambda: saved_state(pair) == "PAUSED", "the state is saved again")
+    daemon.kill()
+    daemon.run()
+    daemon.wait_for_state("PAUSED")
+    daemon.resume()
+    daemon.commit()
+    pair.assert_equal()
+
+
+def saved_state(pair: Pair) -> str:
+    """Return the state in the run record on the primary of the destination, even if no majority has confirmed it."""
+    found = pair.destination.client[METADATA_DATABASE][RUNS].find_one()
+    assert found is not None
+    return str(found["state"])
 
 
 @from_three

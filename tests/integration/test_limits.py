@@ -153,6 +153,19 @@ def test_instances_share_the_limits(pair: Pair, fleet: Fleet) -> None:
             == {**UNLIMITED, "copyBytesPerSecond": 500_000, "eventsPerSecond": 250},
             "shares",
         )
+    fleet.wait_until_committable()
+    for each in fleet.daemons:
+        assert each.post("reset", {"confirm": "cluster1"}).ok
+    fleet.wait_for_state("IDLE")
+    # The start of the second instance must not undo a change at the first one.
+    first.limits(eventsPerSecond=400)
+    fleet.start()
+    for each in fleet.daemons:
+        wait_for(
+            lambda each=each: each.limits()["effective"]
+            == {**UNLIMITED, "copyBytesPerSecond": 500_000, "eventsPerSecond": 200},
+            "shares",
+        )
     second.limits(copyBytesPerSecond=None)
     wait_for(lambda: first.limits()["effective"]["copyBytesPerSecond"] is None, "a change")
     fleet.commit()

@@ -222,6 +222,9 @@ def test_a_running_sync_is_repaired_on_demand(pair: Pair, daemon: Daemon) -> Non
         # The repair round that has begun does not include this document.
         assert daemon.post("repair").json() == {"success": True}
         assert daemon.progress()["repairs"]["inProgress"] is True
+        assert daemon.progress()["canCommit"] is False
+        reasons = daemon.overview()["commit"]["reasons"]
+        assert "The differences between the clusters are being repaired." in reasons
     wait_for(lambda: listed(daemon) == set(), "no difference is left")
     behind_our_back(pair, {"create": "foreign"})
     # Indexes and options are compared in the commit only.

@@ -398,3 +398,27 @@ def test_a_reset_does_not_need_the_source(
         assert contents(pair.destination.client) == set()
         assert not is_blocked(pair.destination)
         assert (UNBLOCK in daemon.log) is commits
+
+
+def test_a_reset_of_a_failed_sync_does_not_need_the_source(
+    mortal: tuple[ReplicaSet, Pair], tmp_path: Path
+) -> None:
+    """Kill all members of the source before the failure of a commit can unblock the source, and reset the sync."""
+    source, pair = mortal
+    writes.fill(pair.source.client)
+    daemon = pair.daemon(tmp_path)
+    daemon.give_up_soon()
+    daemon.judge_soon()
+    with daemon.running():
+        daemon.start(enableUserWriteBlocking="sourceAndDestination")
+        daemon.wait_until_committable()
+        pair.destination.client.d.command({"drop": "other", "mayBypassWriteBlocking": True})
+        with daemon.held_at(Point.FAILURE_SAVED):
+            daemon.ask_for_commit()
+            daemon.wait_until_reached(Point.FAILURE_SAVED)
+            for index in range(3):
+                source.kill_member(index)
+        reset(daemon)
+        assert contents(pair.destination.client) == set()
+        assert not is_blocked(pair.destination)
+        assert UNBLOCK in daemon.log

@@ -12,6 +12,7 @@ from bson import encode
 from syncsvc.engine.events.event_share import share_of
 from syncsvc.engine.run.points import Point
 from syncsvc.metadata import METADATA_DATABASE
+from syncsvc.saved.run_documents import RUNS
 from tests.integration.test_embedded_verifier import mismatches
 from tests.support import writes
 from tests.support.daemon import Daemon
@@ -98,6 +99,33 @@ def write(client: writes.AnyClient, mark: str) -> None:
     client.d[f"m{mark}"].rename(f"renamed{mark}")
     orders.delete_many({"_id": {"$in": [f"{mark} {n}" for n in range(20)]}})
     orders.create_index(f"at {mark}")
+
+
+def test_a_commit_that_an_instance_has_saved_and_forgotten(pair: Pair, fleet: Fleet) -> None:
+    """Save a commit of the follower by hand, as a save does that is not acknowledged, until the coordinator reads it.
+
+    The follower then saves RUNNING again, and must nevertheless finish the commit.
+    """
+    coordinator, follower = fleet.daemons
+    metadata = pair.destination.client[METADATA_DATABASE]
+    saved = {"_id": fleet.names[1]}
+    commit = {"update": RUNS, "updates": [{"q": saved, "u": {"$set": {"state": "COMMITTING"}}}]}
+    writes.fill(pair.source.client)
+    fleet.start()
+    fleet.wait_until_committable()
+
+    def is_read() -> bool:
+        metadata.command({**commit, "mayBypassWriteBlocking": True})
+        return coordinator.has_reached(Point.STEP_DONE, "commit saved")
+
+    with coordinator.held_at(Point.STEP_DONE, "commit saved"):
+        coordinator.ask_for_commit()
+        wait_for(is_read, "the coordinator reads the commit")
+        again = {**saved, "state": "RUNNING"}
+        wait_for(lambda: metadata[RUNS].find_one(again), "the follower saves its state")
+        assert follower.progress()["state"] == "RUNNING"
+    fleet.wait_for_state("COMMITTED")
+    pair.assert_equal()
 
 
 @pytest.mark.full

@@ -162,6 +162,30 @@ def test_a_source_blocked_for_another_reason_stays_blocked(pair: Pair, daemon: D
     pair.assert_equal()
 
 
+@prepared(Daemon.judge_soon)
+def test_the_warning_of_such_a_block_ends_with_the_commit(pair: Pair, daemon: Daemon) -> None:
+    """The applications belong to the blocked cluster again after a failed commit, and after a reversal."""
+    writes.fill(pair.source.client)
+    daemon.start(enableUserWriteBlocking=True, reversible=True)
+    daemon.wait_until_committable()
+    extra = {"insert": "c", "documents": [{"_id": "extra"}], "mayBypassWriteBlocking": True}
+    pair.destination.client.d.command(extra)
+    block(pair.source)
+    with _refusing_changes(pair.source):
+        with daemon.held_at(Point.FAILURE_SAVED):
+            daemon.ask_for_commit()
+            daemon.wait_until_reached(Point.FAILURE_SAVED)
+            assert daemon.warnings("Stop all applications that write to cluster0")
+        daemon.wait_without_warning()
+        daemon.resume()
+        delete = {"delete": "c", "deletes": [{"q": {"_id": "extra"}, "limit": 1}]}
+        pair.destination.client.d.command({**delete, "mayBypassWriteBlocking": True})
+        daemon.commit()
+        assert daemon.warnings("Stop all applications that write to cluster0")
+    daemon.reverse()
+    daemon.wait_without_warning()
+
+
 def test_a_block_that_cannot_be_lifted_fails_the_commit_by_name(pair: Pair, daemon: Daemon) -> None:
     writes.fill(pair.source.client)
     daemon.start()

@@ -39,6 +39,7 @@ COMPARING = {name: side("initial hashing", 4, 9) for name in ("source", "destina
         ({**APPLYING, "ceaStage": "collection copy drain"}, "still being applied; the lag is 0 s"),
         ({**APPLYING, "lagTimeSeconds": 90}, "1 min 30 s behind"),
         ({**APPLYING, "lagTimeSeconds": None}, "not known"),
+        ({**APPLYING, "repairs": {"inProgress": True}}, "are being repaired"),
         ({**APPLYING, "verification": COMPARING}, "4 of 9 documents"),
         ({**APPLYING, "verification": BEHIND}, "40 s behind the changes of the source"),
         (APPLYING, "is still checking"),

@@ -14,11 +14,12 @@ from syncsvc.figures.progress import Progress, WarningKind
 from syncsvc.tuning import Tuning
 from tests.unit.engine.contexts import context_with
 from tests.unit.preflight.values import options
-from tests.unit.syncsvc.records import run_record
+from tests.unit.syncsvc.records import START, run_record
 from verifier.cluster import failures
 from verifier.cluster.document_filters import DOCUMENT_FILTER_FAILED
 from verifier.compare import errors as of_checks
 from verifier.compare.check_progress import Amounts, Changes, CheckProgress, Outcome, Verdict
+from verifier.compare.record import CheckRecord, Request, SideRecord
 from verifier.runtime.errors import INTERNAL_ERROR, ErrorKind, OperationError
 from verifier.runtime.tasks import StopToken, TaskGroup
 
@@ -116,6 +117,21 @@ def run_failing_check(*kinds: ErrorKind) -> list[WarningKind]:
     check: Any = SimpleNamespace(run=fail)
     Verification(context, TaskGroup("test", StopToken()))._run_check(check)
     return [*progress.snapshot.warnings]
+
+
+def test_a_passed_check_ends_the_warning_of_an_earlier_one() -> None:
+    progress = Progress()
+    progress.warn(WarningKind.CHECK_REPEATED, "The verification started again.")
+    side = SideRecord(START)
+    checks = SimpleNamespace(
+        load=lambda: None, record=CheckRecord("", ("", ""), Request(), 0.0, side, side)
+    )
+    run = SimpleNamespace(record=run_record(options=options()), revise=lambda change: None)
+    context = context_with(run=run, tuning=Tuning(), progress=progress, checks=checks)
+    verification = Verification(context, TaskGroup("test", StopToken()))
+    verification._verdict = PASSED
+    verification.finish(START.time)
+    assert not progress.snapshot.warnings
 
 
 def test_the_first_of_several_errors_of_a_check_counts() -> None:

@@ -70,6 +70,12 @@ REASONS: list[tuple[Sync, list[str]]] = [
         ["not known yet how far", "4 minutes behind the changes of the destination"],
     ),
     (applying(warnings={WarningKind.DEFINITIONS_CHANGED: "x"}), ["A definition was changed"]),
+    (
+        known(
+            run_record(phase=Phase.APPLYING, repair=1), ProgressSnapshot(lag_seconds=0, check=CLEAN)
+        ),
+        ["are being repaired"],
+    ),
     (applying(others=(OTHER,)), ["instance b: its state is PAUSED"]),
     (applying(), ["is still checking"]),
     (applying(replace(CLEAN, verdict=Verdict(Outcome.PASSED))), ["is still checking"]),
