@@ -79,8 +79,8 @@ def concerns(
     """Return whether a DDL event of a source that reports UUIDs may change a record or the destination.
 
     It may not if it has no consequences, or if the filter selects none of the names in the event and no collection in
-    the event is synced. A synced collection can have an excluded name: if it was renamed out of the filter and then
-    dropped, its record is kept until the drop event. Events of whole databases always count.
+    the event is synced. A synced collection can have an excluded name in an event: if it was listed under a newer name,
+    earlier events contain its old name. Events of whole databases always count.
 
     `is_synced` returns whether a collection with this UUID has a record, and `selects_any` whether the filter selects
     at least one of the names.

@@ -62,8 +62,8 @@ class Renames:
 
         - If the collection is not synced or not completely copied yet, it is copied under its new name.
         - If the new name has another document filter or leads to another database, the collection is copied again.
-        - If the filter excludes the new name, the collection is dropped if it is temporary or the start options say so.
-          If not, and if the source still has the collection, OperationError RenamedOutOfFilter is raised.
+        - If the filter excludes the new name, the collection is dropped if it is temporary, the start options say so,
+          or the source no longer has it. Otherwise, OperationError RenamedOutOfFilter is raised.
 
         Also raises OperationError RenamedAcrossDatabases, and if the collection cannot have its name on the
         destination: NamespaceCollision, NotRenamable, DestinationNamespaceExists and DefinitionNotApplicable. `uuid` is
@@ -82,6 +82,9 @@ class Renames:
                 # Raise the error even if the collection was renamed back: its events under the excluded name are not in
                 # the stream.
                 raise renamed_out(before, name)
+            else:
+                # Do not wait for the drop event: until then, the record would hide a new collection with the old name.
+                self.drop(record)
 
     def _follow_in_filter(self, record: CollectionRecord, name: Namespace) -> None:
         """Rename a collection on the destination; drop it if it cannot have its new name.

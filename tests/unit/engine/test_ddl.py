@@ -38,7 +38,7 @@ def event(
         (event("createIndexes", indexes=[]), False),
         (event("startIndexBuild", IN), False),
         (event("create", Namespace("in", "system.js")), False),
-        # Listed under a newer name, or renamed out of the filter and then dropped.
+        # Listed under a newer name.
         (event("drop", collection=SYNCED), True),
         (event("drop"), False),
         (event("drop", collection=None), False),
