@@ -93,7 +93,13 @@ def test_changes_right_after_a_resharding(
 
 @pytest.mark.full
 @pytest.mark.parametrize(
-    "point", [Point.BATCH_WRITTEN, Point.COLLECTION_REPLACED, Point.COLLECTION_COPIED]
+    "point",
+    [
+        Point.BATCH_WRITTEN,
+        Point.COLLECTION_REPLACED,
+        Point.COLLECTION_COPIED,
+        Point.RECORD_REMOVED,
+    ],
 )
 def test_a_daemon_killed_while_it_copies_again_continues(
     pair: Pair, daemon: Daemon, point: Point
@@ -200,7 +206,13 @@ def reshard_and_report(client: Client) -> None:
 
 @pytest.mark.in_turns
 @pytest.mark.parametrize(
-    "point", [full(None), Point.COLLECTION_REPLACED, full(Point.COLLECTION_COPIED)]
+    "point",
+    [
+        full(None),
+        Point.COLLECTION_REPLACED,
+        full(Point.COLLECTION_COPIED),
+        full(Point.RECORD_REMOVED),
+    ],
 )
 @prepared(Daemon.forge_events)
 def test_a_reported_resharding_is_applied(pair: Pair, daemon: Daemon, point: Point | None) -> None:
@@ -258,5 +270,22 @@ def test_several_instances_apply_a_reported_resharding(pair: Pair, fleet: Fleet)
     fleet.start()
     fleet.wait_until_committable()
     reshard_and_report(client)
+    fleet.commit()
+    assert_equal(pair)
+
+
+@pytest.mark.full
+@prepared(Daemon.forge_events)
+def test_a_coordinator_killed_while_it_replaces_a_collection_continues(
+    pair: Pair, fleet: Fleet
+) -> None:
+    client = pair.source.client
+    fill(client)
+    fleet.start()
+    fleet.wait_until_committable()
+    fleet.coordinator.kill_at(Point.RECORD_REMOVED)
+    reshard_and_report(client)
+    fleet.coordinator.wait_until_killed()
+    fleet.coordinator.run()
     fleet.commit()
     assert_equal(pair)

@@ -445,6 +445,8 @@ class DefinitionEvents:
         record = self._known(event)
         if record is not None:
             self._recreated.replace(record)
+        # Release the name even if an earlier process replaced the collection: it may have ended before this step.
+        self._renames.release(self._names.to_destination(event.namespace.owner))
 
     def _redefine(self, record: CollectionRecord, definition: CollectionSpec) -> None:
         """Save a changed definition, then make the collection's indexes on the destination match it.
