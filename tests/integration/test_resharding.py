@@ -171,6 +171,31 @@ def test_a_resharding_during_the_commit_fails_it_until_the_sync_is_resumed(
 
 
 @pytest.mark.full
+@prepared(Daemon.forge_events)
+def test_a_resharding_while_the_commit_is_postponed_fails_it(pair: Pair, daemon: Daemon) -> None:
+    """Reshard a collection while a write postpones the commit: the commit must fail, not miss the next write.
+
+    Because the daemon expects forged events, it looks for resharded collections only in the commit.
+    """
+    client = pair.source.client
+    fill(client)
+    daemon.start(verification={"enabled": False})
+    daemon.wait_until_committable()
+    with daemon.held_at(Point.COMMIT_POSTPONED):
+        with daemon.held_at(Point.STEP_DONE, "drained"):
+            daemon.ask_for_commit()
+            daemon.wait_until_reached(Point.STEP_DONE, "drained")
+            client.d.ranged.insert_one({"_id": "late", "k": 1, "m": 3})
+        daemon.wait_until_reached(Point.COMMIT_POSTPONED)
+        reshard(client)
+        client.d.ranged.update_one({"_id": "late"}, {"$set": {"later": True}})
+    daemon.wait_for_failure("ShardKeyChanged", "d.ranged")
+    daemon.resume()
+    daemon.commit()
+    assert_equal(pair)
+
+
+@pytest.mark.full
 def test_a_resharding_fails_several_instances_by_name(pair: Pair, fleet: Fleet) -> None:
     client = pair.source.client
     fill(client)
