@@ -122,6 +122,28 @@ def test_a_daemon_killed_while_it_copies_again_continues(
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("change", [_rename, _drop])
+def test_a_collection_that_is_gone_before_its_second_copy_ends(
+    pair: Pair, daemon: Daemon, change: Callable[[Client], None]
+) -> None:
+    """Kill the daemon while it copies a resharded collection: the replaced copy must not stay on the destination."""
+    client = pair.source.client
+    fill(client)
+    daemon.start()
+    daemon.wait_until_committable()
+    daemon.kill()
+    daemon.kill_at(Point.BATCH_WRITTEN)
+    daemon.run()
+    daemon.wait_until_committable()
+    reshard(client)
+    daemon.wait_until_killed()
+    change(client)
+    daemon.run()
+    daemon.commit()
+    assert_equal(pair)
+
+
+@pytest.mark.full
 @pytest.mark.parametrize("options", [{}, EXISTING], ids=["alone", "beside other data"])
 def test_a_renamed_collection_is_copied_again(
     pair: Pair, daemon: Daemon, options: dict[str, Any]

@@ -289,7 +289,7 @@ class DefinitionEvents:
 
     def _drop(self, event: DefinitionEvent) -> None:
         if event.collection is not None:
-            self._forget_replaced(event)
+            self._recreated.forget(event.namespace.owner, event.collection)
             self._drop_collection(event.collection)
             # Release the name even if an earlier process dropped the collection: it may have ended before this step.
             self._renames.release(self._names.to_destination(event.namespace))
@@ -301,11 +301,6 @@ class DefinitionEvents:
         record = self._registry.get(uuid)
         if record is not None:
             self._renames.drop(record)
-
-    def _forget_replaced(self, event: DefinitionEvent) -> None:
-        """Drop the synced collection that the event's collection has replaced on the source, if there is one."""
-        if event.collection is not None and self._registry.get(event.collection) is None:
-            self._recreated.forget(event.namespace.owner, event.collection)
 
     def _drop_database(self, event: DefinitionEvent) -> None:
         """Drop the views of a database, and then the database if it is empty.
@@ -325,7 +320,7 @@ class DefinitionEvents:
         before, name = event.namespace.owner, event.renamed.owner
         if event.replaced is not None:
             self._drop_collection(event.replaced)
-        self._forget_replaced(event)
+        self._recreated.forget(before, event.collection)
         self._renames.follow(event.collection, before, name)
         self._renames.release(self._names.to_destination(before))
 
