@@ -205,9 +205,10 @@ class Coordinator(Phases):
             application.save_position()
             verification.finish(commit_time)
             if self._context.run.record.commit_time != commit_time:
-                # The commit was postponed, because users have written meanwhile. They may also have changed
-                # definitions.
+                # The commit was postponed, because users have written meanwhile. They may also have changed definitions
+                # or resharded collections.
                 self._definitions.check(group.stop)
+                self._shard_keys.check(group.stop)
             self._done("verified")
             application.save_position()
             self._oplog.let_go()

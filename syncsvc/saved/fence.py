@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import monotonic
 from typing import Any, cast
@@ -34,9 +34,10 @@ from syncsvc import errors
 from verifier.cluster import failures
 from verifier.cluster.calls import kept
 from verifier.cluster.connect import Client
+from verifier.cluster.inventory import list_raw
 from verifier.cluster.writer import MAJORITY, ClusterWriter
 from verifier.runtime.errors import OperationError
-from verifier.runtime.retry import retry
+from verifier.runtime.retry import Temporary, retry
 from verifier.runtime.tasks import POLL, StopToken, for_each, single_error
 
 _log = logging.getLogger(__name__)
@@ -62,6 +63,18 @@ _CONTINUED = "createIndexes"
 # A failed transaction costs as much as the write that follows it. After a failure, this many batches for the collection
 # are written without a transaction. (Some collections, such as capped ones, do not support transactions.)
 _BATCHES_WITHOUT = 50
+
+
+def _marked_too_early(error: BaseException) -> Temporary | None:
+    """Classify an error for `retry`: another writer wrote a mark before the collection `FENCES` was sharded.
+
+    The next attempt drops the collection, which is not sharded.
+    """
+    if isinstance(error, OperationFailure) and error.code == failures.INVALID_OPTIONS:
+        what = f"The collection {FENCES} cannot be sharded, because another thread or process wrote to it"
+        remedy = "You need not do anything: the next attempt creates the collection again."
+        return Temporary(what, remedy, _PATIENCE)
+    return None
 
 
 def _session(client: Client, lsid: Binary) -> ClientSession:
@@ -185,6 +198,7 @@ class FencedWriter(ClusterWriter):
         self._sharded = sharded
         # How many documents (marks) are updated to settle a slot; 0 until the collection `FENCES` is sharded.
         self._marks = 0 if sharded else 1
+        self._spreading = threading.Lock()  # held while the collection is sharded, and guards _marks
         # By database and collection: how many more batches to write without a transaction.
         self._without: dict[tuple[str, str], int] = {}
 
@@ -332,12 +346,12 @@ class FencedWriter(ClusterWriter):
         """
         if slot.settled:
             return
-        self._marks = self._marks or self._spread_marks()
+        marks = self._count_marks()
         number = slot.next_number()
         mark = {"$set": {"number": number, "lsid": slot.lsid}}
         updates = [
             {"q": {"_id": f"{slot.name} {each}"}, "u": mark, "upsert": True}
-            for each in range(self._marks)
+            for each in range(marks)
         ]
         command = {"update": FENCES, "updates": updates, "ordered": False, "txnNumber": number}
         reply = self._send(
@@ -349,31 +363,38 @@ class FencedWriter(ClusterWriter):
                 f"the server refused updates that block late writes of earlier processes: {reply['writeErrors'][:3]}"
             )
 
+    def _count_marks(self) -> int:
+        """Return how many documents of the collection `FENCES` must be updated to settle a slot on all shards."""
+        with self._spreading:
+            self._marks = self._marks or retry(self._spread_marks, _marked_too_early, self._stop)
+            return self._marks
+
     def _spread_marks(self) -> int:
         """Make sure that the collection `FENCES` has a chunk on every shard, by creating it again if necessary.
 
         Return how many documents of the collection must be updated to settle a slot on all shards.
         """
-        name = f"{self._metadata}.{FENCES}"
         config = self._client["config"]
         shards = {each["_id"] for each in config["shards"].find({"draining": {"$ne": True}})}
-        found = config["collections"].find_one({"_id": name})
-        chunks: Iterable[dict[str, Any]] = (
-            [] if found is None else config["chunks"].find({"uuid": found["uuid"]})
-        )
+        listed = list_raw(self._client, self._metadata, {"name": FENCES})
+        uuid = listed[0]["info"]["uuid"] if listed else None
+        chunks = config["chunks"].find({"uuid": uuid}) if listed else ()
         if not shards <= {each["shard"] for each in chunks}:
-            self._drop_marks()
-            super().run("admin", {"shardCollection": name, "key": {"_id": "hashed"}})
+            self._drop_marks(uuid)
+            command = {"shardCollection": f"{self._metadata}.{FENCES}", "key": {"_id": "hashed"}}
+            super().run("admin", command)
         return _MARKS_A_SHARD * len(shards)
 
-    def _drop_marks(self) -> None:
-        """Drop the collection `FENCES`; a no-op if it does not exist.
+    def _drop_marks(self, uuid: Any) -> None:
+        """Drop the collection `FENCES` if it has this UUID; a no-op if it has another one or does not exist.
 
-        It may exist without being sharded, because another instance can write a mark between this command and the one
-        that shards the collection. No state is lost: the servers keep the numbers with the sessions.
+        With another UUID, another writer has just sharded it, and its marks must stay. Without the marks of the dropped
+        collection, no state is lost: the servers keep the numbers with the sessions.
         """
+        if uuid is None:
+            return
         try:
-            super().run(self._metadata, {"drop": FENCES})
+            super().run(self._metadata, {"drop": FENCES, "collectionUUID": uuid})
         except OperationFailure as error:
             if error.code not in failures.DROPPED:
                 raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, suppress
 from itertools import count
 from typing import Any
@@ -11,6 +12,7 @@ from uuid import UUID, uuid4
 
 import pymongo
 import pytest
+from pymongo.client_session import ClientSession
 from pymongo.errors import NetworkTimeout, OperationFailure, PyMongoError
 
 from syncsvc.errors import SUPERSEDED
@@ -194,11 +196,96 @@ def test_marks_in_a_collection_that_is_not_sharded_do_no_harm(pair: Pair, client
     destination = pair.destination.client
     destination[METADATA_DATABASE][fence_module.FENCES].insert_one({"_id": "mark"})
     writer(client, uuid4(), epoch=2, sharded=True).settle()
+    _assert_marks_on_all_shards(pair)
+
+
+def _assert_marks_on_all_shards(pair: Pair) -> None:
+    config = pair.destination.client.config
     name = f"{METADATA_DATABASE}.{fence_module.FENCES}"
-    found = destination.config.collections.find_one({"_id": name})
+    found = config.collections.find_one({"_id": name})
     assert found is not None
-    chunks = destination.config.chunks.distinct("shard", {"uuid": found["uuid"]})
+    chunks = config.chunks.distinct("shard", {"uuid": found["uuid"]})
     assert len(chunks) == len(pair.destination.shards)
+
+
+class Watched(FencedWriter):
+    """A FencedWriter that calls `before` with the name of each command, before it sends the command."""
+
+    def __init__(self, client: Client, before: Callable[[str], None]) -> None:
+        self._before = before
+        super().__init__(client, False, StopToken(), Fence(uuid4(), 2), METADATA_DATABASE, True)
+
+    def _once(
+        self, database: str, command: dict[str, Any], session: ClientSession | None = None
+    ) -> dict[str, Any]:
+        self._before(next(iter(command)))
+        return super()._once(database, command, session)
+
+
+@contextmanager
+def held_before(pair: Pair, *names: str) -> Iterator[None]:
+    """Let a new writer write d.c in a thread. During the block, the first command with one of these names is held."""
+    reached, opened = threading.Event(), threading.Event()
+
+    def before(name: str) -> None:
+        if name in names:
+            reached.set()
+            assert opened.wait(PATIENCE)
+
+    with ThreadPoolExecutor(1) as pool:
+        written = pool.submit(Watched(pair.destination.client, before).run, "d", update(1))
+        try:
+            assert reached.wait(PATIENCE)
+            yield
+        finally:
+            opened.set()
+        written.result()
+
+
+def _marks(pair: Pair) -> int:
+    return pair.destination.client[METADATA_DATABASE][fence_module.FENCES].count_documents({})
+
+
+@across(SHARDED)
+def test_one_thread_of_a_writer_shards_the_marks(pair: Pair) -> None:
+    """Let threads settle their first slots at the same moment, as after an outage: all marks must stay."""
+    threads = 8
+    start = threading.Barrier(threads)
+    sharding: set[int] = set()
+
+    def before(name: str) -> None:
+        if name == "shardCollection":
+            sharding.add(threading.get_ident())
+
+    writes = Watched(pair.destination.client, before)
+
+    def write(number: int) -> None:
+        start.wait(PATIENCE)
+        writes.run("d", update(number, [number]))
+
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(write, range(threads)))
+    assert len(sharding) == 1
+    assert len(_documents(pair)) == threads
+    _assert_marks_on_all_shards(pair)
+
+
+@across(SHARDED)
+def test_a_writer_keeps_the_marks_that_another_one_has_sharded(pair: Pair) -> None:
+    """Hold a writer that has seen no marks while another one, like that of another instance, shards and writes them."""
+    with held_before(pair, "drop", "shardCollection"):
+        writer(pair.destination.client, uuid4(), epoch=2, sharded=True).run("d", update(2, [2]))
+        written = _marks(pair)
+    assert _marks(pair) == 2 * written
+    _assert_marks_on_all_shards(pair)
+
+
+@across(SHARDED)
+def test_a_mark_that_is_written_before_the_marks_are_sharded_does_no_harm(pair: Pair) -> None:
+    with held_before(pair, "shardCollection"):
+        pair.destination.client[METADATA_DATABASE][fence_module.FENCES].insert_one({"_id": "mark"})
+    assert _documents(pair) == [{"_id": 1, "v": 1}]
+    _assert_marks_on_all_shards(pair)
 
 
 def test_an_earlier_engine_is_refused_and_superseded(pair: Pair, client: Client) -> None:

@@ -218,6 +218,23 @@ def test_a_rename_out_of_the_filter_fails_the_sync_by_name(pair: Pair, daemon: D
     assert ("shop", "orders") not in names(pair.destination)
 
 
+@across(REPLICA_SETS, FROM_SHARDED)
+def test_a_new_collection_replaces_one_that_was_renamed_out_of_the_filter(
+    pair: Pair, daemon: Daemon
+) -> None:
+    client = pair.source.client
+    fill(client)
+    daemon.start(includeNamespaces=INCLUDE, excludeNamespaces=EXCLUDE)
+    daemon.wait_until_committable()
+    client.shop.orders.rename("done")
+    client.shop.orders.insert_one({"_id": "another collection"})
+    daemon.wait_for_failure("RenamedOutOfFilter")
+    client.shop.done.drop()
+    daemon.resume()
+    daemon.commit()
+    assert_selected(pair)
+
+
 @pytest.mark.in_turns
 @pytest.mark.parametrize("when", [When.REPLAY, When.COPY, When.APPLY], ids=lambda when: when.name)
 def test_a_collection_renamed_out_of_the_filter_is_dropped_on_request(

@@ -93,7 +93,13 @@ def test_changes_right_after_a_resharding(
 
 @pytest.mark.full
 @pytest.mark.parametrize(
-    "point", [Point.BATCH_WRITTEN, Point.COLLECTION_REPLACED, Point.COLLECTION_COPIED]
+    "point",
+    [
+        Point.BATCH_WRITTEN,
+        Point.COLLECTION_REPLACED,
+        Point.COLLECTION_COPIED,
+        Point.RECORD_REMOVED,
+    ],
 )
 def test_a_daemon_killed_while_it_copies_again_continues(
     pair: Pair, daemon: Daemon, point: Point
@@ -110,6 +116,28 @@ def test_a_daemon_killed_while_it_copies_again_continues(
     write(client)
     daemon.wait_until_killed()
     client.d.ranged.insert_one({"_id": "while dead", "m": 2})
+    daemon.run()
+    daemon.commit()
+    assert_equal(pair)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("change", [_rename, _drop])
+def test_a_collection_that_is_gone_before_its_second_copy_ends(
+    pair: Pair, daemon: Daemon, change: Callable[[Client], None]
+) -> None:
+    """Kill the daemon while it copies a resharded collection: the replaced copy must not stay on the destination."""
+    client = pair.source.client
+    fill(client)
+    daemon.start()
+    daemon.wait_until_committable()
+    daemon.kill()
+    daemon.kill_at(Point.BATCH_WRITTEN)
+    daemon.run()
+    daemon.wait_until_committable()
+    reshard(client)
+    daemon.wait_until_killed()
+    change(client)
     daemon.run()
     daemon.commit()
     assert_equal(pair)
@@ -165,6 +193,31 @@ def test_a_resharding_during_the_commit_fails_it_until_the_sync_is_resumed(
 
 
 @pytest.mark.full
+@prepared(Daemon.forge_events)
+def test_a_resharding_while_the_commit_is_postponed_fails_it(pair: Pair, daemon: Daemon) -> None:
+    """Reshard a collection while a write postpones the commit: the commit must fail, not miss the next write.
+
+    Because the daemon expects forged events, it looks for resharded collections only in the commit.
+    """
+    client = pair.source.client
+    fill(client)
+    daemon.start(verification={"enabled": False})
+    daemon.wait_until_committable()
+    with daemon.held_at(Point.COMMIT_POSTPONED):
+        with daemon.held_at(Point.STEP_DONE, "drained"):
+            daemon.ask_for_commit()
+            daemon.wait_until_reached(Point.STEP_DONE, "drained")
+            client.d.ranged.insert_one({"_id": "late", "k": 1, "m": 3})
+        daemon.wait_until_reached(Point.COMMIT_POSTPONED)
+        reshard(client)
+        client.d.ranged.update_one({"_id": "late"}, {"$set": {"later": True}})
+    daemon.wait_for_failure("ShardKeyChanged", "d.ranged")
+    daemon.resume()
+    daemon.commit()
+    assert_equal(pair)
+
+
+@pytest.mark.full
 def test_a_resharding_fails_several_instances_by_name(pair: Pair, fleet: Fleet) -> None:
     client = pair.source.client
     fill(client)
@@ -200,7 +253,13 @@ def reshard_and_report(client: Client) -> None:
 
 @pytest.mark.in_turns
 @pytest.mark.parametrize(
-    "point", [full(None), Point.COLLECTION_REPLACED, full(Point.COLLECTION_COPIED)]
+    "point",
+    [
+        full(None),
+        Point.COLLECTION_REPLACED,
+        full(Point.COLLECTION_COPIED),
+        full(Point.RECORD_REMOVED),
+    ],
 )
 @prepared(Daemon.forge_events)
 def test_a_reported_resharding_is_applied(pair: Pair, daemon: Daemon, point: Point | None) -> None:
@@ -258,5 +317,22 @@ def test_several_instances_apply_a_reported_resharding(pair: Pair, fleet: Fleet)
     fleet.start()
     fleet.wait_until_committable()
     reshard_and_report(client)
+    fleet.commit()
+    assert_equal(pair)
+
+
+@pytest.mark.full
+@prepared(Daemon.forge_events)
+def test_a_coordinator_killed_while_it_replaces_a_collection_continues(
+    pair: Pair, fleet: Fleet
+) -> None:
+    client = pair.source.client
+    fill(client)
+    fleet.start()
+    fleet.wait_until_committable()
+    fleet.coordinator.kill_at(Point.RECORD_REMOVED)
+    reshard_and_report(client)
+    fleet.coordinator.wait_until_killed()
+    fleet.coordinator.run()
     fleet.commit()
     assert_equal(pair)

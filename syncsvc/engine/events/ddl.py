@@ -79,8 +79,8 @@ def concerns(
     """Return whether a DDL event of a source that reports UUIDs may change a record or the destination.
 
     It may not if it has no consequences, or if the filter selects none of the names in the event and no collection in
-    the event is synced. A synced collection can have an excluded name: if it was renamed out of the filter and then
-    dropped, its record is kept until the drop event. Events of whole databases always count.
+    the event is synced. A synced collection can have an excluded name in an event: if it was listed under a newer name,
+    earlier events contain its old name. Events of whole databases always count.
 
     `is_synced` returns whether a collection with this UUID has a record, and `selects_any` whether the filter selects
     at least one of the names.
@@ -290,7 +290,7 @@ class DefinitionEvents:
 
     def _drop(self, event: DefinitionEvent) -> None:
         if event.collection is not None:
-            self._forget_replaced(event)
+            self._recreated.forget(event.namespace.owner, event.collection)
             self._drop_collection(event.collection)
             # Release the name even if an earlier process dropped the collection: it may have ended before this step.
             self._renames.release(self._names.to_destination(event.namespace))
@@ -302,11 +302,6 @@ class DefinitionEvents:
         record = self._registry.get(uuid)
         if record is not None:
             self._renames.drop(record)
-
-    def _forget_replaced(self, event: DefinitionEvent) -> None:
-        """Drop the synced collection that the event's collection has replaced on the source, if there is one."""
-        if event.collection is not None and self._registry.get(event.collection) is None:
-            self._recreated.forget(event.namespace.owner, event.collection)
 
     def _drop_database(self, event: DefinitionEvent) -> None:
         """Drop the views of a database, and then the database if it is empty.
@@ -326,7 +321,7 @@ class DefinitionEvents:
         before, name = event.namespace.owner, event.renamed.owner
         if event.replaced is not None:
             self._drop_collection(event.replaced)
-        self._forget_replaced(event)
+        self._recreated.forget(before, event.collection)
         self._renames.follow(event.collection, before, name)
         self._renames.release(self._names.to_destination(before))
 
@@ -446,6 +441,8 @@ class DefinitionEvents:
         record = self._known(event)
         if record is not None:
             self._recreated.replace(record)
+        # Release the name even if an earlier process replaced the collection: it may have ended before this step.
+        self._renames.release(self._names.to_destination(event.namespace.owner))
 
     def _redefine(self, record: CollectionRecord, definition: CollectionSpec) -> None:
         """Save a changed definition, then make the collection's indexes on the destination match it.

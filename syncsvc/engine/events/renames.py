@@ -30,13 +30,14 @@ from syncsvc.engine.definitions.source_lookup import (
     size_on_source,
 )
 from syncsvc.engine.run.context import RunContext
+from syncsvc.engine.run.points import Point
 from syncsvc.errors import RENAMED_ACROSS_DATABASES, RENAMED_OUT_OF_FILTER
 from syncsvc.options import RenamedOut
 from syncsvc.rules.indexing import check, destined, rename_violations
 from syncsvc.rules.sharding import key_of
 from syncsvc.saved.registry import CollectionRecord, CopyStatus
 from verifier.cluster.namespace import UUID_PATTERN, Namespace
-from verifier.cluster.specification import CollectionSpec
+from verifier.cluster.specification import CollectionSpec, Kind
 from verifier.runtime.errors import OperationError, Violation, raise_all
 from verifier.runtime.tasks import StopToken
 
@@ -62,8 +63,8 @@ class Renames:
 
         - If the collection is not synced or not completely copied yet, it is copied under its new name.
         - If the new name has another document filter or leads to another database, the collection is copied again.
-        - If the filter excludes the new name, the collection is dropped if it is temporary or the start options say so.
-          If not, and if the source still has the collection, OperationError RenamedOutOfFilter is raised.
+        - If the filter excludes the new name, the collection is dropped if it is temporary, the start options say so,
+          or the source no longer has it. Otherwise, OperationError RenamedOutOfFilter is raised.
 
         Also raises OperationError RenamedAcrossDatabases, and if the collection cannot have its name on the
         destination: NamespaceCollision, NotRenamable, DestinationNamespaceExists and DefinitionNotApplicable. `uuid` is
@@ -82,6 +83,9 @@ class Renames:
                 # Raise the error even if the collection was renamed back: its events under the excluded name are not in
                 # the stream.
                 raise renamed_out(before, name)
+            else:
+                # Do not wait for the drop event: until then, the record would hide a new collection with the old name.
+                self.drop(record)
 
     def _follow_in_filter(self, record: CollectionRecord, name: Namespace) -> None:
         """Rename a collection on the destination; drop it if it cannot have its new name.
@@ -175,6 +179,7 @@ class Renames:
         # Remove the record after the drop: if the process is killed in between, the next one drops the collection
         # again.
         self._registry.remove(record)
+        self._context.observe(Point.RECORD_REMOVED, str(record.source_name))
         self.release(record.definition.namespace)
 
     def vacate(self, record: CollectionRecord) -> CollectionRecord:
@@ -195,6 +200,18 @@ class Renames:
         parked = parked_for(self._registry, self._names, name)
         if parked is not None and self._registry.at(name) is None:
             self._move(parked, parked.source_name)
+
+    def release_all(self) -> None:
+        """Give each name that is free on the destination to the collection that waits for it under a temporary name.
+
+        Without a killed process, there is no such collection: see `release`. Time-series collections have temporary
+        names for another reason, and keep them (see `vacate`).
+        """
+        for record in self._registry:
+            wanted = self._names.to_destination(record.source_name)
+            is_parked = record.definition.namespace != wanted
+            if is_parked and record.definition.kind is not Kind.TIME_SERIES:
+                self.release(wanted)
 
     def _move(self, record: CollectionRecord, name: Namespace) -> None:
         """Rename a collection on the destination, because its name on the source is `name` now, and save its record.

@@ -75,7 +75,7 @@ class Tail:
         self._applied: Listing | None = None
         self._reader = reader
         catalog = catalog_of(context, stop)
-        renames = Renames(context, catalog, stop)
+        renames = self._renames = Renames(context, catalog, stop)
         self._definitions = DefinitionEvents(context, catalog, renames, stop)
         self._named_events = named_events(context, self._definitions, renames, stop)
         self._unreported = Unreported(context, catalog, renames, feed, stop)
@@ -122,6 +122,10 @@ class Tail:
 
         Raises the error with which the sync fails.
         """
+        if not self._context.run.record.instances:
+            # A killed process may have removed a collection without giving its name to the next one. If several
+            # instances share the sync, they wait at the event of the removal, which is applied again.
+            self._renames.release_all()
         for page in self._pages:
             self._feed.page_begins(page.source_time)
             self._unreported.finish_copies()

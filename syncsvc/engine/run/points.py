@@ -31,6 +31,7 @@ class Point(Enum):
     BARRIER_REACHED = "barrier reached"
     DEFINITION_APPLIED = "definition applied"
     COLLECTION_REPLACED = "collection replaced"
+    RECORD_REMOVED = "record removed"
     REDEFINED = "redefined"
     REPAIR_LISTED = "repair listed"
     REPAIR_BEGUN = "repair begun"
