@@ -182,6 +182,7 @@ function checkDialog() {
 
 function endDialog() {
   open("End the check?", [
+    el("p", { text: "If a sync is running, first wait until it is COMMITTED." }),
     el("p", {}, el("b", { text: "No application may write to either cluster any more." }), " The check compares what is left, and gives its verdict."),
   ], [{ text: "End the check", kind: "primary", run: () => run("writesOff", {}) }]);
 }
