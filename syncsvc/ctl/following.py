@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from syncsvc.ctl.advice import compared_of, copy_of, next_step
@@ -38,6 +39,32 @@ def present_sentence(tool: Tool) -> str:
         return next_sentence(tool, tool.api.progress())
     except ClientError:
         return f"{tool.name} status"
+
+
+def sentence_after_differences(tool: Tool, repair: str) -> str:
+    """Return the next step after a list of differences: `repair`, if the daemon accepts a repair now.
+
+    After a failure, return the step that the daemon names: only the daemon knows whether a repair is possible, and
+    whether desiredState must be changed before it.
+    """
+    try:
+        overview = tool.api.get("overview").body["overview"]
+    except ClientError:
+        return f"{tool.name} status"
+    progress = overview["progress"]
+    if progress["state"] == "FAILED" or "repair" not in overview["commands"]:
+        return next_step(progress, tool.name, overview["next"])
+    return repair
+
+
+def sentence_after_plan(tool: Tool, repairs: Sequence[Document]) -> str:
+    """Return the next step after a repair was planned. `repairs` are the planned actions, as the API returns them."""
+    if repairs and all(each["action"].startswith("none") for each in repairs):
+        return (
+            "a repair changes none of these differences; the list says what to do. Then: "
+            f"{present_sentence(tool)}"
+        )
+    return sentence_after_differences(tool, f"{tool.name} {'repair' if repairs else 'status'}")
 
 
 def _advice(tool: Tool) -> Document | None:

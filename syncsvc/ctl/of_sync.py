@@ -18,6 +18,7 @@ from syncsvc.ctl.following import (
     next_sentence,
     present_sentence,
     read_progress,
+    sentence_after_plan,
     watch_sync,
 )
 from syncsvc.ctl.limits import change_of, limits_view
@@ -173,7 +174,7 @@ def repair(tool: Tool, dry_run: bool) -> None:
     """Repair the differences that the verification found."""
     answer = tool.api.post("repair", {"dryRun": dry_run})
     if dry_run:
-        step = f"{tool.name} {'repair' if answer.body['repairs'] else 'status'}"
+        step = "" if tool.json else sentence_after_plan(tool, answer.body["repairs"])
         tool.show(answer, repairs_view(answer.body), tool.next(step))
     else:
         step = f"wait until a commit is possible: {tool.name} watch --until canCommit"

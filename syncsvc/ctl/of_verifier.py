@@ -173,7 +173,7 @@ def mismatches(tool: Tool, limit: int, min_duration: float | None) -> None:
     if progress["phase"] != "idle":
         # Some of the differences are changes that are not synced yet, or definitions that a commit completes.
         step = f"do not correct anything before the verdict; {_next(progress, tool.name)}"
-    show_mismatches(tool, lines, limit, step)
+    show_mismatches(tool, lines, limit, lambda: step)
 
 
 @verifier.command()

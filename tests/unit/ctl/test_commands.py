@@ -18,6 +18,7 @@ from click.testing import CliRunner
 from syncsvc.ctl import archive
 from syncsvc.ctl.cli import syncctl
 from syncsvc.ctl.exits import Exit
+from syncsvc.rules.repairing import Action
 from tests.support.service_process import free_port
 from tests.support.stub_api import StubApi, stub_api
 from tests.unit.ctl.conftest import Run
@@ -454,6 +455,49 @@ def test_mismatches_are_listed(api: StubApi, run: Run) -> None:
     assert as_json == lines
 
 
+REPAIRABLE = {"progress": COMMITTABLE, "commands": ["pause", "commit", "repair"], "next": None}
+DECLARED = {
+    "progress": FAILED,
+    "commands": ["repair"],
+    "next": {"text": "First set desiredState to running.", "command": None, "body": None},
+}
+WAITING = {"progress": COPYING, "commands": ["pause"], "next": None}
+
+
+@pytest.mark.parametrize(
+    "overview, listed, planned",
+    [
+        (REPAIRABLE, "syncctl repair --dry-run", "syncctl repair"),
+        # Only the daemon knows that a repair would let the sync commit by itself.
+        (DECLARED, "First set desiredState to running.", "First set desiredState to running."),
+        # A repair would be refused.
+        (WAITING, *2 * ("wait until a commit is possible: syncctl watch --until canCommit",)),
+    ],
+)
+def test_after_a_list_of_differences_a_repair_is_named_only_if_it_is_the_next_step(
+    api: StubApi, run: Run, overview: dict[str, Any], listed: str, planned: str
+) -> None:
+    api.answer("overview", {"overview": overview, **SUCCESS})
+    api.answer("mismatches", f"{json.dumps(DOCUMENT)}\n")
+    api.answer("repair", plan("delete the document", "none: change it yourself"))
+    assert run("mismatches").stdout.splitlines()[-1] == f"Next: {listed}"
+    assert run("repair", "--dry-run").stdout.splitlines()[-1] == f"Next: {planned}"
+
+
+def test_a_repair_that_changes_nothing_is_not_named(api: StubApi, run: Run) -> None:
+    api.answer("overview", {"overview": REPAIRABLE, **SUCCESS})
+    api.answer("progress", answer(COMMITTABLE))
+    api.answer("mismatches", f"{json.dumps(DOCUMENT)}\n")
+    api.answer("repair", plan(*(each.value for each in Action if not each.repairs)))
+    for arguments in (["mismatches", "--repaired"], ["repair", "--dry-run"]):
+        assert "syncctl commit --wait" in run(*arguments).stdout.splitlines()[-1]
+
+
+def plan(*actions: str) -> dict[str, Any]:
+    repairs = [{"difference": "shop.orders 1 differs", "action": each} for each in actions]
+    return {"documents": len(repairs), "definitions": 0, "repairs": repairs, **SUCCESS}
+
+
 def test_mismatches_show_both_names_of_a_renamed_collection(api: StubApi, run: Run) -> None:
     renamed = {**DOCUMENT, "destinationNamespace": "store.sales"}
     api.answer("mismatches", f"{json.dumps(renamed)}\n")
@@ -469,8 +513,8 @@ def test_an_error_in_the_middle_of_a_list_fails(api: StubApi, run: Run) -> None:
 
 
 def test_a_repair_can_be_planned(api: StubApi, run: Run) -> None:
-    planned = {"difference": "shop.orders 1 differs", "action": "delete the document"}
-    api.answer("repair", {"documents": 1, "definitions": 0, "repairs": [planned], **SUCCESS})
+    api.answer("overview", {"overview": REPAIRABLE, **SUCCESS})
+    api.answer("repair", plan("delete the document"))
     shown = run("repair", "--dry-run").stdout
     assert "delete the document" in shown and "syncctl repair" in shown
     run("repair")

@@ -58,6 +58,7 @@ JSON = st.recursive(
     max_leaves=8,
 )
 
+STEP = {"text": "Reset it.", "command": "reset", "body": {}}
 VALID: dict[str, list[dict[str, Any]]] = {
     "progress": [
         *map(answer, (IDLE, COPYING, COMMITTABLE, COMMITTED, FAILED, CHECKING, DIFFERENT)),
@@ -68,7 +69,10 @@ VALID: dict[str, list[dict[str, Any]]] = {
     "namespaces": [{"namespaces": [NAMESPACE], "next": None}],
     "limits": [LIMITS],
     "preflight": [PREFLIGHT, {**PREFLIGHT, "violations": [VIOLATION]}],
-    "repair": [{"documents": 1, "definitions": 0, "repairs": [{"difference": "a", "action": "b"}]}],
+    "repair": [
+        {"documents": 1, "definitions": 0, "repairs": [{"difference": "a", "action": each}]}
+        for each in ("b", "none: b")
+    ],
     "reset": [
         {name: ["a"] for name in ("collections", "views", "kept", "unblocked", "balancersStarted")}
     ],
@@ -78,8 +82,8 @@ VALID: dict[str, list[dict[str, Any]]] = {
     "summary": [SUMMARY],
     "openapi.json": [described("1.0")],
     "overview": [
-        {"overview": {"next": None}},
-        {"overview": {"next": {"text": "Reset it.", "command": "reset", "body": {}}}},
+        {"overview": {"next": None, "progress": COMMITTABLE, "commands": ["repair"]}},
+        {"overview": {"next": STEP, "progress": FAILED, "commands": ["reset"]}},
     ],
     **{
         path: [{}]
@@ -107,9 +111,10 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "limit --events 5": ("limits",),
     "pause": ("pause",),
     "resume": ("resume", "progress", "overview"),
-    "mismatches": ("mismatches",),
+    "mismatches": ("mismatches", "overview"),
+    "mismatches --repaired": ("mismatches", "progress", "overview"),
     "repair": ("repair",),
-    "repair --dry-run": ("repair",),
+    "repair --dry-run": ("repair", "progress", "overview"),
     "commit": ("progress", "commit"),
     "commit --dry-run": ("progress", "overview"),
     "commit --wait --timeout 0": ("progress", "overview", "commit"),
