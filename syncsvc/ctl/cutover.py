@@ -12,8 +12,12 @@ from syncsvc.ctl.advice import destination_name, is_replaced, obstacles
 from syncsvc.ctl.client import Answer, ClientError, Document
 from syncsvc.ctl.exits import Exit
 from syncsvc.ctl.following import end_watch, next_sentence, read_progress, watch_sync
-from syncsvc.ctl.tool import Command, Tool, confirm, listed, pass_tool
+from syncsvc.ctl.tool import Command, Tool, confirm, listed, pass_tool, require_terminal
 from syncsvc.ctl.watching import INTERVAL, Watch
+
+_YES = "--yes"
+# The states in which a commit was accepted.
+_COMMITS = ("COMMITTING", "COMMITTED")
 
 
 @click.command(cls=Command)
@@ -24,7 +28,7 @@ from syncsvc.ctl.watching import INTERVAL, Watch
     "--max-lag", "Commit only while the destination is at most this time behind the source."
 )
 @options.DRY_RUN
-@options.flag("--yes", "Do not ask for a confirmation.")
+@options.flag(_YES, "Do not ask for a confirmation.")
 @options.TIMEOUT
 @pass_tool
 def commit(
@@ -40,25 +44,38 @@ def commit(
     if dry_run:
         _judge_commit(tool, answer, progress, max_lag)
         return
-    watching = watch_sync(tool, timeout, answered=True)
-    if wait and progress["state"] == "COMMITTING":
-        _await_end(tool, watching)
-        return
     if wait:
-        progress = _await_commit(watching, progress, max_lag)
+        watching = watch_sync(tool, timeout, answered=True)
+        _commit_and_follow(tool, watching, progress, max_lag, yes)
+        return
     _refuse_unless_possible(progress, max_lag)
     if not yes:
-        _confirm_commit(tool, progress)
-        # The lag may have grown while the question was open.
-        progress = tool.api.progress()
-    if wait:
-        _send_until_accepted(tool, watching, progress, max_lag)
-        _await_end(tool, watching)
-        return
-    _refuse_unless_possible(progress, max_lag)
+        progress = _confirmed(tool, progress)
+        _refuse_unless_possible(progress, max_lag)
     answer = tool.api.post("commit")
     step = f"wait until applications may write: {tool.name} watch --until canWrite"
     tool.show(answer, "The commit has begun.", tool.next(step))
+
+
+def _commit_and_follow(
+    tool: Tool, watching: Watch, progress: Document, max_lag: float | None, yes: bool
+) -> None:
+    """Wait until a commit is possible, commit, and follow the commit to its end.
+
+    If the commit is already running or complete, for example because another operator has sent it, only follow it.
+    """
+    if progress["state"] not in _COMMITS and not yes:
+        # A script must not wait for hours before it fails.
+        require_terminal(_YES)
+    progress = _await_commit(watching, progress, max_lag)
+    if progress["state"] not in _COMMITS:
+        _refuse_unless_possible(progress, max_lag)
+        if not yes:
+            progress = _confirmed(tool, progress)
+        _send_until_accepted(tool, watching, progress, max_lag)
+    elif progress["state"] == "COMMITTED" and not tool.json:
+        tool.say("The sync is committed already.")
+    _await_end(tool, watching)
 
 
 def _refuse_unless_possible(progress: Document, max_lag: float | None) -> None:
@@ -80,7 +97,7 @@ def _send_until_accepted(
     pause = Event()
     while True:
         progress = _await_commit(watching, progress, max_lag)
-        if progress["state"] in ("COMMITTING", "COMMITTED"):
+        if progress["state"] in _COMMITS:
             return
         _refuse_unless_possible(progress, max_lag)
         try:
@@ -117,15 +134,17 @@ def _await_commit(watching: Watch, progress: Document, max_lag: float | None) ->
     return progress if is_decided(progress) else watching.until(is_decided)
 
 
-def _confirm_commit(tool: Tool, progress: Document) -> None:
+def _confirmed(tool: Tool, progress: Document) -> Document:
+    """Ask for a confirmation, and return the progress after it: the lag may have grown while the question was open."""
     mapping = progress["directionMapping"]
     confirm(
         tool,
         destination_name(progress) or "",
-        "--yes",
+        _YES,
         f"This command commits the sync from {mapping['Source']} to {mapping['Destination']}.",
         "WARNING: later writes to the source are not synced. First stop the applications that write to the source.",
     )
+    return tool.api.progress()
 
 
 # The states of a sync whose commit was accepted. A restarted daemon is INITIALIZING first.

@@ -368,10 +368,30 @@ def test_a_commit_that_is_withdrawn_is_sent_again(api: StubApi, run: Run) -> Non
     assert api.bodies("commit") == [{}, {}]
 
 
-def test_waiting_for_a_commit_can_be_repeated(api: StubApi, run: Run) -> None:
-    api.answer("progress", *map(answer, (COMMITTING, WRITABLE, COMMITTED)))
-    assert run("commit", "--wait", "--yes").exit_code == Exit.OK
-    assert api.bodies("commit") == []
+@pytest.mark.parametrize(
+    "steps",
+    [
+        (COMMITTING, WRITABLE, COMMITTED),
+        # Another operator commits, or an earlier call of this command has done so.
+        (COPYING, COMMITTING, COMMITTED),
+        (COPYING, COMMITTED),
+        (COMMITTED,),
+    ],
+)
+def test_waiting_for_a_commit_can_be_repeated(
+    api: StubApi, run: Run, steps: tuple[dict[str, Any], ...]
+) -> None:
+    api.answer("progress", *map(answer, steps))
+    done = run("commit", "--wait", "--yes")
+    assert (done.exit_code, api.bodies("commit")) == (Exit.OK, []), done.output
+    assert ("committed already" in done.stdout) == (COMMITTING not in steps)
+
+
+def test_a_commit_without_a_terminal_is_refused_before_the_wait(api: StubApi, run: Run) -> None:
+    api.answer("progress", answer(COPYING))
+    done = run("commit", "--wait", "--timeout", "3")
+    assert (done.exit_code, len(api.requests)) == (Exit.USAGE, 1)
+    assert "--yes" in done.stderr
 
 
 @pytest.mark.parametrize("body", ["", "<html>moved</html>", {}])
@@ -391,11 +411,8 @@ def test_a_refused_commit_without_wait_is_not_yet_possible(api: StubApi, run: Ru
     assert run("commit", "--yes").exit_code == Exit.NOT_YET
 
 
-@pytest.mark.parametrize("end", [FAILED, COMMITTED])
-def test_a_commit_that_cannot_come_does_not_wait(
-    api: StubApi, run: Run, end: dict[str, Any]
-) -> None:
-    api.answer("progress", answer(COPYING), answer(end))
+def test_a_commit_that_cannot_come_does_not_wait(api: StubApi, run: Run) -> None:
+    api.answer("progress", answer(COPYING), answer(FAILED))
     done = run("commit", "--wait", "--yes")
     assert (done.exit_code, api.bodies("commit")) == (Exit.FAILED, [])
 
