@@ -105,9 +105,7 @@ def next_step(progress: Document, syncctl: str, advice: Document | None = None) 
     """Return a sentence that tells the operator what to do next.
 
     `syncctl` is the program name with its connection options; the commands in the sentence begin with it. `advice` is
-    the next step that the daemon itself names (`next` in `GET /api/v1/overview`). It is used only after a failure or a
-    commit, because only the daemon knows whether the sync can be continued or reversed, and where the applications
-    belong.
+    the next step that the daemon itself names (`next` in `GET /api/v1/overview`), if it is needed: see `is_advised`.
     """
     if progress.get("role") == "standby":
         return (
@@ -124,7 +122,22 @@ def next_step(progress: Document, syncctl: str, advice: Document | None = None) 
         "RESETTING": f"wait until the reset is complete: {syncctl} watch --until idle",
         "FAILED": _after_failure(progress, syncctl, advice),
     }
+    if advice is not None and progress["state"] not in _ADVISED:
+        return _advised(advice, syncctl)
     return str(steps.get(progress["state"], f"see {syncctl} status --json."))
+
+
+def is_advised(progress: Document, overview: Document) -> bool:
+    """Return whether the next step must be the one that the daemon names in its `overview`.
+
+    Only the daemon knows whether a failed or committed sync can be continued or reversed, where the applications belong
+    then, and which of several instances lacks a command.
+    """
+    return progress["state"] in _ADVISED or bool(overview.get("instances"))
+
+
+# The states in which only the daemon knows the next step.
+_ADVISED = ("FAILED", "COMMITTED")
 
 
 def _while_running(progress: Document, syncctl: str) -> str:
@@ -151,6 +164,11 @@ def _after_failure(progress: Document, syncctl: str, advice: Document | None) ->
         return "stop this daemon: the sync continues in another process."
     if advice is None:
         return "look up the error in docs/reference/errors."
+    return _advised(advice, syncctl)
+
+
+def _advised(advice: Document, syncctl: str) -> str:
+    """Return the daemon's next step as a sentence, with the command that sends it."""
     if advice["command"] is None:
         return str(advice["text"])
     return f"{advice['text'].removesuffix('.')}: {syncctl} {advice['command']}"

@@ -11,7 +11,13 @@ from syncsvc.ctl import options
 from syncsvc.ctl.advice import destination_name, is_replaced, obstacles
 from syncsvc.ctl.client import Answer, ClientError, Document
 from syncsvc.ctl.exits import Exit
-from syncsvc.ctl.following import end_watch, next_sentence, read_progress, watch_sync
+from syncsvc.ctl.following import (
+    end_watch,
+    next_sentence,
+    read_progress,
+    to_others,
+    watch_sync,
+)
 from syncsvc.ctl.tool import Command, Tool, confirm, listed, pass_tool, require_terminal
 from syncsvc.ctl.watching import INTERVAL, Watch
 
@@ -53,7 +59,7 @@ def commit(
         progress = _confirmed(tool, progress)
         _refuse_unless_possible(progress, max_lag)
     answer = tool.api.post("commit")
-    step = f"wait until applications may write: {tool.name} watch --until canWrite"
+    step = f"{to_others(tool)}wait until applications may write: {tool.name} watch --until canWrite"
     tool.show(answer, "The commit has begun.", tool.next(step))
 
 
@@ -73,6 +79,8 @@ def _commit_and_follow(
         if not yes:
             progress = _confirmed(tool, progress)
         _send_until_accepted(tool, watching, progress, max_lag)
+        if others := to_others(tool):
+            tool.say(tool.next(f"{others}the commit begins."))
     elif progress["state"] == "COMMITTED" and not tool.json:
         tool.say("The sync is committed already.")
     _await_end(tool, watching)
@@ -111,12 +119,10 @@ def _send_until_accepted(
 
 
 def _judge_commit(tool: Tool, answer: Answer, progress: Document, max_lag: float | None) -> None:
-    missing = obstacles(progress, max_lag)
+    missing, step = obstacles(progress, max_lag), next_sentence(tool, progress)
     if not missing:
-        step = f"stop the applications that write to the source, then: {tool.name} commit --wait"
         tool.show(answer, Text("A commit is possible now.", "bold green"), tool.next(step))
         return
-    step = next_sentence(tool, progress)
     heading = Text("A commit is not possible now:", "bold yellow")
     tool.show(answer, heading, *listed(missing), tool.next(step))
     tool.end(Exit.NOT_YET if progress["state"] == "RUNNING" else Exit.FAILED)

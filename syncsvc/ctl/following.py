@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from syncsvc.ctl.advice import compared_of, copy_of, next_step
+from syncsvc.ctl.advice import compared_of, copy_of, is_advised, next_step
 from syncsvc.ctl.client import Answer, ClientError, Document, progress_of
 from syncsvc.ctl.exits import Exit
 from syncsvc.ctl.facts import sync_facts
@@ -25,9 +25,13 @@ def read_progress(tool: Tool, answer: Answer) -> Document:
 
 
 def next_sentence(tool: Tool, progress: Document) -> str:
-    """Return a sentence that tells the operator what to do next. After a failure or a commit, ask the daemon."""
-    advice = _advice(tool) if progress["state"] in ("FAILED", "COMMITTED") else None
-    return next_step(progress, tool.name, advice)
+    """Return a sentence that tells the operator what to do next."""
+    return _sentence(tool, progress, _overview(tool))
+
+
+def _sentence(tool: Tool, progress: Document, overview: Document | None) -> str:
+    known = overview is not None and is_advised(progress, overview)
+    return next_step(progress, tool.name, overview["next"] if overview and known else None)
 
 
 def present_sentence(tool: Tool) -> str:
@@ -47,13 +51,12 @@ def sentence_after_differences(tool: Tool, repair: str) -> str:
     After a failure, return the step that the daemon names: only the daemon knows whether a repair is possible, and
     whether desiredState must be changed before it.
     """
-    try:
-        overview = tool.api.get("overview").body["overview"]
-    except ClientError:
+    overview = _overview(tool)
+    if overview is None:
         return f"{tool.name} status"
     progress = overview["progress"]
     if progress["state"] == "FAILED" or "repair" not in overview["commands"]:
-        return next_step(progress, tool.name, overview["next"])
+        return _sentence(tool, progress, overview)
     return repair
 
 
@@ -67,14 +70,29 @@ def sentence_after_plan(tool: Tool, repairs: Sequence[Document]) -> str:
     return sentence_after_differences(tool, f"{tool.name} {'repair' if repairs else 'status'}")
 
 
-def _advice(tool: Tool) -> Document | None:
-    """Return the next step that the daemon names; None if it names none, or does not answer."""
+def to_others(tool: Tool) -> str:
+    """Return the beginning of a next step which says to send a command to the other instances, too.
+
+    Return "" if the sync has only one instance, or if the daemon does not answer.
+    """
+    overview = _overview(tool)
+    if overview is None or not overview.get("instances"):
+        return ""
+    return "send the same command to every other instance, too; then "
+
+
+def _overview(tool: Tool) -> Document | None:
+    """Return the overview of the daemon, which names the next step.
+
+    Return None if the daemon does not answer, and with --json, because no next step is printed then.
+    """
+    if tool.json:
+        return None
     try:
-        overview = tool.api.get("overview").body["overview"]
+        overview: Document = tool.api.get("overview").body["overview"]
     except ClientError:
         return None
-    step: Document | None = overview["next"]
-    return step
+    return overview
 
 
 def _counters(progress: Document) -> dict[str, int]:

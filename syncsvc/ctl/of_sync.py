@@ -19,6 +19,7 @@ from syncsvc.ctl.following import (
     present_sentence,
     read_progress,
     sentence_after_plan,
+    to_others,
     watch_sync,
 )
 from syncsvc.ctl.limits import change_of, limits_view
@@ -105,7 +106,7 @@ def preflight(tool: Tool, file: Path | None) -> None:
 def start(tool: Tool, file: Path | None) -> None:
     """Start the sync."""
     answer = tool.api.post("start", start_request(file))
-    step = f"wait until a commit is possible: {tool.name} watch --until canCommit"
+    step = f"{to_others(tool)}wait until a commit is possible: {tool.name} watch --until canCommit"
     tool.show(answer, "The sync has started.", tool.next(step))
 
 
@@ -187,7 +188,7 @@ def reverse(tool: Tool) -> None:
     """Reverse a committed sync: let changes flow back to the old cluster."""
     answer = tool.api.post("reverse")
     step = f"wait until a commit in the other direction is possible: {tool.name} watch --until canCommit"
-    tool.show(answer, "The sync is being reversed.", tool.next(step))
+    tool.show(answer, "The sync is being reversed.", tool.next(f"{to_others(tool)}{step}"))
 
 
 @click.command(cls=Command)
@@ -219,5 +220,5 @@ def reset(tool: Tool, dry_run: bool, name: str | None) -> None:
         confirm(tool, expected, f"--confirm {quote(expected)}", question)
         name = expected
     answer = tool.api.post("reset", {"confirm": name})
-    step = f"wait until the reset is complete: {tool.name} watch --until idle"
+    step = f"{to_others(tool)}wait until the reset is complete: {tool.name} watch --until idle"
     tool.show(answer, "The reset has begun.", tool.next(step))

@@ -231,8 +231,14 @@ def _next_step(sync: Sync) -> Step | None:
             "Point the applications to the destination. Keep the report; then stop this process, and clean up "
             "(docs/howto/clean-up)."
         )
+    if WarningKind.INSTANCE_AWAITED in sync.snapshot.warnings:
+        return Step(sync.snapshot.warnings[WarningKind.INSTANCE_AWAITED])
     if sync.can_commit:
-        return Step("Stop the applications that write to the source, then commit.", "commit", {})
+        first = "Stop the applications that write to the source, then"
+        if record.instances:
+            names = ", ".join(record.instances)
+            return Step(f"{first} send the commit to every instance ({names}).", "commit", {})
+        return Step(f"{first} commit.", "commit", {})
     if record.can_write:
         return Step("Point the applications to the destination.")
     return None

@@ -125,7 +125,13 @@ function nameField(destination) {
   return [field(`Type ${destination} to confirm`, input), check];
 }
 
-function commitDialog(run, { destination, progress }) {
+// With several instances, a command takes effect when all of them have received it.
+function toAll({ instances }, command) {
+  return instances.length ? [el("p", { text: `Several instances share this sync: send the ${command} to every instance, on its own page.` })] : [];
+}
+
+function commitDialog(run, overview) {
+  const { destination, progress } = overview;
   const where = progress.directionMapping?.Destination ?? destination;
   const [name, check] = nameField(destination);
   open(
@@ -133,13 +139,14 @@ function commitDialog(run, { destination, progress }) {
     [
       el("p", { text: `The commit applies the last changes, verifies both clusters, and then lets users write to ${where}.` }),
       el("p", {}, el("b", { text: "Stop the applications that write to the source first." }), " Writes to the source after the commit are lost."),
-      name,
+      ...toAll(overview, "commit"), name,
     ],
     [{ text: "Commit", kind: "danger", run: () => { check(); return run("commit"); } }],
   );
 }
 
-function resetDialog(run, { destination, progress }) {
+function resetDialog(run, overview) {
+  const { destination, progress } = overview;
   const where = progress.directionMapping?.Destination ?? destination;
   const plan = el("div", { class: "dialog-body", role: "status" }, el("p", { class: "empty", text: "Reading what a reset would drop." }));
   const [name, check] = nameField(destination);
@@ -147,7 +154,7 @@ function resetDialog(run, { destination, progress }) {
     "Reset the sync?",
     [
       el("p", {}, el("b", { text: `WARNING: this deletes the data that the sync has written to ${where}.` }), " The sync ends, and cannot be continued."),
-      plan, name,
+      ...toAll(overview, "reset"), plan, name,
     ],
     [{ text: "Reset", kind: "danger", run: () => { check(); return run("reset", { confirm: destination }); } }],
     { wide: true },

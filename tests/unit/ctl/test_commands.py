@@ -241,7 +241,8 @@ def test_a_token_is_sent(api: StubApi, run: Run, tmp_path: Path) -> None:
     run("status", "--token-file", str(file))
     run("status")
     sent = [each.headers.get("Authorization") for each in api.requests]
-    assert sent == ["Bearer s3cret"] * 3 + [None]
+    # Each command asks for the progress and the overview.
+    assert sent == ["Bearer s3cret"] * 6 + [None] * 2
 
 
 @pytest.mark.parametrize("text", ["", "two words", "caf\u00e9", "a\nb"])
@@ -274,8 +275,7 @@ def test_a_secure_daemon_needs_a_known_authority(tmp_path: Path) -> None:
         assert "TLSFailed" in done.stderr and "--ca-file" in done.stderr
         done = CliRunner().invoke(syncctl, [*options, "--ca-file", str(tmp_path / "ca.pem")])
         assert done.exit_code == Exit.OK
-        (request,) = stub.requests
-        assert request.headers["Authorization"] == "Bearer s3cret"
+        assert {each.headers["Authorization"] for each in stub.requests} == {"Bearer s3cret"}
 
 
 def test_names_from_a_cluster_do_not_control_the_terminal(api: StubApi, run: Run) -> None:
@@ -358,6 +358,47 @@ def test_a_commit_waits_for_the_end(api: StubApi, run: Run) -> None:
     assert sent.index("commit") == 3
     assert "Applications may write to the destination now." in done.stdout
     assert "COMMITTED" in done.stdout
+
+
+def several(progress: dict[str, Any], text: str = "", command: str | None = None) -> dict[str, Any]:
+    """Return an overview of a sync that two instances share; `text` and `command` are its next step."""
+    step = {"text": text, "command": command, "body": None} if text else None
+    instances = [{"name": "a"}, {"name": "b"}]
+    found = {"progress": progress, "next": step, "commands": [], "instances": instances}
+    return {"overview": found, **SUCCESS}
+
+
+@pytest.mark.parametrize("arguments", [["status"], ["commit", "--dry-run"]])
+def test_with_several_instances_the_daemon_says_what_to_do(
+    api: StubApi, run: Run, arguments: list[str]
+) -> None:
+    api.answer("progress", answer(COMMITTABLE))
+    api.answer("overview", several(COMMITTABLE, "Send the commit to a and b.", "commit"))
+    shown = run(*arguments).stdout
+    assert shown.splitlines()[-1] == "Next: Send the commit to a and b: syncctl commit"
+    assert "--wait" not in shown
+
+
+def test_with_several_instances_a_command_is_sent_to_the_others_too(api: StubApi, run: Run) -> None:
+    api.answer("progress", answer(COMMITTABLE))
+    api.answer("overview", several(COMMITTABLE))
+    for command in ("start", "commit", "reverse", "reset"):
+        api.answer(command, SUCCESS)
+    for arguments in (
+        *(["start"], ["commit", "--yes"], ["reverse"], ["reset", "--confirm", "cluster1"]),
+    ):
+        last = run(*arguments).stdout.splitlines()[-1]
+        assert last.startswith(
+            "Next: send the same command to every other instance, too; then wait"
+        )
+
+
+def test_a_wait_says_that_the_other_instances_need_the_commit(api: StubApi, run: Run) -> None:
+    api.answer("progress", *map(answer, (COMMITTABLE, COMMITTABLE, COMMITTING, COMMITTED)))
+    api.answer("overview", several(COMMITTABLE))
+    api.answer("commit", SUCCESS)
+    shown = run("commit", "--wait", "--yes").stdout
+    assert "Next: send the same command to every other instance, too; then the commit" in shown
 
 
 def test_a_commit_that_is_withdrawn_is_sent_again(api: StubApi, run: Run) -> None:

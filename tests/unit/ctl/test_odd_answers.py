@@ -84,6 +84,12 @@ VALID: dict[str, list[dict[str, Any]]] = {
     "overview": [
         {"overview": {"next": None, "progress": COMMITTABLE, "commands": ["repair"]}},
         {"overview": {"next": STEP, "progress": FAILED, "commands": ["reset"]}},
+        {
+            "overview": {
+                **{"next": STEP, "progress": COPYING, "commands": []},
+                "instances": [{"name": "a"}],
+            }
+        },
     ],
     **{
         path: [{}]
@@ -103,7 +109,7 @@ VALID: dict[str, list[dict[str, Any]]] = {
 COMMANDS: dict[str, tuple[str, ...]] = {
     "doctor": ("progress", "openapi.json", "preflight"),
     "preflight": ("preflight",),
-    "start": ("start",),
+    "start": ("start", "overview"),
     "status": ("progress", "overview"),
     "watch --timeout 0": ("progress", "overview"),
     "namespaces": ("namespaces",),
@@ -115,12 +121,12 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "mismatches --repaired": ("mismatches", "progress", "overview"),
     "repair": ("repair",),
     "repair --dry-run": ("repair", "progress", "overview"),
-    "commit": ("progress", "commit"),
+    "commit": ("progress", "overview", "commit"),
     "commit --dry-run": ("progress", "overview"),
     "commit --wait --timeout 0": ("progress", "overview", "commit"),
     "commit --yes": ("progress", "overview", "commit"),
-    "reverse": ("reverse",),
-    "reset": ("progress", "reset"),
+    "reverse": ("reverse", "overview"),
+    "reset": ("progress", "overview", "reset"),
     "reset --dry-run": ("progress", "reset"),
     "report --json": ("report",),
     "verifier status": ("verifier progress",),

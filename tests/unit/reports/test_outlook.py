@@ -13,6 +13,7 @@ from syncsvc.figures.progress import OtherInstance, ProgressSnapshot, WarningKin
 from syncsvc.options import BuildIndexes, StartOptions
 from syncsvc.reports.durations import about
 from syncsvc.reports.outlook import commands_now, next_step, summary, why_no_commit
+from syncsvc.reports.recovery import Step
 from syncsvc.reports.standing import Role, Standing
 from syncsvc.reports.sync import Sync
 from syncsvc.resuming import UNBLOCKED
@@ -162,6 +163,19 @@ def test_the_summary(sync: Sync, text: str) -> None:
 def test_the_next_command(sync: Sync, command: str | None) -> None:
     step = next_step(sync)
     assert (None if step is None else step.command) == command
+
+
+def test_with_several_instances_every_instance_needs_a_command() -> None:
+    record = run_record(phase=Phase.APPLYING, instance="a", instances=("a", "b"))
+    step = next_step(known(record, can_commit=True))
+    assert step is not None and step.command == "commit"
+    assert "send the commit to every instance (a, b)" in step.text
+    awaited = "Some instances have not received a command: b (commit)."
+    snapshot = ProgressSnapshot(warnings={WarningKind.INSTANCE_AWAITED: awaited})
+    for state in (State.RUNNING, State.COMMITTING, State.RESETTING):
+        assert next_step(known(replace(record, state=state), snapshot, can_commit=True)) == Step(
+            awaited
+        )
 
 
 def commit_failed(name: str, saved: bool = False, **fields: Any) -> Sync:
