@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from syncsvc.ctl.client import Document
@@ -59,8 +60,7 @@ def _why_not(progress: Document) -> Iterator[str]:
     elif info == APPLYING:
         yield from _behind(progress)
     elif info == "collection copy":
-        copied, total = copy_of(progress)
-        yield f"The copy is not complete: {percent(share(copied, total))} of {size(total)} are copied."
+        yield f"The copy is not complete: {_copied(copy_of(progress))}."
     else:
         yield _EARLIER_PHASES.get(str(info), f"The phase is {info}.")
 
@@ -89,10 +89,29 @@ def _behind(progress: Document) -> Iterator[str]:
             yield f"Verification is {duration(behind)} behind the changes of the {name}."
 
 
-def copy_of(progress: Document) -> tuple[int, int | None]:
-    """Return the number of bytes copied so far, and the total number of bytes to copy (None if unknown)."""
+@dataclass(frozen=True)
+class Copy:
+    """The numbers of bytes copied so far, and to copy in total (None if unknown).
+
+    `is_part` is whether `copied` is that of one of several instances, while `total` is that of all.
+    """
+
+    copied: int
+    total: int | None
+    is_part: bool = False
+
+
+def copy_of(progress: Document) -> Copy:
     copy = progress.get("collectionCopy") or {}
-    return copy.get("estimatedCopiedBytes") or 0, copy.get("estimatedTotalBytes")
+    own = copy.get("estimatedCopiedBytes") or 0
+    in_all = copy.get("estimatedCopiedBytesInAll", own)
+    return Copy(own if in_all is None else in_all, copy.get("estimatedTotalBytes"), in_all is None)
+
+
+def _copied(copy: Copy) -> str:
+    if copy.is_part:
+        return f"this instance has copied {size(copy.copied)}, of {size(copy.total)} in all"
+    return f"{percent(share(copy.copied, copy.total))} of {size(copy.total)} are copied"
 
 
 def compared_of(verification: Document) -> tuple[int, int | None]:

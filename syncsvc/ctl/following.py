@@ -98,7 +98,7 @@ def _overview(tool: Tool) -> Document | None:
 def _counters(progress: Document) -> dict[str, int]:
     compared = (progress.get("verification") or {}).get("destination", {})
     return {
-        "bytes": copy_of(progress)[0],
+        "bytes": copy_of(progress).copied,
         "events": progress.get("totalEventsApplied") or 0,
         "compared": compared.get("hashedDocumentCount", 0),
     }
@@ -111,12 +111,12 @@ def _step(progress: Document) -> tuple[Any, ...]:
     copied or compared.
     """
     names = ("state", "info", "ceaStage", "canCommit", "canWrite", "role")
-    copied, total = copy_of(progress)
+    copy = copy_of(progress)
     verification = progress.get("verification")
     compared, documents = compared_of(verification) if verification else (0, None)
     return (
         *map(progress.get, names),
-        total and 10 * copied // total,
+        copy.total and 10 * copy.copied // copy.total,
         documents and 10 * compared // documents,
         len(progress.get("warnings", ())),
     )

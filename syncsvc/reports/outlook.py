@@ -14,6 +14,7 @@ from syncsvc.reports.durations import about
 from syncsvc.reports.recovery import Step, after_failure
 from syncsvc.reports.sync import (
     Sync,
+    copied_in_all,
     index_building,
     is_drained,
     lag_seconds,
@@ -173,8 +174,8 @@ def _amount(sync: Sync, record: RunRecord) -> str:
     """Return the progress of the present phase, as the end of a sentence; empty if the progress is unknown."""
     snapshot = sync.snapshot
     if record.phase is Phase.COPYING:
-        total = total_bytes(snapshot)
-        return f": {percent(snapshot.copied_bytes, total)} done" if total else ""
+        total, copied = total_bytes(snapshot), copied_in_all(sync)
+        return f": {percent(copied.bytes, total)} done" if total and copied is not None else ""
     indexes = index_building(sync)
     if record.phase is Phase.INDEXING and indexes is not None:
         return f": {indexes.built} of {indexes.total} are built"

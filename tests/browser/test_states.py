@@ -24,6 +24,7 @@ from tests.browser.scenes import (
     copying,
     differing,
     failed,
+    follower,
     ready,
     several,
     short_of_oplog,
@@ -121,6 +122,29 @@ def longest_task(visit: Visit) -> float:
         return longest / 1000;
     }"""
     return float(visit.page.evaluate(script))
+
+
+def test_each_of_several_instances_shows_the_copy(stage: Staged, visits: Visits) -> None:
+    service, url = stage
+    service.fill_history()
+    service.staged = several()
+    visit = visits(url)
+    visit.wait_for_text("#tiles", "480 GB of 480 GB")
+    assert "100 %" in visit.text("#tiles")
+    # During the copy, only the coordinator knows what the others have copied.
+    service.staged = follower()
+    visit.wait_for_text("#tiles", "171 GB by this instance, of 480 GB in all")
+    assert "%" not in visit.text("#tiles") and "TOO SHORT" not in visit.text("#tiles")
+    assert "%" not in visit.text("#sentence")
+
+
+def test_a_commit_is_sent_to_every_instance(stage: Staged, visits: Visits) -> None:
+    service, url = stage
+    service.staged = replace(several(), can_commit=True)
+    visit = visits(url)
+    visit.press("commit")
+    visit.wait_for_text("dialog", "send the commit to every instance")
+    service.staged = ready()
 
 
 def test_names_are_never_markup(stage: Staged, visits: Visits) -> None:

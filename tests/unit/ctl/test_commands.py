@@ -118,6 +118,13 @@ def test_status_shows_the_state_and_the_next_step(
     assert done.stdout.splitlines()[-1].startswith("Next: ")
 
 
+def test_an_instance_that_knows_only_its_own_copy_shows_no_share(api: StubApi, run: Run) -> None:
+    copied = {**COPYING["collectionCopy"], "estimatedCopiedBytesInAll": None}
+    api.answer("progress", answer({**COPYING, "collectionCopy": copied}))
+    shown = run("status").stdout
+    assert "500.0 kB by this instance, of 2.0 MB in all" in shown and "%" not in shown
+
+
 def test_after_a_commit_the_daemon_says_what_to_do(api: StubApi, run: Run) -> None:
     step = {"text": "You can reverse the sync.", "command": None, "body": None}
     api.answer("progress", answer(COMMITTED))
