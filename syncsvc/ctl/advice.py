@@ -150,9 +150,10 @@ def is_advised(progress: Document, overview: Document) -> bool:
     """Return whether the next step must be the one that the daemon names in its `overview`.
 
     Only the daemon knows whether a failed or committed sync can be continued or reversed, where the applications belong
-    then, and which of several instances lacks a command.
+    then, which of several instances lacks a command, and which commands the declared state permits.
     """
-    return progress["state"] in _ADVISED or bool(overview.get("instances"))
+    is_declared = progress.get("desiredState") is not None
+    return progress["state"] in _ADVISED or is_declared or bool(overview.get("instances"))
 
 
 # The states in which only the daemon knows the next step.

@@ -66,6 +66,8 @@ def sync_facts(progress: Document, pace: Pace) -> list[Fact]:
             *_promises(progress),
         ]
     facts += _standing(progress)
+    if declared := progress.get("desiredState"):
+        facts.append(Fact("declared", f"desiredState {declared}", is_detail=True))
     return facts + [Fact("WARNING", each, style=_WARNING) for each in progress.get("warnings", ())]
 
 

@@ -70,6 +70,20 @@ def sentence_after_plan(tool: Tool, repairs: Sequence[Document]) -> str:
     return sentence_after_differences(tool, f"{tool.name} {'repair' if repairs else 'status'}")
 
 
+def sentence_after_preflight(tool: Tool, start: str) -> str:
+    """Return the next step after a preflight without violations: the command `start`.
+
+    If the configuration of the daemon declares a state, return the daemon's step: the daemon may refuse a start.
+    """
+    try:
+        progress = {} if tool.json else tool.api.progress()
+    except ClientError:
+        progress = {}
+    if progress.get("desiredState") is None:
+        return f"start the sync: {start}"
+    return next_sentence(tool, progress)
+
+
 def to_others(tool: Tool) -> str:
     """Return the beginning of a next step which says to send a command to the other instances, too.
 

@@ -19,6 +19,7 @@ from syncsvc.ctl.following import (
     present_sentence,
     read_progress,
     sentence_after_plan,
+    sentence_after_preflight,
     to_others,
     watch_sync,
 )
@@ -93,7 +94,7 @@ def preflight(tool: Tool, file: Path | None) -> None:
     step = (
         f"correct the reported problems, then check again: {tool.name} preflight{option}"
         if refused
-        else f"start the sync: {tool.name} start{option}"
+        else sentence_after_preflight(tool, f"{tool.name} start{option}")
     )
     tool.show(answer, preflight_view(answer.body), tool.next(step))
     if refused:
@@ -115,8 +116,8 @@ def start(tool: Tool, file: Path | None) -> None:
 def pause(tool: Tool) -> None:
     """Pause the sync. Do not stop the daemon while the sync is paused."""
     answer = tool.api.post("pause")
-    step = f"keep the daemon running; to continue the sync: {tool.name} resume"
-    tool.show(answer, "The sync is paused.", tool.next(step))
+    # The declared state may forbid a resume.
+    tool.show(answer, "The sync is paused.", tool.next(present_sentence(tool)))
 
 
 @click.command(cls=Command)

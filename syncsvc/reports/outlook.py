@@ -234,6 +234,12 @@ def _next_step(sync: Sync) -> Step | None:
         )
     if WarningKind.INSTANCE_AWAITED in sync.snapshot.warnings:
         return Step(sync.snapshot.warnings[WarningKind.INSTANCE_AWAITED])
+    if record.state is State.RUNNING and sync.goal is not None and sync.goal.commits:
+        return Step(
+            f"The configuration declares desiredState {sync.goal.state.value}, so the sync commits by itself as soon "
+            "as canCommit is true. Stop the applications that write to the source before that. To choose the time "
+            "yourself, set desiredState to running and restart the daemon."
+        )
     if sync.can_commit:
         first = "Stop the applications that write to the source, then"
         if record.instances:

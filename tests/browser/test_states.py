@@ -12,7 +12,9 @@ from typing import Literal
 import pytest
 from flask import Flask, request
 
+from syncsvc.desired import DesiredState, Goal
 from syncsvc.figures.progress import ProgressSnapshot
+from syncsvc.options import StartOptions
 from syncsvc.reports.sync import Sync
 from syncsvc.saved.journal import Sender
 from tests.browser.chromium import PHONE, Visit
@@ -136,6 +138,18 @@ def test_each_of_several_instances_shows_the_copy(stage: Staged, visits: Visits)
     visit.wait_for_text("#tiles", "171 GB by this instance, of 480 GB in all")
     assert "%" not in visit.text("#tiles") and "TOO SHORT" not in visit.text("#tiles")
     assert "%" not in visit.text("#sentence")
+
+
+def test_a_declared_commit_is_announced(stage: Staged, visits: Visits) -> None:
+    service, url = stage
+    goal = Goal(DesiredState.COMMITTED, StartOptions("cluster0", "cluster1"))
+    service.staged = replace(copying(), goal=goal)
+    visit = visits(url)
+    visit.wait_for_text("#declared", "The configuration declares desiredState committed.")
+    visit.wait_for_text("#next", "commits by itself")
+    visit.assert_accessible()
+    service.staged = ready()
+    visit.page.locator("#declared").wait_for(state="hidden")
 
 
 def test_a_commit_is_sent_to_every_instance(stage: Staged, visits: Visits) -> None:

@@ -142,6 +142,8 @@ function showState(overview) {
   const failure = byId("failure");
   failure.hidden = !progress.error;
   setText(failure, progress.errorDescription ?? progress.error ?? "");
+  byId("declared").hidden = !progress.desiredState;
+  setText(byId("declared"), `The configuration declares desiredState ${progress.desiredState}.`);
   byId("commit").hidden = ["COMMITTING", "COMMITTED"].includes(progress.state);
   whenChanged("commit", commit, showCommit);
   whenChanged("next", [overview.next, overview.commit.possible], () => showNext(overview.next));

@@ -132,6 +132,24 @@ def test_after_a_commit_the_daemon_says_what_to_do(api: StubApi, run: Run) -> No
     assert "\nNext: You can reverse the sync. To keep the report: " in run("status").stdout
 
 
+@pytest.mark.parametrize(
+    "progress", [IDLE, {**COPYING, "state": "PAUSED"}, COPYING], ids=lambda each: each["state"]
+)
+@pytest.mark.parametrize("command", ["status", "preflight", "pause"])
+def test_with_a_declared_state_the_daemon_says_what_to_do(
+    api: StubApi, run: Run, progress: dict[str, Any], command: str
+) -> None:
+    declared = {**progress, "desiredState": "paused"}
+    step = {"text": "Set desiredState to running.", "command": None, "body": None}
+    api.answer("progress", answer(declared))
+    api.answer("preflight", PREFLIGHT)
+    api.answer("pause", SUCCESS)
+    api.answer("overview", {"overview": {"next": step, "progress": declared}, **SUCCESS})
+    shown = run(command).stdout
+    assert shown.splitlines()[-1] == "Next: Set desiredState to running."
+    assert ("desiredState paused" in shown) == (command == "status")
+
+
 @pytest.mark.parametrize("arguments", [["status"], ["watch"], ["commit", "--dry-run"]])
 def test_after_a_failure_the_daemon_says_what_to_do(
     api: StubApi, run: Run, arguments: list[str]

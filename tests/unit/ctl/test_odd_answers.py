@@ -63,6 +63,7 @@ VALID: dict[str, list[dict[str, Any]]] = {
     "progress": [
         *map(answer, (IDLE, COPYING, COMMITTABLE, COMMITTED, FAILED, CHECKING, DIFFERENT)),
         answer({**COPYING, "role": "standby", "lease": {"host": "a", "address": "b"}}),
+        answer({**COPYING, "desiredState": "committed"}),
     ],
     # For commands that the answer of a sync would end at once.
     "verifier progress": [*map(answer, (CHECKING, DIFFERENT))],
@@ -108,14 +109,14 @@ VALID: dict[str, list[dict[str, Any]]] = {
 # Each command, with the names in VALID of the endpoints that it may read.
 COMMANDS: dict[str, tuple[str, ...]] = {
     "doctor": ("progress", "openapi.json", "preflight"),
-    "preflight": ("preflight",),
+    "preflight": ("preflight", "progress", "overview"),
     "start": ("start", "overview"),
     "status": ("progress", "overview"),
     "watch --timeout 0": ("progress", "overview"),
     "namespaces": ("namespaces",),
     "limit": ("limits",),
     "limit --events 5": ("limits",),
-    "pause": ("pause",),
+    "pause": ("pause", "progress", "overview"),
     "resume": ("resume", "progress", "overview"),
     "mismatches": ("mismatches", "overview"),
     "mismatches --repaired": ("mismatches", "progress", "overview"),

@@ -419,6 +419,17 @@ def test_commands_that_the_configuration_contradicts_are_not_offered() -> None:
     assert "resume" in commands_now(running)
 
 
+@pytest.mark.parametrize("can_commit", [False, True])
+def test_a_declared_commit_is_announced_before_it_happens(can_commit: bool) -> None:
+    goal = Goal(DesiredState.COMMITTED, StartOptions("cluster0", "cluster1"))
+    sync = known(run_record(phase=Phase.APPLYING), can_commit=can_commit, goal=goal)
+    step = next_step(sync)
+    assert step is not None and step.command is None
+    assert "so the sync commits by itself as soon as canCommit is true" in step.text
+    started = replace(sync, record=run_record(state=State.COMMITTING))
+    assert next_step(started) != step
+
+
 @pytest.mark.parametrize(
     "desired, error, first",
     [
