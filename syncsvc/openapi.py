@@ -726,7 +726,7 @@ class _LimitsAnswer(SuccessAnswer):
     )
     measured = always(
         fields.Nested,
-        "The load of the clusters; known only while `auto` is enabled and the sync copies or applies changes.",
+        "The load of the clusters; known only while `auto` is enabled, also without a sync. Standbys do not measure.",
         _Measured,
     )
 

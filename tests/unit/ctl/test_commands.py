@@ -637,6 +637,10 @@ LIMITS = {
     "saved": False,
     "effective": {"copyBytesPerSecond": 5_000_000},
     "throttledBy": {"what": "copy", "reason": "latency", "since": "2026-11-23T15:00:00Z"},
+    "measured": {
+        "source": {"latencyMS": 1.5, "queue": 0, "replicationLagSeconds": None},
+        "destination": {"latencyMS": None, "queue": None, "replicationLagSeconds": None},
+    },
     **SUCCESS,
 }
 
@@ -648,6 +652,8 @@ def test_limits_are_shown_and_changed(api: StubApi, run: Run, tmp_path: Path) ->
     assert "22:00 to 06:00 Europe/Berlin: no limits\n" in shown
     assert "06:00 to 07:00 UTC: copyBytesPerSecond 1.0 kB/s\n" in shown
     assert "on, maxQueue 50\n" in shown and "not yet: this daemon" in shown
+    assert "source load  " in shown and "latency 1.5 ms, queue 0\n" in shown
+    assert "destination load" not in shown
     named = {"what": "threads", "reason": "threads is 2.", "since": "2026-11-23T15:00:00Z"}
     api.forget()
     api.answer("limits", {**LIMITS, "throttledBy": named})
