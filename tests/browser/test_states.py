@@ -295,8 +295,20 @@ def test_a_daemon_that_ends_is_noticed(visits: Visits) -> None:
     with on_stage() as (service, url):
         visit = visits(url)
         visit.wait_for_text("#contact", "Live")
-    visit.wait_for_text("#contact", "No answer from the daemon")
+    visit.wait_for_text("#contact", "No answer from the daemon. Last answer at ")
+    assert "No answer from the daemon" in str(visit.page.locator("#announcement").text_content())
     # The browser itself reports the refused connections.
+    visit.problems.clear()
+
+
+def test_without_an_answer_a_standby_names_the_active_daemon(visits: Visits) -> None:
+    with on_stage() as (service, url):
+        service.staged = standby()
+        visit = visits(url, size=PHONE)
+        visit.wait_for_text("#contact", "Live")
+        visit.wait_for_text("#sentence", "This daemon is a standby.")
+    visit.wait_for_text("#contact", "The active daemon runs on sync-a.example, at 0.0.0.0:27182.")
+    assert visit.page.evaluate("document.documentElement.scrollWidth") <= PHONE[0]
     visit.problems.clear()
 
 
@@ -352,6 +364,22 @@ def test_limits_are_shown_and_changed(stage: Staged, visits: Visits) -> None:
     visit.confirm("Save")
     visit.wait_for_text("#limits", "35 MB/s")
     visit.wait_for_text("#limits", "500")
+
+
+def test_a_preflight_shows_missing_features_and_users(stage: Staged, visits: Visits) -> None:
+    missing = {"feature": "aggregate", "cluster": "cluster0", "effect": "The copy is slower."}
+    counts = {"users": 12, "roles": 2, "equal": 3, "kept": 1, "conflicts": 4}
+    found = {
+        **{"success": True, "violations": [], "warnings": [], "estimates": {}},
+        **{"missingFeatures": [missing], "usersAndRoles": counts},
+    }
+    visit = visits(stage[1])
+    visit.page.route("**/api/v1/preflight", lambda route: route.fulfill(json=found))
+    visit.press("start")
+    visit.page.get_by_role("dialog").get_by_role("button", name="Preflight").click()
+    visit.wait_for_text("dialog", "Missing: aggregate on cluster0: The copy is slower.")
+    shown = " ".join(visit.text("dialog").split())
+    assert "Users to copy 12" in shown and "Prevent the commit 4" in shown
 
 
 def test_typed_options_are_sent_unchanged(stage: Staged, visits: Visits) -> None:

@@ -99,20 +99,30 @@ function startDialog(run) {
   );
 }
 
-function preflight({ violations, warnings, estimates }) {
+function preflight({ violations, warnings, missingFeatures = [], estimates, usersAndRoles }) {
   const items = [
     ...violations.map((each) => el("li", { class: "bad" }, el("b", { text: `${each.error}: ` }), each.errorDescription)),
     ...warnings.map((text) => el("li", { text })),
+    ...missingFeatures.map((each) => el("li", {}, el("b", { text: `Missing: ${each.feature} on ${each.cluster}: ` }), each.effect)),
   ];
   if (!violations.length) items.unshift(el("li", { class: "good", text: "A start would succeed now." }));
   const facts = [
     ["Collections", count(estimates.namespaces)], ["Documents", count(estimates.documents)], ["Size", bytes(estimates.bytes)],
     ["Indexes", count(estimates.indexes)], ["Disk needed", bytes(estimates.diskNeededBytes)], ["Disk free", bytes(estimates.diskFreeBytes)],
     ["Copy takes about", duration(estimates.copySeconds)], ["Oplog keeps", duration(estimates.oplogWindowSeconds)],
+    ...principals(usersAndRoles),
   ];
   return [
     el("h3", { text: "Preflight" }), el("ul", { class: "findings" }, ...items),
     factList(facts),
+  ];
+}
+
+function principals(found) {
+  if (!found) return [];
+  return [
+    ["Users to copy", count(found.users)], ["Roles to copy", count(found.roles)], ["Users and roles, equal", count(found.equal)],
+    ["Different, left unchanged", count(found.kept)], ["Prevent the commit", count(found.conflicts)],
   ];
 }
 
