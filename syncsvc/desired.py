@@ -50,6 +50,11 @@ class Goal:
     state: DesiredState
     options: StartOptions
 
+    @property
+    def commits(self) -> bool:
+        """Return whether the process commits the sync by itself as soon as a commit is possible."""
+        return self.state is DesiredState.COMMITTED
+
     def next_command(self, state: State, can_commit: bool) -> Trigger | None:
         """Return the next command that leads from `state` to the declared state; None if there is none to send now."""
         command = _NEXT[self.state].get(state)

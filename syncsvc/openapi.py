@@ -123,9 +123,18 @@ _AT_START = (
 class _CollectionCopy(Strict):
     estimatedTotalBytes = nullable(
         fields.Integer,
-        "The estimated number of bytes to copy; 0 before the start, and 1 until the collections are listed.",
+        "The estimated number of bytes that all instances together have to copy; 0 before the start, and 1 until the "
+        "collections are listed.",
     )
-    estimatedCopiedBytes = always(fields.Integer, "The number of bytes copied.")
+    estimatedCopiedBytes = always(
+        fields.Integer, "The number of bytes copied. With several instances, by this instance."
+    )
+    estimatedCopiedBytesInAll = sometimes(
+        fields.Integer,
+        "The number of bytes that all instances have copied; only with several instances. Until all instances have "
+        "finished the copy, only the coordinator knows it, and it is null in the others.",
+        allow_none=True,
+    )
 
 
 class _Lag(Strict):
@@ -717,7 +726,7 @@ class _LimitsAnswer(SuccessAnswer):
     )
     measured = always(
         fields.Nested,
-        "The load of the clusters; known only while `auto` is enabled and the sync copies or applies changes.",
+        "The load of the clusters; known only while `auto` is enabled, also without a sync. Standbys do not measure.",
         _Measured,
     )
 

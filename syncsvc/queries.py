@@ -38,7 +38,7 @@ class Queries:
     def record(self, sync: Sync) -> None:
         """Add the current figures of the sync to the history for the charts. Call this every second."""
         snapshot, now = sync.snapshot, time()
-        self._history.record(sample_of(sync.record, snapshot, now, sync.now))
+        self._history.record(sample_of(sync, now))
         if is_clean(snapshot.check):
             self._history.last_clean = now
         elif snapshot.check is None:

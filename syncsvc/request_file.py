@@ -1,10 +1,12 @@
-"""Reads the body of a request from a YAML or JSON file. Refuses values that JSON cannot represent.
+"""Reads the body of a request from a JSON or YAML 1.2 file. Refuses values that JSON cannot represent.
 
 The fields are validated elsewhere, by the schemas of the requests.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from math import isfinite
 from pathlib import Path
@@ -16,17 +18,46 @@ import yaml
 DEFAULT_START = {"source": "cluster0", "destination": "cluster1"}
 
 
+# The texts without quotes that are not strings in YAML 1.2 (its core schema): for each tag, the first characters and a
+# regular expression. In YAML 1.1, which PyYAML implements, 1e3 is a string, NO is false, 12:30 is 750 and 010 is 8.
+_CORE = {
+    "tag:yaml.org,2002:bool": ("tTfF", r"true|True|TRUE|false|False|FALSE"),
+    "tag:yaml.org,2002:int": ("-+0123456789", r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+"),
+    "tag:yaml.org,2002:float": (
+        "-+.0123456789",
+        r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
+    ),
+}
+
+
 class _Loader(yaml.SafeLoader):
-    """A YAML loader that refuses a field that is given twice. Other loaders silently use the last value."""
+    """A YAML loader that refuses a field that is given twice. Other loaders silently use the last value.
+
+    Its types are those of YAML 1.2, except that it recognizes dates and `<<`, which are refused later.
+    """
+
+    yaml_implicit_resolvers = {
+        first: [each for each in resolvers if each[0] not in _CORE]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+    def construct_integer(self, node: yaml.ScalarNode) -> int:
+        text = self.construct_scalar(node)
+        return int(text, 0 if text[:2] in ("0o", "0x") else 10)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        names = [self.construct_object(key, deep=True) for key, _ in node.value]
-        for name in names:
-            if names.count(name) > 1:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"the field {name} is given twice", node.start_mark
-                )
+        try:
+            _refuse_repeated([self.construct_object(key, deep=True) for key, _ in node.value])
+        except ValueError as error:
+            raise yaml.constructor.ConstructorError(
+                None, None, str(error), node.start_mark
+            ) from error
         return super().construct_mapping(node, deep)
+
+
+for _tag, (_first, _texts) in _CORE.items():
+    _Loader.add_implicit_resolver(_tag, re.compile(f"({_texts})$"), [*_first])
+_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_integer)
 
 
 def read_request(file: Path) -> dict[str, Any]:
@@ -45,11 +76,29 @@ def read_request(file: Path) -> dict[str, Any]:
 
 def _parsed(file: Path) -> Any:
     try:
-        return yaml.load(file.read_text(), _Loader)
+        return _value(file.read_text())
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{file} cannot be read: {error}.") from error
     except (yaml.YAMLError, ValueError) as error:
         raise ValueError(f"{file} is neither YAML nor JSON: {error}") from error
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text, object_pairs_hook=_object)
+    except json.JSONDecodeError:
+        return yaml.load(text, _Loader)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    _refuse_repeated([name for name, _ in pairs])
+    return dict(pairs)
+
+
+def _refuse_repeated(names: list[Any]) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"the field {name} is given twice")
 
 
 def _not_json(value: Any, path: str) -> Iterator[str]:

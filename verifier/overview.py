@@ -80,9 +80,16 @@ def _next(progress: CheckProgress) -> dict[str, Any] | None:
         return {"text": _AFTER[progress.verdict.outcome], "command": None}
     if progress.phase is Phase.IDLE:
         return {"text": "Start a check.", "command": "check"}
-    if progress.writes_off:
+    if progress.writes_off or progress.phase is Phase.CHECK:
         return None
-    return {"text": "Stop all writes to both clusters, then end the check.", "command": "writesOff"}
+    # Until its commit, a sync keeps some definitions different, and a check that ends before then fails.
+    return {
+        "text": (
+            "If a sync is running, first wait until it is COMMITTED. Then stop all writes to both clusters, and end "
+            "the check."
+        ),
+        "command": "writesOff",
+    }
 
 
 def _commands(progress: CheckProgress) -> list[str]:

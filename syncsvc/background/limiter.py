@@ -27,6 +27,7 @@ from syncsvc.figures.progress import Progress, WarningKind
 from syncsvc.figures.throttling import Throttling, Waits
 from syncsvc.limits import Document, Limit, Limits, limits_of, merged, share_of
 from syncsvc.metadata import METADATA_DATABASE
+from syncsvc.options import CLUSTERS
 from syncsvc.reports.sync import Sync, is_active, lag_seconds, oplog_seconds_left
 from syncsvc.saved.limits import LIMITS, LimitsStore
 from syncsvc.saved.run import RunRecord
@@ -191,14 +192,14 @@ class Limiter:
         if work is not None:
             # Measured even while `auto` is off, because `auto` needs the full rate as soon as it is switched on.
             self._flows[work] = self._flows[work].at(self._rate(work))
-        if not auto.enabled or work is None:
-            self._loads, self._ceilings = {}, {}
-            return
-        assert sync.record is not None
-        names = {"source": sync.record.source, "destination": sync.record.destination}
+        # Measured even without a sync, so that an operator can choose the thresholds before the start.
+        names = _measured(sync) if auto.enabled else {}
         self._loads = {
             side: self._with_newest(side, clusters[name].client) for side, name in names.items()
         }
+        if not names or work is None:
+            self._ceilings = {}
+            return
         found, why = pressure({side: typical(each) for side, each in self._loads.items()}, auto)
         if found is Pressure.HIGH:
             self._overload = why
@@ -254,6 +255,15 @@ class Limiter:
         else:
             del shares[Limit.EVENTS]
             self._progress.warn(WarningKind.LIMIT_SUSPENDED, _SUSPENDED.format(why))
+
+
+def _measured(sync: Sync) -> dict[str, str]:
+    """Return the names of the clusters whose load is measured, by "source" and "destination"; empty on a standby."""
+    if sync.standing is not None and sync.standing.is_standby:
+        return {}
+    if sync.record is None:
+        return dict(zip(("source", "destination"), CLUSTERS, strict=True))
+    return {"source": sync.record.source, "destination": sync.record.destination}
 
 
 def _is_applying(record: RunRecord) -> bool:

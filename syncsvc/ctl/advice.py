@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from syncsvc.ctl.client import Document
@@ -59,8 +60,7 @@ def _why_not(progress: Document) -> Iterator[str]:
     elif info == APPLYING:
         yield from _behind(progress)
     elif info == "collection copy":
-        copied, total = copy_of(progress)
-        yield f"The copy is not complete: {percent(share(copied, total))} of {size(total)} are copied."
+        yield f"The copy is not complete: {_copied(copy_of(progress))}."
     else:
         yield _EARLIER_PHASES.get(str(info), f"The phase is {info}.")
 
@@ -91,10 +91,29 @@ def _behind(progress: Document) -> Iterator[str]:
             yield f"Verification is {duration(behind)} behind the changes of the {name}."
 
 
-def copy_of(progress: Document) -> tuple[int, int | None]:
-    """Return the number of bytes copied so far, and the total number of bytes to copy (None if unknown)."""
+@dataclass(frozen=True)
+class Copy:
+    """The numbers of bytes copied so far, and to copy in total (None if unknown).
+
+    `is_part` is whether `copied` is that of one of several instances, while `total` is that of all.
+    """
+
+    copied: int
+    total: int | None
+    is_part: bool = False
+
+
+def copy_of(progress: Document) -> Copy:
     copy = progress.get("collectionCopy") or {}
-    return copy.get("estimatedCopiedBytes") or 0, copy.get("estimatedTotalBytes")
+    own = copy.get("estimatedCopiedBytes") or 0
+    in_all = copy.get("estimatedCopiedBytesInAll", own)
+    return Copy(own if in_all is None else in_all, copy.get("estimatedTotalBytes"), in_all is None)
+
+
+def _copied(copy: Copy) -> str:
+    if copy.is_part:
+        return f"this instance has copied {size(copy.copied)}, of {size(copy.total)} in all"
+    return f"{percent(share(copy.copied, copy.total))} of {size(copy.total)} are copied"
 
 
 def compared_of(verification: Document) -> tuple[int, int | None]:
@@ -107,9 +126,7 @@ def next_step(progress: Document, syncctl: str, advice: Document | None = None) 
     """Return a sentence that tells the operator what to do next.
 
     `syncctl` is the program name with its connection options; the commands in the sentence begin with it. `advice` is
-    the next step that the daemon itself names (`next` in `GET /api/v1/overview`). It is used only after a failure or a
-    commit, because only the daemon knows whether the sync can be continued or reversed, and which cluster the
-    applications must use.
+    the next step that the daemon itself names (`next` in `GET /api/v1/overview`), if it is needed: see `is_advised`.
     """
     if progress.get("role") == "standby":
         return (
@@ -126,7 +143,23 @@ def next_step(progress: Document, syncctl: str, advice: Document | None = None) 
         "RESETTING": f"wait until the reset is complete: {syncctl} watch --until idle",
         "FAILED": _after_failure(progress, syncctl, advice),
     }
+    if advice is not None and progress["state"] not in _ADVISED:
+        return _advised(advice, syncctl)
     return str(steps.get(progress["state"], f"see {syncctl} status --json."))
+
+
+def is_advised(progress: Document, overview: Document) -> bool:
+    """Return whether the next step must be the one that the daemon names in its `overview`.
+
+    Only the daemon knows whether a failed or committed sync can be continued or reversed, where the applications belong
+    then, which of several instances lacks a command, and which commands the declared state permits.
+    """
+    is_declared = progress.get("desiredState") is not None
+    return progress["state"] in _ADVISED or is_declared or bool(overview.get("instances"))
+
+
+# The states in which only the daemon knows the next step.
+_ADVISED = ("FAILED", "COMMITTED")
 
 
 def _while_running(progress: Document, syncctl: str) -> str:
@@ -153,6 +186,11 @@ def _after_failure(progress: Document, syncctl: str, advice: Document | None) ->
         return "stop this daemon: the sync continues in another process."
     if advice is None:
         return "look up the error in docs/reference/errors."
+    return _advised(advice, syncctl)
+
+
+def _advised(advice: Document, syncctl: str) -> str:
+    """Return the daemon's next step as a sentence, with the command that sends it."""
     if advice["command"] is None:
         return str(advice["text"])
     return f"{advice['text'].removesuffix('.')}: {syncctl} {advice['command']}"

@@ -11,9 +11,19 @@ from syncsvc.ctl import options
 from syncsvc.ctl.advice import destination_name, is_replaced, obstacles
 from syncsvc.ctl.client import Answer, ClientError, Document
 from syncsvc.ctl.exits import Exit
-from syncsvc.ctl.following import end_watch, next_sentence, read_progress, watch_sync
-from syncsvc.ctl.tool import Command, Tool, confirm, listed, pass_tool
+from syncsvc.ctl.following import (
+    end_watch,
+    next_sentence,
+    read_progress,
+    to_others,
+    watch_sync,
+)
+from syncsvc.ctl.tool import Command, Tool, confirm, listed, pass_tool, require_terminal
 from syncsvc.ctl.watching import INTERVAL, Watch
+
+_YES = "--yes"
+# The states in which a commit was accepted.
+_COMMITS = ("COMMITTING", "COMMITTED")
 
 
 @click.command(cls=Command)
@@ -24,7 +34,7 @@ from syncsvc.ctl.watching import INTERVAL, Watch
     "--max-lag", "Commit only while the destination is at most this time behind the source."
 )
 @options.DRY_RUN
-@options.flag("--yes", "Do not ask for a confirmation.")
+@options.flag(_YES, "Do not ask for a confirmation.")
 @options.TIMEOUT
 @pass_tool
 def commit(
@@ -40,25 +50,43 @@ def commit(
     if dry_run:
         _judge_commit(tool, answer, progress, max_lag)
         return
-    watching = watch_sync(tool, timeout, answered=True)
-    if wait and progress["state"] == "COMMITTING":
-        _await_end(tool, watching)
-        return
     if wait:
-        progress = _await_commit(watching, progress, max_lag)
+        watching = watch_sync(tool, timeout, answered=True)
+        _commit_and_follow(tool, watching, progress, max_lag, yes)
+        return
     _refuse_unless_possible(progress, max_lag)
     if not yes:
-        _confirm_commit(tool, progress)
-        # The lag may have grown while the question was open.
-        progress = tool.api.progress()
-    if wait:
-        _send_until_accepted(tool, watching, progress, max_lag)
-        _await_end(tool, watching)
-        return
-    _refuse_unless_possible(progress, max_lag)
+        progress = _confirmed(tool, progress)
+        _refuse_unless_possible(progress, max_lag)
     answer = tool.api.post("commit")
-    step = f"wait until applications may write: {tool.name} watch --until canWrite"
+    step = f"{to_others(tool)}wait until applications may write: {tool.name} watch --until canWrite"
     tool.show(answer, "The commit has begun.", tool.next(step))
+
+
+def _commit_and_follow(
+    tool: Tool, watching: Watch, progress: Document, max_lag: float | None, yes: bool
+) -> None:
+    """Wait until a commit is possible, commit, and follow the commit to its end.
+
+    If the commit is already running or complete, for example because another operator has sent it, only follow it.
+    """
+    if progress["state"] not in _COMMITS and not yes:
+        # A script must not wait for hours before it fails.
+        require_terminal(_YES)
+    progress = _await_commit(watching, progress, max_lag)
+    if progress["state"] not in _COMMITS:
+        _refuse_unless_possible(progress, max_lag)
+        if not yes:
+            progress = _confirmed(tool, progress)
+        _send_until_accepted(tool, watching, progress, max_lag)
+        if others := to_others(tool):
+            tool.say(tool.next(f"{others}the commit begins."))
+    elif progress["state"] == "COMMITTED" and not tool.json:
+        mapping = progress["directionMapping"]
+        tool.say(
+            f"The sync from {mapping['Source']} to {mapping['Destination']} is committed already."
+        )
+    _await_end(tool, watching)
 
 
 def _refuse_unless_possible(progress: Document, max_lag: float | None) -> None:
@@ -75,31 +103,31 @@ def _send_until_accepted(
     After a lost answer, the progress is read before a retry, because it shows whether the commit has arrived.
     `progress` is the last progress read, and `max_lag` the largest permitted lag in seconds (None: no limit). Raises
     ClientError if waiting cannot make a commit possible, if the daemon refuses the commit with another error than
-    CannotCommit, or when the timeout of `watching` is over.
+    CannotCommit and CommandInProgress, or when the timeout of `watching` is over.
     """
     pause = Event()
     while True:
         progress = _await_commit(watching, progress, max_lag)
-        if progress["state"] in ("COMMITTING", "COMMITTED"):
+        if progress["state"] in _COMMITS:
             return
         _refuse_unless_possible(progress, max_lag)
         try:
             tool.api.post("commit")
             return
         except ClientError as error:
-            if error.error != "CannotCommit" and error.status is not Exit.UNREACHABLE:
+            # After a lost answer, the daemon may still be executing the first commit command.
+            is_temporary = error.error in ("CannotCommit", "CommandInProgress")
+            if not is_temporary and error.status is not Exit.UNREACHABLE:
                 raise
         pause.wait(INTERVAL)
         progress = watching.until(lambda _: True)
 
 
 def _judge_commit(tool: Tool, answer: Answer, progress: Document, max_lag: float | None) -> None:
-    missing = obstacles(progress, max_lag)
+    missing, step = obstacles(progress, max_lag), next_sentence(tool, progress)
     if not missing:
-        step = f"stop the applications that write to the source, then: {tool.name} commit --wait"
         tool.show(answer, Text("A commit is possible now.", "bold green"), tool.next(step))
         return
-    step = next_sentence(tool, progress)
     heading = Text("A commit is not possible now:", "bold yellow")
     tool.show(answer, heading, *listed(missing), tool.next(step))
     tool.end(Exit.NOT_YET if progress["state"] == "RUNNING" else Exit.FAILED)
@@ -117,15 +145,17 @@ def _await_commit(watching: Watch, progress: Document, max_lag: float | None) ->
     return progress if is_decided(progress) else watching.until(is_decided)
 
 
-def _confirm_commit(tool: Tool, progress: Document) -> None:
+def _confirmed(tool: Tool, progress: Document) -> Document:
+    """Ask for a confirmation, and return the progress after it: the lag may have grown while the question was open."""
     mapping = progress["directionMapping"]
     confirm(
         tool,
         destination_name(progress) or "",
-        "--yes",
+        _YES,
         f"This command commits the sync from {mapping['Source']} to {mapping['Destination']}.",
         "WARNING: later writes to the source are not synced. First stop the applications that write to the source.",
     )
+    return tool.api.progress()
 
 
 # The states of a sync whose commit was accepted. A restarted daemon is INITIALIZING first.

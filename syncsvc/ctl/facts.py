@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from syncsvc.ctl.advice import compared_of, copy_of, obstacles
+from syncsvc.ctl.advice import Copy, compared_of, copy_of, obstacles
 from syncsvc.ctl.client import Document
 from syncsvc.ctl.pace import Pace
 from syncsvc.ctl.text import count, duration, percent, share, size
@@ -66,14 +66,17 @@ def sync_facts(progress: Document, pace: Pace) -> list[Fact]:
             *_promises(progress),
         ]
     facts += _standing(progress)
+    if declared := progress.get("desiredState"):
+        facts.append(Fact("declared", f"desiredState {declared}", is_detail=True))
     return facts + [Fact("WARNING", each, style=_WARNING) for each in progress.get("warnings", ())]
 
 
 def _amounts(progress: Document, pace: Pace) -> Iterator[Fact]:
     """Yield the facts about the copy, indexes, change events, verification and oplog; omit those that do not apply."""
-    copied, total = copy_of(progress)
-    if total is not None and progress["info"] != _NOTHING_LISTED:
-        yield Fact("copy", _copy_text(copied, total, pace), share(copied, total))
+    copy = copy_of(progress)
+    if copy.total is not None and progress["info"] != _NOTHING_LISTED:
+        done = None if copy.is_part else share(copy.copied, copy.total)
+        yield Fact("copy", _copy_text(copy, pace), done)
     if building := progress.get("indexBuilding"):
         built, wanted = building["indexesBuilt"], building["totalIndexesToBuild"]
         yield Fact("indexes", f"{count(built)} of {count(wanted)} built", share(built, wanted))
@@ -116,10 +119,13 @@ def _oplog(progress: Document) -> Iterator[Fact]:
         yield Fact("event spool", used)
 
 
-def _copy_text(copied: int, total: int, pace: Pace) -> str:
-    text = f"{size(copied)} of {size(total)}"
-    rate, left = pace.rate("bytes"), pace.seconds_left("bytes", total)
-    if rate is None or copied >= total:
+def _copy_text(copy: Copy, pace: Pace) -> str:
+    rate, left = pace.rate("bytes"), pace.seconds_left("bytes", copy.total)
+    if copy.is_part:
+        text = f"{size(copy.copied)} by this instance, of {size(copy.total)} in all"
+        return text if rate is None else f"{text}, {size(rate)}/s"
+    text = f"{size(copy.copied)} of {size(copy.total)}"
+    if rate is None or copy.total is None or copy.copied >= copy.total:
         return text
     return f"{text}, {size(rate)}/s, {duration(left)} left"
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from syncsvc.ctl.advice import compared_of, copy_of, next_step
+from syncsvc.ctl.advice import compared_of, copy_of, is_advised, next_step
 from syncsvc.ctl.client import Answer, ClientError, Document, progress_of
 from syncsvc.ctl.exits import Exit
 from syncsvc.ctl.facts import sync_facts
@@ -24,9 +25,13 @@ def read_progress(tool: Tool, answer: Answer) -> Document:
 
 
 def next_sentence(tool: Tool, progress: Document) -> str:
-    """Return the operator's next step as a sentence; after a failure or a commit, it comes from the daemon."""
-    advice = _advice(tool) if progress["state"] in ("FAILED", "COMMITTED") else None
-    return next_step(progress, tool.name, advice)
+    """Return the operator's next step as a sentence; if the daemon's own step is needed, it comes from the daemon."""
+    return _sentence(tool, progress, _overview(tool))
+
+
+def _sentence(tool: Tool, progress: Document, overview: Document | None) -> str:
+    known = overview is not None and is_advised(progress, overview)
+    return next_step(progress, tool.name, overview["next"] if overview and known else None)
 
 
 def sentence_after_command(tool: Tool) -> str:
@@ -40,20 +45,74 @@ def sentence_after_command(tool: Tool) -> str:
         return f"{tool.name} status"
 
 
-def _advice(tool: Tool) -> Document | None:
-    """Return the next step that the daemon names; None if it names none, or does not answer."""
+def sentence_after_differences(tool: Tool, repair: str) -> str:
+    """Return the next step after a list of differences: `repair`, if the daemon accepts a repair now.
+
+    After a failure, return the step that the daemon names: only the daemon knows whether a repair is possible, and
+    whether desiredState must be changed before it.
+    """
+    overview = _overview(tool)
+    if overview is None:
+        return f"{tool.name} status"
+    progress = overview["progress"]
+    if progress["state"] == "FAILED" or "repair" not in overview["commands"]:
+        return _sentence(tool, progress, overview)
+    return repair
+
+
+def sentence_after_plan(tool: Tool, repairs: Sequence[Document]) -> str:
+    """Return the next step after a repair was planned. `repairs` are the planned actions, as the API returns them."""
+    if repairs and all(each["action"].startswith("none") for each in repairs):
+        return (
+            "a repair changes none of these differences; the list says what to do. Then: "
+            f"{sentence_after_command(tool)}"
+        )
+    return sentence_after_differences(tool, f"{tool.name} {'repair' if repairs else 'status'}")
+
+
+def sentence_after_preflight(tool: Tool, start: str) -> str:
+    """Return the next step after a preflight without violations: the command `start`.
+
+    If the configuration of the daemon declares a state, return the daemon's step: the daemon may refuse a start.
+    """
     try:
-        overview = tool.api.get("overview").body["overview"]
+        progress = {} if tool.json else tool.api.progress()
+    except ClientError:
+        progress = {}
+    if progress.get("desiredState") is None:
+        return f"start the sync: {start}"
+    return next_sentence(tool, progress)
+
+
+def to_others(tool: Tool) -> str:
+    """Return the beginning of a next step which says to send a command to the other instances, too.
+
+    Return "" if the sync has only one instance, or if the daemon does not answer.
+    """
+    overview = _overview(tool)
+    if overview is None or not overview.get("instances"):
+        return ""
+    return "send the same command to every other instance, too; then "
+
+
+def _overview(tool: Tool) -> Document | None:
+    """Return the overview of the daemon, which names the next step.
+
+    Return None if the daemon does not answer, and with --json, because no next step is printed then.
+    """
+    if tool.json:
+        return None
+    try:
+        overview: Document = tool.api.get("overview").body["overview"]
     except ClientError:
         return None
-    step: Document | None = overview["next"]
-    return step
+    return overview
 
 
 def _counters(progress: Document) -> dict[str, int]:
     compared = (progress.get("verification") or {}).get("destination", {})
     return {
-        "bytes": copy_of(progress)[0],
+        "bytes": copy_of(progress).copied,
         "events": progress.get("totalEventsApplied") or 0,
         "compared": compared.get("hashedDocumentCount", 0),
     }
@@ -66,12 +125,12 @@ def _step(progress: Document) -> tuple[Any, ...]:
     copied or compared.
     """
     names = ("state", "info", "ceaStage", "canCommit", "canWrite", "role")
-    copied, total = copy_of(progress)
+    copy = copy_of(progress)
     verification = progress.get("verification")
     compared, documents = compared_of(verification) if verification else (0, None)
     return (
         *map(progress.get, names),
-        total and 10 * copied // total,
+        copy.total and 10 * copy.copied // copy.total,
         documents and 10 * compared // documents,
         len(progress.get("warnings", ())),
     )

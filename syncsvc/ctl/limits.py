@@ -21,6 +21,13 @@ _FIELDS: dict[str, tuple[str, Callable[[str], int], Callable[[float], str]]] = {
     "threads": ("threads", int, count),
 }
 
+# How the values of a measured load are shown.
+_LOADS = {
+    "latencyMS": "latency {} ms",
+    "queue": "queue {}",
+    "replicationLagSeconds": "replication lag {} s",
+}
+
 
 def change_of(given: Mapping[str, str | None]) -> dict[str, int | None]:
     """Return the body of the request that changes limits. Raises click.BadParameter if a value is invalid.
@@ -46,7 +53,7 @@ def _value(name: str, text: str) -> int | None:
 
 
 def limits_view(answer: Document) -> RenderableType:
-    """Render the set limits, the limits that are in effect now, and the reason why the sync is throttled, if it is."""
+    """Render the set limits, the limits that are in effect now, the measured load, and what throttles the sync."""
     limits = dict(answer["limits"])
     windows, auto = limits.pop("windows", ()), limits.pop("auto", {})
     rows: list[Row] = [(name, _shown(name, value)) for name, value in limits.items()]
@@ -64,6 +71,15 @@ def limits_view(answer: Document) -> RenderableType:
                 "not yet: this daemon keeps the limits in its memory until it can save the limits",
             )
         )
+    rows += [
+        (f"{side} load", ", ".join(known))
+        for side, load in answer.get("measured", {}).items()
+        if (
+            known := [
+                _LOADS[name].format(value) for name, value in load.items() if value is not None
+            ]
+        )
+    ]
     if throttled := answer.get("throttledBy"):
         what, reason = throttled["what"], throttled["reason"].rstrip(".")
         text = reason if reason.startswith(what) else f"{what}: {reason}"

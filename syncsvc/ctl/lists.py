@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import islice
 
 import click
@@ -11,6 +11,7 @@ import click
 from syncsvc.ctl import options
 from syncsvc.ctl.client import Answer, Document
 from syncsvc.ctl.facts import principals_text
+from syncsvc.ctl.following import sentence_after_command, sentence_after_differences
 from syncsvc.ctl.tool import Command, Tool, pass_tool
 from syncsvc.ctl.views import mismatches_view, namespaces_view, users_view
 
@@ -117,13 +118,21 @@ def mismatches(
     }
     given = {name: value for name, value in optional.items() if value is not None}
     lines = tool.api.lines("mismatches", limit=limit + 1, **given)
-    show_mismatches(tool, lines, limit, f"{tool.name} repair --dry-run")
+    show_mismatches(tool, lines, limit, lambda: _after_mismatches(tool, repaired))
 
 
-def show_mismatches(tool: Tool, lines: Iterable[Answer], limit: int, step: str) -> None:
+def _after_mismatches(tool: Tool, repaired: bool) -> str:
+    if repaired:
+        return sentence_after_command(tool)
+    return sentence_after_differences(tool, f"{tool.name} repair --dry-run")
+
+
+def show_mismatches(
+    tool: Tool, lines: Iterable[Answer], limit: int, step: Callable[[], str]
+) -> None:
     """Print at most `limit` of the mismatches in `lines`; without --json, also say whether there are more.
 
-    `step` is the next step to suggest to the operator, which is not printed with --json.
+    `step` returns the next step to suggest to the operator. It is called only if the step is printed.
     """
     found = [*islice(lines, limit + 1)]
     shown = found[:limit]
@@ -135,4 +144,4 @@ def show_mismatches(tool: Tool, lines: Iterable[Answer], limit: int, step: str) 
     else:
         more = "; --limit shows more" if len(found) > limit else ""
         rows = mismatches_view((each.body for each in shown), json.dumps)
-        tool.say(rows, f"Differences: {len(shown):,}{more}.", tool.next(step))
+        tool.say(rows, f"Differences: {len(shown):,}{more}.", tool.next(step()))

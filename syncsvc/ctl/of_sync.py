@@ -18,6 +18,9 @@ from syncsvc.ctl.following import (
     next_sentence,
     read_progress,
     sentence_after_command,
+    sentence_after_plan,
+    sentence_after_preflight,
+    to_others,
     watch_sync,
 )
 from syncsvc.ctl.limits import change_of, limits_view
@@ -91,7 +94,7 @@ def preflight(tool: Tool, file: Path | None) -> None:
     step = (
         f"correct the reported problems, then check again: {tool.name} preflight{option}"
         if refused
-        else f"start the sync: {tool.name} start{option}"
+        else sentence_after_preflight(tool, f"{tool.name} start{option}")
     )
     tool.show(answer, preflight_view(answer.body), tool.next(step))
     if refused:
@@ -104,7 +107,7 @@ def preflight(tool: Tool, file: Path | None) -> None:
 def start(tool: Tool, file: Path | None) -> None:
     """Start the sync."""
     answer = tool.api.post("start", start_request(file))
-    step = f"wait until a commit is possible: {tool.name} watch --until canCommit"
+    step = f"{to_others(tool)}wait until a commit is possible: {tool.name} watch --until canCommit"
     tool.show(answer, "The sync has started.", tool.next(step))
 
 
@@ -113,8 +116,8 @@ def start(tool: Tool, file: Path | None) -> None:
 def pause(tool: Tool) -> None:
     """Pause the sync. Do not stop the daemon while the sync is paused."""
     answer = tool.api.post("pause")
-    step = f"keep the daemon running; to continue the sync: {tool.name} resume"
-    tool.show(answer, "The sync is paused.", tool.next(step))
+    # The declared state may forbid a resume.
+    tool.show(answer, "The sync is paused.", tool.next(sentence_after_command(tool)))
 
 
 @click.command(cls=Command)
@@ -173,7 +176,7 @@ def repair(tool: Tool, dry_run: bool) -> None:
     """Repair the differences that the verification found."""
     answer = tool.api.post("repair", {"dryRun": dry_run})
     if dry_run:
-        step = f"{tool.name} {'repair' if answer.body['repairs'] else 'status'}"
+        step = "" if tool.json else sentence_after_plan(tool, answer.body["repairs"])
         tool.show(answer, repairs_view(answer.body), tool.next(step))
     else:
         step = f"wait until a commit is possible: {tool.name} watch --until canCommit"
@@ -186,7 +189,7 @@ def reverse(tool: Tool) -> None:
     """Reverse a committed sync: let changes flow back to the old cluster."""
     answer = tool.api.post("reverse")
     step = f"wait until a commit in the other direction is possible: {tool.name} watch --until canCommit"
-    tool.show(answer, "The sync is being reversed.", tool.next(step))
+    tool.show(answer, "The sync is being reversed.", tool.next(f"{to_others(tool)}{step}"))
 
 
 @click.command(cls=Command)
@@ -218,5 +221,5 @@ def reset(tool: Tool, dry_run: bool, name: str | None) -> None:
         confirm(tool, expected, f"--confirm {quote(expected)}", question)
         name = expected
     answer = tool.api.post("reset", {"confirm": name})
-    step = f"wait until the reset is complete: {tool.name} watch --until idle"
+    step = f"{to_others(tool)}wait until the reset is complete: {tool.name} watch --until idle"
     tool.show(answer, "The reset has begun.", tool.next(step))

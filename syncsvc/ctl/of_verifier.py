@@ -31,8 +31,8 @@ def _read(tool: Tool, answer: Answer) -> Document:
 
 def _next(progress: Document, syncctl: str) -> str:
     if progress["phase"] != "idle" and not progress["writesOff"]:
-        stop = "when the sync is committed, stop all writes to both clusters, then"
-        return f"{stop}: {syncctl} verifier writes-off --wait"
+        stop = "if a sync is running, first wait until it is COMMITTED; then stop all writes to both clusters"
+        return f"{stop}, and end the check: {syncctl} verifier writes-off --wait"
     if progress["phase"] != "idle":
         return f"wait until the check ends: {syncctl} verifier watch"
     if progress["generation"] is None:
@@ -166,11 +166,14 @@ def mismatches(tool: Tool, limit: int, min_duration: float | None) -> None:
         api.lines("nsMismatches", limit=limit + 1),
         api.lines("docMismatches", limit=limit + 1, **given),
     )
-    step = "correct the differences on the destination, then check again."
+    step = (
+        "if a sync is running that is not COMMITTED yet, correct nothing, and check again after the commit; otherwise "
+        "correct the differences on the destination, then check again."
+    )
     if progress["phase"] != "idle":
         # Some of the differences are changes that are not synced yet, or definitions that a commit completes.
         step = f"do not correct anything before the verdict; {_next(progress, tool.name)}"
-    show_mismatches(tool, lines, limit, step)
+    show_mismatches(tool, lines, limit, lambda: step)
 
 
 @verifier.command()

@@ -244,18 +244,23 @@ class Group(click.Group):
         return list(self.commands)
 
 
-def confirm(tool: Tool, expected: str, option: str, *question: str) -> None:
-    """Ask the operator to type the name `expected`. Return only if the operator types it.
-
-    Raises ClientError if the operator types another text, or if there is no terminal. Raises ValueError if `expected`
-    cannot be typed. `option` is the option that skips this question. `question` holds the lines above the prompt.
-    """
+def require_terminal(option: str) -> None:
+    """Raise ClientError if there is no terminal to type a confirmation at. `option` is the option that replaces it."""
     if not sys.stdin.isatty():
         raise ClientError(
             Exit.USAGE,
             "NotConfirmed",
             f"the command needs a confirmation, but there is no terminal to type it at. In a script, add {option}.",
         )
+
+
+def confirm(tool: Tool, expected: str, option: str, *question: str) -> None:
+    """Ask the operator to type the name `expected`, and return if the operator has done so.
+
+    Raises ClientError if the operator types another text, or if there is no terminal. Raises ValueError if `expected`
+    cannot be typed. `option` is the option that skips this question. `question` holds the lines above the prompt.
+    """
+    require_terminal(option)
     if not expected.strip() or printable(expected) != expected:
         # Enter alone would confirm an empty name, and a name with control characters cannot be typed.
         raise ValueError(

@@ -248,8 +248,8 @@ class Coordinator(Phases):
         self._publish_caught_up(False)
         run = self._context.run
         if run.record.state is not State.COMMITTING:
-            # An earlier commit may have failed before it could end these warnings. In the state COMMITTING, the warnings
-            # may belong to a withdrawn commit, and last until this commit succeeds.
+            # An earlier commit may have failed before it could end these warnings. In the state COMMITTING, they may
+            # belong to a withdrawn commit, and last until this commit succeeds.
             self._context.progress.end_warning(WarningKind.SOURCE_WRITTEN)
             self._context.progress.end_warning(WarningKind.FOREIGN_BLOCK)
         while run.record.repair_requested or not self._all_committing(stop):

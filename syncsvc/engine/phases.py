@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from typing import Any
 
+from syncsvc.engine.copying.partitioned import copied_in_all
 from syncsvc.engine.events.spooler import Spooler
 from syncsvc.engine.oplog_watch import OplogWatch
 from syncsvc.engine.run.context import RunContext
@@ -148,18 +149,20 @@ class Phases(ABC):
         return [each for each in self._context.partitions if each.instance == run.instance]
 
     def _show_copied(self) -> None:
-        """Publish the saved progress of the copy: the total size, and the bytes and documents this instance has copied.
+        """Publish the saved progress of the copy: the total size, and what this instance and all instances have copied.
 
         Also resets the lag: to 0 if all events are applied, otherwise to unknown. Called when a phase begins.
         """
         records = list(self._context.registry)
         own = self._own_copies(records)
-        phase = self._context.run.record.phase
-        total = sum(each.copied if phase.copied else each.total for each in records)
+        record = self._context.run.record
+        phase, done = record.phase, record.all_copied
+        total = sum(each.copied if done else each.total for each in records)
         self._context.progress.set(
             total_bytes=None if phase is Phase.INITIALIZING else total,
             copied_bytes=sum(each.copied for each in own),
             copied_documents=sum(each.documents for each in own),
+            copied_in_all=copied_in_all(record, records),
             lag_seconds=0 if phase.applied else None,
             lag_until=inf,
         )

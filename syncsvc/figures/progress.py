@@ -71,6 +71,14 @@ class SpoolFigures:
 
 
 @dataclass(frozen=True)
+class CopiedAmount:
+    """The numbers of bytes and documents that are copied."""
+
+    bytes: int
+    documents: int
+
+
+@dataclass(frozen=True)
 class OtherInstance:
     """Another instance of the sync, as its saved record shows it.
 
@@ -108,6 +116,8 @@ class ProgressSnapshot:
     total_bytes: int | None = None
     copied_bytes: int = 0
     copied_documents: int = 0
+    # What all instances have copied; None if this instance runs alone, or does not know it.
+    copied_in_all: CopiedAmount | None = None
     # Documents that the copy read although the destination already had them.
     documents_copied_again: int = 0
     # Change events of documents.

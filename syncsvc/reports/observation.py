@@ -6,33 +6,42 @@ from syncsvc.figures.history import Sample, Value
 from syncsvc.figures.progress import ProgressSnapshot
 from syncsvc.limits import Limit
 from syncsvc.options import CLUSTERS
-from syncsvc.reports.sync import lag_seconds
-from syncsvc.saved.run import RunRecord
+from syncsvc.reports.sync import Sync, copied_in_all, lag_seconds
 from verifier.compare.check_progress import CheckProgress
 
 # The limits of the copy, of change events, and of threads.
 _LIMITED = ((Limit.COPY_BYTES, Limit.COPY_DOCUMENTS), (Limit.EVENTS,), (Limit.THREADS,))
 
 
-def sample_of(
-    record: RunRecord | None, snapshot: ProgressSnapshot, time: float, at: float
-) -> Sample:
-    """Return the figures for the charts. `time` is in UNIX seconds, `at` is the same moment by the monotonic clock."""
+def sample_of(sync: Sync, time: float) -> Sample:
+    """Return the figures for the charts. `time` is the current time in UNIX seconds."""
+    record, snapshot = sync.record, sync.snapshot
     # Before the total is known, the amounts of an earlier process are not known either.
     copied: tuple[Value, Value] = (None, None)
     if snapshot.total_bytes is not None:
-        copied = (snapshot.copied_bytes, snapshot.copied_documents)
+        copied = _copied(sync)
     waits = (_waited(snapshot, limits) for limits in _LIMITED)
     names = CLUSTERS if record is None else (record.source, record.destination)
     return Sample(
         time=round(time, 1),
-        at=at,
+        at=sync.now,
         counts=(*copied, snapshot.events_read, snapshot.events_applied, *waits),
         levels=(
             None if record is None else lag_seconds(record, snapshot),
             *(_latency(snapshot, name) for name in names),
         ),
     )
+
+
+def _copied(sync: Sync) -> tuple[int, int]:
+    """Return the numbers of copied bytes and documents: on the coordinator, those of all instances.
+
+    Another instance knows those of all only after the copy. It then keeps its own, or its rate would jump.
+    """
+    in_all = copied_in_all(sync) if sync.record is None or sync.record.coordinates else None
+    if in_all is not None:
+        return in_all.bytes, in_all.documents
+    return sync.snapshot.copied_bytes, sync.snapshot.copied_documents
 
 
 def _waited(snapshot: ProgressSnapshot, limits: tuple[Limit, ...]) -> float:

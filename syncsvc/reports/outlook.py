@@ -14,6 +14,7 @@ from syncsvc.reports.durations import about
 from syncsvc.reports.recovery import Step, after_failure
 from syncsvc.reports.sync import (
     Sync,
+    copied_in_all,
     index_building,
     is_drained,
     lag_seconds,
@@ -175,8 +176,8 @@ def _amount(sync: Sync, record: RunRecord) -> str:
     """Return the progress of the current phase, as the end of a sentence; empty if the progress is unknown."""
     snapshot = sync.snapshot
     if record.phase is Phase.COPYING:
-        total = total_bytes(snapshot)
-        return f": {percent(snapshot.copied_bytes, total)} done" if total else ""
+        total, copied = total_bytes(snapshot), copied_in_all(sync)
+        return f": {percent(copied.bytes, total)} done" if total and copied is not None else ""
     indexes = index_building(sync)
     if record.phase is Phase.INDEXING and indexes is not None:
         return f": {indexes.built} of {indexes.total} are built"
@@ -233,8 +234,20 @@ def _next_step(sync: Sync) -> Step | None:
             "Point the applications to the destination. Keep the report; then stop this process, and clean up "
             "(docs/howto/clean-up)."
         )
+    if WarningKind.INSTANCE_AWAITED in sync.snapshot.warnings:
+        return Step(sync.snapshot.warnings[WarningKind.INSTANCE_AWAITED])
+    if record.state is State.RUNNING and sync.goal is not None and sync.goal.commits:
+        return Step(
+            f"The configuration declares desiredState {sync.goal.state.value}, so the sync commits by itself as soon "
+            "as canCommit is true. Stop the applications that write to the source before that. To choose the time "
+            "yourself, set desiredState to running and restart the daemon."
+        )
     if sync.can_commit:
-        return Step("Stop the applications that write to the source, then commit.", "commit", {})
+        first = "Stop the applications that write to the source, then"
+        if record.instances:
+            names = ", ".join(record.instances)
+            return Step(f"{first} send the commit to every instance ({names}).", "commit", {})
+        return Step(f"{first} commit.", "commit", {})
     if record.can_write:
         return Step("Point the applications to the destination.")
     return None

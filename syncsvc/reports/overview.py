@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from syncsvc.figures.history import COLUMNS, Points, Row
-from syncsvc.figures.progress import OtherInstance, WarningKind
+from syncsvc.figures.progress import CopiedAmount, OtherInstance, WarningKind
 from syncsvc.reports.headroom import Headroom, Level, headroom
 from syncsvc.reports.namespaces import NamespacePhase, phases_of
 from syncsvc.reports.outlook import commands_now, next_step, summary, why_no_commit
@@ -18,6 +18,7 @@ from syncsvc.reports.recovery import Step
 from syncsvc.reports.sync import (
     OPLOG_WATCHED,
     Sync,
+    copied_in_all,
     is_active,
     lag_seconds,
     oplog_seconds_left,
@@ -121,11 +122,14 @@ def _copy(sync: Sync, observed: Observed) -> dict[str, Any]:
     total = None if record is None else total_bytes(snapshot)
     rates = [each if copying else () for each in (observed.last_minute, observed.lately)]
     left = _copy_seconds(sync, observed) if copying else None
+    in_all = copied_in_all(sync)
+    copied = in_all or CopiedAmount(snapshot.copied_bytes, snapshot.copied_documents)
     return {
-        "copiedBytes": snapshot.copied_bytes,
+        "copiedBytes": copied.bytes,
         "totalBytes": total,
-        "copiedDocuments": snapshot.copied_documents,
+        "copiedDocuments": copied.documents,
         "totalDocuments": _total_documents(sync),
+        "byThisInstance": in_all is None,
         "bytesPerSecond": _rate(rates[0], "copiedBytesPerSecond"),
         "documentsPerSecond": _rate(rates[0], "copiedDocumentsPerSecond"),
         "leastSecondsLeft": None if left is None else left[0],
@@ -151,17 +155,17 @@ def _copy_seconds(sync: Sync, observed: Observed) -> tuple[int, int] | None:
     """Return a low and a high estimate of the remaining seconds of the copy.
 
     The estimates use the rates of the last minute and of the last 15 minutes, with a margin of 10 %. Return None if the
-    size is unknown, or if both rates are unknown or almost 0.
+    size or the copy of other instances is unknown, or if both rates are unknown or almost 0.
     """
-    total = total_bytes(sync.snapshot)
+    total, copied = total_bytes(sync.snapshot), copied_in_all(sync)
     rates = [
         rate
         for rows in (observed.last_minute, observed.lately)
         if (rate := _rate(rows, "copiedBytesPerSecond")) is not None and rate > _LEAST_RATE
     ]
-    if total is None or not rates:
+    if total is None or copied is None or not rates:
         return None
-    left = total - sync.snapshot.copied_bytes
+    left = total - copied.bytes
     return math.floor(left / (max(rates) * 1.1)), math.ceil(left / (min(rates) * 0.9))
 
 

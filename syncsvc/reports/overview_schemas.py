@@ -92,23 +92,32 @@ class _PhaseBegin(Strict):
 
 
 class _Copy(Strict):
-    copiedBytes = always(fields.Integer, "The number of bytes copied.")
+    copiedBytes = always(fields.Integer, "The number of bytes copied; see `byThisInstance`.")
     totalBytes = nullable(
         fields.Integer,
         "The estimated number of bytes to copy; null until the collections are listed.",
     )
-    copiedDocuments = always(fields.Integer, "The number of documents copied.")
+    copiedDocuments = always(
+        fields.Integer, "The number of documents copied; see `byThisInstance`."
+    )
     totalDocuments = nullable(
         fields.Integer,
         "The estimated number of documents to copy; null until the collections are listed.",
     )
+    byThisInstance = always(
+        Boolean,
+        "Whether `copiedBytes` and `copiedDocuments` are those of this instance alone, and the totals those of all "
+        "instances. True during the copy in an instance that does not coordinate.",
+    )
     bytesPerSecond = nullable(
         fields.Float,
-        "The bytes copied per second in the last minute; null while nothing is copied.",
+        "The bytes copied per second in the last minute, on the coordinator by all instances; null while nothing is "
+        "copied.",
     )
     documentsPerSecond = nullable(
         fields.Float,
-        "The documents copied per second in the last minute; null while nothing is copied.",
+        "The documents copied per second in the last minute, on the coordinator by all instances; null while nothing "
+        "is copied.",
     )
     leastSecondsLeft = nullable(
         fields.Integer,

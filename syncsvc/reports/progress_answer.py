@@ -15,6 +15,7 @@ from syncsvc.reports.principals import copied_report
 from syncsvc.reports.sync import (
     OPLOG_WATCHED,
     Sync,
+    copied_in_all,
     definition_lag_seconds,
     index_building,
     is_drained,
@@ -80,7 +81,7 @@ def progress_report(sync: Sync, addresses: Mapping[str, str], instance: str) -> 
         "lag": lag_shown(record, snapshot),
         "lagTimeSeconds": lag_seconds(record, snapshot),
         "totalEventsApplied": snapshot.events_applied,
-        "collectionCopy": _copy(record, snapshot),
+        "collectionCopy": _copy(sync, record),
         "directionMapping": {
             "Source": f"{record.source}: {addresses[record.source]}",
             "Destination": f"{record.destination}: {addresses[record.destination]}",
@@ -127,11 +128,15 @@ def _stage(record: RunRecord, snapshot: ProgressSnapshot) -> str | None:
     return stage.value
 
 
-def _copy(record: RunRecord, snapshot: ProgressSnapshot) -> dict[str, int | None]:
-    total = total_bytes(snapshot)
+def _copy(sync: Sync, record: RunRecord) -> dict[str, int | None]:
+    total = total_bytes(sync.snapshot)
     if record.phase is Phase.INITIALIZING:
         total = _NOTHING_LISTED_YET
-    return {"estimatedTotalBytes": total, "estimatedCopiedBytes": snapshot.copied_bytes}
+    shown = {"estimatedTotalBytes": total, "estimatedCopiedBytes": sync.snapshot.copied_bytes}
+    if record.instances:
+        copied = copied_in_all(sync)
+        shown["estimatedCopiedBytesInAll"] = None if copied is None else copied.bytes
+    return shown
 
 
 def ping_shown(ping: Ping | None) -> dict[str, int]:

@@ -158,7 +158,7 @@ def _continued(record: RunRecord) -> State | None:
 
 
 def _commits(goal: Goal | None) -> bool:
-    return goal is not None and goal.state is DesiredState.COMMITTED
+    return goal is not None and goal.commits
 
 
 def _declared(goal: Goal, record: RunRecord, step: Step) -> Step:

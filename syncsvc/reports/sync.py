@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from syncsvc.desired import Goal
 from syncsvc.figures.collections import CollectionFigures
-from syncsvc.figures.progress import Ping, ProgressSnapshot
+from syncsvc.figures.progress import CopiedAmount, Ping, ProgressSnapshot
 from syncsvc.reports.standing import Standing
 from syncsvc.saved.registry import CollectionRecord
 from syncsvc.saved.run import RunRecord
@@ -99,8 +99,20 @@ def total_bytes(snapshot: ProgressSnapshot) -> int | None:
 
     The result is never less than the number of bytes already copied.
     """
-    total = snapshot.total_bytes
-    return None if total is None else max(total, snapshot.copied_bytes)
+    total, in_all = snapshot.total_bytes, snapshot.copied_in_all
+    copied = max(snapshot.copied_bytes, 0 if in_all is None else in_all.bytes)
+    return None if total is None else max(total, copied)
+
+
+def copied_in_all(sync: Sync) -> CopiedAmount | None:
+    """Return what all instances of the sync have copied; None if this instance does not know it.
+
+    In a reversed sync, the copy of each instance is the whole copy.
+    """
+    record, snapshot = sync.record, sync.snapshot
+    if record is not None and record.instances and not record.reversals:
+        return snapshot.copied_in_all
+    return CopiedAmount(snapshot.copied_bytes, snapshot.copied_documents)
 
 
 def oplog_seconds_left(record: RunRecord, snapshot: ProgressSnapshot) -> float | None:

@@ -198,7 +198,9 @@ class FencedWriter(ClusterWriter):
         self._sharded = sharded
         # How many documents (marks) are updated to settle a slot; 0 until the collection `FENCES` is sharded.
         self._marks = 0 if sharded else 1
-        self._spreading = threading.Lock()  # held while the collection is sharded, and guards _marks
+        self._spreading = (
+            threading.Lock()
+        )  # held while the collection is sharded, and guards _marks
         # By database and collection: how many more batches to write without a transaction.
         self._without: dict[tuple[str, str], int] = {}
 

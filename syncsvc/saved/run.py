@@ -148,6 +148,14 @@ class RunRecord:
     def coordinates(self) -> bool:
         return self.coordinator == self.instance
 
+    @property
+    def all_copied(self) -> bool:
+        """Return whether all instances have finished the copy, as far as this instance knows.
+
+        In the phase INDEXING, an instance that does not coordinate still waits for the others.
+        """
+        return self.phase.copied and (self.coordinates or self.phase is not Phase.INDEXING)
+
     def is_past(self, time: Timestamp) -> bool:
         """Return whether this instance has applied all its events up to `time`, a cluster time of the source.
 

@@ -10,7 +10,13 @@ from typing import Any
 from bson.timestamp import Timestamp
 
 from syncsvc.figures.collections import CollectionFigures
-from syncsvc.figures.progress import OtherInstance, ProgressSnapshot, SpoolFigures, WarningKind
+from syncsvc.figures.progress import (
+    CopiedAmount,
+    OtherInstance,
+    ProgressSnapshot,
+    SpoolFigures,
+    WarningKind,
+)
 from syncsvc.options import StartOptions
 from syncsvc.reports.standing import Role, Standing
 from syncsvc.reports.sync import Sync
@@ -286,13 +292,28 @@ def several() -> Sync:
     assert sync.record is not None
     others = (
         OtherInstance("worker-1", State.RUNNING, Phase.APPLYING, int(time()), now),
-        OtherInstance("worker-2", State.RUNNING, Phase.COPYING, int(time()) - 90, now - 45),
+        OtherInstance("worker-2", State.RUNNING, Phase.INDEXING, int(time()) - 90, now - 45),
     )
     record = replace(sync.record, instances=("coordinator", "worker-1", "worker-2"))
-    snapshot = replace(sync.snapshot, others=others, caught_up=False)
+    snapshot = replace(
+        sync.snapshot,
+        others=others,
+        caught_up=False,
+        copied_bytes=190_000_000_000,
+        copied_documents=240_100_000,
+        copied_in_all=CopiedAmount(480_000_000_000, 612_400_000),
+    )
     lease = _lease()
     standing = Standing(Role.ACTIVE, lease)
     return replace(sync, record=record, snapshot=snapshot, can_commit=False, standing=standing)
+
+
+def follower() -> Sync:
+    """Return the sync as an instance that does not coordinate sees it during the copy."""
+    sync = copying()
+    assert sync.record is not None
+    record = replace(sync.record, instance="worker-1", instances=("coordinator", "worker-1"))
+    return replace(sync, record=record)
 
 
 def standby() -> Sync:

@@ -12,7 +12,9 @@ from typing import Literal
 import pytest
 from flask import Flask, request
 
+from syncsvc.desired import DesiredState, Goal
 from syncsvc.figures.progress import ProgressSnapshot
+from syncsvc.options import StartOptions
 from syncsvc.reports.sync import Sync
 from syncsvc.saved.journal import Sender
 from tests.browser.chromium import PHONE, Visit
@@ -24,6 +26,7 @@ from tests.browser.scenes import (
     copying,
     differing,
     failed,
+    follower,
     ready,
     several,
     short_of_oplog,
@@ -121,6 +124,41 @@ def longest_task(visit: Visit) -> float:
         return longest / 1000;
     }"""
     return float(visit.page.evaluate(script))
+
+
+def test_each_of_several_instances_shows_the_copy(stage: Staged, visits: Visits) -> None:
+    service, url = stage
+    service.fill_history()
+    service.staged = several()
+    visit = visits(url)
+    visit.wait_for_text("#tiles", "480 GB of 480 GB")
+    assert "100 %" in visit.text("#tiles")
+    # During the copy, only the coordinator knows what the others have copied.
+    service.staged = follower()
+    visit.wait_for_text("#tiles", "171 GB by this instance, of 480 GB in all")
+    assert "%" not in visit.text("#tiles") and "TOO SHORT" not in visit.text("#tiles")
+    assert "%" not in visit.text("#sentence")
+
+
+def test_a_declared_commit_is_announced(stage: Staged, visits: Visits) -> None:
+    service, url = stage
+    goal = Goal(DesiredState.COMMITTED, StartOptions("cluster0", "cluster1"))
+    service.staged = replace(copying(), goal=goal)
+    visit = visits(url)
+    visit.wait_for_text("#declared", "The configuration declares desiredState committed.")
+    visit.wait_for_text("#next", "commits by itself")
+    visit.assert_accessible()
+    service.staged = ready()
+    visit.page.locator("#declared").wait_for(state="hidden")
+
+
+def test_a_commit_is_sent_to_every_instance(stage: Staged, visits: Visits) -> None:
+    service, url = stage
+    service.staged = replace(several(), can_commit=True)
+    visit = visits(url)
+    visit.press("commit")
+    visit.wait_for_text("dialog", "send the commit to every instance")
+    service.staged = ready()
 
 
 def test_names_are_never_markup(stage: Staged, visits: Visits) -> None:
@@ -259,8 +297,20 @@ def test_a_daemon_that_ends_is_noticed(visits: Visits) -> None:
     with on_stage() as (service, url):
         visit = visits(url)
         visit.wait_for_text("#contact", "Live")
-    visit.wait_for_text("#contact", "No answer from the daemon")
+    visit.wait_for_text("#contact", "No answer from the daemon. Last answer at ")
+    assert "No answer from the daemon" in str(visit.page.locator("#announcement").text_content())
     # The browser itself reports the refused connections.
+    visit.problems.clear()
+
+
+def test_without_an_answer_a_standby_names_the_active_daemon(visits: Visits) -> None:
+    with on_stage() as (service, url):
+        service.staged = standby()
+        visit = visits(url, size=PHONE)
+        visit.wait_for_text("#contact", "Live")
+        visit.wait_for_text("#sentence", "This daemon is a standby.")
+    visit.wait_for_text("#contact", "The active daemon runs on sync-a.example, at 0.0.0.0:27182.")
+    assert visit.page.evaluate("document.documentElement.scrollWidth") <= PHONE[0]
     visit.problems.clear()
 
 
@@ -318,6 +368,22 @@ def test_limits_are_shown_and_changed(stage: Staged, visits: Visits) -> None:
     visit.confirm("Save")
     visit.wait_for_text("#limits", "35 MB/s")
     visit.wait_for_text("#limits", "500")
+
+
+def test_a_preflight_shows_missing_features_and_users(stage: Staged, visits: Visits) -> None:
+    missing = {"feature": "aggregate", "cluster": "cluster0", "effect": "The copy is slower."}
+    counts = {"users": 12, "roles": 2, "equal": 3, "kept": 1, "conflicts": 4}
+    found = {
+        **{"success": True, "violations": [], "warnings": [], "estimates": {}},
+        **{"missingFeatures": [missing], "usersAndRoles": counts},
+    }
+    visit = visits(stage[1])
+    visit.page.route("**/api/v1/preflight", lambda route: route.fulfill(json=found))
+    visit.press("start")
+    visit.page.get_by_role("dialog").get_by_role("button", name="Preflight").click()
+    visit.wait_for_text("dialog", "Missing: aggregate on cluster0: The copy is slower.")
+    shown = " ".join(visit.text("dialog").split())
+    assert "Users to copy 12" in shown and "Prevent the commit 4" in shown
 
 
 def test_typed_options_are_sent_unchanged(stage: Staged, visits: Visits) -> None:

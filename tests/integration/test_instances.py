@@ -58,6 +58,12 @@ def test_instances_share_the_copy(pair: Pair, fleet: Fleet) -> None:
     assert sum(each["estimatedCopiedBytes"] for each in copies) == total
     # Require no minimum share, such as a third: on a busy machine, one instance can be much slower than the other.
     assert min(each["estimatedCopiedBytes"] for each in copies) > 0
+    # After the copy, each instance knows what all of them have copied.
+    assert [each["estimatedTotalBytes"] for each in copies] == [total] * len(copies)
+    assert [each["estimatedCopiedBytesInAll"] for each in copies] == [total] * len(copies)
+    for each in fleet.daemons:
+        copy = each.overview()["copy"]
+        assert (copy["copiedBytes"], copy["byThisInstance"]) == (total, False)
     fleet.commit()
     pair.assert_equal()
 

@@ -243,6 +243,17 @@ class _Linked(ReplicaSet):
         return self._proxy.address
 
 
+def test_auto_measures_the_clusters_before_a_start(daemon: Daemon) -> None:
+    def latencies() -> list[float | None]:
+        return [each["latencyMS"] for each in daemon.limits()["measured"].values()]
+
+    assert latencies() == [None, None]
+    daemon.limits(auto={"enabled": True})
+    wait_for(lambda: None not in latencies(), "the load of both clusters")
+    daemon.limits(auto=None)
+    wait_for(lambda: latencies() == [None, None], "no measurement")
+
+
 @pytest.mark.full
 @pytest.mark.slow
 def test_auto_keeps_the_latency_below_its_limit(

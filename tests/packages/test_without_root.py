@@ -60,6 +60,7 @@ def test_the_wheel_migrates_from_an_empty_environment(
     venv = tmp_path / "venv"
     run(block.text.replace("/opt/syncsvc", str(venv)), tmp_path, os.environ)
     assert [*venv.glob("share/syncsvc/syncsvc@.service")]
+    assert (venv / "share" / "syncsvc" / "logrotate").exists()
 
     def installed(*command: str) -> list[str]:
         program, *arguments = command

@@ -87,7 +87,7 @@ def directions(*columns: tuple[set[str], ...]) -> dict[str, set[str]]:
 
 
 SANDBOX = "syncsvc.sandbox"
-# A client of the HTTP API, which imports nothing of the services.
+# A client of the HTTP API, which imports only `request_file` of the services.
 TOOL = "syncsvc.ctl"
 DIRECTIONS = directions(VERIFIER, SYNC, ({SANDBOX},), ({"syncsvc.request_file"}, {TOOL}))
 DRIVER = ("pymongo", "bson", "gridfs")

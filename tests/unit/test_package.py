@@ -45,13 +45,14 @@ def test_the_wheel_holds_the_files_of_the_pages() -> None:
         assert files and {*files} <= packed
 
 
-def test_the_wheel_holds_every_page_unit_and_file_for_monitoring() -> None:
+def test_the_wheel_holds_every_page_unit_and_file_for_operation() -> None:
     patterns = " ".join(read_setup()["options.data_files"].values()).split()
     packed = {path for pattern in patterns for path in ROOT.glob(pattern)}
     docs = ROOT / "docs"
     monitoring = docs.glob("monitoring/*")
     units = ROOT.glob("packaging/linux/systemd/*")
-    assert {*docs.rglob("*.rst"), *units, *monitoring} <= packed
+    rotation = ROOT / "packaging" / "linux" / "etc" / "logrotate"
+    assert {*docs.rglob("*.rst"), *units, *monitoring, rotation} <= packed
 
 
 def test_the_packages_install_the_files_that_the_pages_name() -> None:

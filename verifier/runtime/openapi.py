@@ -156,9 +156,10 @@ def nullable(kind: type[fields.Field[Any]], meaning: str, *of: Any, **options: A
 
 
 def sometimes(kind: type[fields.Field[Any]], meaning: str, *of: Any, **options: Any) -> Any:
-    """Return a field that is never null, and that an answer omits if the field does not apply.
+    """Return a field that an answer omits if the field does not apply.
 
-    The parameters have the same meaning as in `always`.
+    The parameters have the same meaning as in `always`. The field is never null, unless the option `allow_none` is
+    given.
     """
     return kind(*of, metadata={"description": meaning}, **options)
 

@@ -7,7 +7,7 @@ one range again, not the whole collection. If several instances run the sync, th
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,8 +17,10 @@ from syncsvc.engine.copying.partition_copy import PartitionCopy
 from syncsvc.engine.definitions.source_lookup import reading_by_name
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
+from syncsvc.figures.progress import CopiedAmount
 from syncsvc.saved.partitions import Copied, Partition
 from syncsvc.saved.registry import CollectionRecord, CopyStatus
+from syncsvc.saved.run import RunRecord
 from verifier.cluster.inventory import Size, extent
 from verifier.cluster.ranges import Range, range_bytes, split
 from verifier.cluster.reading import read
@@ -136,9 +138,23 @@ def settle(context: RunContext) -> None:
         if any(getattr(record, name) != value for name, value in new.items()):
             changes.append((record, new))
     context.registry.change_all(changes)
+    context.progress.set(copied_in_all=copied_in_all(context.run.record, [*context.registry]))
     for record, new in changes:
         if new["status"] is CopyStatus.DONE:
             context.observe(Point.COLLECTION_COPIED, str(record.namespace))
+
+
+def copied_in_all(run: RunRecord, records: Sequence[CollectionRecord]) -> CopiedAmount | None:
+    """Return what all instances have copied, as the records of the collections show; None if this is not known.
+
+    Only the coordinator updates these records during the copy, so other instances know it only after the copy. Also
+    return None if the instance runs alone or the sync was reversed, because its own copy is then the whole copy.
+    """
+    if not run.instances or run.reversals or not (run.coordinates or run.all_copied):
+        return None
+    return CopiedAmount(
+        sum(each.copied for each in records), sum(each.documents for each in records)
+    )
 
 
 def _progress(copied: Copied) -> dict[str, Any]:

@@ -99,20 +99,30 @@ function startDialog(run) {
   );
 }
 
-function preflight({ violations, warnings, estimates }) {
+function preflight({ violations, warnings, missingFeatures = [], estimates, usersAndRoles }) {
   const items = [
     ...violations.map((each) => el("li", { class: "bad" }, el("b", { text: `${each.error}: ` }), each.errorDescription)),
     ...warnings.map((text) => el("li", { text })),
+    ...missingFeatures.map((each) => el("li", {}, el("b", { text: `Missing: ${each.feature} on ${each.cluster}: ` }), each.effect)),
   ];
   if (!violations.length) items.unshift(el("li", { class: "good", text: "A start would succeed now." }));
   const facts = [
     ["Collections", count(estimates.namespaces)], ["Documents", count(estimates.documents)], ["Size", bytes(estimates.bytes)],
     ["Indexes", count(estimates.indexes)], ["Disk needed", bytes(estimates.diskNeededBytes)], ["Disk free", bytes(estimates.diskFreeBytes)],
     ["Copy takes about", duration(estimates.copySeconds)], ["Oplog keeps", duration(estimates.oplogWindowSeconds)],
+    ...principals(usersAndRoles),
   ];
   return [
     el("h3", { text: "Preflight" }), el("ul", { class: "findings" }, ...items),
     factList(facts),
+  ];
+}
+
+function principals(found) {
+  if (!found) return [];
+  return [
+    ["Users to copy", count(found.users)], ["Roles to copy", count(found.roles)], ["Users and roles, equal", count(found.equal)],
+    ["Different, left unchanged", count(found.kept)], ["Prevent the commit", count(found.conflicts)],
   ];
 }
 
@@ -125,7 +135,13 @@ function nameField(destination) {
   return [field(`Type ${destination} to confirm`, input), check];
 }
 
-function commitDialog(run, { destination, progress }) {
+// With several instances, a command takes effect when all of them have received it.
+function toAll({ instances }, command) {
+  return instances.length ? [el("p", { text: `Several instances share this sync: send the ${command} to every instance, on its own page.` })] : [];
+}
+
+function commitDialog(run, overview) {
+  const { destination, progress } = overview;
   const where = progress.directionMapping?.Destination ?? destination;
   const [name, check] = nameField(destination);
   open(
@@ -133,13 +149,14 @@ function commitDialog(run, { destination, progress }) {
     [
       el("p", { text: `The commit applies the last changes, verifies both clusters, and then lets users write to ${where}.` }),
       el("p", {}, el("b", { text: "Stop the applications that write to the source first." }), " Writes to the source after the commit are lost."),
-      name,
+      ...toAll(overview, "commit"), name,
     ],
     [{ text: "Commit", kind: "danger", run: () => { check(); return run("commit"); } }],
   );
 }
 
-function resetDialog(run, { destination, progress }) {
+function resetDialog(run, overview) {
+  const { destination, progress } = overview;
   const where = progress.directionMapping?.Destination ?? destination;
   const plan = el("div", { class: "dialog-body", role: "status" }, el("p", { class: "empty", text: "Reading what a reset would drop." }));
   const [name, check] = nameField(destination);
@@ -147,7 +164,7 @@ function resetDialog(run, { destination, progress }) {
     "Reset the sync?",
     [
       el("p", {}, el("b", { text: `WARNING: this deletes the data that the sync has written to ${where}.` }), " The sync ends, and cannot be continued."),
-      plan, name,
+      ...toAll(overview, "reset"), plan, name,
     ],
     [{ text: "Reset", kind: "danger", run: () => { check(); return run("reset", { confirm: destination }); } }],
     { wide: true },

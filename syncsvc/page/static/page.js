@@ -8,7 +8,7 @@ import { askForToken } from "./dialog.js";
 import { byId, bytes, clock, duration, el, icon, isKnown, rate, setText, whenChanged } from "./dom.js";
 import { Limits } from "./limits.js";
 import { namespacesTable } from "./namespaces.js";
-import { contact, showWarnings } from "./frame.js";
+import { showAnswer, showSilence, showWarnings } from "./frame.js";
 import { commandList, list } from "./lists.js";
 import { tiles } from "./tiles.js";
 
@@ -65,6 +65,8 @@ const namespaces = namespacesTable(api, byId("toolbar"), byId("namespaces"));
 const limits = new Limits(api, () => refresh());
 const actions = actionsOf(api, () => refresh(), limits);
 let failures = 0;
+// The progress in the last answer.
+let newest = null;
 
 byId("charts").append(...charts.map((chart) => chart.element));
 byId("actions").append(...actions.buttons);
@@ -94,18 +96,26 @@ async function step() {
   try {
     answer = await api.get(path);
     failures = 0;
-    contact("live", "Live");
+    showAnswer();
   } catch (error) {
     failures += 1;
-    contact("lost", error instanceof Refused ? error.message : "No answer from the daemon");
+    showSilence(error instanceof Refused ? error.message : "No answer from the daemon", otherDaemon());
     return;
   }
   if (answer && range === history.range) show(answer.overview);
   await Promise.allSettled([namespaces.refresh(), limits.refresh()]);
 }
 
+/** Return a sentence that names the daemon to ask instead of this one; "" without --standby. */
+function otherDaemon() {
+  const { role, lease } = newest ?? {};
+  if (role === "standby" && lease) return `The active daemon runs on ${lease.host}, at ${lease.address}.`;
+  return role === "active" ? "If a standby runs, it takes over: open its page." : "";
+}
+
 function show(overview) {
   const { progress } = overview;
+  newest = progress;
   // Only the active daemon knows the figures.
   for (const id of FIGURES) byId(id).hidden = progress.role === "standby";
   showHistory(overview.history);
@@ -142,6 +152,8 @@ function showState(overview) {
   const failure = byId("failure");
   failure.hidden = !progress.error;
   setText(failure, progress.errorDescription ?? progress.error ?? "");
+  byId("declared").hidden = !progress.desiredState;
+  setText(byId("declared"), `The configuration declares desiredState ${progress.desiredState}.`);
   byId("commit").hidden = ["COMMITTING", "COMMITTED"].includes(progress.state);
   whenChanged("commit", commit, showCommit);
   whenChanged("next", [overview.next, overview.commit.possible], () => showNext(overview.next));

@@ -27,15 +27,17 @@ export function tiles(parent) {
 function showCopy(tile, { copy, namespaces, progress }) {
   const total = copy.totalBytes;
   const copied = progress.info && !["initializing collections and indexes", "collection copy"].includes(progress.info);
-  const share = total === null ? null : total ? percent(copy.copiedBytes, total) : copied ? 100 : 0;
+  // With several instances, only the coordinator knows during the copy what all of them have copied.
+  const of = (part, whole) => (copy.byThisInstance ? `${part} by this instance, of ${whole} in all` : `${part} of ${whole}`);
+  const share = total === null || copy.byThisInstance ? null : total ? percent(copy.copiedBytes, total) : copied ? 100 : 0;
   const left = range(copy.leastSecondsLeft, copy.mostSecondsLeft);
   const { waiting = 0, copying = 0 } = namespaces.phases;
   tile.show({
     value: share === null ? NONE : `${share} %`,
-    unit: total === null ? "" : `${bytes(copy.copiedBytes)} of ${bytes(total)}`,
+    unit: total === null ? "" : of(bytes(copy.copiedBytes), bytes(total)),
     share,
     rows: [
-      ["Documents", isKnown(copy.totalDocuments) ? `${brief(copy.copiedDocuments)} of ${brief(copy.totalDocuments)}` : NONE],
+      ["Documents", isKnown(copy.totalDocuments) ? of(brief(copy.copiedDocuments), brief(copy.totalDocuments)) : NONE],
       ["Collections", namespaces.total ? `${count(namespaces.total - waiting - copying)} of ${count(namespaces.total)}` : NONE],
       ["Rate", isKnown(copy.bytesPerSecond) ? `${bytes(copy.bytesPerSecond)}/s` : NONE],
       ["Documents/s", rate(copy.documentsPerSecond)],

@@ -27,12 +27,19 @@ BEHIND = {
 }
 COMPARING = {name: side("initial hashing", 4, 9) for name in ("source", "destination")}
 
+_COPIED = COPYING["collectionCopy"]
+# Several instances share the copy: as the coordinator sees it, and as another one does.
+SHARED = {**COPYING, "collectionCopy": {**_COPIED, "estimatedCopiedBytesInAll": 2_000_000}}
+PART = {**COPYING, "collectionCopy": {**_COPIED, "estimatedCopiedBytesInAll": None}}
+
 
 @pytest.mark.parametrize(
     "progress, reason",
     [
         (IDLE, "The sync is IDLE"),
         (COPYING, "25 % of 2.0 MB"),
+        (SHARED, "100 % of 2.0 MB"),
+        (PART, "this instance has copied 500.0 kB, of 2.0 MB in all"),
         ({**COPYING, "info": "building indexes"}, "Indexes are being built"),
         ({**COPYING, "info": "initializing collections and indexes"}, "copy has not begun"),
         ({**COPYING, "info": "something new"}, "something new"),

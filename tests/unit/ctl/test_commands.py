@@ -19,6 +19,7 @@ from syncsvc.ctl import archive
 from syncsvc.ctl.cli import syncctl
 from syncsvc.ctl.client import system_authorities
 from syncsvc.ctl.exits import Exit
+from syncsvc.rules.repairing import Action
 from tests.support.service_process import free_port
 from tests.support.stub_api import StubApi, stub_api
 from tests.unit.ctl.conftest import Run
@@ -118,11 +119,36 @@ def test_status_shows_the_state_and_the_next_step(
     assert done.stdout.splitlines()[-1].startswith("Next: ")
 
 
+def test_an_instance_that_knows_only_its_own_copy_shows_no_share(api: StubApi, run: Run) -> None:
+    copied = {**COPYING["collectionCopy"], "estimatedCopiedBytesInAll": None}
+    api.answer("progress", answer({**COPYING, "collectionCopy": copied}))
+    shown = run("status").stdout
+    assert "500.0 kB by this instance, of 2.0 MB in all" in shown and "%" not in shown
+
+
 def test_after_a_commit_the_daemon_says_what_to_do(api: StubApi, run: Run) -> None:
     step = {"text": "You can reverse the sync.", "command": None, "body": None}
     api.answer("progress", answer(COMMITTED))
     api.answer("overview", {"overview": {"next": step}, **SUCCESS})
     assert "\nNext: You can reverse the sync. To keep the report: " in run("status").stdout
+
+
+@pytest.mark.parametrize(
+    "progress", [IDLE, {**COPYING, "state": "PAUSED"}, COPYING], ids=lambda each: each["state"]
+)
+@pytest.mark.parametrize("command", ["status", "preflight", "pause"])
+def test_with_a_declared_state_the_daemon_says_what_to_do(
+    api: StubApi, run: Run, progress: dict[str, Any], command: str
+) -> None:
+    declared = {**progress, "desiredState": "paused"}
+    step = {"text": "Set desiredState to running.", "command": None, "body": None}
+    api.answer("progress", answer(declared))
+    api.answer("preflight", PREFLIGHT)
+    api.answer("pause", SUCCESS)
+    api.answer("overview", {"overview": {"next": step, "progress": declared}, **SUCCESS})
+    shown = run(command).stdout
+    assert shown.splitlines()[-1] == "Next: Set desiredState to running."
+    assert ("desiredState paused" in shown) == (command == "status")
 
 
 @pytest.mark.parametrize("arguments", [["status"], ["watch"], ["commit", "--dry-run"]])
@@ -241,7 +267,8 @@ def test_a_token_is_sent(api: StubApi, run: Run, tmp_path: Path) -> None:
     run("status", "--token-file", str(file))
     run("status")
     sent = [each.headers.get("Authorization") for each in api.requests]
-    assert sent == ["Bearer s3cret"] * 3 + [None]
+    # Each command asks for the progress and the overview.
+    assert sent == ["Bearer s3cret"] * 6 + [None] * 2
 
 
 @pytest.mark.parametrize("text", ["", "two words", "caf\u00e9", "a\nb"])
@@ -274,8 +301,7 @@ def test_a_secure_daemon_needs_a_known_authority(tmp_path: Path) -> None:
         assert "TLSFailed" in done.stderr and "--ca-file" in done.stderr
         done = CliRunner().invoke(syncctl, [*options, "--ca-file", str(tmp_path / "ca.pem")])
         assert done.exit_code == Exit.OK
-        (request,) = stub.requests
-        assert request.headers["Authorization"] == "Bearer s3cret"
+        assert {each.headers["Authorization"] for each in stub.requests} == {"Bearer s3cret"}
         # These variables of OpenSSL choose the authorities that the system trusts.
         for name, status in (("ca.pem", Exit.OK), ("none", Exit.UNREACHABLE)):
             system = {"SSL_CERT_FILE": str(tmp_path / name), "SSL_CERT_DIR": str(tmp_path / "none")}
@@ -374,6 +400,47 @@ def test_a_commit_waits_for_the_end(api: StubApi, run: Run) -> None:
     assert "COMMITTED" in done.stdout
 
 
+def several(progress: dict[str, Any], text: str = "", command: str | None = None) -> dict[str, Any]:
+    """Return an overview of a sync that two instances share; `text` and `command` are its next step."""
+    step = {"text": text, "command": command, "body": None} if text else None
+    instances = [{"name": "a"}, {"name": "b"}]
+    found = {"progress": progress, "next": step, "commands": [], "instances": instances}
+    return {"overview": found, **SUCCESS}
+
+
+@pytest.mark.parametrize("arguments", [["status"], ["commit", "--dry-run"]])
+def test_with_several_instances_the_daemon_says_what_to_do(
+    api: StubApi, run: Run, arguments: list[str]
+) -> None:
+    api.answer("progress", answer(COMMITTABLE))
+    api.answer("overview", several(COMMITTABLE, "Send the commit to a and b.", "commit"))
+    shown = run(*arguments).stdout
+    assert shown.splitlines()[-1] == "Next: Send the commit to a and b: syncctl commit"
+    assert "--wait" not in shown
+
+
+def test_with_several_instances_a_command_is_sent_to_the_others_too(api: StubApi, run: Run) -> None:
+    api.answer("progress", answer(COMMITTABLE))
+    api.answer("overview", several(COMMITTABLE))
+    for command in ("start", "commit", "reverse", "reset"):
+        api.answer(command, SUCCESS)
+    for arguments in (
+        *(["start"], ["commit", "--yes"], ["reverse"], ["reset", "--confirm", "cluster1"]),
+    ):
+        last = run(*arguments).stdout.splitlines()[-1]
+        assert last.startswith(
+            "Next: send the same command to every other instance, too; then wait"
+        )
+
+
+def test_a_wait_says_that_the_other_instances_need_the_commit(api: StubApi, run: Run) -> None:
+    api.answer("progress", *map(answer, (COMMITTABLE, COMMITTABLE, COMMITTING, COMMITTED)))
+    api.answer("overview", several(COMMITTABLE))
+    api.answer("commit", SUCCESS)
+    shown = run("commit", "--wait", "--yes").stdout
+    assert "Next: send the same command to every other instance, too; then the commit" in shown
+
+
 def test_a_commit_that_is_withdrawn_is_sent_again(api: StubApi, run: Run) -> None:
     api.answer("progress", *map(answer, (COMMITTABLE, COMMITTABLE, COMMITTED)))
     api.refuse("commit", "CannotCommit")
@@ -382,10 +449,30 @@ def test_a_commit_that_is_withdrawn_is_sent_again(api: StubApi, run: Run) -> Non
     assert api.bodies("commit") == [{}, {}]
 
 
-def test_waiting_for_a_commit_can_be_repeated(api: StubApi, run: Run) -> None:
-    api.answer("progress", *map(answer, (COMMITTING, WRITABLE, COMMITTED)))
-    assert run("commit", "--wait", "--yes").exit_code == Exit.OK
-    assert api.bodies("commit") == []
+@pytest.mark.parametrize(
+    "steps",
+    [
+        (COMMITTING, WRITABLE, COMMITTED),
+        # Another operator commits, or an earlier call of this command has done so.
+        (COPYING, COMMITTING, COMMITTED),
+        (COPYING, COMMITTED),
+        (COMMITTED,),
+    ],
+)
+def test_waiting_for_a_commit_can_be_repeated(
+    api: StubApi, run: Run, steps: tuple[dict[str, Any], ...]
+) -> None:
+    api.answer("progress", *map(answer, steps))
+    done = run("commit", "--wait", "--yes")
+    assert (done.exit_code, api.bodies("commit")) == (Exit.OK, []), done.output
+    assert ("committed already" in done.stdout) == (COMMITTING not in steps)
+
+
+def test_a_commit_without_a_terminal_is_refused_before_the_wait(api: StubApi, run: Run) -> None:
+    api.answer("progress", answer(COPYING))
+    done = run("commit", "--wait", "--timeout", "3")
+    assert (done.exit_code, len(api.requests)) == (Exit.USAGE, 1)
+    assert "--yes" in done.stderr
 
 
 @pytest.mark.parametrize("body", ["", "<html>moved</html>", {}])
@@ -405,11 +492,8 @@ def test_a_refused_commit_without_wait_is_not_yet_possible(api: StubApi, run: Ru
     assert run("commit", "--yes").exit_code == Exit.NOT_YET
 
 
-@pytest.mark.parametrize("end", [FAILED, COMMITTED])
-def test_a_commit_that_cannot_come_does_not_wait(
-    api: StubApi, run: Run, end: dict[str, Any]
-) -> None:
-    api.answer("progress", answer(COPYING), answer(end))
+def test_a_commit_that_cannot_come_does_not_wait(api: StubApi, run: Run) -> None:
+    api.answer("progress", answer(COPYING), answer(FAILED))
     done = run("commit", "--wait", "--yes")
     assert (done.exit_code, api.bodies("commit")) == (Exit.FAILED, [])
 
@@ -469,6 +553,49 @@ def test_mismatches_are_listed(api: StubApi, run: Run) -> None:
     assert as_json == lines
 
 
+REPAIRABLE = {"progress": COMMITTABLE, "commands": ["pause", "commit", "repair"], "next": None}
+DECLARED = {
+    "progress": FAILED,
+    "commands": ["repair"],
+    "next": {"text": "First set desiredState to running.", "command": None, "body": None},
+}
+WAITING = {"progress": COPYING, "commands": ["pause"], "next": None}
+
+
+@pytest.mark.parametrize(
+    "overview, listed, planned",
+    [
+        (REPAIRABLE, "syncctl repair --dry-run", "syncctl repair"),
+        # Only the daemon knows that a repair would let the sync commit by itself.
+        (DECLARED, "First set desiredState to running.", "First set desiredState to running."),
+        # A repair would be refused.
+        (WAITING, *2 * ("wait until a commit is possible: syncctl watch --until canCommit",)),
+    ],
+)
+def test_after_a_list_of_differences_a_repair_is_named_only_if_it_is_the_next_step(
+    api: StubApi, run: Run, overview: dict[str, Any], listed: str, planned: str
+) -> None:
+    api.answer("overview", {"overview": overview, **SUCCESS})
+    api.answer("mismatches", f"{json.dumps(DOCUMENT)}\n")
+    api.answer("repair", plan("delete the document", "none: change it yourself"))
+    assert run("mismatches").stdout.splitlines()[-1] == f"Next: {listed}"
+    assert run("repair", "--dry-run").stdout.splitlines()[-1] == f"Next: {planned}"
+
+
+def test_a_repair_that_changes_nothing_is_not_named(api: StubApi, run: Run) -> None:
+    api.answer("overview", {"overview": REPAIRABLE, **SUCCESS})
+    api.answer("progress", answer(COMMITTABLE))
+    api.answer("mismatches", f"{json.dumps(DOCUMENT)}\n")
+    api.answer("repair", plan(*(each.value for each in Action if not each.repairs)))
+    for arguments in (["mismatches", "--repaired"], ["repair", "--dry-run"]):
+        assert "syncctl commit --wait" in run(*arguments).stdout.splitlines()[-1]
+
+
+def plan(*actions: str) -> dict[str, Any]:
+    repairs = [{"difference": "shop.orders 1 differs", "action": each} for each in actions]
+    return {"documents": len(repairs), "definitions": 0, "repairs": repairs, **SUCCESS}
+
+
 def test_mismatches_show_both_names_of_a_renamed_collection(api: StubApi, run: Run) -> None:
     renamed = {**DOCUMENT, "destinationNamespace": "store.sales"}
     api.answer("mismatches", f"{json.dumps(renamed)}\n")
@@ -484,8 +611,8 @@ def test_an_error_in_the_middle_of_a_list_fails(api: StubApi, run: Run) -> None:
 
 
 def test_a_repair_can_be_planned(api: StubApi, run: Run) -> None:
-    planned = {"difference": "shop.orders 1 differs", "action": "delete the document"}
-    api.answer("repair", {"documents": 1, "definitions": 0, "repairs": [planned], **SUCCESS})
+    api.answer("overview", {"overview": REPAIRABLE, **SUCCESS})
+    api.answer("repair", plan("delete the document"))
     shown = run("repair", "--dry-run").stdout
     assert "delete the document" in shown and "syncctl repair" in shown
     run("repair")
@@ -525,6 +652,10 @@ LIMITS = {
     "saved": False,
     "effective": {"copyBytesPerSecond": 5_000_000},
     "throttledBy": {"what": "copy", "reason": "latency", "since": "2026-11-23T15:00:00Z"},
+    "measured": {
+        "source": {"latencyMS": 1.5, "queue": 0, "replicationLagSeconds": None},
+        "destination": {"latencyMS": None, "queue": None, "replicationLagSeconds": None},
+    },
     **SUCCESS,
 }
 
@@ -536,6 +667,8 @@ def test_limits_are_shown_and_changed(api: StubApi, run: Run, tmp_path: Path) ->
     assert "22:00 to 06:00 Europe/Berlin: no limits\n" in shown
     assert "06:00 to 07:00 UTC: copyBytesPerSecond 1.0 kB/s\n" in shown
     assert "on, maxQueue 50\n" in shown and "not yet: this daemon" in shown
+    assert "source load  " in shown and "latency 1.5 ms, queue 0\n" in shown
+    assert "destination load" not in shown
     named = {"what": "threads", "reason": "threads is 2.", "since": "2026-11-23T15:00:00Z"}
     api.forget()
     api.answer("limits", {**LIMITS, "throttledBy": named})
@@ -833,7 +966,9 @@ def test_the_verifier_lists_definitions_and_documents(api: StubApi, run: Run) ->
     api.answer("progress", answer(DIFFERENT))
     shown = run("verifier", "mismatches").stdout
     assert shown.index("sku_1") < shown.index("price")
-    assert "Next: correct the differences on the destination" in shown
+    # Until its commit, a sync keeps some definitions different.
+    assert "Next: if a sync is running that is not COMMITTED yet, correct nothing" in shown
+    assert "otherwise correct the differences on the destination" in shown
     assert len(run("verifier", "mismatches", "--json", "--limit", "1").stdout.splitlines()) == 1
 
 
@@ -843,7 +978,7 @@ def test_the_differences_of_a_running_check_are_not_to_be_corrected(api: StubApi
     api.answer("progress", answer(CHECKING))
     shown = run("verifier", "mismatches").stdout
     assert (
-        "Next: do not correct anything before the verdict; when the sync is committed, stop"
+        "Next: do not correct anything before the verdict; if a sync is running, first wait until it is COMMITTED"
         in shown
     )
 

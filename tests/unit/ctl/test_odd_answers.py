@@ -58,17 +58,22 @@ JSON = st.recursive(
     max_leaves=8,
 )
 
+STEP = {"text": "Reset it.", "command": "reset", "body": {}}
 VALID: dict[str, list[dict[str, Any]]] = {
     "progress": [
         *map(answer, (IDLE, COPYING, COMMITTABLE, COMMITTED, FAILED, CHECKING, DIFFERENT)),
         answer({**COPYING, "role": "standby", "lease": {"host": "a", "address": "b"}}),
+        answer({**COPYING, "desiredState": "committed"}),
     ],
     # For commands of the verifier, which would end at once if the answer were the progress of a sync.
     "verifier progress": [*map(answer, (CHECKING, DIFFERENT))],
     "namespaces": [{"namespaces": [NAMESPACE], "next": None}],
     "limits": [LIMITS],
     "preflight": [PREFLIGHT, {**PREFLIGHT, "violations": [VIOLATION]}],
-    "repair": [{"documents": 1, "definitions": 0, "repairs": [{"difference": "a", "action": "b"}]}],
+    "repair": [
+        {"documents": 1, "definitions": 0, "repairs": [{"difference": "a", "action": each}]}
+        for each in ("b", "none: b")
+    ],
     "reset": [
         {name: ["a"] for name in ("collections", "views", "kept", "unblocked", "balancersStarted")}
     ],
@@ -78,8 +83,14 @@ VALID: dict[str, list[dict[str, Any]]] = {
     "summary": [SUMMARY],
     "openapi.json": [described("1.0")],
     "overview": [
-        {"overview": {"next": None}},
-        {"overview": {"next": {"text": "Reset it.", "command": "reset", "body": {}}}},
+        {"overview": {"next": None, "progress": COMMITTABLE, "commands": ["repair"]}},
+        {"overview": {"next": STEP, "progress": FAILED, "commands": ["reset"]}},
+        {
+            "overview": {
+                **{"next": STEP, "progress": COPYING, "commands": []},
+                "instances": [{"name": "a"}],
+            }
+        },
     ],
     **{
         path: [{}]
@@ -98,24 +109,25 @@ VALID: dict[str, list[dict[str, Any]]] = {
 # Each command, with the names in VALID of the endpoints that it may read.
 COMMANDS: dict[str, tuple[str, ...]] = {
     "doctor": ("progress", "openapi.json", "preflight"),
-    "preflight": ("preflight",),
-    "start": ("start",),
+    "preflight": ("preflight", "progress", "overview"),
+    "start": ("start", "overview"),
     "status": ("progress", "overview"),
     "watch --timeout 0": ("progress", "overview"),
     "namespaces": ("namespaces",),
     "limit": ("limits",),
     "limit --events 5": ("limits",),
-    "pause": ("pause",),
+    "pause": ("pause", "progress", "overview"),
     "resume": ("resume", "progress", "overview"),
-    "mismatches": ("mismatches",),
+    "mismatches": ("mismatches", "overview"),
+    "mismatches --repaired": ("mismatches", "progress", "overview"),
     "repair": ("repair",),
-    "repair --dry-run": ("repair",),
-    "commit": ("progress", "commit"),
+    "repair --dry-run": ("repair", "progress", "overview"),
+    "commit": ("progress", "overview", "commit"),
     "commit --dry-run": ("progress", "overview"),
     "commit --wait --timeout 0": ("progress", "overview", "commit"),
     "commit --yes": ("progress", "overview", "commit"),
-    "reverse": ("reverse",),
-    "reset": ("progress", "reset"),
+    "reverse": ("reverse", "overview"),
+    "reset": ("progress", "overview", "reset"),
     "reset --dry-run": ("progress", "reset"),
     "report --json": ("report",),
     "verifier status": ("verifier progress",),

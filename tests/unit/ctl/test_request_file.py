@@ -33,6 +33,49 @@ def test_yaml_and_json_are_read(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "text, value",
+    [
+        ("1e3", 1000.0),
+        ("-2E5", -200000.0),
+        ("1.5e6", 1500000.0),
+        ("1.5", 1.5),
+        ("12", 12),
+        ("-7", -7),
+        ("true", True),
+        ("null", None),
+        ('"\\ud83d\\ude00"', "\U0001f600"),
+    ],
+)
+def test_a_value_of_json_is_the_same_in_yaml(tmp_path: Path, text: str, value: object) -> None:
+    bodies = [read(tmp_path, f'{{"a": {text}}}')]
+    if "\\" not in text:
+        bodies.append(read(tmp_path, f"a: {text}"))
+    for body in bodies:
+        assert body == {"a": value}
+        assert type(body["a"]) is type(value)
+
+
+@pytest.mark.parametrize(
+    "text, value",
+    [
+        ("NO", "NO"),
+        ("on", "on"),
+        ("y", "y"),
+        ("12:30", "12:30"),
+        ("22:00", "22:00"),
+        ("1_000", "1_000"),
+        ("010", 10),
+        ("0o10", 8),
+        ("0x1F", 31),
+        (".5", 0.5),
+        ("~", None),
+    ],
+)
+def test_yaml_is_read_as_yaml_1_2(tmp_path: Path, text: str, value: object) -> None:
+    assert read(tmp_path, f"a: {text}") == {"a": value}
+
+
+@pytest.mark.parametrize(
     "text, named",
     [
         ("source: cluster0\n  x: [", "line 2"),
@@ -42,9 +85,11 @@ def test_yaml_and_json_are_read(tmp_path: Path, text: str) -> None:
         ("sharding:\n  a: 1\n  a: 2", "a is given twice"),
         ("includeNamespaces:\n- database: 2026-01-01", "includeNamespaces[0].database"),
         (
-            "verification: {on: 1}",
+            "verification: {true: 1}",
             'verification: the name of a field must be a string: write "True"',
         ),
+        ('{"a": 1, "a": 2}', "a is given twice"),
+        ('{"a": NaN}', 'a: write the float "nan" in quotes'),
         ("a: .nan", 'a: write the float "nan" in quotes'),
         ("a: !!python/object:os.system x", "line 1"),
         ("a: &a {b: *a}", "refers to itself"),

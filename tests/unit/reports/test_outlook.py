@@ -13,6 +13,7 @@ from syncsvc.figures.progress import OtherInstance, ProgressSnapshot, WarningKin
 from syncsvc.options import BuildIndexes, StartOptions
 from syncsvc.reports.durations import about
 from syncsvc.reports.outlook import commands_now, next_step, summary, why_no_commit
+from syncsvc.reports.recovery import Step
 from syncsvc.reports.standing import Role, Standing
 from syncsvc.reports.sync import Sync
 from syncsvc.resuming import UNBLOCKED
@@ -168,6 +169,19 @@ def test_the_summary(sync: Sync, text: str) -> None:
 def test_the_next_command(sync: Sync, command: str | None) -> None:
     step = next_step(sync)
     assert (None if step is None else step.command) == command
+
+
+def test_with_several_instances_every_instance_needs_a_command() -> None:
+    record = run_record(phase=Phase.APPLYING, instance="a", instances=("a", "b"))
+    step = next_step(known(record, can_commit=True))
+    assert step is not None and step.command == "commit"
+    assert "send the commit to every instance (a, b)" in step.text
+    awaited = "Some instances have not received a command: b (commit)."
+    snapshot = ProgressSnapshot(warnings={WarningKind.INSTANCE_AWAITED: awaited})
+    for state in (State.RUNNING, State.COMMITTING, State.RESETTING):
+        assert next_step(known(replace(record, state=state), snapshot, can_commit=True)) == Step(
+            awaited
+        )
 
 
 def commit_failed(name: str, saved: bool = False, **fields: Any) -> Sync:
@@ -409,6 +423,17 @@ def test_commands_that_the_configuration_contradicts_are_not_offered() -> None:
     assert "desiredState paused. To continue, set desiredState to running" in step.text
     running = replace(paused, goal=replace(goal, state=DesiredState.RUNNING))
     assert "resume" in commands_now(running)
+
+
+@pytest.mark.parametrize("can_commit", [False, True])
+def test_a_declared_commit_is_announced_before_it_happens(can_commit: bool) -> None:
+    goal = Goal(DesiredState.COMMITTED, StartOptions("cluster0", "cluster1"))
+    sync = known(run_record(phase=Phase.APPLYING), can_commit=can_commit, goal=goal)
+    step = next_step(sync)
+    assert step is not None and step.command is None
+    assert "so the sync commits by itself as soon as canCommit is true" in step.text
+    started = replace(sync, record=run_record(state=State.COMMITTING))
+    assert next_step(started) != step
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from bson.timestamp import Timestamp
 
 from syncsvc.figures.history import COLUMNS, Points, Row
 from syncsvc.figures.progress import (
+    CopiedAmount,
     OtherInstance,
     Ping,
     ProgressSnapshot,
@@ -153,13 +154,49 @@ def test_a_clean_verification(check: CheckProgress | None, clean: bool) -> None:
     assert is_clean(check) is clean
 
 
+SHARED = ("coordinator", "b")
+
+
+def test_the_coordinator_shows_the_copy_of_all_instances() -> None:
+    """This instance has copied half, and the other one the rest."""
+    snapshot = ProgressSnapshot(
+        total_bytes=2_000,
+        copied_bytes=1_000,
+        copied_documents=10,
+        copied_in_all=CopiedAmount(2_000, 20),
+        oplog_seconds_left=86_400.0,
+    )
+    done = collection_record(status=CopyStatus.DONE, copied=2_000, documents=20)
+    sync = known(run_record(instances=SHARED), snapshot, collections=(done,), now=2.0)
+    found = shown(sync, last_minute=rates(200.0))
+    copy, summary = found["copy"], found["summary"]
+    assert (copy["copiedBytes"], copy["copiedDocuments"], copy["totalDocuments"]) == (2_000, 20, 20)
+    assert (copy["byThisInstance"], copy["mostSecondsLeft"]) == (False, 0)
+    assert summary.endswith(": 100 % done.")
+    assert found["oplog"]["level"] == "green"
+    assert sample_of(sync, 1.0).counts[:2] == (2_000, 20)
+
+
+def test_another_instance_does_not_compare_its_copy_with_the_total() -> None:
+    snapshot = ProgressSnapshot(total_bytes=2_000, copied_bytes=1_000, oplog_seconds_left=7_200.0)
+    record = run_record(instance="b", instances=SHARED)
+    found = shown(known(record, snapshot), last_minute=rates(0.1), lately=rates(2.0))
+    copy = found["copy"]
+    assert (copy["copiedBytes"], copy["totalBytes"], copy["byThisInstance"]) == (1_000, 2_000, True)
+    assert copy["mostSecondsLeft"] is None and "%" not in found["summary"]
+    assert (found["oplog"]["level"], found["oplog"]["secondsNeeded"]) == ("green", None)
+    # Its rate must not jump when it learns what the others have copied.
+    copied = replace(snapshot, copied_in_all=CopiedAmount(2_000, 20))
+    assert sample_of(known(record, copied), 1.0).counts[0] == 1_000
+
+
 def test_a_sample_follows_the_direction_of_the_sync() -> None:
     pings = {"cluster0": Ping(0.001), "cluster1": Ping(None)}
     snapshot = ProgressSnapshot(pings=pings, lag_seconds=3)
-    assert sample_of(run_record(), snapshot, 1.0, 2.0).levels == (3, 1.0, None)
-    assert sample_of(run_record(reversals=1), snapshot, 1.0, 2.0).levels == (3, None, 1.0)
-    assert sample_of(None, snapshot, 1.0, 2.0).levels == (None, 1.0, None)
-    assert sample_of(None, snapshot, 1.0, 2.0).counts[:2] == (None, None)
+    assert sample_of(known(run_record(), snapshot), 1.0).levels == (3, 1.0, None)
+    assert sample_of(known(run_record(reversals=1), snapshot), 1.0).levels == (3, None, 1.0)
+    assert sample_of(known(None, snapshot), 1.0).levels == (None, 1.0, None)
+    assert sample_of(known(None, snapshot), 1.0).counts[:2] == (None, None)
 
 
 def test_a_phase_is_noted_when_it_begins() -> None:

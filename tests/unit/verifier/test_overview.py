@@ -38,7 +38,7 @@ TABLE = CheckProgress(
     "progress, text, command",
     [
         (CheckProgress(), "No check was started.", "check"),
-        (RUNNING, "for the first time", "writesOff"),
+        (RUNNING, "for the first time", None),
         (replace(RUNNING, phase=Phase.RECHECK), "until you end the check", "writesOff"),
         (replace(RUNNING, phase=Phase.RECHECK, writes_off=True), "the last changes", None),
         *(
@@ -52,6 +52,15 @@ def test_a_check_is_explained(progress: CheckProgress, text: str, command: str |
     assert text in found["summary"]
     assert (found["next"] or {}).get("command") == command
     assert command is None or command in found["commands"]
+
+
+def test_a_check_is_ended_after_the_commit_of_a_sync() -> None:
+    found = overview_answer(replace(RUNNING, phase=Phase.RECHECK), (), ())
+    assert found["next"]["text"].startswith(
+        "If a sync is running, first wait until it is COMMITTED."
+    )
+    # A check of clusters without a sync can be ended during its first comparison.
+    assert overview_answer(RUNNING, (), ())["commands"] == ["writesOff"]
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,28 @@
 // The parts of the frame that both pages have: the state of the connection to the daemon, and the warnings.
 
-import { byId, el, icon, setText } from "./dom.js";
+import { byId, clock, el, icon, setText } from "./dom.js";
 
-/** Show whether the daemon answers: `kind` is live or lost. */
-export function contact(kind, text) {
+let answeredAt = null;
+
+function contact(kind, text) {
   const element = byId("contact");
   element.className = `contact ${kind}`;
   setText(element, text);
+}
+
+/** Show that the daemon has answered, and announce it after a lost connection. */
+export function showAnswer() {
+  if (byId("contact").classList.contains("lost")) setText(byId("announcement"), "The daemon answers again.");
+  answeredAt = Date.now() / 1000;
+  contact("live", "Live");
+}
+
+/** Show and announce that the daemon does not answer. `reason` says why, and `hint` what an operator can do. */
+export function showSilence(reason, hint = "") {
+  const last = answeredAt === null ? "" : `Last answer at ${clock(answeredAt)}.`;
+  const text = [`${reason.replace(/\.$/, "")}.`, last, hint].filter(Boolean).join(" ");
+  contact("lost", text);
+  setText(byId("announcement"), text);
 }
 
 /** Show the warnings. Each has a `text`, and optionally in `help` the URL of the page about its remedy. */

@@ -6,7 +6,7 @@ import { showCommand } from "./command.js";
 import { askForToken, field, open } from "./dialog.js";
 import { openDifferences } from "./differences.js";
 import { brief, byId, bytes, clock, count, duration, el, isKnown, NONE, percent, rate, setText, whenChanged } from "./dom.js";
-import { contact, showWarnings } from "./frame.js";
+import { showAnswer, showSilence, showWarnings } from "./frame.js";
 import { commandList } from "./lists.js";
 import { reportLink } from "./report.js";
 import { cell, nameCell, shareCell, Table } from "./table.js";
@@ -59,10 +59,10 @@ async function step() {
     const answer = await api.get(OVERVIEW);
     newest = answer?.overview ?? newest;
     failures = 0;
-    contact("live", "Live");
+    showAnswer();
   } catch (error) {
     failures += 1;
-    contact("lost", error instanceof Refused ? error.message : "No answer from the verifier");
+    showSilence(error instanceof Refused ? error.message : "No answer from the verifier");
     return;
   }
   show(newest);
@@ -182,6 +182,7 @@ function checkDialog() {
 
 function endDialog() {
   open("End the check?", [
+    el("p", { text: "If a sync is running, first wait until it is COMMITTED." }),
     el("p", {}, el("b", { text: "No application may write to either cluster any more." }), " The check compares the last changes, and gives its verdict."),
   ], [{ text: "End the check", kind: "primary", run: () => run("writesOff", {}) }]);
 }
