@@ -84,12 +84,15 @@ def _compare(
 def _own_options(options: Document) -> Document:
     """Return the options without those that only state a default, and without flags that servers set.
 
-    collMod can save options that state a default; create does not.
+    collMod can save options that state a default; create does not. The deprecated `autoIndexId` is left out, too: what
+    counts is whether the index on `_id` exists, which `idIndex` tells.
     """
     return {
         name: value
         for name, value in _without_flags(options).items()
-        if (name, value) not in _HOLD_ANYWAY and not (name == "validator" and not value)
+        if name != "autoIndexId"
+        and (name, value) not in _HOLD_ANYWAY
+        and not (name == "validator" and not value)
     }
 
 

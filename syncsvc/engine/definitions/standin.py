@@ -76,7 +76,8 @@ def stand_in(definition: CollectionSpec) -> CollectionSpec:
 
 
 def _stand_in_options(definition: CollectionSpec) -> Document:
-    dropped = {"max", _EXPIRES, "temp"}
+    # Servers refuse the deprecated `autoIndexId` together with `idIndex`, which replaces it.
+    dropped = {"max", _EXPIRES, "temp", "autoIndexId"}
     options = {name: value for name, value in definition.options.items() if name not in dropped}
     return {**options, "size": CAPPED_ROOM} if definition.capped else options
 

@@ -87,6 +87,7 @@ class TestStandIn:
                 {"clusteredIndex": {"key": {"_id": 1}}},
             ),
             ({"temp": True}, {}),
+            ({"autoIndexId": True, "idIndex": index("_id_")}, {"idIndex": index("_id_")}),
             (
                 {"validator": {"a": 1}, "collation": {"locale": "de"}},
                 {"validator": {"a": 1}, "collation": {"locale": "de"}},
