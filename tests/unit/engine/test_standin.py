@@ -205,6 +205,7 @@ class TestTwins:
     [
         ({}, False, {}),
         ({}, True, {"collation": {"locale": "simple"}}),
+        ({"v": 1}, True, {}),
         ({"collation": {"locale": "de"}}, True, {}),
         ({"collation": {"locale": "de"}}, False, {}),
     ],
