@@ -10,8 +10,11 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import cycle
 
+import bson
+from bson.errors import BSONError
 from bson.max_key import MaxKey
 from bson.min_key import MinKey
+from bson.raw_bson import RawBSONDocument
 
 from syncsvc.errors import (
     COLLECTION_NOT_SHARDABLE,
@@ -253,6 +256,19 @@ def ranges(shard_key: Document, sample: Sequence[bytes], count: int) -> list[Ran
     return list(zip(bounds, bounds[1:]))
 
 
+def chunks_of(rows: Sequence[bytes]) -> list[tuple[Range, str]]:
+    """Return the chunks that documents of `config.chunks` describe, each with its shard.
+
+    `rows` are all chunks of a collection, in the order of their ranges. A chunk is joined to the one before it if its
+    lower bound would be changed by decoding it, because the changed bound could be out of order.
+    """
+    chunks = [RawBSONDocument(each, rawbson.RAW_LENIENT) for each in rows]
+    kept = [each for each in chunks if _is_exact(each["min"].raw)]
+    ends = [each["min"] for each in kept] + [each["max"] for each in chunks[-1:]]
+    bounds = [rawbson.decode(each.raw) for each in ends]
+    return [(each, chunk["shard"]) for each, chunk in zip(zip(bounds, bounds[1:]), kept)]
+
+
 def carried(chunks: Sequence[tuple[Range, str]], shards: Sequence[str]) -> list[Placement]:
     """Return the ranges of the source's chunks, in order, each with its shard on the destination.
 
@@ -282,11 +298,20 @@ def _can_bound(row: bytes) -> bool:
 
     Bounds must be short, because the config server stores them. Arrays, regular expressions and field names beginning
     with $ are not allowed. MinKey and MaxKey are not used, because they already bound the first and the last range.
+    Values that decoding would change, such as strings that are not UTF-8, could be out of order.
     """
     values = list(rawbson.elements(row))
     if len(row) > _LONGEST_BOUND or _NO_BOUNDS.intersection(each.kind for each in values):
         return False
-    return not any(_names_operators(row, each) for each in values)
+    return _is_exact(row) and not any(_names_operators(row, each) for each in values)
+
+
+def _is_exact(raw: bytes) -> bool:
+    """Return whether a BSON document has the same bytes after it was decoded and encoded."""
+    try:
+        return bson.encode(rawbson.decode(raw)) == raw
+    except BSONError:
+        return False
 
 
 def _names_operators(raw: bytes, value: Element) -> bool:

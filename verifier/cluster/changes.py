@@ -34,6 +34,8 @@ from verifier.runtime.tasks import StopToken
 EVENTS_A_PAGE = 5_000
 # The most events in a page that is read without contents, because an event is too large to be sent.
 _EVENTS_A_BARE_PAGE = 100
+# The codes with which a server says that an event is too large to be sent.
+_TOO_LARGE = (failures.BSON_OBJECT_TOO_LARGE, failures.EVENT_NOT_SPLITTABLE)
 
 
 _OTHER_MEMBER = (
@@ -232,7 +234,7 @@ class ChangeReader:
             if lags:
                 return failures.again(error)
             return self._classify_loss() if self._awaits_oplog else None
-        if code == failures.BSON_OBJECT_TOO_LARGE and not self._form.bare:
+        if code in _TOO_LARGE and not self._form.bare:
             self._form = replace(self._form, bare=True)
             return failures.again(error)
         if code == failures.CHANGE_STREAM_FATAL and self._form.filtered:

@@ -36,6 +36,8 @@ INDEX_OPTIONS_CONFLICT = 85
 INDEX_KEY_SPECS_CONFLICT = 86
 QUERY_PLAN_KILLED = 175
 BSON_OBJECT_TOO_LARGE = 10334
+# `$changeStreamSplitLargeEvent` cannot divide an event: with its resume token, a single field is too large.
+EVENT_NOT_SPLITTABLE = 7182500
 KEY_NOT_FOUND = 211
 TRANSACTION_TOO_OLD = 225
 COMMAND_NOT_FOUND = 59

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import bson
 from bson.codec_options import CodecOptions, DatetimeConversion
+from bson.errors import BSONError
 from bson.raw_bson import RawBSONDocument
 
 Buffer = bytes | memoryview
@@ -205,6 +206,30 @@ def decode_definition(raw: Buffer) -> dict[str, Any]:
         return decode(whole)
     opened: dict[str, Any] = _opened(RawBSONDocument(whole, RAW_LENIENT))
     return opened
+
+
+def decode_reply(reply: RawBSONDocument) -> dict[str, Any]:
+    """Decode the reply to a command, except embedded documents that cannot be decoded, which stay raw documents.
+
+    Write errors quote values of users' documents. A malformed value, such as a binary of subtype 2 without its inner
+    length, must not hide the reply.
+    """
+    try:
+        return decode(reply.raw)
+    except BSONError:
+        return {name: _decodable(each) for name, each in reply.items()}
+
+
+def _decodable(value: Any) -> Any:
+    """Decode the parts of a value that can be decoded. `value` was decoded with RAW_LENIENT."""
+    if isinstance(value, list):
+        return [*map(_decodable, value)]
+    if not isinstance(value, RawBSONDocument):
+        return value
+    try:
+        return decode_reply(value)
+    except BSONError:
+        return value
 
 
 def _opened(value: Any) -> Any:

@@ -9,6 +9,8 @@ import json
 from os.path import commonprefix
 from typing import Any
 
+from bson.errors import BSONError
+
 from verifier.cluster import rawbson
 
 _MOST_SHOWN = 60
@@ -97,7 +99,11 @@ def _text(kind: int, value: bytes) -> str:
         return value.hex()
     if len(value) > _MOST_DECODED:
         return f"of {len(value):,} bytes"
-    return _decoded(rawbson.decode(rawbson.single(kind, b"v", value))["v"])
+    try:
+        return _decoded(rawbson.decode(rawbson.single(kind, b"v", value))["v"])
+    except BSONError:
+        # It contains a malformed value, such as a binary of subtype 2 without its inner length.
+        return value.hex()
 
 
 def _decoded(value: Any) -> str:

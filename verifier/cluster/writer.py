@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from bson.codec_options import CodecOptions
 from bson.timestamp import Timestamp
 from pymongo.client_session import ClientSession
 from pymongo.errors import NotPrimaryError, OperationFailure
 
-from verifier.cluster import failures
+from verifier.cluster import failures, rawbson
 from verifier.cluster.connect import Client, replacing_connections
 from verifier.cluster.note import reply_time
 from verifier.runtime.retry import Temporary, retry
@@ -21,8 +20,6 @@ from verifier.runtime.tasks import StopToken
 _ACKNOWLEDGEMENT_MS = 10_000
 MAJORITY = {"w": "majority", "wtimeout": _ACKNOWLEDGEMENT_MS}
 PRIMARY_ONLY = {"w": 1}
-# Servers quote keys in their messages, and the keys of a collated index are not valid text.
-_LENIENT: CodecOptions[dict[str, Any]] = CodecOptions(unicode_decode_error_handler="replace")
 
 
 class ClusterWriter:
@@ -100,9 +97,12 @@ class ClusterWriter:
         if self._confirm is not None:
             self._confirm()
         with replacing_connections(self._client):
-            reply = self._client.get_database(database).command(
-                command, codec_options=_LENIENT, session=session
+            # The driver must not decode the reply: servers quote keys of users' documents in their errors, and the keys
+            # of a collated index are not valid text.
+            raw = self._client.get_database(database).command(
+                command, codec_options=rawbson.RAW_LENIENT, session=session
             )
+        reply = rawbson.decode_reply(raw)
         _raise_temporary(reply)
         return reply
 

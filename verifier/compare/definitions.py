@@ -84,12 +84,15 @@ def _compare(
 def _own_options(options: Document) -> Document:
     """Return the options, except those that only state a default, and flags that servers set.
 
-    The command collMod can save options that state a default; create does not.
+    The command collMod can save options that state a default; create does not. The deprecated `autoIndexId` is left
+    out, too: `idIndex` shows whether the index on `_id` exists.
     """
     return {
         name: value
         for name, value in _without_flags(options).items()
-        if (name, value) not in _HOLD_ANYWAY and not (name == "validator" and not value)
+        if name != "autoIndexId"
+        and (name, value) not in _HOLD_ANYWAY
+        and not (name == "validator" and not value)
     }
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from bson.errors import BSONError
+
 from verifier.cluster import extended, failures, rawbson, values
-from verifier.cluster.keys import id_element
+from verifier.cluster.keys import id_element, shown
 from verifier.compare.mismatch import DefinitionMismatch, StoredMismatch
 
 
@@ -41,9 +43,17 @@ def line(stored: StoredMismatch) -> dict[str, Any]:
         }
     return {
         **common,
-        "_id": rawbson.decode(mismatch.key)["_id"],
+        "_id": _id(mismatch.key),
         # Relaxed Extended JSON does not distinguish an int from a long.
         "idType": values.type_name(id_element(mismatch.key).kind),
         "fields": [{"path": each.path, "detail": each.detail} for each in mismatch.fields],
         **seen,
     }
+
+
+def _id(key: bytes) -> Any:
+    """Return the `_id` in a document key; if it cannot be decoded, return its type and its bytes as text."""
+    try:
+        return rawbson.decode(key)["_id"]
+    except BSONError:
+        return shown(key)

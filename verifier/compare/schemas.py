@@ -83,7 +83,10 @@ class _FieldDifference(Strict):
 
 
 class DocumentMismatchLine(_Mismatch):
-    _id = always(fields.Raw, "The _id of the document, in relaxed Extended JSON.")
+    _id = always(
+        fields.Raw,
+        "The _id of the document, in relaxed Extended JSON; a text with its bytes if it cannot be decoded.",
+    )
     idType = always(fields.String, "The BSON type of the _id.")
     fields = always(
         fields.List,

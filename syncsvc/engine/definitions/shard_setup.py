@@ -109,8 +109,8 @@ class Sharding:
         wanted = [*definition.shard_key["key"].items()]
         if not collections or [*collections[0]["key"].items()] != wanted:
             return []
-        chunks = self._config_of(self._context.source_client, "chunks", known, {"min": 1})
-        return [((each["min"], each["max"]), each["shard"]) for each in chunks]
+        source = self._context.source_client
+        return sharding.chunks_of(self._config_rows(source, "chunks", known, {"min": 1}))
 
     def _ranges(self, definition: CollectionSpec) -> list[Range]:
         key = definition.shard_key
@@ -195,16 +195,19 @@ class Sharding:
         """Return the documents of a collection of the destination's config database that match `query`."""
         return self._config_of(self._destination_client, collection, query or {})
 
-    def _config_of(
+    def _config_of(self, client: Client, collection: str, query: Document) -> list[dict[str, Any]]:
+        return [rawbson.decode(each) for each in self._config_rows(client, collection, query)]
+
+    def _config_rows(
         self, client: Client, collection: str, query: Document, order: Document | None = None
-    ) -> list[dict[str, Any]]:
+    ) -> list[bytes]:
         command = {
             "find": collection,
             "filter": query,
             "sort": order or {},
             "readConcern": {"level": "majority"},
         }
-        return [rawbson.decode(each) for each in self._rows(client, "config", command)]
+        return self._rows(client, "config", command)
 
     def _rows(self, client: Client, database: str, command: dict[str, Any]) -> list[bytes]:
         def rows() -> list[bytes]:

@@ -76,7 +76,8 @@ def stand_in(definition: CollectionSpec) -> CollectionSpec:
 
 
 def _stand_in_options(definition: CollectionSpec) -> Document:
-    dropped = {"max", _EXPIRES, "temp"}
+    # Servers refuse the deprecated `autoIndexId` together with `idIndex`, which replaces it.
+    dropped = {"max", _EXPIRES, "temp", "autoIndexId"}
     options = {name: value for name, value in definition.options.items() if name not in dropped}
     return {**options, "size": CAPPED_ROOM} if definition.capped else options
 
@@ -138,9 +139,10 @@ def creatable(index: Document, collated: bool) -> Document:
     """Return an index in the form that `createIndexes` accepts.
 
     `collated` is True if the collection of the index has a collation. `listIndexes` shows no collation for an index
-    with simple collation. If `createIndexes` got none, the index would inherit the collation of the collection.
+    with simple collation. If `createIndexes` got none, the index would inherit the collation of the collection. An
+    index of the old format (`v: 1`) never has a collation, and inherits none.
     """
-    if collated and "collation" not in index:
+    if collated and "collation" not in index and index.get("v", 2) > 1:
         return {**index, "collation": {"locale": "simple"}}
     return index
 

@@ -110,6 +110,16 @@ def create_with_an_old_id_index(db: AnyDatabase) -> None:
     use(db.c, "first")
 
 
+def _auto_indexed(db: AnyDatabase) -> None:
+    db.command({"create": "c", "capped": True, "size": 8192, "autoIndexId": True})
+    use(db.c, "first")
+
+
+@behaviour(fill=_auto_indexed)
+def create_with_auto_index_id(db: AnyDatabase) -> None:
+    _auto_indexed(beside(db))
+
+
 @behaviour(fill=nothing)
 def create_with_odd_names(db: AnyDatabase) -> None:
     """Create collections with unusual names; some look like the names of the server's temporary collections."""

@@ -93,6 +93,8 @@ def create_indexes_on_a_collated_collection(db: AnyDatabase) -> None:
     db.c.create_index([("s", 1), ("t", 1)], collation={"locale": "simple"})
     db.c.create_index([("s", 1)], collation={"locale": "simple"}, name="simple")
     db.c.create_index([("s", 1)], collation={"locale": "fr"}, name="french", hidden=True)
+    old = {"key": {"q": 1}, "name": "old format", "v": 1}
+    db.command({"createIndexes": "c", "indexes": [old]})
     use(db.c, "after")
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from bson import Decimal128, Int64, MaxKey, MinKey, Regex, Timestamp
+from bson.raw_bson import RawBSONDocument
 
 from tests.support.behaviours.behaviour import AnyDatabase, behaviour, documents
-from tests.support.documents import IDS
+from tests.support.documents import IDS, raw_document, raw_field
 
 _PAD = "p" * 2000
 _MORE_IDS: tuple[Any, ...] = (
@@ -58,6 +59,34 @@ def keys_of_changing_type(db: AnyDatabase) -> None:
     c.insert_one({"_id": float("nan"), "v": 1})
     c.delete_one({"_id": Decimal128("NaN")})
     c.insert_one({"_id": Decimal128("NaN"), "v": 2})
+
+
+def _undecodable(label: bytes) -> list[RawBSONDocument]:
+    """Return eight documents whose `_id`s the driver cannot decode by default: late dates, and binaries.
+
+    The binaries have the subtype 2, but not the inner length that belongs to it. `label` is a letter; each letter
+    returns other documents.
+    """
+    keys = [
+        *(raw_field(0x09, b"_id", label + bytes([number]) * 6 + b"\x40") for number in range(4)),
+        *(raw_field(0x05, b"_id", b"\3\0\0\0\2%c%b%c" % (n, label, n)) for n in range(4)),
+    ]
+    tail = raw_field(0x02, b"pad", b"\x02\0\0\0p\0")
+    return [raw_document(key, tail) for key in keys]
+
+
+def _undecodable_keys(db: AnyDatabase) -> None:
+    db.c.insert_many(_undecodable(b"a"))
+    db.c.create_index("pad")
+
+
+@behaviour(fill=_undecodable_keys)
+def keys_that_the_driver_cannot_decode(db: AnyDatabase) -> None:
+    db.c.insert_many(_undecodable(b"b"))
+    for document in _undecodable(b"a")[::3]:
+        assert db.c.update_one(document, {"$set": {"n": 1}}).modified_count
+    for document in _undecodable(b"a")[1::3]:
+        assert db.c.delete_one(document).deleted_count
 
 
 def _collated(db: AnyDatabase) -> None:

@@ -11,7 +11,7 @@ from bson import Int64, Timestamp
 from pymongo import MongoClient
 from pymongo.errors import OperationFailure
 
-from verifier.cluster.changes import ChangeReader, ChangeStream
+from verifier.cluster.changes import ChangeReader, ChangeStream, Form
 from verifier.cluster.facts import ClusterFacts, Topology
 from verifier.cluster.rawcursor import RawCursor
 from verifier.cluster.times import Position
@@ -65,3 +65,24 @@ def test_a_lost_position_can_be_reported_at_once() -> None:
         assert (
             ChangeReader(sharded, position, StopToken(), awaits_oplog=False)._classify(LOST) is None
         )
+
+
+class _Opened(Exception):
+    pass
+
+
+@pytest.mark.parametrize("code", [10334, 7182500])
+def test_a_stream_is_reopened_without_contents_at_a_large_event(code: int) -> None:
+    """Servers from 6.0.9 on divide large events, and fail with the second code at an event that they cannot divide."""
+    forms: list[Form] = []
+
+    class Stream(ChangeStream):
+        def open(self, position: Position | None, form: Form = Form()) -> RawCursor:
+            forms.append(form)
+            raise _Opened if form.bare else OperationFailure("the event is too large", code)
+
+    with MongoClient[dict[str, Any]]("mongodb://host", connect=False) as client:
+        reader = ChangeReader(Stream(client, FACTS), Position({}, Timestamp(1, 10)), StopToken())
+        with pytest.raises(_Opened):
+            next(reader.pages())
+    assert [each.bare for each in forms] == [False, True]

@@ -11,6 +11,8 @@ import bson
 import pytest
 from bson import DatetimeMS
 from bson.codec_options import DatetimeConversion
+from bson.errors import BSONError
+from bson.raw_bson import RawBSONDocument
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -192,6 +194,32 @@ class TestDecode:
     def test_invalid_utf8_is_replaced(self) -> None:
         raw = document(Field(0x02, b"a", string(b"x\xff")))
         assert rawbson.decode(raw) == {"a": "x\ufffd"}
+
+
+MALFORMED = rawbson.single(rawbson.BINARY, b"_id", int32(1) + b"\x02x")
+
+
+class TestDecodeReply:
+    @pytest.mark.parametrize("key", [1, DatetimeMS(2**62), {"a": [1.5]}])
+    def test_a_reply_is_decoded_to_dicts(self, key: Any) -> None:
+        reply = {"ok": 1.0, "writeErrors": [{"code": 11000, "keyValue": {"_id": key}}]}
+        assert rawbson.decode_reply(raw_document(bson.encode(reply))) == reply
+
+    def test_a_value_that_cannot_be_decoded_hides_nothing_else(self) -> None:
+        error = {"index": 0, "code": 11000, "keyPattern": {"_id": 1}}
+        failed = {"ok": 1.0, "writeErrors": [{**error, "keyValue": raw_document(MALFORMED)}]}
+        reply = rawbson.decode_reply(raw_document(bson.encode(failed)))
+        value = reply["writeErrors"][0].pop("keyValue")
+        assert value.raw == MALFORMED
+        assert reply == {"ok": 1.0, "writeErrors": [error]}
+
+    def test_a_reply_that_cannot_be_decoded_is_an_error(self) -> None:
+        with pytest.raises(BSONError):
+            rawbson.decode_reply(raw_document(MALFORMED))
+
+
+def raw_document(raw: bytes) -> RawBSONDocument:
+    return RawBSONDocument(raw, rawbson.RAW_LENIENT)
 
 
 @pytest.mark.parametrize(

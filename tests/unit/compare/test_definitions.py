@@ -52,6 +52,12 @@ def test_a_limit_without_effect_is_ignored() -> None:
     assert differences([spec(options=capped)], [spec(options={**capped, "max": 2147483647})]) == []
 
 
+def test_auto_index_id_is_ignored() -> None:
+    options = {"idIndex": {"v": 2, "key": {"_id": 1}, "name": "_id_"}}
+    left, right = spec(options={**options, "autoIndexId": True}), spec(options=options)
+    assert differences([left], [right]) == differences([right], [left]) == []
+
+
 MIXED = "timeseriesBucketsMayHaveMixedSchemaData=true"
 CHANGED = "timeseriesBucketingParametersHaveChanged=false"
 

@@ -14,7 +14,7 @@ from bson import Binary, Code, Decimal128, Int64, MaxKey, ObjectId, Regex, Times
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.documents import Field, document, double, field_lists, int32
+from tests.unit.documents import Field, array, document, double, field_lists, int32
 from verifier.cluster import rawbson
 from verifier.compare.documents import Mode, differences, equal
 
@@ -91,6 +91,13 @@ def test_values_are_shown_with_their_types(value: Any, text: str) -> None:
 def test_every_type_can_be_shown() -> None:
     for value in (Regex("a", "i"), Code("x", {"a": 1}), 1.5, Int64(7)):
         assert found({"a": value}, {})
+
+
+def test_a_value_that_cannot_be_decoded_is_shown_as_bytes() -> None:
+    # The inner length is missing.
+    malformed = array((0x05, int32(1) + b"\2x"))
+    (difference,) = differences(document(Field(0x04, b"a", malformed)), document(), BINARY)
+    assert difference.detail == f"missing on the destination (array {malformed.hex()})"
 
 
 def test_long_values_are_cut_around_the_difference() -> None:

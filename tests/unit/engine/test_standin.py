@@ -87,6 +87,7 @@ class TestStandIn:
                 {"clusteredIndex": {"key": {"_id": 1}}},
             ),
             ({"temp": True}, {}),
+            ({"autoIndexId": True, "idIndex": index("_id_")}, {"idIndex": index("_id_")}),
             (
                 {"validator": {"a": 1}, "collation": {"locale": "de"}},
                 {"validator": {"a": 1}, "collation": {"locale": "de"}},
@@ -204,6 +205,7 @@ class TestTwins:
     [
         ({}, False, {}),
         ({}, True, {"collation": {"locale": "simple"}}),
+        ({"v": 1}, True, {}),
         ({"collation": {"locale": "de"}}, True, {}),
         ({"collation": {"locale": "de"}}, False, {}),
     ],

@@ -16,6 +16,7 @@ from bson.regex import Regex
 from syncsvc.rules.sharding import (
     SPARE,
     carried,
+    chunks_of,
     entry_violations,
     filter_violations,
     is_served,
@@ -27,10 +28,14 @@ from syncsvc.rules.sharding import (
     support,
     violations,
 )
+from tests.unit.documents import Field, document, int32, string
+from verifier.cluster import rawbson
+from verifier.cluster.keys import canonical
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.specification import CollectionSpec, Document, Kind
 
 NAME = Namespace("d", "c")
+MIN, MAX = Field(0xFF, b"a", b""), Field(0x7F, b"a", b"")
 
 
 def entry(*key: Document, name: Namespace = NAME) -> Document:
@@ -281,6 +286,45 @@ class TestRanges:
     )
     def test_unsuitable_values_are_no_bounds(self, value: object) -> None:
         assert len(ranges(by(a=1), [bson.encode({"0": value})] * 3, 3)) == 1
+
+    def test_strings_that_are_not_utf8_are_no_bounds(self) -> None:
+        """Decoded, a byte that is not UTF-8 would become U+FFFD, which sorts before some of these bytes."""
+        texts = [b"caf%c" % byte for byte in (*range(0x61, 0x71), *range(0xE0, 0xFF))]
+        sample = [document(Field(0x02, b"0", string(each))) for each in texts]
+        found = [bson.encode(least) for least, _ in ranges(by(a=1), sample, 8)]
+        assert len(found) == 8
+        keys = [canonical(each, next(rawbson.elements(each))) for each in found]
+        assert keys == sorted(keys)
+        assert all(b"\xef\xbf\xbd" not in each for each in found)
+
+    def test_values_that_cannot_be_decoded_are_no_bounds(self) -> None:
+        malformed = document(Field(0x05, b"0", int32(1) + b"\2x"))
+        assert len(ranges(by(a=1), [malformed] * 3, 3)) == 1
+
+
+class TestChunksOf:
+    def test_a_chunk_that_begins_at_a_changed_bound_is_joined_to_the_one_before(self) -> None:
+        latin1, malformed = string(b"caf\xe9"), int32(1) + b"\2x"
+        bounds = [
+            *(MIN, Field(0x02, b"a", string(b"b")), Field(0x02, b"a", latin1)),
+            *(Field(0x02, b"a", string(b"d")), Field(0x05, b"a", malformed), MAX),
+        ]
+        rows = [
+            document(
+                Field(0x03, b"min", document(least)),
+                Field(0x03, b"max", document(beyond)),
+                Field(0x02, b"shard", string(b"%d" % number)),
+            )
+            for number, (least, beyond) in enumerate(zip(bounds, bounds[1:]))
+        ]
+        assert chunks_of(rows) == [
+            (({"a": MinKey()}, {"a": "b"}), "0"),
+            (({"a": "b"}, {"a": "d"}), "1"),
+            (({"a": "d"}, {"a": MaxKey()}), "3"),
+        ]
+
+    def test_a_collection_that_is_not_sharded_has_no_chunks(self) -> None:
+        assert chunks_of([]) == []
 
 
 class TestCarried:

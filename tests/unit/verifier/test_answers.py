@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from bson.int64 import Int64
 
+from tests.unit import documents
 from tests.unit.verifier.values import (
     CHECKING,
     DEFINITION_MISMATCH,
@@ -20,7 +21,7 @@ from tests.unit.verifier.values import (
 )
 from verifier.answers import progress_answer, summary_answer
 from verifier.compare.check_progress import Amounts, CheckProgress, Outcome, Phase, Verdict
-from verifier.compare.mismatch import Difference
+from verifier.compare.mismatch import Difference, DocumentMismatch
 from verifier.compare.mismatch_lines import line
 from verifier.runtime.waits import LongWait
 
@@ -192,6 +193,15 @@ def test_the_type_says_which_side_lacks_the_document(difference: Difference, nam
 )
 def test_a_line_shows_the_type_of_the_key(key: Any, name: str) -> None:
     assert line(document_mismatch(key))["idType"] == name
+
+
+def test_a_key_that_cannot_be_decoded_is_shown_as_bytes() -> None:
+    stored = document_mismatch(7)
+    assert isinstance(stored.mismatch, DocumentMismatch)
+    # A binary of subtype 2 without its inner length.
+    key = documents.key(0x05, documents.int32(2) + b"\2xy")
+    told = line(replace(stored, mismatch=replace(stored.mismatch, key=key)))
+    assert (told["_id"], told["idType"]) == ("binData 02000000027879", "binData")
 
 
 def test_a_line_names_a_definition() -> None:
