@@ -14,9 +14,6 @@ from syncsvc import errors
 from syncsvc.saved.peers import is_cut_over
 from syncsvc.saved.run import Failure, RunRecord
 from syncsvc.state import Phase, State
-from verifier.cluster import cluster, connect, connection_source
-from verifier.compare.errors import MISMATCHES_REPLACED
-from verifier.runtime import access, commands, httpd, schemas, sites, tls, webhook
 from verifier.runtime.errors import INTERNAL_ERROR, ErrorKind, OperationError
 
 
@@ -31,8 +28,6 @@ class Resumption(Enum):
     since the saved position any more.
 
     FINAL: a resume is refused, because the sync would fail at the same change event again.
-
-    NEVER_FAILS: an error of this kind refuses a request or ends the process. No sync fails with it.
     """
 
     CONTINUED = (
@@ -46,9 +41,6 @@ class Resumption(Enum):
         "has the change events after this position."
     )
     FINAL = "``/resume`` is refused: the sync would fail at the same change event again."
-    NEVER_FAILS = (
-        "Such an error refuses a request or the start of the process. No sync fails with it."
-    )
 
 
 _KINDS: Mapping[Resumption, tuple[ErrorKind, ...]] = {
@@ -98,69 +90,6 @@ _KINDS: Mapping[Resumption, tuple[ErrorKind, ...]] = {
     Resumption.FINAL: (
         errors.RENAMED_ACROSS_DATABASES,
         errors.EVENT_TOO_LARGE,
-    ),
-    Resumption.NEVER_FAILS: (
-        httpd.NOT_FOUND,
-        httpd.METHOD_NOT_ALLOWED,
-        httpd.MALFORMED_BODY,
-        httpd.BODY_TOO_LARGE,
-        httpd.TOO_MANY_READERS,
-        httpd.ADDRESS_NOT_AVAILABLE,
-        schemas.INVALID_REQUEST,
-        sites.HOST_NOT_ALLOWED,
-        sites.ORIGIN_NOT_ALLOWED,
-        access.INVALID_TOKEN,
-        access.ROLE_NOT_ALLOWED,
-        access.INVALID_TOKEN_FILE,
-        tls.INVALID_CERTIFICATE,
-        webhook.INVALID_WEBHOOK_SECRET,
-        commands.COMMAND_IN_PROGRESS,
-        connect.INVALID_URI,
-        connect.MISSING_PACKAGE,
-        connection_source.INVALID_CONNECTION_FILE,
-        cluster.SAME_CLUSTER,
-        MISMATCHES_REPLACED,
-        errors.UNKNOWN_CLUSTER,
-        errors.INVALID_STATE,
-        errors.CONTRADICTS_DESIRED_STATE,
-        errors.NOT_ACTIVE,
-        errors.NOT_READY,
-        errors.FAILURE_IS_FINAL,
-        errors.CANNOT_COMMIT,
-        errors.CANNOT_REPAIR,
-        errors.METADATA_LEFT_OVER,
-        errors.OTHER_SYNC_ON_DESTINATION,
-        errors.WRITE_BLOCKING_WITH_EXISTING_DATA,
-        errors.REVERSIBLE_WITH_EXISTING_DATA,
-        errors.SHARDING_REQUIRED,
-        errors.READ_PREFERENCE_NOT_APPLICABLE,
-        errors.NO_MEMBER_TO_COPY,
-        errors.SHARDING_NOT_APPLICABLE,
-        errors.PRESPLIT_NOT_APPLICABLE,
-        errors.INVALID_SHARDING_ENTRY,
-        errors.UNKNOWN_INSTANCE,
-        errors.INSTANCES_NOT_APPLICABLE,
-        errors.DIFFERENT_START,
-        errors.INVALID_DOCUMENT_FILTER,
-        errors.WRITE_BLOCKING_WITH_FILTER,
-        errors.WRITE_BLOCKING_NEEDS_NEWER_SOURCE,
-        errors.REVERSIBLE_NEEDS_WRITE_BLOCKING,
-        errors.REVERSIBLE_WITH_FILTER,
-        errors.REMAP_WITH_USERS_AND_ROLES,
-        errors.REMAP_NEEDS_NEWER_SOURCE,
-        errors.REVERSIBLE_WITHOUT_INDEXES,
-        errors.REVERSIBLE_NEEDS_NEWER_SOURCE,
-        errors.REVERSIBLE_NEEDS_EQUAL_VERSIONS,
-        errors.REVERSIBLE_NEEDS_EQUAL_SHARDS,
-        errors.INSUFFICIENT_MEMORY,
-        errors.INSUFFICIENT_DISK_SPACE,
-        errors.UNSUPPORTED_TOPOLOGY,
-        errors.UNSUPPORTED_VERSION,
-        errors.SERVER_FEATURE_MISSING,
-        errors.NOT_REVERSIBLE,
-        errors.OLD_SOURCE_WRITTEN,
-        errors.DESTINATION_IN_USE,
-        errors.WRONG_CLUSTERS,
     ),
 }
 RESUMPTIONS = {kind: each for each, kinds in _KINDS.items() for kind in kinds}

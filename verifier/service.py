@@ -32,6 +32,7 @@ from verifier.cluster.specification import Document
 from verifier.cluster.writer import ClusterWriter
 from verifier.compare.check import Check, begin
 from verifier.compare.check_progress import CheckProgress, Phase
+from verifier.compare.context import Sides
 from verifier.compare.errors import INVALID_FILTER, METADATA_BLOCKED, OTHER_CHECK_SAVED, SUPERSEDED
 from verifier.compare.listing import Listing, names_on
 from verifier.compare.mismatch import StoredMismatch
@@ -41,7 +42,6 @@ from verifier.compare.rows import read_page_token
 from verifier.compare.store import CheckStore
 from verifier.compare.tuning import CheckTuning
 from verifier.compare.verdict import incomplete
-from verifier.compare.worker import Sides
 from verifier.reports.report import MOST_LISTED, Subject, report
 from verifier.runtime.commands import Commands
 from verifier.runtime.errors import (

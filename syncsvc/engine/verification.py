@@ -32,9 +32,9 @@ from verifier.cluster import failures
 from verifier.cluster.cluster import Cluster
 from verifier.compare.check import Check, begin
 from verifier.compare.check_progress import Amounts, CheckProgress, Outcome, Verdict
+from verifier.compare.context import Sides
 from verifier.compare.feed import Feed
 from verifier.compare.record import CheckRecord, Request
-from verifier.compare.worker import Sides
 from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import POLL, TaskGroup
 from verifier.runtime.waits import waiting

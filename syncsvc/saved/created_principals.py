@@ -7,7 +7,7 @@ from typing import Any
 
 from syncsvc.metadata import Metadata
 from syncsvc.principals.comparison import Identity, Listing, Principal, removable
-from syncsvc.saved.batches import delete_rows, newest_rows, save_rows
+from syncsvc.saved.rows import Rows
 from verifier.cluster import rawbson
 from verifier.cluster.writer import ClusterWriter
 from verifier.runtime.tasks import StopToken
@@ -26,18 +26,16 @@ class CreatedPrincipals:
     def __init__(
         self, metadata: Metadata, writer: ClusterWriter, reversals: int, stop: StopToken
     ) -> None:
-        self._metadata = metadata
-        self._writer = writer
+        self._rows = Rows(metadata, writer, PRINCIPALS, stop)
         self._reversals = reversals
-        self._stop = stop
 
     def add(self, principals: Iterable[Principal]) -> None:
-        save_rows(self._writer, self._metadata.name, PRINCIPALS, map(self._statement, principals))
+        self._rows.save(map(self._statement, principals))
 
     def forget(self, kept: Iterable[Principal] = ()) -> None:
         """Delete the saved names of all principals except those in `kept`."""
         others = {"_id": {"$nin": [self._key(each.identity) for each in kept]}}
-        delete_rows(self._metadata, self._writer, PRINCIPALS, {**self._mine, **others}, self._stop)
+        self._rows.delete_all({**self._mine, **others})
 
     def on(self, listing: Listing) -> list[Principal]:
         """Return the principals in a cluster's `listing` that the sync has created there and may drop.
@@ -52,8 +50,7 @@ class CreatedPrincipals:
         return removable(created, listing)
 
     def _load(self) -> dict[Identity, str]:
-        found = newest_rows(self._metadata, self._writer, PRINCIPALS, self._stop, filter=self._mine)
-        rows = map(rawbson.decode, found)
+        rows = map(rawbson.decode, self._rows.newest(filter=self._mine))
         return {
             Identity(row["kind"], row["database"], row["name"]): row["fingerprint"] for row in rows
         }

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from syncsvc.metadata import Metadata
-from syncsvc.saved.batches import delete_rows
 from syncsvc.saved.created_principals import PRINCIPALS
 from syncsvc.saved.partitions import partitions_of
 from syncsvc.saved.registry import collections_of
 from syncsvc.saved.repairs import REPAIRS
+from syncsvc.saved.rows import Rows
 from syncsvc.saved.spool import SPOOL
 from syncsvc.saved.views import VIEWS
 from verifier.cluster.writer import ClusterWriter
@@ -23,6 +23,6 @@ def forget_earlier(metadata: Metadata, writer: ClusterWriter, stop: StopToken) -
     """
     for reversals in range(2):
         for name in (collections_of(reversals), partitions_of(reversals)):
-            delete_rows(metadata, writer, name, {}, stop)
+            Rows(metadata, writer, name, stop).delete_all({})
     for name in (VIEWS, PRINCIPALS, CHECK, REPAIRS, SPOOL):
-        delete_rows(metadata, writer, name, {}, stop)
+        Rows(metadata, writer, name, stop).delete_all({})

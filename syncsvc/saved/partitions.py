@@ -18,14 +18,12 @@ from typing import Any
 from bson.binary import Binary
 
 from syncsvc.metadata import Metadata
-from syncsvc.saved.batches import delete_ids, delete_rows, save_rows
 from syncsvc.saved.registry import CopyStatus
+from syncsvc.saved.rows import Rows
 from syncsvc.source.natural_scan import ResumePoint
 from verifier.cluster import rawbson
 from verifier.cluster.namespace import Namespace
-from verifier.cluster.newest import aggregate_after, newest_time, read_after
 from verifier.cluster.ranges import Range
-from verifier.cluster.reading import read
 from verifier.cluster.writer import ClusterWriter
 from verifier.runtime.tasks import StopToken
 
@@ -180,18 +178,15 @@ class Partitions:
         alone: bool,
         stop: StopToken,
     ) -> None:
-        self._name = partitions_of(reversals)
-        self._metadata = metadata
-        self._writer = writer
+        self._rows = Rows(metadata, writer, partitions_of(reversals), stop)
         self._instance = instance
         self._alone = alone
-        self._stop = stop
         self._lock = threading.Lock()  # one claim at a time; guards the claims
         self._none_free = False
         # All reads see the partitions at this cluster time or later: after all saves from before this process took
         # over, and after its own saves. Right after an election, an older state could show no free partitions, and the
         # copy would end without them.
-        self._since = read(lambda: newest_time(self._run, self._name), stop)
+        self._since = self._rows.newest_time()
         unfinished = {"instance": instance, "status": {"$ne": CopyStatus.DONE.value}}
         self._claimed = deque(map(_partition, self._find(unfinished)))
 
@@ -239,9 +234,8 @@ class Partitions:
         """Delete all partitions of a collection, and the claims of this instance, so that it can be planned again."""
         # The first partition marks the plan as complete. Delete it first, so that an interrupted deletion leaves no
         # plan that counts as complete.
-        delete_ids(self._writer, self._metadata.name, self._name, [_identity(uuid, 0)])
-        query = {"_id.collection": Binary(uuid, 4)}
-        delete_rows(self._metadata, self._writer, self._name, query, self._stop)
+        self._rows.delete([_identity(uuid, 0)])
+        self._rows.delete_all({"_id.collection": Binary(uuid, 4)})
         # Claims from before a restart have resume points, and perhaps other bounds than the new plan.
         with self._lock:
             self._claimed = deque(each for each in self._claimed if each.uuid != uuid)
@@ -269,7 +263,7 @@ class Partitions:
         unfinished = {"_id": document["_id"], "status": {"$ne": CopyStatus.DONE.value}}
         # Do not replace the saved document, because that would remove the namespace.
         statement = {"q": unfinished, "u": {"$set": document}}
-        self._run({"update": self._name, "updates": [statement]})
+        self._rows.run({"update": self._rows.name, "updates": [statement]})
 
     def all_done(self) -> bool:
         """Return whether all planned partitions are copied, by any instance."""
@@ -284,17 +278,11 @@ class Partitions:
             "documents": {"$sum": "$documents"},
             "left": {"$sum": {"$toInt": {"$ne": ["$status", CopyStatus.DONE.value]}}},
         }
-        database = self._metadata.name
-
-        def rows() -> list[bytes]:
-            # This time must be newer than `_since`, because other instances save their progress, too.
-            time = newest_time(self._run, self._name)
-            pipeline = [{"$group": group}]
-            return aggregate_after(time, self._metadata.client, database, self._name, pipeline)
-
+        # Not at `_since`, because other instances save their progress, too.
+        found = self._rows.aggregate([{"$group": group}])
         return {
             bytes(each["_id"]): Copied(each["copied"], each["documents"], not each["left"])
-            for each in map(rawbson.decode, read(rows, self._stop))
+            for each in map(rawbson.decode, found)
         }
 
     def _claim_some(self) -> None:
@@ -310,10 +298,8 @@ class Partitions:
             ids = [each["_id"] for each in waiting]
             ours = {"$set": {"instance": self._instance}}
             statements = [{"q": {"_id": each, **free}, "u": ours} for each in ids]
-            reply, time = self._writer.run_timed(
-                self._metadata.name, {"update": self._name, "updates": statements}
-            )
-            _refuse_errors(reply)
+            command = {"update": self._rows.name, "updates": statements}
+            reply, time = self._rows.run_timed(command)
             self._since = max(self._since, time)
             if reply["n"] == len(ids):
                 return [_partition({**each, "instance": self._instance}) for each in waiting]
@@ -330,18 +316,10 @@ class Partitions:
     def _find(self, query: dict[str, Any], limit: int = 0) -> list[dict[str, Any]]:
         """Return at most `limit` saved partitions that match the query, the largest first; all if `limit` is 0."""
         find = {"filter": query, "sort": {"total": -1, "_id": 1}, "limit": limit}
-        time = self._since
-
-        documents = read(
-            lambda: read_after(
-                time, self._metadata.client, self._metadata.name, self._name, **find
-            ),
-            self._stop,
-        )
-        return [*map(rawbson.decode, documents)]
+        return [*map(rawbson.decode, self._rows.at(self._since, **find))]
 
     def _create_index(self) -> None:
-        self._run({"createIndexes": self._name, "indexes": [_INDEX]})
+        self._rows.run({"createIndexes": self._rows.name, "indexes": [_INDEX]})
 
     def _insert(self, partitions: Sequence[Partition]) -> None:
         # The upserts must not change an existing row, because a command may be retried after a lost reply.
@@ -349,20 +327,8 @@ class Partitions:
             {"q": {"_id": each["_id"]}, "u": {"$setOnInsert": each}, "upsert": True}
             for each in map(_document, partitions)
         )
-        time = save_rows(self._writer, self._metadata.name, self._name, statements)
+        time = self._rows.save(statements)
         with self._lock:
             self._since = max(self._since, time or self._since)
             # A claim that began before the insert may have found no free partition.
             self._none_free = False
-
-    def _run(self, command: dict[str, Any]) -> dict[str, Any]:
-        reply = self._writer.run(self._metadata.name, command)
-        _refuse_errors(reply)
-        return reply
-
-
-def _refuse_errors(reply: dict[str, Any]) -> None:
-    if reply.get("writeErrors"):
-        raise RuntimeError(
-            f"the server refused to save the partitions of the copy: {reply['writeErrors']}"
-        )

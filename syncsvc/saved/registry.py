@@ -12,12 +12,10 @@ from typing import Any
 from bson.binary import Binary
 
 from syncsvc.metadata import Metadata
-from syncsvc.saved.batches import delete_rows, save_rows
+from syncsvc.saved.rows import Rows
 from syncsvc.source.natural_scan import ResumePoint
 from verifier.cluster import rawbson
 from verifier.cluster.namespace import Namespace
-from verifier.cluster.newest import newest_time, read_after
-from verifier.cluster.reading import read
 from verifier.cluster.specification import CollectionSpec, Document, Kind
 from verifier.cluster.writer import ClusterWriter
 from verifier.runtime.tasks import StopToken
@@ -195,11 +193,8 @@ class Registry:
     def __init__(
         self, metadata: Metadata, writer: ClusterWriter, reversals: int, stop: StopToken
     ) -> None:
-        self._metadata = metadata
-        self._writer = writer
-        self._stop = stop
+        self._rows = Rows(metadata, writer, collections_of(reversals), stop)
         self._reversals = reversals
-        self._name = collections_of(reversals)
         self._lock = threading.Lock()  # guards _records and _holders
         # Held by threads that read records and then save or load them, so that no change in between is lost.
         self.redefining = threading.RLock()
@@ -210,15 +205,11 @@ class Registry:
     def reload(self, stop: StopToken) -> None:
         """Load the saved records again, because other instances save them, too. Raises the driver's errors."""
         with self.redefining:
-            documents = read(self._read, stop)
+            documents = replace(self._rows, stop=stop).newest()
             records = [_collection_record(rawbson.decode_definition(each)) for each in documents]
             with self._lock:
                 self._records = {record.uuid: record for record in records}
                 self._holders = {record.definition.namespace: record.uuid for record in records}
-
-    def _read(self) -> list[bytes]:
-        time = newest_time(self._run, self._name)
-        return read_after(time, self._metadata.client, self._metadata.name, self._name)
 
     def get(self, uuid: bytes) -> CollectionRecord | None:
         with self._lock:
@@ -268,7 +259,7 @@ class Registry:
         """Save the new record of each pair (old record, new record). If the old record is None, save all fields."""
         with self.redefining:
             statements = [_statement(old, new) for old, new in changes]
-            save_rows(self._writer, self._metadata.name, self._name, statements)
+            self._rows.save(statements)
             with self._lock:
                 for _, record in changes:
                     self._release_name(record.uuid)
@@ -280,15 +271,13 @@ class Registry:
 
         The records saved by an earlier call are deleted. The registry that is in use now does not change.
         """
-        name = collections_of(self._reversals + 1)
-        delete_rows(self._metadata, self._writer, name, {}, self._stop)
-        statements = [_statement(None, each) for each in records]
-        save_rows(self._writer, self._metadata.name, name, statements)
+        rows = replace(self._rows, name=collections_of(self._reversals + 1))
+        rows.delete_all({})
+        rows.save([_statement(None, each) for each in records])
 
     def remove(self, record: CollectionRecord) -> None:
-        statement = {"q": {"_id": Binary(record.uuid, 4)}, "limit": 1}
         with self.redefining:
-            self._run({"delete": self._name, "deletes": [statement]})
+            self._rows.delete([Binary(record.uuid, 4)])
             with self._lock:
                 self._release_name(record.uuid)
                 del self._records[record.uuid]
@@ -297,11 +286,3 @@ class Registry:
         old = self._records.get(uuid)
         if old is not None and self._holders.get(old.definition.namespace) == uuid:
             del self._holders[old.definition.namespace]
-
-    def _run(self, command: dict[str, Any]) -> dict[str, Any]:
-        reply = self._writer.run(self._metadata.name, command)
-        if reply.get("writeErrors"):
-            raise RuntimeError(
-                f"the server refused to change the registry of the collections: {reply['writeErrors']}"
-            )
-        return reply

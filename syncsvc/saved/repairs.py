@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 import pymongo
 
 from syncsvc.metadata import Metadata
-from syncsvc.saved.batches import delete_rows, save_rows
+from syncsvc.saved.rows import Rows
 from verifier.cluster import rawbson
 from verifier.cluster.namespace import Namespace
-from verifier.cluster.newest import newest_time, read_after
 from verifier.cluster.reading import read
 from verifier.cluster.writer import ClusterWriter
 from verifier.compare.mismatch import (
@@ -52,9 +51,7 @@ class Repairs:
     """The saved list of repairs of one run. Every method raises the driver's errors."""
 
     def __init__(self, metadata: Metadata, writer: ClusterWriter, stop: StopToken) -> None:
-        self._metadata = metadata
-        self._writer = writer
-        self._stop = stop
+        self._rows = Rows(metadata, writer, REPAIRS, stop)
 
     def add(self, number: int, found: Iterable[StoredMismatch]) -> None:
         """Add the differences `found` to the list of the repair round `number`."""
@@ -62,17 +59,17 @@ class Repairs:
             {"q": {"_id": row["_id"]}, "u": row, "upsert": True}
             for row in (_row(each, number) for each in found)
         )
-        save_rows(self._writer, self._metadata.name, REPAIRS, statements)
+        self._rows.save(statements)
 
     def remove_all(self, number: int) -> None:
         """Remove all differences from the list of the round `number`, which must not have begun."""
-        delete_rows(self._metadata, self._writer, REPAIRS, {"round": number}, self._stop)
+        self._rows.delete_all({"round": number})
 
     def remove(self, number: int, found: Iterable[DefinitionMismatch]) -> None:
         """Remove differences in definitions from the list of the round `number`, because they could not be repaired."""
         for each in found:
             query = {"_id": definition_mismatch_row(each, 0)["_id"], "round": number}
-            self._run({"delete": REPAIRS, "deletes": [{"q": query, "limit": 1}]})
+            self._rows.run({"delete": REPAIRS, "deletes": [{"q": query, "limit": 1}]})
 
     def remove_documents(self, number: int, namespaces: Iterable[Namespace]) -> None:
         """Remove the documents of these collections from the list of the round `number`.
@@ -81,7 +78,7 @@ class Repairs:
         """
         names = [str(each) for each in namespaces]
         query = {"round": number, "_id.n": {"$in": names}, "_id.h": {"$exists": True}}
-        delete_rows(self._metadata, self._writer, REPAIRS, query, self._stop)
+        self._rows.delete_all(query)
 
     def documents(self, number: int) -> Iterator[DocumentMismatch]:
         """Yield the differing documents that the repair round `number` repairs."""
@@ -94,31 +91,27 @@ class Repairs:
         return [read_definition_mismatch(row) for row in self._newest(query)]
 
     def counts(self) -> RepairCounts:
-        collection = self._metadata[REPAIRS]
+        collection = self._rows.metadata[REPAIRS]
 
         def count(field: str) -> int:
             query = {field: {"$exists": True}}
-            return read(lambda: collection.count_documents(query), self._stop)
+            return read(lambda: collection.count_documents(query), self._rows.stop)
 
         return RepairCounts(count("_id.h"), count("_id.a"))
 
     def forget(self) -> None:
         """Delete the saved list of repairs."""
-        delete_rows(self._metadata, self._writer, REPAIRS, {}, self._stop)
+        self._rows.delete_all({})
 
     def _newest(self, query: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """Yield the saved differences that match the query, by `_id`, including all that were saved before the call."""
-        time = read(lambda: newest_time(self._run, REPAIRS), self._stop)
+        time = self._rows.newest_time()
 
         def portion(after: list[dict[str, Any]]) -> list[bytes]:
             find = {"filter": {"$and": [query, *after]}, "sort": {"_id": 1}, "limit": _PAGE}
-            metadata = self._metadata
-            return read_after(time, metadata.client, metadata.name, REPAIRS, **find)
+            return self._rows.at(time, **find)
 
-        yield from _pages(lambda after: read(lambda: portion(after), self._stop))
-
-    def _run(self, command: dict[str, Any]) -> dict[str, Any]:
-        return self._writer.run(self._metadata.name, command)
+        yield from _pages(portion)
 
 
 def _pages(

@@ -29,10 +29,9 @@ from pymongo.read_concern import ReadConcern
 
 from syncsvc.errors import EVENT_SPOOL_DAMAGED
 from syncsvc.metadata import Metadata
-from syncsvc.saved.batches import delete_ids, save_rows
+from syncsvc.saved.rows import Rows
 from syncsvc.saved.stored import StoredPosition
 from verifier.cluster import rawbson
-from verifier.cluster.newest import newest_time, read_after
 from verifier.cluster.rawbson import Buffer
 from verifier.cluster.reading import read
 from verifier.cluster.times import Position
@@ -133,12 +132,10 @@ class Spool:
     def __init__(
         self, metadata: Metadata, writer: ClusterWriter, run: UUID, reversals: int, stop: StopToken
     ) -> None:
-        self._metadata = metadata
-        self._writer = writer
+        self._documents = Rows(metadata, writer, SPOOL, stop)
         self._reversals = reversals
         self._direction = {"run": run.hex, "reversals": reversals}
         self._headers = _headers_of(run, reversals)
-        self._stop = stop
         # Held while rows are saved or deleted; guards _number and _size.
         self._saving = threading.Lock()
         self._rows: deque[Row] = deque()  # replaced as a whole, so that reading it needs no lock
@@ -173,7 +170,7 @@ class Spool:
 
         Unlike `load`, this writes nothing. Raises the driver's errors.
         """
-        rows = self._metadata[SPOOL]
+        rows = self._documents.metadata[SPOOL]
         return read(lambda: rows.find_one(self._headers, {"_id": 1}), stop) is not None
 
     def load(self, position: Position) -> None:
@@ -181,8 +178,8 @@ class Spool:
 
         Raises OperationError EventSpoolDamaged if a row after `position` is missing, and the driver's errors.
         """
-        self._since = self._newest_time()
-        documents = read(lambda: self._find(filter=self._headers, sort={"_id": 1}), self._stop)
+        self._since = self._documents.newest_time()
+        documents = self._find(filter=self._headers, sort={"_id": 1})
         rows = [*map(_row, documents)]
         self._number = rows[-1].number + 1 if rows else 0
         self._keep(rows)
@@ -230,14 +227,9 @@ class Spool:
             (part, {"data": Binary(data)}) for part, data in enumerate(parts, start=1)
         ]
         # Use upserts, because a command may be repeated after a lost reply.
-        save_rows(
-            self._writer,
-            self._metadata.name,
-            SPOOL,
-            (
-                {"q": {"_id": self._id(row.number, part)}, "u": content, "upsert": True}
-                for part, content in (*contents, (0, _header(row)))
-            ),
+        self._documents.save(
+            {"q": {"_id": self._id(row.number, part)}, "u": content, "upsert": True}
+            for part, content in (*contents, (0, _header(row)))
         )
 
     def read(self, row: Row) -> list[memoryview]:
@@ -248,7 +240,7 @@ class Spool:
         data = self._data(row)
         if not _is_whole(row, data):
             # A primary that was elected meanwhile may not have the newest row yet.
-            self._since = self._newest_time()
+            self._since = self._documents.newest_time()
             data = self._data(row)
         if not _is_whole(row, data):
             raise _damaged(row.number, "the checksum is wrong")
@@ -256,8 +248,8 @@ class Spool:
 
     def _data(self, row: Row) -> bytes:
         ids = [self._id(row.number, part) for part in range(1, row.parts + 1)]
-        find = {"filter": {"_id": {"$in": ids}}, "sort": {"_id": 1}}
-        return b"".join(each["data"] for each in read(lambda: self._find(**find), self._stop))
+        found = self._find(filter={"_id": {"$in": ids}}, sort={"_id": 1})
+        return b"".join(each["data"] for each in found)
 
     def forget(self, position: Position) -> None:
         """Delete the rows that end at or before `position`. Raises the driver's errors."""
@@ -267,7 +259,7 @@ class Spool:
             if not applied:
                 return
             ids = (self._id(row.number, part) for row in applied for part in range(row.parts + 1))
-            delete_ids(self._writer, self._metadata.name, SPOOL, ids)
+            self._documents.delete(ids)
             self._keep([*self._rows][len(applied) :])
 
     def clear(self) -> None:
@@ -275,26 +267,18 @@ class Spool:
 
         Raises the driver's errors.
         """
-        self._since = self._newest_time()
+        self._since = self._documents.newest_time()
         following = {**self._direction, "reversals": self._reversals + 1}
         query = {"_id": {"$gt": self._direction, "$lt": following}}
-        find = {"filter": query, "projection": {"_id": 1}}
-        found = read(lambda: self._find(**find), self._stop)
+        found = self._find(filter=query, projection={"_id": 1})
         with self._saving:
-            delete_ids(self._writer, self._metadata.name, SPOOL, (each["_id"] for each in found))
+            self._documents.delete(each["_id"] for each in found)
             self._keep([])
 
     def _find(self, **find: Any) -> list[dict[str, Any]]:
         if self._since is None:
-            self._since = self._newest_time()
-        found = read_after(self._since, self._metadata.client, self._metadata.name, SPOOL, **find)
-        return [*map(rawbson.decode, found)]
-
-    def _newest_time(self) -> Timestamp:
-        return read(lambda: newest_time(self._run, SPOOL), self._stop)
-
-    def _run(self, command: dict[str, Any]) -> dict[str, Any]:
-        return self._writer.run(self._metadata.name, command)
+            self._since = self._documents.newest_time()
+        return [*map(rawbson.decode, self._documents.at(self._since, **find))]
 
     def _id(self, number: int, part: int) -> dict[str, Any]:
         # Headers are next to each other in the index, so that loading them does not read the events.

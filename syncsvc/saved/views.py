@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from syncsvc.metadata import Metadata
-from syncsvc.saved.batches import delete_ids, delete_rows, newest_rows, save_rows
+from syncsvc.saved.rows import Rows
 from verifier.cluster import rawbson
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.specification import CollectionSpec, Document
@@ -23,27 +23,24 @@ class CreatedViews:
     """
 
     def __init__(self, metadata: Metadata, writer: ClusterWriter, stop: StopToken) -> None:
-        self._metadata = metadata
-        self._writer = writer
-        self._stop = stop
+        self._rows = Rows(metadata, writer, VIEWS, stop)
 
     def add(self, views: Iterable[CollectionSpec]) -> None:
         """Save the names and definitions of these views. Raises the driver's errors."""
-        save_rows(self._writer, self._metadata.name, VIEWS, map(_statement, views))
+        self._rows.save(map(_statement, views))
 
     def forget(self, name: Namespace) -> None:
         """Delete all saved definitions of the view with that name. Raises the driver's errors."""
-        delete_ids(self._writer, self._metadata.name, VIEWS, [str(name)])
+        self._rows.delete([str(name)])
 
     def replace_all(self, views: Iterable[CollectionSpec]) -> None:
         """Replace all saved names and definitions with those of these views. Raises the driver's errors."""
-        delete_rows(self._metadata, self._writer, VIEWS, {}, self._stop)
+        self._rows.delete_all({})
         self.add(views)
 
     def load(self) -> dict[Namespace, list[Document]]:
         """Return all definitions of each view, by the name of the view. Raises the driver's errors."""
-        found = newest_rows(self._metadata, self._writer, VIEWS, self._stop)
-        rows = map(rawbson.decode_definition, found)
+        rows = map(rawbson.decode_definition, self._rows.newest())
         return {Namespace(*row["_id"].split(".", 1)): row["definitions"] for row in rows}
 
 

@@ -284,4 +284,5 @@ def the_log(daemon: Daemon) -> None:
         assert float(noted["averageDurationMs"]) <= float(noted["maximumDurationMs"])
         assert noted["numOperations"] >= 1
     answers = [line["body"] for line in logged(daemon, "sent response")]
-    assert all("state" in json.loads(body)["progress"] for body in answers if "canCommit" in body)
+    of_progress = [json.loads(body) for body in answers if "canCommit" in body]
+    assert of_progress and all("state" in answer["progress"] for answer in of_progress)

@@ -17,7 +17,7 @@ from pymongo.errors import NotPrimaryError
 from syncsvc.metadata import METADATA_DATABASE
 from syncsvc.sandbox import ReplicaSet
 from syncsvc.sandbox.replica_set import Client
-from syncsvc.saved.batches import save_rows
+from syncsvc.saved.rows import Rows
 from syncsvc.source.oplog import read_oplog
 from verifier.cluster.changes import ChangeReader, ChangeStream, start_position
 from verifier.cluster.connect import connect
@@ -55,10 +55,11 @@ def test_a_change_stream_continues(client: Client) -> None:
 
 def test_saved_rows_wait_for_the_time(client: Client) -> None:
     """Save rows of the metadata: the call must wait until the primary knows the time, and not fail."""
-    writer = ClusterWriter(client, True, StopToken())
+    stop = StopToken()
+    rows = Rows(client[METADATA_DATABASE], ClusterWriter(client, True, stop), "rows", stop)
     statements = [{"q": {"_id": 1}, "u": {"$set": {"a": 1}}, "upsert": True}]
     with ThreadPoolExecutor() as pool:
-        saving = pool.submit(save_rows, writer, METADATA_DATABASE, "rows", statements)
+        saving = pool.submit(rows.save, statements)
         try:
             assert not wait([saving], 1.0).done
         finally:

@@ -15,6 +15,7 @@ from verifier.cluster.cluster import Cluster
 from verifier.cluster.writer import ClusterWriter
 from verifier.compare.check import Check, begin
 from verifier.compare.check_progress import Outcome, Verdict
+from verifier.compare.context import Sides
 from verifier.compare.listing import Listing
 from verifier.compare.mismatch import DefinitionMismatch, DocumentMismatch
 from verifier.compare.points import Point
@@ -22,7 +23,6 @@ from verifier.compare.record import Request
 from verifier.compare.store import CheckStore
 from verifier.compare.tuning import CheckTuning
 from verifier.compare.verdict import incomplete
-from verifier.compare.worker import Sides
 from verifier.runtime.errors import describe
 from verifier.runtime.tasks import Cancelled, StopToken, TaskGroup
 

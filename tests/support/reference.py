@@ -121,7 +121,6 @@ def _resumptions() -> str:
     rows = (
         (_listed(kind.name for kind, each in RESUMPTIONS.items() if each is resumption), resumption)
         for resumption in Resumption
-        if resumption is not Resumption.NEVER_FAILS
     )
     return "".join(f"{names}\n    {resumption.value}\n" for names, resumption in rows)
 

@@ -31,6 +31,7 @@ from verifier.cluster.times import Position
 from verifier.compare.amounts import Tally
 from verifier.compare.change_source import ChangeSource
 from verifier.compare.check_progress import Verdict
+from verifier.compare.context import CheckContext, Sides
 from verifier.compare.errors import NOTHING_TO_COMPARE
 from verifier.compare.feed import Feed
 from verifier.compare.figures import Figures
@@ -51,7 +52,6 @@ from verifier.compare.store import CheckStore
 from verifier.compare.subject import Subject
 from verifier.compare.tuning import CheckTuning
 from verifier.compare.verdict import NAMED, verdict_of
-from verifier.compare.worker import Sides
 from verifier.runtime.errors import OperationError
 from verifier.runtime.observer import Observer
 from verifier.runtime.tasks import StopToken, TaskGroup, wait_until
@@ -147,6 +147,7 @@ class Check:
         self._observe = observe
         self._stop = stop
         self._rechecks = Rechecks(store, sides.tuning.remembered)
+        self._context = CheckContext(subject, sides, store, self._rechecks, observe)
         self._feed = feed
         self._changes: dict[Side, ChangeSource] = {}
         self._pause = self._tuning.least_pause
@@ -181,23 +182,13 @@ class Check:
         return verdict
 
     def _note_changes(self, group: TaskGroup) -> None:
-        clusters = {Side.SOURCE: self._sides.source, Side.DESTINATION: self._sides.destination}
-        if self._feed is not None:
-            self._changes[Side.SOURCE] = self._feed
-            del clusters[Side.SOURCE]
-        for side, cluster in clusters.items():
-            recorder = Recorder(
-                side,
-                cluster,
-                self._store,
-                self._rechecks,
-                self._subject.watched(side),
-                self._observe,
-                self._tuning,
-                group.stop,
-            )
-            self._changes[side] = recorder
-            group.spawn(side.value, recorder.run)
+        for side in Side:
+            if side is Side.SOURCE and self._feed is not None:
+                self._changes[side] = self._feed
+            else:
+                recorder = Recorder(self._context, side, group.stop)
+                self._changes[side] = recorder
+                group.spawn(side.value, recorder.run)
         self.figures.sources.update(self._changes)
 
     def no_more_writes(
@@ -322,17 +313,7 @@ class Check:
             self._changes[Side.SOURCE].newest,
             self._changes[Side.DESTINATION].newest,
         )
-        return Generation(
-            self._subject,
-            self._sides,
-            pairs,
-            new,
-            self._store,
-            self._rechecks,
-            not_before,
-            self._observe,
-            stop,
-        )
+        return Generation(self._context, pairs, new, not_before, stop)
 
     def _save_done(self, tally: Tally, seconds: float) -> None:
         record, amounts = self._store.record, tally.amounts

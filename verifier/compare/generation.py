@@ -16,16 +16,13 @@ from bson.timestamp import Timestamp
 
 from verifier.cluster.ranges import Range
 from verifier.compare.amounts import Tally
+from verifier.compare.context import CheckContext
 from verifier.compare.planning import Planner
 from verifier.compare.points import Point
 from verifier.compare.queue import TaskQueue
-from verifier.compare.rechecks import Rechecks
 from verifier.compare.scope import NamespacePair
-from verifier.compare.store import CheckStore
-from verifier.compare.subject import Subject
 from verifier.compare.task import Task, Work
-from verifier.compare.worker import Sides, Worker
-from verifier.runtime.observer import Observer
+from verifier.compare.worker import Worker
 from verifier.runtime.tasks import StopToken, TaskGroup
 
 # How many tasks are saved at once.
@@ -41,17 +38,13 @@ class Generation:
 
     def __init__(
         self,
-        subject: Subject,
-        sides: Sides,
+        context: CheckContext,
         pairs: Iterable[NamespacePair],
         new: Set[NamespacePair],
-        store: CheckStore,
-        rechecks: Rechecks,
         not_before: tuple[Timestamp | None, Timestamp | None],
-        observe: Observer,
         stop: StopToken,
     ) -> None:
-        self._threads = sides.workers
+        self._threads = context.sides.workers
         self._changing = threading.Lock()  # guards the next three attributes
         self._unsaved: list[Task] = []
         self._unsaved_ranges: list[Task] = []
@@ -59,25 +52,15 @@ class Generation:
         # Held while tasks are saved, to keep the order of the saves: a collection must never be saved as done before
         # its ranges.
         self._saving = threading.Lock()
-        self._store = store
-        self._observe = observe
-        self._task_interval = sides.tuning.task_interval
+        self._store = context.store
+        self._observe = context.observe
+        self._task_interval = context.sides.tuning.task_interval
         # The group is created here, so that an error in one thread ends the waits and retries of all threads.
         self._group = TaskGroup("generation", stop)
         self.queue = TaskQueue(self._group.stop)
         self.tally = Tally()
-        self._planner = Planner(pairs, new, store, self.queue)
-        self._worker = Worker(
-            subject,
-            sides,
-            store,
-            rechecks,
-            self.tally,
-            not_before,
-            self._add_ranges,
-            observe,
-            self._group.stop,
-        )
+        self._planner = Planner(pairs, new, context.store, self.queue)
+        self._worker = Worker(context, self.tally, not_before, self._add_ranges, self._group.stop)
 
     def run(self) -> None:
         """Plan the tasks, unless an earlier process planned them; run all unfinished tasks, and save the results.

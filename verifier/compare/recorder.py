@@ -18,7 +18,6 @@ from time import monotonic
 from bson.timestamp import Timestamp
 
 from verifier.cluster.changes import ChangeReader, ChangeStream, StreamPage
-from verifier.cluster.cluster import Cluster
 from verifier.cluster.events import DefinitionEvent, KeyEvent, parse_key_event
 from verifier.cluster.keys import id_only
 from verifier.cluster.migrations import Migrations
@@ -27,16 +26,12 @@ from verifier.cluster.note import append_note
 from verifier.cluster.times import Position, seconds_between
 from verifier.compare.amounts import Lag, Rate
 from verifier.compare.check_progress import Changes
+from verifier.compare.context import CheckContext
 from verifier.compare.errors import DEFINITION_CHANGED
 from verifier.compare.points import Point
-from verifier.compare.rechecks import Rechecks
 from verifier.compare.record import Side
-from verifier.compare.store import CheckStore
-from verifier.compare.subject import Watched
 from verifier.compare.task import Recheck, recheck_of, whole_collection
-from verifier.compare.tuning import CheckTuning
 from verifier.runtime.errors import OperationError
-from verifier.runtime.observer import Observer
 from verifier.runtime.tasks import StopToken, wait_until
 
 # DDL events of a whole collection; indexes and options are compared at the end anyway. `shardCollection` is needed if a
@@ -57,26 +52,16 @@ class Recorder:
     If a later end is saved, the reader continues.
     """
 
-    def __init__(
-        self,
-        side: Side,
-        cluster: Cluster,
-        store: CheckStore,
-        rechecks: Rechecks,
-        watched: Watched,
-        observe: Observer,
-        tuning: CheckTuning,
-        stop: StopToken,
-    ) -> None:
+    def __init__(self, context: CheckContext, side: Side, stop: StopToken) -> None:
         self._side = side
-        self._cluster = cluster
-        self._store = store
-        self._rechecks = rechecks
-        self._watched = watched
-        self._observe = observe
-        self._tuning = tuning
+        self._cluster = context.sides.of(side)
+        self._store = context.store
+        self._rechecks = context.rechecks
+        self._watched = context.subject.watched(side)
+        self._observe = context.observe
+        self._tuning = context.sides.tuning
         self._stop = stop
-        record = store.record.side(side)
+        record = self._store.record.side(side)
         self._seen = Counter(record.seen)
         self._position = record.position
         self._saved_at = monotonic()
@@ -88,7 +73,7 @@ class Recorder:
         # Maps a namespace that stores documents on this cluster to its name on the source; to None if it is not part of
         # the check.
         self._stored: dict[Namespace, Namespace | None] = {}  # cleared when it is full
-        self._migrations = Migrations(cluster.client, cluster.facts, stop)
+        self._migrations = Migrations(self._cluster.client, self._cluster.facts, stop)
         # The newest cluster time of a page. A read at or after this time sees every change that this reader has read.
         self.newest: Timestamp | None = None
 

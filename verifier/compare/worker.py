@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from itertools import islice
 from time import time
@@ -12,7 +12,6 @@ from typing import NamedTuple, cast
 from bson.raw_bson import RawBSONDocument
 from bson.timestamp import Timestamp
 
-from verifier.cluster.cluster import Cluster
 from verifier.cluster.connect import Client
 from verifier.cluster.inventory import Snapshot, extent, find_named
 from verifier.cluster.keys import canonical_id
@@ -24,19 +23,15 @@ from verifier.cluster.reading import read
 from verifier.cluster.specification import CollectionSpec, Document, Kind
 from verifier.compare.amounts import Tally
 from verifier.compare.comparison import Comparison
+from verifier.compare.context import CheckContext
 from verifier.compare.definitions import compare_definitions
 from verifier.compare.errors import TIME_SERIES_NOT_COMPARABLE
 from verifier.compare.expiry import expired, expires, note_on_clocks
 from verifier.compare.mismatch import Aspect, DefinitionMismatch, Difference, DocumentMismatch
 from verifier.compare.points import Point
-from verifier.compare.rechecks import Rechecks
 from verifier.compare.scope import NamespacePair
-from verifier.compare.store import CheckStore
-from verifier.compare.subject import Subject
 from verifier.compare.task import Status, Task, Work, digest_of, merged, recheck_of
-from verifier.compare.tuning import CheckTuning
 from verifier.runtime.errors import OperationError
-from verifier.runtime.observer import Observer
 from verifier.runtime.tasks import StopToken
 
 # The number of mismatches that are saved with one call.
@@ -70,17 +65,6 @@ class _Counting(NamedTuple):
     expires: bool
 
 
-@dataclass(frozen=True)
-class Sides:
-    """The two clusters of a check. `workers` threads read them, in ranges of about `range_bytes` bytes."""
-
-    source: Cluster
-    destination: Cluster
-    workers: int
-    range_bytes: int
-    tuning: CheckTuning = CheckTuning()
-
-
 class Worker:
     """Runs the tasks of a generation. All threads of the generation share one worker.
 
@@ -90,29 +74,25 @@ class Worker:
 
     def __init__(
         self,
-        subject: Subject,
-        sides: Sides,
-        store: CheckStore,
-        rechecks: Rechecks,
+        context: CheckContext,
         tally: Tally,
         not_before: tuple[Timestamp | None, Timestamp | None],
         add_ranges: Callable[[NamespacePair, list[Range], int, int], None],
-        observe: Observer,
         stop: StopToken,
     ) -> None:
-        request = store.record.request
-        self._subject = subject
+        request, sides = context.store.record.request, context.sides
+        self._subject = context.subject
         self._clients = (sides.source.client, sides.destination.client)
         self._range_bytes, self._threads = sides.range_bytes, sides.workers
         # Servers before 6.0 send no events for changes of measurements.
         self._reports_buckets = sides.source.facts.reports_ddl
         self._source_facts = sides.source.facts
-        self._store = store
-        self._rechecks = rechecks
+        self._store = context.store
+        self._rechecks = context.rechecks
         self._tally = tally
         self._not_before = not_before
         self._add_ranges = add_ranges
-        self._observe = observe
+        self._observe = context.observe
         self._stop = stop
         # The definitions on both sides, if the generation compares all of them.
         self._snapshots: tuple[Snapshot, ...] = ()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
+from syncsvc.figures import durations
 from syncsvc.figures.durations import Durations, Operation, Stopwatch, timed
 
 
@@ -30,7 +33,18 @@ def test_a_block_is_one_call_unless_it_fails() -> None:
     assert stopwatch.take()[Operation.COPY_WRITE].calls == 1
 
 
-def test_items_come_with_their_times() -> None:
-    found = list(timed("abc"))
-    assert [item for item, _ in found] == ["a", "b", "c"]
-    assert all(seconds >= 0 for _, seconds in found)
+def test_items_come_with_the_times_of_their_iterator(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(durations, "perf_counter", lambda: now)
+
+    def items() -> Iterator[str]:
+        nonlocal now
+        for item, seconds in (("a", 2.0), ("b", 3.0)):
+            now += seconds
+            yield item
+
+    found = []
+    for each in timed(items()):
+        found.append(each)
+        now += 100.0  # the work of the caller with the item
+    assert found == [("a", 2.0), ("b", 3.0)]

@@ -22,6 +22,7 @@ from syncsvc.preflight.rules import (
     option_violations,
 )
 from syncsvc.rules.indexing import Target, definition_violations, destined
+from tests.support.renamed import remap as namespace_remap
 from tests.unit.preflight.values import facts, findings, names, options, texts
 from verifier.cluster.document_filters import DocumentFilters
 from verifier.cluster.facts import Topology
@@ -79,13 +80,7 @@ def remap(*entries: tuple[str, str]) -> dict[str, Any]:
 
     Each entry is a pair of the name on the source and the name on the destination: `d.c`, or `d` for a whole database.
     """
-
-    def named(name: str) -> dict[str, str]:
-        database, _, collection = name.partition(".")
-        return {"database": database, **({"collection": collection} if collection else {})}
-
-    listed = tuple({"from": named(here), "to": named(there)} for here, there in entries)
-    return {"namespace_remap": listed}
+    return {"namespace_remap": tuple(namespace_remap(dict(entries)))}
 
 
 OPTION_TABLE: list[tuple[dict[str, Any], list[str]]] = [

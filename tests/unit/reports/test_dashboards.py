@@ -7,7 +7,7 @@ from typing import Any
 
 import bson
 import pytest
-from bson import Timestamp
+from bson import CodecOptions, Timestamp
 
 from syncsvc.options import BuildIndexes, StartOptions, WriteBlocking
 from syncsvc.reports.dashboards import documents
@@ -55,7 +55,8 @@ def test_the_coordinator_has_a_document_of_each_kind() -> None:
         "namespaceFilter": {"inclusionFilter": [], "exclusionFilter": []},
         "copyInNaturalOrderFilter": {"selectAll": False, "dbsAndColls": {}},
     }
-    assert all(bson.encode(each) for each in found.values())
+    aware = CodecOptions[dict[str, Any]](tz_aware=True)
+    assert all(bson.decode(bson.encode(each), aware) == each for each in found.values())
 
 
 def test_the_options_are_shown() -> None:
