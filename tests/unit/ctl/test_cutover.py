@@ -66,6 +66,15 @@ def test_a_commit_without_an_answer_is_sent_again_unless_it_has_arrived(
     assert (done.exit_code, len(api.bodies("commit"))) == (Exit.OK, sent), done.output
 
 
+def test_a_commit_without_an_answer_may_still_be_executed(api: StubApi, run: Run) -> None:
+    steps = [COMMITTABLE, COMMITTABLE, COMMITTING, COMMITTED]
+    api.answer("progress", *map(answer, steps))
+    api.break_off("commit")
+    api.refuse("commit", "CommandInProgress")
+    done = run("commit", "--wait", "--yes")
+    assert (done.exit_code, len(api.bodies("commit"))) == (Exit.OK, 2), done.output
+
+
 def test_without_wait_a_commit_is_sent_once(api: StubApi, run: Run) -> None:
     api.answer("progress", answer(COMMITTABLE))
     api.break_off("commit")
