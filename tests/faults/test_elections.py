@@ -120,8 +120,17 @@ def _stop_daemon(daemon: Daemon, seconds: float = 5) -> None:
 
 OF_DAEMON = {"killed daemon": _kill_daemon, "stopped daemon": _stop_daemon}
 
+# These disturbances leave open cursors, because the daemon was killed, or did not get the reply with the ID of the
+# cursor. The servers close such cursors after ten minutes.
+LEAVE_CURSORS = {"killed daemon", "stopped primary"}
 
-def _fly(sets: Sets, folder: Path, disturb: Callable[[Stage, Daemon], list[Disturbance]]) -> None:
+
+def _fly(
+    sets: Sets,
+    folder: Path,
+    disturb: Callable[[Stage, Daemon], list[Disturbance]],
+    leaves_cursors: bool = False,
+) -> None:
     clients = [each.client() for each in sets]
     sides = [Side(each.uri, client) for each, client in zip(sets, clients, strict=True)]
     pair = Pair(sides[0], sides[1])
@@ -132,6 +141,9 @@ def _fly(sets: Sets, folder: Path, disturb: Callable[[Stage, Daemon], list[Distu
         daemon.run()
         before = holdings(daemon.pid, *clients)
         Journey(pair, daemon, lambda stage: disturb(stage, daemon)).fly()
+        if leaves_cursors:
+            for client in clients:
+                client.admin.command({"killAllSessions": []})
         assert_no_leaks(daemon.pid, before, *clients)
     finally:
         daemon.close()
@@ -305,14 +317,21 @@ def test_definitions_that_are_rolled_back_are_prepared_again(
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("name", [*OF_SERVERS, *OF_DAEMON])
 @pytest.mark.parametrize("side", [(0,), (1,), (0, 1)], ids=["source", "destination", "both"])
-def test_a_disturbance_in_every_stage(
+@pytest.mark.parametrize("name", OF_SERVERS)
+def test_a_disturbance_of_servers_in_every_stage(
     sets: Sets, tmp_path: Path, name: str, side: tuple[int, ...]
 ) -> None:
     def disturb(stage: Stage, daemon: Daemon) -> list[Disturbance]:
-        if name in OF_DAEMON:
-            return [_disturbance(name, sets[0], daemon)]
         return [_disturbance(name, sets[each], daemon) for each in side]
 
-    _fly(sets, tmp_path, disturb)
+    _fly(sets, tmp_path, disturb, name in LEAVE_CURSORS)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", OF_DAEMON)
+def test_a_disturbance_of_the_daemon_in_every_stage(sets: Sets, tmp_path: Path, name: str) -> None:
+    def disturb(stage: Stage, daemon: Daemon) -> list[Disturbance]:
+        return [_disturbance(name, sets[0], daemon)]
+
+    _fly(sets, tmp_path, disturb, name in LEAVE_CURSORS)
