@@ -274,7 +274,7 @@ def test_the_verifier_tells_its_verdict(pair: Pair, tmp_path: Path, receiver: Re
         assert (last["event"], last["phase"], last["verdict"]) == ("phase", "idle", "failed")
         assert last["program"] == "syncsvc-verifier" and last["reasons"]
         receiver.assert_signed()
-        assert scrape(verifier)["verifier_webhook_waiting"] == {(): 0}
+        wait_for(lambda: scrape(verifier)["verifier_webhook_waiting"] == {(): 0}, "no notice waits")
         # A restarted verifier sends the verdict again, because the notice may not have been delivered before the kill.
         verifier.kill()
         verifier.run()
