@@ -234,12 +234,17 @@ def _next_step(sync: Sync) -> Step | None:
             "Point the applications to the destination. Keep the report; then stop this process, and clean up "
             "(docs/howto/clean-up)."
         )
-    if WarningKind.INSTANCE_AWAITED in sync.snapshot.warnings:
-        return Step(sync.snapshot.warnings[WarningKind.INSTANCE_AWAITED])
-    if record.state is State.RUNNING and sync.goal is not None and sync.goal.commits:
+    awaited = sync.snapshot.warnings.get(WarningKind.INSTANCE_AWAITED)
+    if record.can_write:
+        # This ends the downtime, so it comes first.
+        first = "Point the applications to the destination."
+        return Step(first if awaited is None else f"{first} Then: {awaited}")
+    if awaited is not None:
+        return Step(awaited)
+    if record.state is State.RUNNING and _commits_itself(sync, record):
         return Step(
-            f"The configuration declares desiredState {sync.goal.state.value}, so the sync commits by itself as soon "
-            "as canCommit is true. Stop the applications that write to the source before that. To choose the time "
+            "The configuration declares desiredState committed, so the sync commits by itself as soon as canCommit is "
+            "true. Stop the applications that write to the source before that. To choose the time "
             "yourself, set desiredState to running and restart the daemon."
         )
     if sync.can_commit:
@@ -248,9 +253,15 @@ def _next_step(sync: Sync) -> Step | None:
             names = ", ".join(record.instances)
             return Step(f"{first} send the commit to every instance ({names}).", "commit", {})
         return Step(f"{first} commit.", "commit", {})
-    if record.can_write:
-        return Step("Point the applications to the destination.")
     return None
+
+
+def _commits_itself(sync: Sync, record: RunRecord) -> bool:
+    """Return whether the process will send the commit, because the configuration declares it.
+
+    The declared state has no effect on a sync that began with other options.
+    """
+    return sync.goal is not None and sync.goal.commits and sync.goal.options == record.options
 
 
 _TRIGGERS = {

@@ -434,6 +434,9 @@ def test_a_declared_commit_is_announced_before_it_happens(can_commit: bool) -> N
     assert "so the sync commits by itself as soon as canCommit is true" in step.text
     started = replace(sync, record=run_record(state=State.COMMITTING))
     assert next_step(started) != step
+    # The declared state has no effect on a sync with other options.
+    other = replace(goal, options=replace(goal.options, reversible=True))
+    assert next_step(replace(sync, goal=other)) == next_step(replace(sync, goal=None))
 
 
 @pytest.mark.parametrize(
