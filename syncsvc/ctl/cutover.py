@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from threading import Event
-
 import click
 from rich.text import Text
 
@@ -19,7 +17,7 @@ from syncsvc.ctl.following import (
     watch_sync,
 )
 from syncsvc.ctl.tool import Command, Tool, confirm, listed, pass_tool, require_terminal
-from syncsvc.ctl.watching import INTERVAL, Watch
+from syncsvc.ctl.watching import Watch
 
 _YES = "--yes"
 # The states in which a commit was accepted.
@@ -95,17 +93,21 @@ def _refuse_unless_possible(progress: Document, max_lag: float | None) -> None:
         raise ClientError(status, "CannotCommit", " ".join(missing))
 
 
+# After one of these errors, the progress shows whether the commit has begun, or can still begin: the daemon may be
+# executing this commit, or that of another operator.
+_UNDECIDED = ("CannotCommit", "CommandInProgress", "InvalidState", "ClusterUnreachable")
+
+
 def _send_until_accepted(
     tool: Tool, watching: Watch, progress: Document, max_lag: float | None
 ) -> None:
     """Wait until a commit is possible, send the commit, and retry until the daemon has accepted it.
 
-    After a lost answer, the progress is read before a retry, because it shows whether the commit has arrived.
-    `progress` is the last progress read, and `max_lag` the largest permitted lag in seconds (None: no limit). Raises
-    ClientError if waiting cannot make a commit possible, if the daemon refuses the commit with another error than
-    CannotCommit and CommandInProgress, or when the timeout of `watching` is over.
+    After an answer that is lost or leaves this open, the progress is read before a retry. `progress` is the last
+    progress read, and `max_lag` the largest permitted lag in seconds (None: no limit). Raises ClientError if waiting
+    cannot make a commit possible, if the daemon refuses the commit with an error that is not in `_UNDECIDED`, or when
+    the timeout of `watching` is over.
     """
-    pause = Event()
     while True:
         progress = _await_commit(watching, progress, max_lag)
         if progress["state"] in _COMMITS:
@@ -115,11 +117,9 @@ def _send_until_accepted(
             tool.api.post("commit")
             return
         except ClientError as error:
-            # After a lost answer, the daemon may still be executing the first commit command.
-            is_temporary = error.error in ("CannotCommit", "CommandInProgress")
-            if not is_temporary and error.status is not Exit.UNREACHABLE:
+            if error.error not in _UNDECIDED and error.status is not Exit.UNREACHABLE:
                 raise
-        pause.wait(INTERVAL)
+        watching.pause()
         progress = watching.until(lambda _: True)
 
 

@@ -66,22 +66,28 @@ class Watch:
         Raises ClientError if the daemon does not answer and has never answered this command, if it answers with an
         error, and with status NOT_YET after `timeout` seconds.
         """
-        pause = Event()
         with self._display():
             progress = self._look()
             while progress is None or not holds(progress):
-                if (left := self._pause()) <= 0:
-                    raise ClientError(
-                        Exit.NOT_YET,
-                        "TimedOut",
-                        f"the awaited condition did not become true within {duration(self.timeout)}. Only this command "
-                        "has ended: the daemon continues.",
-                    )
-                pause.wait(left)
+                self.pause()
                 progress = self._look()
             if self._live is not None:
                 self._live.update(self._view(progress), refresh=True)
         return progress
+
+    def pause(self) -> None:
+        """Wait until the next request. Raises ClientError with status NOT_YET once the timeout is over."""
+        left = INTERVAL
+        if self.timeout is not None:
+            left = min(left, self._began + self.timeout - monotonic())
+        if left <= 0:
+            raise ClientError(
+                Exit.NOT_YET,
+                "TimedOut",
+                f"the awaited condition did not become true within {duration(self.timeout)}. Only this command "
+                "has ended: the daemon continues.",
+            )
+        Event().wait(left)
 
     @contextmanager
     def _display(self) -> Iterator[None]:
@@ -91,12 +97,6 @@ class Watch:
         with Live(console=self.tool.console, auto_refresh=False) as self._live:
             yield
         self._live = None
-
-    def _pause(self) -> float:
-        """Return the time until the next request, in seconds; zero or less once the timeout is over."""
-        if self.timeout is None:
-            return INTERVAL
-        return min(INTERVAL, self._began + self.timeout - monotonic())
 
     def _look(self) -> Document | None:
         """Request the progress, show it and return it; return None if a daemon that answered before does not answer."""

@@ -66,13 +66,23 @@ def test_a_commit_without_an_answer_is_sent_again_unless_it_has_arrived(
     assert (done.exit_code, len(api.bodies("commit"))) == (Exit.OK, sent), done.output
 
 
-def test_a_commit_without_an_answer_may_still_be_executed(api: StubApi, run: Run) -> None:
+@pytest.mark.parametrize("error", ["CommandInProgress", "InvalidState", "ClusterUnreachable"])
+def test_a_commit_without_an_answer_may_still_be_executed(
+    api: StubApi, run: Run, error: str
+) -> None:
     steps = [COMMITTABLE, COMMITTABLE, COMMITTING, COMMITTED]
     api.answer("progress", *map(answer, steps))
     api.break_off("commit")
-    api.refuse("commit", "CommandInProgress")
+    api.refuse("commit", error)
     done = run("commit", "--wait", "--yes")
     assert (done.exit_code, len(api.bodies("commit"))) == (Exit.OK, 2), done.output
+
+
+def test_the_timeout_also_ends_the_retries_of_a_commit(api: StubApi, run: Run) -> None:
+    api.answer("progress", answer(COMMITTABLE))
+    api.refuse("commit", "CommandInProgress")
+    done = run("commit", "--wait", "--yes", "--timeout", "1.5")
+    assert done.exit_code == Exit.NOT_YET and "TimedOut" in done.stderr
 
 
 def test_without_wait_a_commit_is_sent_once(api: StubApi, run: Run) -> None:
