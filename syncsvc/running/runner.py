@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Container
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from time import monotonic, time
@@ -142,7 +143,10 @@ class Runner:
         elif self.record.state is State.PAUSED:
             self._spawn_pause()
         elif self.record.state is State.FAILED:
-            self._conclude()
+            # A reset stops this work, because it releases the clusters itself.
+            with suppress(Cancelled):
+                self._conclude()
+            self._process.stop.check()
 
     def watch(self, watch: Callable[[RunRecord], None]) -> None:
         """Call `watch` with the record now, and after each change of its state. `watch` must not wait or raise."""
