@@ -99,6 +99,9 @@ class Repairer:
         compared = check.generation if check.done else check.generation - 1
         if may_wait and self._created_in is not None and compared <= self._created_in:
             return
+        # A commit would wait for the repair, so canCommit must be false until the coordinator checks again.
+        self._context.progress.set(caught_up=False)
+        run.update(caught_up=False)
         number, actions = self._list()
         again = self._created_in is None and may_wait and Action.CREATE in actions
         met: dict[str, Any] = {} if again else {"repair_requests_met": requests}
@@ -115,9 +118,7 @@ class Repairer:
         """
         context = self._context
         context.observe(Point.REPAIR_LISTED, str(number))
-        # A commit would wait for the round, so canCommit must be false until the coordinator checks again.
-        context.progress.set(caught_up=False)
-        context.run.update(repair=number, caught_up=False, **begun)
+        context.run.update(repair=number, **begun)
         context.observe(Point.REPAIR_BEGUN, str(number))
         self.finish_round()
         context.observe(Point.REPAIR_DONE, str(number))
