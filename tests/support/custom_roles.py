@@ -190,7 +190,8 @@ def of_verifier_as_rst() -> str:
     """Return the roles of the verifier."""
     statements = [
         f"// on both clusters\n{creation('verifierReader', of_verifier(), 'verifier')}",
-        f"// on the destination, or on the cluster of --metaURI\n{creation('verifierState', of_state())}",
+        "// on the destination, or on the cluster of --metaURI, together with verifierReader\n"
+        f"{creation('verifierState', of_state())}",
     ]
     return _block(statements)
 

@@ -25,7 +25,7 @@ export function actionsOf(api, changed, limits) {
     pause: () => confirm("Pause the sync?", "The sync stops at a saved point, and the destination falls behind. Keep the daemon running until you resume the sync.", "Pause", "pause"),
     resume: () => confirm("Resume the sync?", "The sync continues where it stopped.", "Resume", "resume", advice(overview)),
     commit: () => commitDialog(run, overview),
-    reverse: () => confirm("Reverse the sync?", "Changes then flow from the current destination back to the old source, where user writes stay blocked.", "Reverse", "reverse"),
+    reverse: () => confirm("Reverse the sync?", "Changes then flow from the current destination back to the old source, where user writes stay blocked.", "Reverse", "reverse", toAll(overview, "reverse")),
     repair: () => repairDialog(run, overview),
     reset: () => resetDialog(run, overview),
   };

@@ -10,9 +10,8 @@ function contact(kind, text) {
   setText(element, text);
 }
 
-/** Show that the daemon has answered, and announce it after a lost connection. */
+/** Show that the daemon has answered. */
 export function showAnswer() {
-  if (byId("contact").classList.contains("lost")) setText(byId("announcement"), "The daemon answers again.");
   answeredAt = Date.now() / 1000;
   contact("live", "Live");
 }
