@@ -172,16 +172,20 @@ class ChangeReader:
     def pages(self) -> Iterator[StreamPage]:
         """Yield pages of the stream without end. A page may have no events.
 
-        Raises OperationError OplogWindowExceeded if the oplog no longer holds the events after the position, the
-        driver's other errors that are not temporary, and `Cancelled`.
+        Raises OperationError OplogWindowExceeded if the oplog no longer holds the events after the position,
+        OperationError EventTooLarge if an event is too large even without its contents, the driver's other errors that
+        are not temporary, and `Cancelled`.
         """
         try:
             while True:
                 yield from self._pages()
         except OperationFailure as error:
-            if not failures.is_history_lost(error):
-                raise
-            raise OperationError(failures.OPLOG_WINDOW_EXCEEDED, self._lost()) from error
+            if failures.is_history_lost(error):
+                raise OperationError(failures.OPLOG_WINDOW_EXCEEDED, self._lost()) from error
+            if failures.code_of(error) in _TOO_LARGE:
+                text = f"{failures.text_of(error)}."
+                raise OperationError(failures.EVENT_TOO_LARGE, text) from error
+            raise
 
     def _lost(self) -> str:
         """Return a sentence that says that the oplog does not reach back to the position of the reader."""

@@ -389,8 +389,6 @@ def named_kind(error: BaseException) -> ErrorKind | None:
     if is_history_lost(error):
         return OPLOG_WINDOW_EXCEEDED
     code = code_of(error)
-    if code == BSON_OBJECT_TOO_LARGE:
-        return EVENT_TOO_LARGE
     if code in _AUTHENTICATION_CODES:
         return NOT_AUTHORIZED
     if is_transient(error):

@@ -18,7 +18,7 @@ from bson.timestamp import Timestamp
 from syncsvc.engine.copying.partition_copy import PartitionCopy
 from syncsvc.engine.copying.partitioned import ClaimedPartitions, settle, settle_often
 from syncsvc.engine.documents.overwriting import overwrite
-from syncsvc.engine.documents.translate import Outcome, zero_timestamp_documents
+from syncsvc.engine.documents.translate import not_insertable, whole
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.document_writer import already_exists
 from syncsvc.engine.run.frontier import Entry
@@ -29,7 +29,7 @@ from syncsvc.saved.partitions import Resume
 from syncsvc.saved.registry import CollectionRecord
 from syncsvc.tuning import Tuning
 from verifier.cluster.block import Block
-from verifier.cluster.keys import id_only, shown
+from verifier.cluster.keys import shown
 from verifier.cluster.note import append_note
 from verifier.cluster.renamed import CollectionGone
 from verifier.runtime.errors import OperationError
@@ -161,11 +161,11 @@ class Copier:
     def _insert(self, record: CollectionRecord, block: Block) -> None:
         """Insert the documents of a page, and upsert those that the destination refuses.
 
-        Documents with zero timestamps are upserted, too, because an insert would replace these values. Documents that
+        Documents that an insert would alter or could not write (see `not_insertable`) are upserted, too. Documents that
         were copied before are left unchanged. An upsert may replace an earlier copy of the same document, which is
         correct, because no event was applied yet. Raises OperationError DocumentNotCopied.
         """
-        special = zero_timestamp_documents(block)
+        special = not_insertable(block)
         if special and record.definition.capped:
             # Upsert all of them, or they would lose their order.
             self._upsert(record, block.documents())
@@ -183,8 +183,8 @@ class Copier:
                 self._upsert(record, [documents[n] for n in refused])
 
     def _upsert(self, record: CollectionRecord, documents: Sequence[memoryview]) -> None:
-        whole = [Outcome(id_only(bytes(each)), bytes(each)) for each in documents]
-        left, error = overwrite(self._context, record, whole, True, self._stop)
+        outcomes = [*map(whole, documents)]
+        left, error = overwrite(self._context, record, outcomes, True, self._stop)
         if left:
             raise OperationError(
                 DOCUMENT_NOT_COPIED,

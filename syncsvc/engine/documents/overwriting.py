@@ -8,11 +8,14 @@ existing document is deleted on every shard before the new one is inserted.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 
 from syncsvc.engine.definitions.index_builds import withhold
 from syncsvc.engine.documents.statements import WriteError, run_deletes
 from syncsvc.engine.documents.translate import (
     Outcome,
+    fits_statement,
+    growing_statements,
     holds_zero_timestamp,
     literal_stage,
     update_statement,
@@ -71,6 +74,35 @@ def _overwrite_sharded(
 
 
 def _upsert(
+    context: RunContext, namespace: Namespace, documents: list[Outcome], ordered: bool
+) -> tuple[list[Outcome], str]:
+    groups = [(fits, [*group]) for fits, group in groupby(documents, fits_statement)]
+    for number, (fits, group) in enumerate(groups, 1):
+        if fits:
+            left, error = _upsert_at_once(context, namespace, group, ordered)
+        else:
+            left, error = _grow(context, namespace, group)
+        if left:
+            return left + [each for _, later in groups[number:] for each in later], error
+    return [], ""
+
+
+def _grow(
+    context: RunContext, namespace: Namespace, documents: list[Outcome]
+) -> tuple[list[Outcome], str]:
+    """Write documents that are too large for one statement, each with two statements; stop at the first refused one.
+
+    If the process ends between the two statements, the document has only its `_id` until it is written again.
+    """
+    for number, each in enumerate(documents):
+        for statement in growing_statements(each):
+            _, errors = context.document_writer.update(namespace, [statement], ordered=True)
+            if errors:
+                return documents[number:], refusal(errors[0])
+    return [], ""
+
+
+def _upsert_at_once(
     context: RunContext, namespace: Namespace, left: list[Outcome], ordered: bool
 ) -> tuple[list[Outcome], str]:
     error = ""

@@ -16,7 +16,7 @@ from syncsvc.engine.definitions.source_lookup import reading_by_name
 from syncsvc.engine.documents.duplicates import Duplicates
 from syncsvc.engine.documents.overwriting import overwrite
 from syncsvc.engine.documents.statements import not_applicable, run_deletes
-from syncsvc.engine.documents.translate import Outcome
+from syncsvc.engine.documents.translate import Outcome, whole
 from syncsvc.engine.run.context import RunContext
 from syncsvc.saved.registry import CollectionRecord
 from verifier.cluster.document_filters import judging
@@ -97,7 +97,7 @@ class _Source:
                 others = [each for each in page if missing.pop(_form(each), None) is None]
                 if record.definition.collated:
                     yield [Outcome(id_only(each), deleted=True) for each in others]
-                yield [Outcome(id_only(each), document=each) for each in page]
+                yield [*map(whole, page)]
         except CollectionGone:
             # The drop event of the collection comes later, and removes these documents.
             pass

@@ -23,9 +23,10 @@ from typing import NamedTuple
 from verifier.cluster import rawbson
 from verifier.cluster.block import Block
 from verifier.cluster.events import DataEvent, DataKind
-from verifier.cluster.keys import is_only_id
+from verifier.cluster.keys import id_element, id_only, is_only_id
 from verifier.cluster.rawbson import (
     DOCUMENT,
+    Buffer,
     document,
     int32,
     int32_at,
@@ -37,6 +38,9 @@ from verifier.cluster.rawbson import (
 # A pipeline may have 1,000 stages; a statement, which includes the key, must stay below 16 MB.
 _MOST_STAGES = 100
 _MOST_BYTES = 8 << 20
+# The largest size in bytes of a document and its `_id` together that one statement can write. The driver and the server
+# accept 16 kB more than 16 MB, of which 4 kB are left for the rest of the command, or of the oplog entry.
+_MOST_TOGETHER = (16 << 20) + (12 << 10)
 
 _DOLLAR = ord("$")
 _ZERO_TIMESTAMP = bytes(8)
@@ -323,9 +327,54 @@ def update_statement(outcome: Outcome, literal: bool = False) -> bytes:
     return document(query, b"\x03u\0", outcome.document, _UPSERT)
 
 
+def fits_statement(outcome: Outcome) -> bool:
+    """Return whether one statement can write the whole document of an outcome.
+
+    An upsert and the oplog entry of an insert contain the `_id` twice, so they can be larger than 16 MB.
+    """
+    return len(outcome.document or b"") + len(outcome.key) <= _MOST_TOGETHER
+
+
+def growing_statements(outcome: Outcome) -> tuple[bytes, bytes]:
+    """Return, as BSON, two update statements that write a document for which `fits_statement` is False.
+
+    They must be run in this order: the first one reduces the document to its `_id`, or inserts it, and the second one
+    adds all other fields. The key of the outcome must have only the `_id`.
+    """
+    assert outcome.document is not None
+    found = id_element(outcome.document)
+    begin = found.start - len(b"\x07_id\0")
+    others = document(outcome.document[4:begin], outcome.document[found.end : -1])
+    entry = document(_DIFF_HEAD, document(b"\x03i\0", others))
+    query = b"\x03q\0" + outcome.key
+    return (
+        document(query, b"\x03u\0", document(), _UPSERT),
+        document(query, _pipeline([diff_stage(entry)])),
+    )
+
+
 def delete_statement(outcome: Outcome) -> bytes:
     """Return, as BSON, the statement of a delete command that deletes the document of `outcome`."""
     return document(b"\x03q\0", outcome.key, b"\x10limit\0", int32(1))
+
+
+def whole(document: Buffer) -> Outcome:
+    """Return the outcome that writes a whole document."""
+    raw = bytes(document)
+    return Outcome(id_only(raw), raw)
+
+
+def not_insertable(block: Block) -> set[int]:
+    """Return the indexes of the documents of a block that an insert would alter or could not write.
+
+    These hold a top-level Timestamp(0, 0), or are too large together with their `_id`.
+    """
+    found = zero_timestamp_documents(block)
+    if 2 * len(block.raw) > _MOST_TOGETHER:
+        found.update(
+            n for n, each in enumerate(block.documents()) if not fits_statement(whole(each))
+        )
+    return found
 
 
 def holds_zero_timestamp(document: bytes) -> bool:

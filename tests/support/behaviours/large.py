@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from tests.support.behaviours.behaviour import AnyDatabase, behaviour, nothing
+from tests.support.behaviours.behaviour import AnyDatabase, behaviour, beside, nothing
 
 _LIMIT = 16 << 20
 _KEY = "k" * 3_000_000
+_LONG = "l" * 1_000_000
 
 
 def _documents(db: AnyDatabase) -> None:
@@ -22,6 +23,18 @@ def large_documents(db: AnyDatabase) -> None:
     db.c.update_one({"_id": _KEY}, {"$set": {"n": 2}})
     db.c.update_one({"_id": 3}, {"$set": {"n": 1}})
     db.c.replace_one({"_id": 3}, {"blob": b"\x23" * (_LIMIT - 60)})
+
+
+def _grown(db: AnyDatabase) -> None:
+    """Create a document of almost 16 MB that servers do not accept in an insert, because its `_id` has 1 MB."""
+    db.c.insert_one({"_id": _LONG, "z": b"z" * 8_000_000})
+    db.c.update_one({"_id": _LONG}, {"$set": {"a": b"a" * 7_000_000}})
+
+
+@behaviour(fill=_grown)
+def large_documents_of_large_keys(db: AnyDatabase) -> None:
+    _grown(beside(db))
+    db.c.update_one({"_id": _LONG}, {"$set": {"n": 1}})
 
 
 @behaviour(fill=nothing)

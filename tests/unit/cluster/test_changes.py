@@ -13,8 +13,10 @@ from pymongo.errors import OperationFailure
 
 from verifier.cluster.changes import ChangeReader, ChangeStream, Form
 from verifier.cluster.facts import ClusterFacts, Topology
+from verifier.cluster.failures import EVENT_TOO_LARGE
 from verifier.cluster.rawcursor import RawCursor
 from verifier.cluster.times import Position
+from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import StopToken
 
 LOST = OperationFailure("the resume point may no longer be in the oplog", 286)
@@ -86,3 +88,15 @@ def test_a_stream_is_reopened_without_contents_at_a_large_event(code: int) -> No
         with pytest.raises(_Opened):
             next(reader.pages())
     assert [each.bare for each in forms] == [False, True]
+
+
+def test_an_event_that_is_too_large_without_contents_has_an_error_name() -> None:
+    class Stream(ChangeStream):
+        def open(self, position: Position | None, form: Form = Form()) -> RawCursor:
+            raise OperationFailure("the event is too large", 10334)
+
+    with MongoClient[dict[str, Any]]("mongodb://host", connect=False) as client:
+        reader = ChangeReader(Stream(client, FACTS), Position({}, Timestamp(1, 10)), StopToken())
+        with pytest.raises(OperationError, match="too large") as raised:
+            next(reader.pages())
+    assert raised.value.kind is EVENT_TOO_LARGE

@@ -105,7 +105,9 @@ def test_a_refused_user_has_an_error_name(code: int) -> None:
     assert named_kind(failure(code)) is NOT_AUTHORIZED
 
 
-@pytest.mark.parametrize("error", [failure(26), failure(11000), ValueError("x"), PyMongoError("x")])
+@pytest.mark.parametrize(
+    "error", [failure(26), failure(10334), failure(11000), ValueError("x"), PyMongoError("x")]
+)
 def test_unlisted_errors_have_no_error_name(error: BaseException) -> None:
     assert named_kind(error) is None
 

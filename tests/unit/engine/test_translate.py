@@ -16,11 +16,16 @@ from syncsvc.engine.documents import translate
 from syncsvc.engine.documents.translate import (
     Outcome,
     delete_statement,
+    diff_stage,
     field_sets,
+    fits_statement,
     fold,
+    growing_statements,
     holds_zero_timestamp,
     insertable,
+    not_insertable,
     update_statement,
+    whole,
     zero_timestamp_documents,
 )
 from tests.unit import documents
@@ -404,11 +409,56 @@ class TestStatements:
         update = rawbson.single(0x03, b"$set", rawbson.document(*values))
         assert made == rawbson.document(b"\x03q\0" + key, b"\x03u\0" + update)
 
+    @given(documents.stored_field_lists)
+    def test_two_statements_write_a_document_to_the_byte(self, fields: list[Field]) -> None:
+        raw, key = document(*fields), document(fields[0])
+        first, second = growing_statements(Outcome(key, raw))
+        assert first == rawbson.document(
+            b"\x03q\0" + key, b"\x03u\0" + document(), b"\x08upsert\0\x01"
+        )
+        diff = rawbson.document(b"\x03i\0" + document(*fields[1:]))
+        logged = rawbson.document(b"\x10$v\0" + int32(2), b"\x03diff\0" + diff)
+        stages = rawbson.document(b"\x030\0" + diff_stage(logged))
+        assert second == rawbson.document(b"\x03q\0" + key, b"\x04u\0" + stages)
+
     @pytest.mark.parametrize("count", [1, 9, 10, 11, 100])
     def test_a_pipeline_has_its_stages_in_order(self, count: int) -> None:
         stages = [bson.encode({"$set": {"n": number}}) for number in range(count)]
         made = statement(Outcome(KEY, stages=stages))
         assert made["u"] == [{"$set": {"n": number}} for number in range(count)]
+
+
+def sized(key: int, size: int) -> bytes:
+    """Return a document of `size` bytes whose `_id` is a string of `key` bytes."""
+    named = bson.encode({"_id": "k" * key, "b": b""})
+    return bson.encode({"_id": "k" * key, "b": bytes(size - len(named))})
+
+
+class TestLargeKeys:
+    @pytest.mark.parametrize(
+        "key, size, fits",
+        [
+            (10, 16 << 20, True),
+            (10_000, 16 << 20, True),
+            (20_000, 16 << 20, False),
+            (3_000_000, 13_000_000, True),
+            (3_000_000, 14_500_000, False),
+        ],
+    )
+    def test_a_statement_has_room_for_a_document_and_its_id(
+        self, key: int, size: int, fits: bool
+    ) -> None:
+        outcome = whole(sized(key, size))
+        assert fits_statement(outcome) is fits
+        statements = [update_statement(outcome)] if fits else growing_statements(outcome)
+        # The driver limits a command to 16 MB and 16 kB.
+        assert max(map(len, statements)) < (16 << 20) + 13_000
+
+    def test_documents_that_are_too_large_are_not_inserted(self) -> None:
+        small, large = bson.encode({"_id": 1, "t": ZERO}), sized(3_000_000, 14_500_000)
+        assert not_insertable(Block.of([sized(10, 16 << 20)])) == set()
+        assert not_insertable(Block.of([sized(10, 100), small])) == {1}
+        assert not_insertable(Block.of([sized(10, 100), large, small])) == {1, 2}
 
 
 def is_zero_at_top(field: Field) -> bool:
