@@ -370,10 +370,11 @@ def not_insertable(block: Block) -> set[int]:
     These hold a top-level Timestamp(0, 0), or are too large together with their `_id`.
     """
     found = zero_timestamp_documents(block)
-    if 2 * len(block.raw) > _MOST_TOGETHER:
-        found.update(
-            n for n, each in enumerate(block.documents()) if not fits_statement(whole(each))
-        )
+    # An `_id` is smaller than its document, so these documents are larger than half of the limit.
+    half = _MOST_TOGETHER // 2
+    if len(block.raw) > half:
+        large = ((n, each) for n, each in enumerate(block.documents()) if len(each) > half)
+        found.update(n for n, each in large if not fits_statement(whole(each)))
     return found
 
 
