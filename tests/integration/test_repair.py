@@ -372,7 +372,11 @@ def test_a_repair_reports_a_collection_that_was_renamed_meanwhile(
     assert {each["namespace"] for each in mismatches(daemon, repaired=True)} == {"d.c"}
     assert daemon.progress()["repairs"]["documents"] == 5
     assert '"namespaces": "d.before"' in daemon.log
-    wait_for(lambda: len(listed(daemon)) == 5, "the documents differ under the new name")
+    # The five documents of d.c are listed until the check compares them again.
+    wait_for(
+        lambda: [each["namespace"] for each in mismatches(daemon)] == ["d.after"] * 5,
+        "the documents differ under the new name",
+    )
     repair(daemon)
     daemon.commit()
     pair.assert_equal()
