@@ -14,7 +14,6 @@ from flask import Flask, request
 
 from syncsvc.desired import DesiredState, Goal
 from syncsvc.figures.progress import ProgressSnapshot
-from syncsvc.options import StartOptions
 from syncsvc.reports.sync import Sync
 from syncsvc.saved.journal import Sender
 from tests.browser.chromium import PHONE, Visit
@@ -142,8 +141,9 @@ def test_each_of_several_instances_shows_the_copy(stage: Staged, visits: Visits)
 
 def test_a_declared_commit_is_announced(stage: Staged, visits: Visits) -> None:
     service, url = stage
-    goal = Goal(DesiredState.COMMITTED, StartOptions("cluster0", "cluster1"))
-    service.staged = replace(copying(), goal=goal)
+    sync = copying()
+    # With other options, the declared state would have no effect on this sync.
+    service.staged = replace(sync, goal=Goal(DesiredState.COMMITTED, sync.record.options))
     visit = visits(url)
     visit.wait_for_text("#declared", "The configuration declares desiredState committed.")
     visit.wait_for_text("#next", "commits by itself")
