@@ -115,6 +115,8 @@ def contents(client: AnyClient) -> dict[str, Content]:
             rows = {each["name"]: each for each in _rows(client, database)}
             for name, row in rows.items():
                 if name.removeprefix("system.buckets.") in rows and name not in _OF_SERVERS:
+                    # The deprecated option `autoIndexId` is not synced: what counts are the indexes.
+                    row["options"].pop("autoIndexId", None)
                     found[f"{database}.{name}"] = (row["options"], *_data(client, database, row))
     return found
 
