@@ -5,16 +5,21 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import bson
 import pytest
 
 from syncsvc.sandbox import ReplicaSet
 from tests.support import writes
 from tests.support.behaviours import UPDATES
 from tests.support.daemon import Daemon
-from tests.support.pair import Pair
+from tests.support.pair import REPLICA_SETS, SHARDED, Pair, across
 from tests.support.phases import PHASES, When, writes_in
 from tests.support.resuming import assert_final
+from verifier.cluster.changes import ChangeReader, ChangeStream, start_position
+from verifier.cluster.cluster import open_cluster
+from verifier.runtime.tasks import StopToken
 
 MEGABYTE = 1 << 20
 
@@ -44,7 +49,29 @@ def test_events_that_are_too_large_to_be_sent(pair: Pair, daemon: Daemon, when: 
     pair.assert_equal()
 
 
+@across(REPLICA_SETS, SHARDED)
+@pytest.mark.parametrize("keys_only", [False, True])
+def test_pages_that_are_too_large_with_their_resume_token(pair: Pair, keys_only: bool) -> None:
+    """Read a page of events that is within the limit of 16 MB, but not together with the resume token after it."""
+    cluster = open_cluster("source", pair.source.uri, "test")
+    with cluster.client:
+        stream = ChangeStream(cluster.client, cluster.facts, keys_only=keys_only)
+        position = start_position(stream)
+        documents = [{"_id": f"{number:02}" + "k" * MEGABYTE} for number in range(12)]
+        for document in documents:
+            pair.source.client.d.c.insert_one(document)
+        pair.source.client.d.c.delete_one({"_id": documents[0]["_id"]})
+        found: list[Any] = []
+        for page in ChangeReader(stream, position, StopToken()).pages():
+            found += map(bson.decode, page.events)
+            if found and found[-1]["operationType"] == "delete":
+                break
+    changes = [each["documentKey"] for each in found if each["operationType"] != "create"]
+    assert changes == [*documents, documents[0]]
+
+
 def test_an_id_too_large_for_any_event_fails_the_sync_by_name(pair: Pair, daemon: Daemon) -> None:
+    """Each event contains the `_id` three times: once in the document key, and twice as long in the resume token."""
     writes.fill(pair.source.client)
     daemon.start()
     daemon.wait_until_committable()

@@ -32,9 +32,7 @@ from verifier.runtime.tasks import StopToken
 
 # The most events in a page, unless another number is given.
 EVENTS_A_PAGE = 5_000
-# The most events in a page that is read without contents, because an event is too large to be sent.
-_EVENTS_A_BARE_PAGE = 100
-# The codes with which a server says that an event is too large to be sent.
+# The codes with which a server says that an event or a page is too large to be sent.
 _TOO_LARGE = (failures.BSON_OBJECT_TOO_LARGE, failures.EVENT_NOT_SPLITTABLE)
 
 
@@ -61,16 +59,56 @@ class StreamPage(NamedTuple):
     source_time: Timestamp
 
 
+class _Step(NamedTuple):
+    """How much a page of a change stream contains: at most `events` events, without the changes if `bare`.
+
+    `doublings` is the number of times that the padding of each event was doubled, beginning with one byte.
+    """
+
+    events: int
+    bare: bool = False
+    doublings: int = 0
+
+
+# The steps in which a reader makes a page smaller that a server cannot send. A server sends at most 16 MB, but fills a
+# page up to this size without the resume token that it adds, which is twice as long as the last document key. So read
+# fewer events first, then one event without its contents. The number of events that a mongos reads from a shard cannot
+# be limited, except by their size: of events with a padding of 8 MB, only one fits. If it does not fit with its token,
+# its key is so large that a padding of 4 MB is enough.
+_STEPS = (
+    _Step(EVENTS_A_PAGE),
+    _Step(500),
+    _Step(50),
+    _Step(5),
+    _Step(1),
+    _Step(1, bare=True),
+    _Step(1, bare=True, doublings=23),
+    _Step(1, bare=True, doublings=22),
+)
+
+
 @dataclass(frozen=True)
 class Form:
     """The form in which a change stream is opened. A reader changes the form if the server refuses the default form."""
 
-    # Whether the events lack the contents of the changes.
-    bare: bool = False
+    # The index in _STEPS of the size of the pages.
+    step: int = 0
     # Whether the filter of the stream applies.
     filtered: bool = True
     # Whether the stream continues after an event `invalidate`.
     invalidated: bool = False
+
+    @property
+    def page(self) -> _Step:
+        return _STEPS[self.step]
+
+    def smaller(self) -> Form | None:
+        """Return the form in which to read a page that is too large in this form; None if there is none."""
+        return replace(self, step=self.step + 1) if self.step + 1 < len(_STEPS) else None
+
+    def larger(self) -> Form:
+        """Return the form in which to read on after a page in this form, which must not have the first step."""
+        return replace(self, step=self.step - 1)
 
 
 @dataclass(frozen=True)
@@ -95,12 +133,16 @@ class ChangeStream:
     def open(self, position: Position | None, form: Form = Form()) -> RawCursor:
         """Return a cursor over the events after `position`; over the events from now on if `position` is None.
 
-        `form.invalidated` must be True if the token of `position` belongs to an event `invalidate`.
+        `form.invalidated` must be True if the token of `position` belongs to an event `invalidate`. The first page
+        after a `position` is empty: servers close the connection if a first page is too large to be sent.
         """
         command = {"aggregate": 1, "pipeline": list(self._pipeline(position, form))}
-        size = _EVENTS_A_BARE_PAGE if form.bare else self.page_events
+        size = min(form.page.events, self.page_events)
+        first = size if position is None else 0
         # Run a plain command, because the driver's watch() does not support every option.
-        return RawCursor(self.client, "admin", command, batch_size=size, await_ms=self.wait_ms)
+        return RawCursor(
+            self.client, "admin", command, size, await_ms=self.wait_ms, first_page=first
+        )
 
     def _pipeline(self, position: Position | None, form: Form) -> Iterator[dict[str, Any]]:
         stage: dict[str, Any] = {"allChangesForCluster": True}
@@ -130,10 +172,18 @@ class ChangeStream:
             yield {"$match": {"$or": [definitions, buckets, selected]}}
         if self.keys_only:
             yield {"$project": dict.fromkeys(KEY_EVENT_FIELDS, 1)}
-        elif form.bare:
+        elif form.page.bare:
             yield {"$unset": ["fullDocument", "updateDescription", "rawUpdateDescription"]}
         elif self.facts.splits_large_events:
             yield {SPLIT_EVENTS.name: {}}
+        if form.page.doublings:
+            yield {"$set": {"padding": _padding(form.page.doublings)}}
+
+
+def _padding(doublings: int) -> dict[str, Any]:
+    """Return an expression for a string of 2 ** `doublings` bytes."""
+    doubled = {"$concat": ["$$value", "$$value"]}
+    return {"$reduce": {"input": {"$range": [0, doublings]}, "initialValue": "p", "in": doubled}}
 
 
 def start_position(stream: ChangeStream) -> Position:
@@ -203,15 +253,14 @@ class ChangeReader:
     def _pages(self) -> Iterator[StreamPage]:
         """Yield pages until the stream must be reopened.
 
-        If an event is too large, the reader opens the stream without the contents of changes (`Form.bare`). After the
-        first page that contains such events, the stream must be reopened with contents.
+        If a page is too large, the reader opens the stream with smaller pages. After the first such page with events,
+        the stream must be reopened with larger pages.
         """
         for page in resilient_pages(self._reopen, self._classify, self._stop):
             read = self._stream_page(page)
             yield read
-            if self._form.bare and read.events:
-                # The large event is in this page or soon after it: read the next pages with their contents again.
-                self._form = replace(self._form, bare=False)
+            if self._form.step and read.events:
+                self._form = self._form.larger()
                 return
 
     def _stream_page(self, page: Page) -> StreamPage:
@@ -238,8 +287,8 @@ class ChangeReader:
             if lags:
                 return failures.again(error)
             return self._classify_loss() if self._awaits_oplog else None
-        if code in _TOO_LARGE and not self._form.bare:
-            self._form = replace(self._form, bare=True)
+        if code in _TOO_LARGE and (smaller := self._form.smaller()) is not None:
+            self._form = smaller
             return failures.again(error)
         if code == failures.CHANGE_STREAM_FATAL and self._form.filtered:
             # A page may end at an event of a transaction that the filter leaves out. MongoDB 6.0 cannot resume there

@@ -88,7 +88,7 @@ EVENT_TOO_LARGE = ErrorKind(
     "EventTooLarge",
     409,
     "A server cannot send a change event, because the event is larger than 16 MB even without its contents.",
-    "Do not write documents with an _id of more than 5 MB during a sync or check.",
+    "Do not write documents with an _id of more than 2 MB during a sync or check.",
 )
 
 # Codes with which a server says "not now": elections, shutdowns, interrupted operations, overload, a full disk, trouble

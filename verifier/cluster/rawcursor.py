@@ -96,10 +96,10 @@ class RawCursor:
     """A command that opens a cursor, and its getMores, on one server and in one session.
 
     Use it as a context manager: the `with` block starts the session, and its end frees the cursor. The first read sends
-    the command. `batch_size` is the number of documents in a page. If it is None, the first page has `first_page`
-    documents, and later pages about `page_bytes`. `await_ms` returns how long the next getMore of a change stream waits
-    for an event, in milliseconds. Pass a `pin` if other commands must run on the same server, or to read from a
-    secondary.
+    the command. `batch_size` is the number of documents in a page. If it is None, pages have about `page_bytes`. The
+    first page has `first_page` documents if it is not None. `await_ms` returns how long the next getMore of a change
+    stream waits for an event, in milliseconds. Pass a `pin` if other commands must run on the same server, or to read
+    from a secondary.
     """
 
     def __init__(
@@ -111,13 +111,13 @@ class RawCursor:
         await_ms: Callable[[], int] | None = None,
         pin: Pin | None = None,
         page_bytes: int = PAGE_BYTES,
-        first_page: int = FIRST_PAGE,
+        first_page: int | None = None,
     ) -> None:
         self._database = client.get_database(database)
         self._client = client
         self._command = command
-        self._adaptive = batch_size is None
-        self._size = batch_size or first_page
+        self._batch_size = batch_size
+        self._size = (batch_size or FIRST_PAGE) if first_page is None else first_page
         self._await_ms = await_ms
         self._pin = pin or Pin()
         self._page_bytes = page_bytes
@@ -162,8 +162,7 @@ class RawCursor:
     def pages(self) -> Iterator[Page]:
         """Yield every page until the cursor is exhausted; endless for a change stream. Raises the driver's errors."""
         while (page := self.read(self._size)) is not None:
-            if self._adaptive:
-                self._size = next_page_size(page.size, self._size, self._page_bytes)
+            self._size = self._batch_size or next_page_size(page.size, self._size, self._page_bytes)
             yield page
 
     def read(self, size: int) -> Page | None:

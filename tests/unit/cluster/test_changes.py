@@ -74,20 +74,21 @@ class _Opened(Exception):
 
 
 @pytest.mark.parametrize("code", [10334, 7182500])
-def test_a_stream_is_reopened_without_contents_at_a_large_event(code: int) -> None:
+def test_a_stream_is_reopened_with_smaller_pages_at_a_large_event(code: int) -> None:
     """Servers from 6.0.9 on divide large events, and fail with the second code at an event that they cannot divide."""
     forms: list[Form] = []
 
     class Stream(ChangeStream):
         def open(self, position: Position | None, form: Form = Form()) -> RawCursor:
             forms.append(form)
-            raise _Opened if form.bare else OperationFailure("the event is too large", code)
+            raise _Opened if form.page.bare else OperationFailure("the event is too large", code)
 
     with MongoClient[dict[str, Any]]("mongodb://host", connect=False) as client:
         reader = ChangeReader(Stream(client, FACTS), Position({}, Timestamp(1, 10)), StopToken())
         with pytest.raises(_Opened):
             next(reader.pages())
-    assert [each.bare for each in forms] == [False, True]
+    pages = [(each.page.events, each.page.bare) for each in forms]
+    assert pages == [(5000, False), (500, False), (50, False), (5, False), (1, False), (1, True)]
 
 
 def test_an_event_that_is_too_large_without_contents_has_an_error_name() -> None:
