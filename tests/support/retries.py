@@ -9,7 +9,7 @@ either, because it has probably crashed. The last line of the output says how ma
 from __future__ import annotations
 
 import faulthandler
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 from _pytest.faulthandler import fault_handler_stderr_fd_key, get_timeout_config_value
@@ -35,6 +35,8 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     if item.get_closest_marker("retry") is None:
         return None
     if _run(item, nextitem, is_last=False):
+        # End all fixtures, because pytest would raise the error of a shared fixture that has failed again.
+        item.session._setupstate.teardown_exact(None)
         _run(item, nextitem, is_last=True)
     return True
 
@@ -62,7 +64,7 @@ def _run(item: pytest.Item, nextitem: pytest.Item | None, is_last: bool) -> bool
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
-) -> Iterator[None, pytest.TestReport, pytest.TestReport]:
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     if report.failed and call.excinfo is not None:
         item.stash.setdefault(_ERRORS, []).append(call.excinfo.value)

@@ -41,6 +41,16 @@ def fails_at_its_end():
     assert not is_first_run("failing fixture")
 
 
+@pytest.fixture(scope="module")
+def shared_and_timed_out():
+    if is_first_run("shared fixture"):
+        wait_for(lambda: 0, "the beginning", 0)
+
+
+def test_retried_shared_fixture(shared_and_timed_out):
+    pass
+
+
 def test_retried_deadline():
     if is_first_run("deadline"):
         wait_for(lambda: [], "a list", 0)
@@ -129,7 +139,7 @@ def test_only_timeouts_are_retried(tmp_path: Path, options: tuple[str, ...]) -> 
     assert _having(lines, "FAILED", "ERROR") == failed
     assert any("first run of" in line and "::test_retried_deadline" in line for line in lines)
     assert any("not within 0 seconds: a list; last seen: []" in line for line in lines)
-    assert lines[-1] == "5 tests were retried"
+    assert lines[-1] == "6 tests were retried"
 
 
 def test_a_run_without_retries_says_so(tmp_path: Path) -> None:
