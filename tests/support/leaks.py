@@ -20,7 +20,7 @@ _MOST_MEMORY_MB = 400
 # The driver pools sessions: it creates one for each concurrent call, and one after each lost connection. A leak would
 # create one for each call.
 _FEW_SESSIONS = 150
-_CALLS_PER_SESSION = 20
+_CALLS_PER_SESSION = 5
 
 
 @dataclass(frozen=True)
