@@ -25,7 +25,8 @@ VERIFIER = (
     {"verifier"},
     {"verifier.errors", "verifier.schemas", "verifier.selection"},
     {
-        *("verifier.answers", "verifier.metrics", "verifier.notices", "verifier.rules"),
+        *("verifier.answer_schemas", "verifier.answers", "verifier.metrics"),
+        *("verifier.notices", "verifier.rules"),
     },
     {"verifier.overview"},
     {"verifier.overview_schemas", "verifier.reports"},
