@@ -26,12 +26,7 @@ from syncsvc.schemas import (
     StartSchema,
 )
 from verifier.cluster.cluster import SAME_CLUSTER
-from verifier.cluster.failures import (
-    CLUSTER_UNREACHABLE,
-    NOT_AUTHORIZED,
-    OPLOG_WINDOW_EXCEEDED,
-    UNEXPECTED_SERVER_ERROR,
-)
+from verifier.cluster.failures import CLUSTER_ERRORS, OPLOG_WINDOW_EXCEEDED
 from verifier.compare.errors import MISMATCHES_REPLACED
 from verifier.compare.schemas import DefinitionMismatchLine, DocumentMismatchLine
 from verifier.page.report_schemas import ReportSchema
@@ -40,13 +35,12 @@ from verifier.runtime.httpd import TOO_MANY_READERS
 from verifier.runtime.openapi import LINES, TEXT, Operation, SuccessAnswer, described
 from verifier.runtime.schemas import EmptySchema
 
-# Errors of every call that contacts a cluster, and of every command.
-_OF_CLUSTERS = (CLUSTER_UNREACHABLE, NOT_AUTHORIZED, UNEXPECTED_SERVER_ERROR)
+# Errors of every command.
 _ANY = (
     errors.INVALID_STATE,
     errors.CONTRADICTS_DESIRED_STATE,
     COMMAND_IN_PROGRESS,
-    *_OF_CLUSTERS,
+    *CLUSTER_ERRORS,
     errors.SUPERSEDED,
     errors.NOT_ACTIVE,
 )
@@ -205,7 +199,7 @@ OPERATIONS = (
         "Changes limits of the sync's speed. Limits that are not in the body stay as they are.",
         LimitsAnswer(),
         body=LimitsSchema(),
-        errors=(errors.INVALID_STATE, *_OF_CLUSTERS, errors.INCOMPATIBLE_METADATA),
+        errors=(errors.INVALID_STATE, *CLUSTER_ERRORS, errors.INCOMPATIBLE_METADATA),
     ),
     Operation("get", "/api/v1/progress", "Shows the progress of the sync.", ProgressAnswer()),
     Operation(
@@ -221,7 +215,7 @@ OPERATIONS = (
         "/api/v1/users",
         "Shows which users and roles a commit would copy now, and which prevent a commit. Changes nothing.",
         UsersAnswer(),
-        errors=(errors.INVALID_STATE, errors.NOT_ACTIVE, *_OF_CLUSTERS, TOO_MANY_READERS),
+        errors=(errors.INVALID_STATE, errors.NOT_ACTIVE, *CLUSTER_ERRORS, TOO_MANY_READERS),
     ),
     Operation(
         "get",
@@ -235,7 +229,7 @@ OPERATIONS = (
         errors=(
             errors.INVALID_STATE,
             errors.NOT_ACTIVE,
-            *_OF_CLUSTERS,
+            *CLUSTER_ERRORS,
             errors.INCOMPATIBLE_METADATA,
             MISMATCHES_REPLACED,
             TOO_MANY_READERS,

@@ -8,12 +8,7 @@ from typing import Any
 from verifier import __version__, errors
 from verifier.answer_schemas import ProgressAnswer, SummaryAnswer
 from verifier.cluster.cluster import SAME_CLUSTER, SERVER_FEATURE_MISSING, UNSUPPORTED_TOPOLOGY
-from verifier.cluster.failures import (
-    CLUSTER_UNREACHABLE,
-    NOT_AUTHORIZED,
-    OPLOG_WINDOW_EXCEEDED,
-    UNEXPECTED_SERVER_ERROR,
-)
+from verifier.cluster.failures import CLUSTER_ERRORS, OPLOG_WINDOW_EXCEEDED
 from verifier.cluster.namespace_map import NAMESPACE_COLLISION
 from verifier.compare.errors import (
     INCOMPATIBLE_METADATA,
@@ -42,9 +37,7 @@ from verifier.runtime.openapi import LINES, TEXT, Operation, SuccessAnswer, desc
 from verifier.runtime.schemas import EmptySchema
 from verifier.schemas import CheckSchema
 
-# Errors of every operation that queries a cluster.
-_OF_CLUSTERS = (CLUSTER_UNREACHABLE, NOT_AUTHORIZED, UNEXPECTED_SERVER_ERROR)
-_OF_METADATA = (*_OF_CLUSTERS, METADATA_BLOCKED, SUPERSEDED)
+_OF_METADATA = (*CLUSTER_ERRORS, METADATA_BLOCKED, SUPERSEDED)
 _OF_MISMATCHES = (
     *_OF_METADATA,
     MISMATCHES_REPLACED,
