@@ -10,7 +10,7 @@ from marshmallow import fields, post_load, validate
 from verifier.answer_schemas import Progress
 from verifier.overview import SortKey, TableRequest
 from verifier.runtime.openapi import SuccessAnswer, always, nullable
-from verifier.runtime.recent import RecentCommandSchema
+from verifier.runtime.recent import RECENT_COMMANDS
 from verifier.runtime.schemas import Strict, TablePart
 
 
@@ -66,11 +66,7 @@ class _Overview(Strict):
     differentDefinitions = always(
         fields.Integer, "The number of differences in definitions and in numbers of documents."
     )
-    recentCommands = always(
-        fields.List,
-        "The last 20 commands that this process has answered, the newest first.",
-        fields.Nested(RecentCommandSchema),
-    )
+    recentCommands = RECENT_COMMANDS
     progress = always(fields.Nested, "The answer to GET /api/v1/progress.", Progress)
 
 

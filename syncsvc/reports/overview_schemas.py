@@ -11,7 +11,7 @@ from syncsvc.reports.verification_answer import Hashing
 from syncsvc.state import Phase, State
 from verifier.compare.check_progress import Outcome
 from verifier.runtime.openapi import SuccessAnswer, always, nullable
-from verifier.runtime.recent import RecentCommandSchema
+from verifier.runtime.recent import RECENT_COMMANDS
 from verifier.runtime.schemas import Boolean, Strict
 
 
@@ -275,11 +275,7 @@ class _Overview(Strict):
         "The warnings in the progress, with links to the documentation.",
         fields.Nested(_Warning),
     )
-    recentCommands = always(
-        fields.List,
-        "The last 20 commands that this process has answered, the newest first.",
-        fields.Nested(RecentCommandSchema),
-    )
+    recentCommands = RECENT_COMMANDS
     history = always(
         fields.Nested,
         "Values such as rates, lag and latencies at equal intervals, for charts.",
