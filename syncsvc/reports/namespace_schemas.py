@@ -8,7 +8,7 @@ from typing import Any
 from marshmallow import fields, post_load, validate
 
 from syncsvc.reports.namespaces import NamespacePhase, SortKey, TableRequest
-from verifier.runtime.openapi import SuccessAnswer, always, nullable
+from verifier.runtime.openapi import SuccessAnswer, always, nullable, sometimes
 from verifier.runtime.schemas import Strict, TablePart
 
 
@@ -60,10 +60,9 @@ class _Namespace(Strict):
     """The progress of one collection."""
 
     namespace = always(fields.String, "The name of the collection on the source.")
-    destinationNamespace = fields.String(
-        metadata={
-            "description": "The name of the collection on the destination, if namespaceRemap changes it."
-        }
+    destinationNamespace = sometimes(
+        fields.String,
+        "The name of the collection on the destination, if namespaceRemap changes it.",
     )
     phase = always(
         fields.Enum,
