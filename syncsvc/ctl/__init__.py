@@ -7,7 +7,7 @@ It imports only `syncsvc.request_file` from the services, so it can show only da
   `options` defines the options that several commands share.
 - `client` sends the requests. `request_file` reads the body of a request from a file.
 - `advice` says why a commit is not possible, and what to do next. `pace` computes rates from successive answers.
-- `facts` selects the facts about a sync or a check to show. `views` renders facts and other answers as tables.
+- `facts` selects the facts about a sync or a check to show. `tables` renders facts and other answers as tables.
   `limits` builds the request of `syncctl limit` and renders its answer. `text` formats sizes, durations and names.
 - `watching` polls a daemon and shows its progress until a condition holds; `following` does this for a sync.
 - `doctor` examines a daemon and its clusters. `archive` collects the files of `syncctl diagnose`, and `redaction`

@@ -26,8 +26,8 @@ from syncsvc.ctl.following import (
 from syncsvc.ctl.limits import change_of, limits_view
 from syncsvc.ctl.pace import Pace
 from syncsvc.ctl.request_file import file_option, read_request, start_request
+from syncsvc.ctl.tables import preflight_view, repairs_view, reset_view
 from syncsvc.ctl.tool import Command, Tool, confirm, pass_tool
-from syncsvc.ctl.views import preflight_view, repairs_view, reset_view
 
 
 @click.command(cls=Command)

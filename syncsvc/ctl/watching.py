@@ -18,9 +18,9 @@ from syncsvc.ctl.client import Answer, Client, ClientError, Document
 from syncsvc.ctl.exits import Exit
 from syncsvc.ctl.facts import Fact, one_line
 from syncsvc.ctl.pace import Pace
+from syncsvc.ctl.tables import plain
 from syncsvc.ctl.text import duration
 from syncsvc.ctl.tool import Tool
-from syncsvc.ctl.views import plain
 
 # Seconds between two requests.
 INTERVAL = 1.0
