@@ -98,7 +98,7 @@ PURE = {
     "syncsvc.ctl.advice",
     "syncsvc.ctl.facts",
     "syncsvc.ctl.limits",
-    "syncsvc.ctl.pace",
+    "syncsvc.ctl.rates",
     "syncsvc.ctl.text",
     "syncsvc.desired",
     "syncsvc.engine.definitions.naming",
