@@ -22,7 +22,7 @@ from syncsvc.engine.coordinator import Coordinator
 from syncsvc.engine.follower import Follower
 from syncsvc.engine.pause import spool_while_paused
 from syncsvc.engine.phases import Phases
-from syncsvc.engine.principals import PrincipalCopy
+from syncsvc.engine.principal_copy import PrincipalCopy
 from syncsvc.engine.reset import Reset
 from syncsvc.engine.reversal import (
     WEAKENING,
