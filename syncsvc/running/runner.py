@@ -46,7 +46,7 @@ from syncsvc.resuming import (
 from syncsvc.running.admission import Admission, can_commit
 from syncsvc.running.assembly import Assembly
 from syncsvc.running.journaling import JournalKeeper
-from syncsvc.running.principals import Principals
+from syncsvc.running.principal_check import Principals
 from syncsvc.running.process import ProcessContext
 from syncsvc.saved.created_collections import (
     Contents,
