@@ -29,7 +29,7 @@ from verifier.cluster.cluster import SAME_CLUSTER
 from verifier.cluster.failures import CLUSTER_ERRORS, OPLOG_WINDOW_EXCEEDED
 from verifier.compare.errors import MISMATCHES_REPLACED
 from verifier.compare.schemas import DefinitionMismatchLine, DocumentMismatchLine
-from verifier.page.report_schemas import ReportSchema
+from verifier.page.report_fields import ReportSchema
 from verifier.runtime.commands import COMMAND_IN_PROGRESS
 from verifier.runtime.httpd import TOO_MANY_READERS
 from verifier.runtime.openapi import LINES, TEXT, Operation, SuccessAnswer, described

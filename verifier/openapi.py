@@ -29,7 +29,7 @@ from verifier.overview_schemas import (
     NamespacesTableSchema,
     OverviewAnswer,
 )
-from verifier.page.report_schemas import ReportSchema
+from verifier.page.report_fields import ReportSchema
 from verifier.reports.schemas import ReportAnswer
 from verifier.runtime.commands import COMMAND_IN_PROGRESS
 from verifier.runtime.httpd import TOO_MANY_READERS

@@ -7,7 +7,7 @@ from marshmallow import fields, validate
 from syncsvc.reports.past import Outcome
 from syncsvc.reports.report import RESULTS
 from syncsvc.state import Phase, State
-from verifier.page.report_schemas import (
+from verifier.page.report_fields import (
     ClusterFields,
     CreatedFields,
     Headline,
