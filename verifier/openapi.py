@@ -30,7 +30,7 @@ from verifier.overview_schemas import (
     OverviewAnswer,
 )
 from verifier.page.report_fields import ReportSchema
-from verifier.reports.schemas import ReportAnswer
+from verifier.reports.report_schemas import ReportAnswer
 from verifier.runtime.commands import COMMAND_IN_PROGRESS
 from verifier.runtime.httpd import TOO_MANY_READERS
 from verifier.runtime.openapi import LINES, TEXT, Operation, SuccessAnswer, described
