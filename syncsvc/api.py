@@ -11,7 +11,8 @@ from typing import Any
 
 from flask import Blueprint, Response, request
 
-from syncsvc.reports.overview_schemas import NamespacesTableSchema, OverviewSchema
+from syncsvc.reports.namespace_schemas import NamespacesTableSchema
+from syncsvc.reports.overview_schemas import OverviewSchema
 from syncsvc.reports.preflight import preflight_report
 from syncsvc.reports.rendering import PAGE
 from syncsvc.reports.repair import repair_report

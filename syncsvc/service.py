@@ -45,7 +45,7 @@ from syncsvc.reports.sync import Sync, Watcher
 from syncsvc.resuming import refuse_repair
 from syncsvc.running.admission import can_commit
 from syncsvc.running.beginning import Starts
-from syncsvc.running.principals import not_requested
+from syncsvc.running.principal_check import not_requested
 from syncsvc.running.process import ProcessContext
 from syncsvc.running.runner import Runner
 from syncsvc.saved.evidence import gather

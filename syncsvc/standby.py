@@ -38,12 +38,7 @@ from verifier.runtime.tasks import Cancelled, StopToken, TaskGroup
 _log = logging.getLogger(__name__)
 
 # Failures to continue a saved sync after which this process waits for the lease again.
-_REPEATED = (
-    errors.SUPERSEDED,
-    errors.CLUSTER_UNREACHABLE,
-    errors.NOT_AUTHORIZED,
-    errors.UNEXPECTED_SERVER_ERROR,
-)
+_REPEATED = (errors.SUPERSEDED, *failures.CLUSTER_ERRORS)
 # How long a daemon that has become active may take to continue the sync if a cluster does not answer, in seconds.
 _LONGEST_BEGINNING = 30.0
 _REMEDY = (

@@ -1,4 +1,4 @@
-"""The schemas of the overview of a check: its query parameters and its answers, except the progress."""
+"""The schemas of the overview of a check: its query parameters and its answers."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Any
 
 from marshmallow import fields, post_load, validate
 
+from verifier.answer_schemas import Progress
 from verifier.overview import SortKey, TableRequest
 from verifier.runtime.openapi import SuccessAnswer, always, nullable
-from verifier.runtime.recent import RecentCommandSchema
+from verifier.runtime.recent import RECENT_COMMANDS
 from verifier.runtime.schemas import Strict, TablePart
 
 
@@ -45,9 +46,7 @@ class _Step(Strict):
     )
 
 
-class OverviewFields(Strict):
-    """The fields of an overview, except `progress`."""
-
+class _Overview(Strict):
     summary = always(fields.String, "The current state of the check, as a sentence.")
     next = nullable(
         fields.Nested, "The operator's next step; null if the operator only has to wait.", _Step
@@ -67,10 +66,15 @@ class OverviewFields(Strict):
     differentDefinitions = always(
         fields.Integer, "The number of differences in definitions and in numbers of documents."
     )
-    recentCommands = always(
-        fields.List,
-        "The last 20 commands that this process has answered, the newest first.",
-        fields.Nested(RecentCommandSchema),
+    recentCommands = RECENT_COMMANDS
+    progress = always(fields.Nested, "The answer to GET /api/v1/progress.", Progress)
+
+
+class OverviewAnswer(SuccessAnswer):
+    overview = always(
+        fields.Nested,
+        "The content of the verifier's web page: the progress, explanations and results.",
+        _Overview,
     )
 
 

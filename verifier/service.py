@@ -66,16 +66,7 @@ _STARTUP_PATIENCE = 30.0
 
 # Errors whose cause may be gone after a restart. They are reported but not saved, so that a restarted process continues
 # the check.
-_PASSING = frozenset(
-    {
-        SUPERSEDED,
-        METADATA_BLOCKED,
-        failures.CLUSTER_UNREACHABLE,
-        failures.NOT_AUTHORIZED,
-        failures.UNEXPECTED_SERVER_ERROR,
-        INTERNAL_ERROR,
-    }
-)
+_PASSING = frozenset({SUPERSEDED, METADATA_BLOCKED, *failures.CLUSTER_ERRORS, INTERNAL_ERROR})
 
 
 class Service:

@@ -6,8 +6,8 @@ It imports only `syncsvc.request_file` from the services, so it can show only da
 - `tool` defines the options that all commands share, prints answers, and turns errors into exit statuses (`exits`).
   `options` defines the options that several commands share.
 - `client` sends the requests. `request_file` reads the body of a request from a file.
-- `advice` says why a commit is not possible, and what to do next. `pace` computes rates from successive answers.
-- `facts` selects the facts about a sync or a check to show. `views` renders facts and other answers as tables.
+- `advice` says why a commit is not possible, and what to do next. `rates` computes rates from successive answers.
+- `facts` selects the facts about a sync or a check to show. `tables` renders facts and other answers as tables.
   `limits` builds the request of `syncctl limit` and renders its answer. `text` formats sizes, durations and names.
 - `watching` polls a daemon and shows its progress until a condition holds; `following` does this for a sync.
 - `doctor` examines a daemon and its clusters. `archive` collects the files of `syncctl diagnose`, and `redaction`

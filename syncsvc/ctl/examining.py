@@ -15,8 +15,8 @@ from syncsvc.ctl import archive, doctor, options
 from syncsvc.ctl.exits import Exit
 from syncsvc.ctl.reporting import now, write_report
 from syncsvc.ctl.request_file import file_option, start_request
+from syncsvc.ctl.tables import grid, plain
 from syncsvc.ctl.tool import Command, Tool, pass_tool
-from syncsvc.ctl.views import grid, plain
 
 
 @click.command(cls=Command, name="doctor")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from syncsvc.ctl.advice import Copy, compared_of, copy_of, obstacles
 from syncsvc.ctl.client import Document
-from syncsvc.ctl.pace import Pace
+from syncsvc.ctl.rates import Rates
 from syncsvc.ctl.text import count, duration, percent, share, size
 
 _STYLES = {
@@ -50,8 +50,8 @@ def _brief(fact: Fact) -> str:
     return f"{fact.label}:{share} {fact.text.rstrip('.')}"
 
 
-def sync_facts(progress: Document, pace: Pace) -> list[Fact]:
-    """Return the facts about a sync. `pace` provides the rates; a rate that is unknown is left out."""
+def sync_facts(progress: Document, rates: Rates) -> list[Fact]:
+    """Return the facts about a sync. Unknown rates are left out."""
     state, info, stage = progress["state"], progress.get("info"), progress.get("ceaStage")
     phase = [each for each in (info, stage) if each and state != "COMMITTED"]
     facts = [Fact("state", ", ".join([state, *phase]), style=_STYLES.get(state, "bold"))]
@@ -62,7 +62,7 @@ def sync_facts(progress: Document, pace: Pace) -> list[Fact]:
         direction = f"{mapping['Source']} -> {mapping['Destination']}"
         facts += [
             Fact("direction", direction, is_detail=True),
-            *_amounts(progress, pace),
+            *_amounts(progress, rates),
             *_promises(progress),
         ]
     facts += _standing(progress)
@@ -71,19 +71,19 @@ def sync_facts(progress: Document, pace: Pace) -> list[Fact]:
     return facts + [Fact("WARNING", each, style=_WARNING) for each in progress.get("warnings", ())]
 
 
-def _amounts(progress: Document, pace: Pace) -> Iterator[Fact]:
+def _amounts(progress: Document, rates: Rates) -> Iterator[Fact]:
     """Yield the facts about the copy, indexes, change events, verification and oplog; omit those that do not apply."""
     copy = copy_of(progress)
     if copy.total is not None and progress["info"] != _NOTHING_LISTED:
         done = None if copy.is_part else share(copy.copied, copy.total)
-        yield Fact("copy", _copy_text(copy, pace), done)
+        yield Fact("copy", _copy_text(copy, rates), done)
     if building := progress.get("indexBuilding"):
         built, wanted = building["indexesBuilt"], building["totalIndexesToBuild"]
         yield Fact("indexes", f"{count(built)} of {count(wanted)} built", share(built, wanted))
     if progress.get("totalEventsApplied") or progress.get("lagTimeSeconds") is not None:
-        yield Fact("changes", _changes_text(progress, pace))
+        yield Fact("changes", _changes_text(progress, rates))
     if verification := progress.get("verification"):
-        yield _verification(verification, pace)
+        yield _verification(verification, rates)
     if repairs := progress.get("repairs"):
         documents, definitions = count(repairs["documents"]), count(repairs["definitions"])
         state = ", in progress" if repairs["inProgress"] else ""
@@ -119,8 +119,8 @@ def _oplog(progress: Document) -> Iterator[Fact]:
         yield Fact("event spool", used)
 
 
-def _copy_text(copy: Copy, pace: Pace) -> str:
-    rate, left = pace.rate("bytes"), pace.seconds_left("bytes", copy.total)
+def _copy_text(copy: Copy, rates: Rates) -> str:
+    rate, left = rates.per_second("bytes"), rates.seconds_left("bytes", copy.total)
     if copy.is_part:
         text = f"{size(copy.copied)} by this instance, of {size(copy.total)} in all"
         return text if rate is None else f"{text}, {size(rate)}/s"
@@ -130,9 +130,9 @@ def _copy_text(copy: Copy, pace: Pace) -> str:
     return f"{text}, {size(rate)}/s, {duration(left)} left"
 
 
-def _changes_text(progress: Document, pace: Pace) -> str:
+def _changes_text(progress: Document, rates: Rates) -> str:
     parts = [f"{count(progress['totalEventsApplied'])} applied"]
-    if (rate := pace.rate("events")) is not None:
+    if (rate := rates.per_second("events")) is not None:
         parts.append(f"{count(rate)}/s")
     if (lag := progress.get("lagTimeSeconds")) is not None:
         parts.append(f"lag {duration(lag)}")
@@ -141,13 +141,13 @@ def _changes_text(progress: Document, pace: Pace) -> str:
     return ", ".join(parts)
 
 
-def _verification(verification: Document, pace: Pace) -> Fact:
+def _verification(verification: Document, rates: Rates) -> Fact:
     compared, total = compared_of(verification)
     if verification["destination"]["phase"] == "not started":
         text = "the verification begins when the changes made during the copy are applied"
         return Fact("verification", text, is_detail=True)
     text = f"{count(compared)} of {count(total)} documents compared"
-    rate, left = pace.rate("compared"), pace.seconds_left("compared", total)
+    rate, left = rates.per_second("compared"), rates.seconds_left("compared", total)
     if rate is not None and total is not None and compared < total:
         text += f", {count(rate)}/s, {duration(left)} left"
     return Fact("verification", text, share(compared, total))
@@ -176,8 +176,8 @@ def _standing(progress: Document) -> Iterator[Fact]:
         yield Fact("role", f"{progress['role']}{where}")
 
 
-def check_facts(progress: Document, pace: Pace) -> list[Fact]:
-    """Return the facts about a check by the verifier. `pace` provides the rates; a rate that is unknown is left out."""
+def check_facts(progress: Document, rates: Rates) -> list[Fact]:
+    """Return the facts about a check by the verifier. Unknown rates are left out."""
     facts = [Fact("phase", str(progress["phase"]), style="bold")]
     if progress["verdict"]:
         style = "bold green" if progress["verdict"] == "passed" else "bold red"
@@ -188,12 +188,12 @@ def check_facts(progress: Document, pace: Pace) -> list[Fact]:
     else:
         facts += [Fact("reason", each) for each in progress["verdictReasons"]]
     if progress["generation"] is not None:
-        facts += _generation(progress, pace)
+        facts += _generation(progress, rates)
     facts += [Fact("note", each) for each in progress["notes"]]
     return facts + [Fact("WARNING", each, style=_WARNING) for each in progress.get("warnings", ())]
 
 
-def _comparison(progress: Document, pace: Pace) -> Fact:
+def _comparison(progress: Document, rates: Rates) -> Fact:
     """Return the fact that shows the progress of the first comparison of all documents."""
     if complete := progress["gen0Stats"]:
         # The total is not shown: it is an estimate, and unknown if there are only views.
@@ -202,15 +202,15 @@ def _comparison(progress: Document, pace: Pace) -> Fact:
     if total is None:
         return Fact("compared", f"{count(compared)} documents; the total is not known")
     text = f"{count(compared)} of {count(total)} documents"
-    rate, left = pace.rate("compared"), pace.seconds_left("compared", total)
+    rate, left = rates.per_second("compared"), rates.seconds_left("compared", total)
     if rate is not None and compared < total:
         text += f", {count(rate)}/s, {duration(left)} left"
     return Fact("compared", text, share(compared, total))
 
 
-def _generation(progress: Document, pace: Pace) -> Iterator[Fact]:
+def _generation(progress: Document, rates: Rates) -> Iterator[Fact]:
     first = progress["gen0Stats"] or progress["generationStats"]
-    yield _comparison(progress, pace)
+    yield _comparison(progress, rates)
     rechecked = count(progress["totalRechecksDone"])
     yield Fact("generation", f"{progress['generation']}; {rechecked} documents compared again")
     tasks = progress["verificationStatus"]

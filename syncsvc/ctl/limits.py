@@ -10,8 +10,8 @@ import click
 from rich.console import RenderableType
 
 from syncsvc.ctl.client import Document
+from syncsvc.ctl.tables import Row, grid
 from syncsvc.ctl.text import bytes_from, count, size
-from syncsvc.ctl.views import Row, grid
 
 # For each option of the command: the field of the API, and the functions that read and show its value.
 _FIELDS: dict[str, tuple[str, Callable[[str], int], Callable[[float], str]]] = {

@@ -12,8 +12,8 @@ from syncsvc.ctl import options
 from syncsvc.ctl.client import Answer, Document
 from syncsvc.ctl.facts import principals_text
 from syncsvc.ctl.following import sentence_after_command, sentence_after_differences
+from syncsvc.ctl.tables import mismatches_view, namespaces_view, users_view
 from syncsvc.ctl.tool import Command, Tool, pass_tool
-from syncsvc.ctl.views import mismatches_view, namespaces_view, users_view
 
 _SORTS = {
     "name": lambda each: each["namespace"],

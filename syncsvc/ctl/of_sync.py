@@ -24,10 +24,10 @@ from syncsvc.ctl.following import (
     watch_sync,
 )
 from syncsvc.ctl.limits import change_of, limits_view
-from syncsvc.ctl.pace import Pace
+from syncsvc.ctl.rates import Rates
 from syncsvc.ctl.request_file import file_option, read_request, start_request
+from syncsvc.ctl.tables import preflight_view, repairs_view, reset_view
 from syncsvc.ctl.tool import Command, Tool, confirm, pass_tool
-from syncsvc.ctl.views import preflight_view, repairs_view, reset_view
 
 
 @click.command(cls=Command)
@@ -37,7 +37,7 @@ def status(tool: Tool) -> None:
     answer = tool.api.get("progress")
     progress = read_progress(tool, answer)
     tool.show(
-        answer, tool.facts(sync_facts(progress, Pace())), tool.next(next_sentence(tool, progress))
+        answer, tool.facts(sync_facts(progress, Rates())), tool.next(next_sentence(tool, progress))
     )
     if progress["state"] == "FAILED":
         tool.end(Exit.FAILED)

@@ -12,7 +12,7 @@ from syncsvc.ctl.client import Answer, Document, progress_of
 from syncsvc.ctl.exits import Exit
 from syncsvc.ctl.facts import check_facts
 from syncsvc.ctl.lists import show_mismatches
-from syncsvc.ctl.pace import Pace
+from syncsvc.ctl.rates import Rates
 from syncsvc.ctl.reporting import write_report
 from syncsvc.ctl.request_file import read_request
 from syncsvc.ctl.text import count, share
@@ -70,7 +70,7 @@ def status(tool: Tool) -> None:
     answer = tool.verifier.get("progress")
     progress = _read(tool, answer)
     tool.show(
-        answer, tool.facts(check_facts(progress, Pace())), tool.next(_next(progress, tool.name))
+        answer, tool.facts(check_facts(progress, Rates())), tool.next(_next(progress, tool.name))
     )
     if progress["verdict"] is not None:
         _judge(tool, progress)

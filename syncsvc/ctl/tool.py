@@ -17,8 +17,8 @@ from rich.text import Text
 from syncsvc.ctl.client import Answer, Client, ClientError, checked_url, unreadable
 from syncsvc.ctl.exits import Exit
 from syncsvc.ctl.facts import Fact
+from syncsvc.ctl.tables import facts_view
 from syncsvc.ctl.text import printable, printable_json, printable_lines
-from syncsvc.ctl.views import facts_view
 
 SYNC_URL = "http://localhost:27182"
 VERIFIER_URL = "http://localhost:27020"

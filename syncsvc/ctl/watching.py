@@ -17,10 +17,10 @@ from rich.text import Text
 from syncsvc.ctl.client import Answer, Client, ClientError, Document
 from syncsvc.ctl.exits import Exit
 from syncsvc.ctl.facts import Fact, one_line
-from syncsvc.ctl.pace import Pace
+from syncsvc.ctl.rates import Rates
+from syncsvc.ctl.tables import plain
 from syncsvc.ctl.text import duration
 from syncsvc.ctl.tool import Tool
-from syncsvc.ctl.views import plain
 
 # Seconds between two requests.
 INTERVAL = 1.0
@@ -37,7 +37,7 @@ class Subject:
 
     api: Client
     read: Callable[[Answer], Document]
-    facts: Callable[[Document, Pace], list[Fact]]
+    facts: Callable[[Document, Rates], list[Fact]]
     step: Callable[[Document], Any]
     counters: Callable[[Document], Mapping[str, int]]
 
@@ -55,7 +55,7 @@ class Watch:
     timeout: float | None = None
     answered: bool = False
     _began: float = field(default_factory=monotonic)
-    _pace: Pace = field(default_factory=Pace)
+    _rates: Rates = field(default_factory=Rates)
     _silent_since: float | None = None
     _step: Any = None
     _live: Live | None = None
@@ -109,7 +109,7 @@ class Watch:
             self._show_silence(error)
             return None
         self.answered = True
-        self._pace.add(monotonic(), self.subject.counters(progress))
+        self._rates.add(monotonic(), self.subject.counters(progress))
         self._show(answer, progress)
         return progress
 
@@ -122,11 +122,11 @@ class Watch:
             if self.tool.json:
                 self.tool.write(answer.text)
             else:
-                self.tool.say(f"{_now()}  {one_line(self.subject.facts(progress, self._pace))}")
+                self.tool.say(f"{_now()}  {one_line(self.subject.facts(progress, self._rates))}")
         self._step = step
 
     def _view(self, progress: Document) -> RenderableType:
-        return self.tool.facts(self.subject.facts(progress, self._pace))
+        return self.tool.facts(self.subject.facts(progress, self._rates))
 
     def _show_silence(self, error: ClientError) -> None:
         begins = self._silent_since is None

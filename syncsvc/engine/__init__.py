@@ -11,5 +11,5 @@ work needed only once, and `follower` for every other instance. `verification` r
 `repairer` repairs the differences that the verification finds, and `commit_end` delays the end of a commit while users
 still write. `oplog_watch` estimates how long the source's oplog keeps the needed changes, and `pause` saves these
 changes during a long pause. `cutover` runs the last steps of a commit, `reversal` reverses a committed sync,
-`principals` copies users and roles, and `reset` drops everything that a sync has created.
+`principal_copy` copies users and roles, and `reset` drops everything that a sync has created.
 """

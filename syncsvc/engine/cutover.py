@@ -23,7 +23,7 @@ from syncsvc.engine.definitions.catalog import Catalog, known_uuids
 from syncsvc.engine.definitions.confirmation import confirmed_together
 from syncsvc.engine.definitions.shared_catalog import catalog_of
 from syncsvc.engine.late_writes import LateWrites, SourceWritten
-from syncsvc.engine.principals import PrincipalCopy
+from syncsvc.engine.principal_copy import PrincipalCopy
 from syncsvc.engine.reversal import prepare_reversal
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point

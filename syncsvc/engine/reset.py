@@ -19,7 +19,7 @@ from pymongo.errors import OperationFailure, PyMongoError
 
 from syncsvc.engine.definitions.created import created
 from syncsvc.engine.definitions.shard_setup import Sharding
-from syncsvc.engine.principals import PrincipalCopy
+from syncsvc.engine.principal_copy import PrincipalCopy
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
 from syncsvc.saved.created_collections import Found

@@ -45,13 +45,7 @@ _VERIFYING = (
 )
 
 # Failures that say nothing about the data. The sync fails with the same error, and can be resumed.
-_OF_SYNC = (
-    failures.CLUSTER_UNREACHABLE,
-    failures.NOT_AUTHORIZED,
-    failures.UNEXPECTED_SERVER_ERROR,
-    SUPERSEDED,
-    INCOMPATIBLE_METADATA,
-)
+_OF_SYNC = (*failures.CLUSTER_ERRORS, SUPERSEDED, INCOMPATIBLE_METADATA)
 
 
 class Verification:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from marshmallow import fields, post_load, validate
+from marshmallow import fields, validate
 
 from syncsvc.figures.history import COLUMNS, History
 from syncsvc.reports.headroom import Level
-from syncsvc.reports.namespaces import NamespacePhase, SortKey, TableRequest
+from syncsvc.reports.progress_schemas import Progress
 from syncsvc.reports.verification_answer import Hashing
 from syncsvc.state import Phase, State
 from verifier.compare.check_progress import Outcome
-from verifier.runtime.openapi import always, nullable
-from verifier.runtime.recent import RecentCommandSchema
-from verifier.runtime.schemas import Boolean, Strict, TablePart
+from verifier.runtime.openapi import SuccessAnswer, always, nullable
+from verifier.runtime.recent import RECENT_COMMANDS
+from verifier.runtime.schemas import Boolean, Strict
 
 
 class OverviewSchema(Strict):
@@ -35,39 +32,6 @@ class OverviewSchema(Strict):
             "answer."
         },
     )
-
-
-class NamespacesTableSchema(TablePart):
-    """The query parameters of `GET /api/v1/overview/namespaces`; loads into TableRequest."""
-
-    search = fields.String(
-        validate=validate.Length(max=1_000),
-        metadata={
-            "description": "Show only collections whose name contains this text, regardless of case."
-        },
-    )
-    phase = fields.Enum(
-        NamespacePhase,
-        by_value=True,
-        metadata={"description": "Show only collections in this phase."},
-    )
-    different = fields.Boolean(
-        load_default=False,
-        metadata={"description": "Show only collections with documents that differ."},
-    )
-    sort = fields.Enum(
-        SortKey,
-        by_value=True,
-        load_default=SortKey.NAME,
-        metadata={
-            "description": "The order of the collections: by name, number of documents, bytes, share left to copy, "
-            "number of change events, or number of mismatches."
-        },
-    )
-
-    @post_load
-    def _make(self, data: Mapping[str, Any], **kwargs: Any) -> TableRequest:
-        return TableRequest(**data)
 
 
 class _Commit(Strict):
@@ -265,9 +229,7 @@ class _History(Strict):
     )
 
 
-class OverviewFields(Strict):
-    """The fields of an overview, except `progress`."""
-
+class _Overview(Strict):
     summary = always(
         fields.String, "The current activity of the sync, described in one or two sentences."
     )
@@ -313,13 +275,18 @@ class OverviewFields(Strict):
         "The warnings in the progress, with links to the documentation.",
         fields.Nested(_Warning),
     )
-    recentCommands = always(
-        fields.List,
-        "The last 20 commands that this process has answered, the newest first.",
-        fields.Nested(RecentCommandSchema),
-    )
+    recentCommands = RECENT_COMMANDS
     history = always(
         fields.Nested,
         "Values such as rates, lag and latencies at equal intervals, for charts.",
         _History,
+    )
+    progress = always(fields.Nested, "The answer to GET /api/v1/progress.", Progress)
+
+
+class OverviewAnswer(SuccessAnswer):
+    overview = always(
+        fields.Nested,
+        "The progress of the sync, sentences that explain the progress, and the history of its figures.",
+        _Overview,
     )

@@ -7,14 +7,14 @@ from marshmallow import fields, validate
 from syncsvc.reports.past import Outcome
 from syncsvc.reports.report import RESULTS
 from syncsvc.state import Phase, State
-from verifier.page.report_schemas import (
+from verifier.page.report_fields import (
     ClusterFields,
     CreatedFields,
     Headline,
     SenderFields,
     known_time,
 )
-from verifier.runtime.openapi import SuccessAnswer, always, nullable
+from verifier.runtime.openapi import SuccessAnswer, always, nullable, sometimes
 from verifier.runtime.schemas import Boolean, Strict
 
 
@@ -264,10 +264,9 @@ class _ReportedWarning(Strict):
 
 class _ReportedCollection(Strict):
     namespace = always(fields.String, "The name of the collection on the source.")
-    destinationNamespace = fields.String(
-        metadata={
-            "description": "The name of the collection on the destination, if namespaceRemap changes the name."
-        }
+    destinationNamespace = sometimes(
+        fields.String,
+        "The name of the collection on the destination, if namespaceRemap changes the name.",
     )
     documents = always(fields.Integer, "The number of documents copied.")
     bytes = always(fields.Integer, "The number of bytes copied.")

@@ -22,7 +22,7 @@ from syncsvc.engine.coordinator import Coordinator
 from syncsvc.engine.follower import Follower
 from syncsvc.engine.pause import spool_while_paused
 from syncsvc.engine.phases import Phases
-from syncsvc.engine.principals import PrincipalCopy
+from syncsvc.engine.principal_copy import PrincipalCopy
 from syncsvc.engine.reset import Reset
 from syncsvc.engine.reversal import (
     WEAKENING,
@@ -46,7 +46,7 @@ from syncsvc.resuming import (
 from syncsvc.running.admission import Admission, can_commit
 from syncsvc.running.assembly import Assembly
 from syncsvc.running.journaling import JournalKeeper
-from syncsvc.running.principals import Principals
+from syncsvc.running.principal_check import Principals
 from syncsvc.running.process import ProcessContext
 from syncsvc.saved.created_collections import (
     Contents,

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from syncsvc.engine.principals import TEMPORARY
+from syncsvc.engine.principal_copy import TEMPORARY
 from syncsvc.engine.run.points import Point
 from syncsvc.principals.comparison import Kind
 from tests.support.daemon import Daemon

@@ -10,7 +10,7 @@ import bson
 from pymongo import MongoClient
 from pymongo.errors import OperationFailure
 
-from syncsvc.engine.principals import TEMPORARY
+from syncsvc.engine.principal_copy import TEMPORARY
 from syncsvc.sandbox.replica_set import Client
 from tests.support.pair import Pair, Side
 

@@ -25,7 +25,8 @@ VERIFIER = (
     {"verifier"},
     {"verifier.errors", "verifier.schemas", "verifier.selection"},
     {
-        *("verifier.answers", "verifier.metrics", "verifier.notices", "verifier.rules"),
+        *("verifier.answer_schemas", "verifier.answers", "verifier.metrics"),
+        *("verifier.notices", "verifier.rules"),
     },
     {"verifier.overview"},
     {"verifier.overview_schemas", "verifier.reports"},
@@ -97,7 +98,7 @@ PURE = {
     "syncsvc.ctl.advice",
     "syncsvc.ctl.facts",
     "syncsvc.ctl.limits",
-    "syncsvc.ctl.pace",
+    "syncsvc.ctl.rates",
     "syncsvc.ctl.text",
     "syncsvc.desired",
     "syncsvc.engine.definitions.naming",

@@ -77,6 +77,8 @@ NOT_AUTHORIZED = ErrorKind(
     "Check user, password and authSource in the connection string, and grant the user the roles that the "
     "documentation lists.",
 )
+# The errors that any call to a cluster can raise. They say nothing about the data.
+CLUSTER_ERRORS = (CLUSTER_UNREACHABLE, NOT_AUTHORIZED, UNEXPECTED_SERVER_ERROR)
 OPLOG_WINDOW_EXCEEDED = ErrorKind(
     "OplogWindowExceeded",
     409,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from marshmallow import fields, validate
 
 from verifier.compare.mismatch import Aspect, Difference
-from verifier.runtime.openapi import always
+from verifier.runtime.openapi import always, sometimes
 from verifier.runtime.schemas import Strict
 
 # The largest limit that servers accept.
@@ -60,12 +60,9 @@ class _Mismatch(Strict):
         by_value=True,
     )
     namespace = always(fields.String, "The name of the collection or view on the source.")
-    destinationNamespace = fields.String(
-        metadata={
-            "description": (
-                "The name of the collection or view on the destination, if it differs from the name on the source."
-            )
-        }
+    destinationNamespace = sometimes(
+        fields.String,
+        "The name of the collection or view on the destination, if it differs from the name on the source.",
     )
     generation = always(fields.Integer, "The generation of the check that found the difference.")
     durationSecs = always(

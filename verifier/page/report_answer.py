@@ -7,8 +7,8 @@ from typing import Any
 
 from flask import Response, jsonify, request
 
+from verifier.page.report_fields import Format, ReportSchema
 from verifier.page.report_page import HEADERS, ReportPage
-from verifier.page.report_schemas import Format, ReportSchema
 from verifier.runtime.httpd import Readers, parameters
 from verifier.runtime.schemas import load
 

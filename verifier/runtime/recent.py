@@ -113,7 +113,7 @@ def recent_answer(command: RecentCommand) -> dict[str, Any]:
     }
 
 
-class RecentCommandSchema(Strict):
+class _RecentCommand(Strict):
     """One command that the process has answered."""
 
     time = always(fields.Float, "The time at which the command was answered, in UNIX seconds.")
@@ -133,6 +133,14 @@ class RecentCommandSchema(Strict):
     errorDescription = nullable(
         fields.String, "The reason why the command was refused; null if it was accepted."
     )
+
+
+# The field `recentCommands` of the overviews.
+RECENT_COMMANDS = always(
+    fields.List,
+    f"The last {_MOST} commands that this process has answered, the newest first.",
+    fields.Nested(_RecentCommand),
+)
 
 
 def _command(response: Response) -> RecentCommand:

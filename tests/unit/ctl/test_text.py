@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from syncsvc.ctl.pace import Pace
+from syncsvc.ctl.rates import Rates
 from syncsvc.ctl.text import bytes_from, count, duration, percent, printable, share, size
 
 
@@ -49,18 +49,18 @@ def test_control_characters_are_shown() -> None:
 
 
 def test_rates_are_those_of_the_last_half_minute() -> None:
-    pace = Pace()
+    rates = Rates()
     for second in range(100):
-        pace.add(second, {"bytes": 1_000 * second if second < 50 else 50_000 + 10 * second})
-    assert pace.rate("bytes") == 10.0
-    assert pace.seconds_left("bytes", 50_000 + 10 * 99 + 100) == 10.0
-    assert (pace.rate("other"), pace.seconds_left("bytes", None)) == (None, None)
+        rates.add(second, {"bytes": 1_000 * second if second < 50 else 50_000 + 10 * second})
+    assert rates.per_second("bytes") == 10.0
+    assert rates.seconds_left("bytes", 50_000 + 10 * 99 + 100) == 10.0
+    assert (rates.per_second("other"), rates.seconds_left("bytes", None)) == (None, None)
 
 
 def test_a_restart_begins_a_new_rate() -> None:
-    pace = Pace()
-    pace.add(0, {"events": 500})
-    pace.add(10, {"events": 0})
-    assert pace.rate("events") is None
-    pace.add(20, {"events": 100})
-    assert pace.rate("events") == 10.0
+    rates = Rates()
+    rates.add(0, {"events": 500})
+    rates.add(10, {"events": 0})
+    assert rates.per_second("events") is None
+    rates.add(20, {"events": 100})
+    assert rates.per_second("events") == 10.0

@@ -29,7 +29,7 @@ from verifier.compare.scope import Scope
 from verifier.page.report_page import HEADERS
 from verifier.reports.rendering import PAGE
 from verifier.reports.report import MOST_LISTED, MOST_NAMESPACES, report
-from verifier.reports.schemas import ReportAnswer
+from verifier.reports.report_schemas import ReportAnswer
 from verifier.runtime.errors import OperationError
 
 HOSTILE = "<img src=x onerror=alert(1)>\u202e{{7*7}}"

@@ -1,6 +1,6 @@
 """Compares the users and roles of both clusters, to find those that a commit would copy or a reset would drop.
 
-Also decides whether a copy on request is possible. The module `syncsvc.engine.principals` copies users and roles.
+Also decides whether a copy on request is possible. The module `syncsvc.engine.principal_copy` copies users and roles.
 """
 
 from __future__ import annotations

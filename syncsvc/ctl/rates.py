@@ -13,7 +13,7 @@ _SHORTEST = 2.0
 
 
 @dataclass
-class Pace:
+class Rates:
     """Computes rates from samples of counters, taken during the last 30 seconds."""
 
     _samples: deque[tuple[float, Mapping[str, int]]] = field(default_factory=deque)
@@ -29,7 +29,7 @@ class Pace:
         while self._samples[0][0] < now - _WINDOW:
             self._samples.popleft()
 
-    def rate(self, counter: str) -> float | None:
+    def per_second(self, counter: str) -> float | None:
         """Return the growth of a counter per second; None if it is unknown or the counter does not grow."""
         if not self._samples:
             return None
@@ -40,9 +40,9 @@ class Pace:
     def seconds_left(self, counter: str, total: int | None) -> float | None:
         """Return the seconds until a counter reaches `total` at its current rate.
 
-        Return None if `total` is None, or if `rate` returns None for the counter.
+        Return None if `total` is None, or if `per_second` returns None for the counter.
         """
-        rate = self.rate(counter)
+        rate = self.per_second(counter)
         if rate is None or total is None:
             return None
         return max(0, total - self._samples[-1][1].get(counter, 0)) / rate

@@ -5,7 +5,7 @@ from __future__ import annotations
 from marshmallow import fields
 
 from verifier.compare.check_progress import Outcome, Phase
-from verifier.page.report_schemas import (
+from verifier.page.report_fields import (
     ClusterFields,
     CreatedFields,
     Headline,

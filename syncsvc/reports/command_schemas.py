@@ -1,0 +1,135 @@
+"""The schemas of the answers to a preflight, and to the dry runs of a reset and a repair."""
+
+from __future__ import annotations
+
+from marshmallow import fields
+
+from syncsvc.reports.principal_schemas import PlannedPrincipals
+from syncsvc.rules.repairing import Action
+from verifier.runtime.openapi import SuccessAnswer, always, nullable, sometimes
+from verifier.runtime.schemas import Strict
+
+
+class _Violation(Strict):
+    error = always(fields.String, "The name of the error with which a start would be refused.")
+    errorDescription = always(
+        fields.String, "The reason why the start would be refused, and the remedy."
+    )
+
+
+class _Estimates(Strict):
+    """The estimated cost of a sync, in bytes and seconds; unknown values are null."""
+
+    namespaces = nullable(
+        fields.Integer, "The number of collections and views that would be synced."
+    )
+    documents = nullable(fields.Integer, "The number of documents that would be copied.")
+    bytes = nullable(fields.Integer, "The size of the documents that would be copied, in bytes.")
+    indexes = nullable(
+        fields.Integer, "The number of indexes that would be built, not counting indexes on _id."
+    )
+    diskNeededBytes = nullable(
+        fields.Integer, "The space that the sync may need on the destination's disk, in bytes."
+    )
+    diskFreeBytes = nullable(fields.Integer, "The free space on the destination's disk, in bytes.")
+    memoryNeededBytes = nullable(
+        fields.Integer,
+        "The memory that this process may need, in bytes; null without verification.",
+    )
+    memoryAvailableBytes = nullable(
+        fields.Integer, "The memory that is available to this process, in bytes."
+    )
+    copySeconds = nullable(
+        fields.Integer, "A cautious estimate of the duration of the copy, in seconds."
+    )
+    oplogWindowSeconds = nullable(
+        fields.Integer,
+        "The time for which the source's oplog keeps an entry at its average write rate, in seconds.",
+    )
+
+
+class _MissingFeature(Strict):
+    cluster = always(
+        fields.String, "The cluster whose servers lack the feature, such as `cluster0`."
+    )
+    feature = always(fields.String, "The feature that the servers of the cluster lack.")
+    effect = always(fields.String, "The effect on the sync: its behavior without the feature.")
+
+
+class PreflightAnswer(SuccessAnswer):
+    violations = always(
+        fields.List,
+        "All reasons why a start would be refused now.",
+        fields.Nested(_Violation),
+    )
+    warnings = always(
+        fields.List, "Possible problems of the sync, each with a remedy.", fields.String()
+    )
+    missingFeatures = always(
+        fields.List,
+        "The features that the sync would use, but that the servers lack. They do not prevent a start.",
+        fields.Nested(_MissingFeature),
+    )
+    estimates = always(fields.Nested, "The estimated cost of the sync.", _Estimates)
+    usersAndRoles = sometimes(
+        fields.Nested,
+        "The users and roles that would be copied; absent if the body does not request a copy, or if they are unknown.",
+        PlannedPrincipals,
+    )
+
+
+class ResetAnswer(SuccessAnswer):
+    """The answer to a reset: all fields for a dry run, otherwise only `success`."""
+
+    collections = sometimes(
+        fields.List, "The collections on the destination that would be dropped.", fields.String()
+    )
+    views = sometimes(
+        fields.List, "The views on the destination that would be dropped.", fields.String()
+    )
+    kept = sometimes(
+        fields.List,
+        "The collections and views on the destination that would stay, because the sync did not create them.",
+        fields.String(),
+    )
+    usersAndRoles = sometimes(
+        fields.List,
+        "The users and roles on the destination that would be dropped.",
+        fields.String(),
+    )
+    unblocked = sometimes(
+        fields.List, "The clusters on which user writes would be unblocked.", fields.String()
+    )
+    balancersStarted = sometimes(
+        fields.List, "The clusters whose balancer would be restarted.", fields.String()
+    )
+
+
+class _PlannedRepair(Strict):
+    difference = always(
+        fields.String,
+        "The document or definition that differs, and the difference, as readable text.",
+    )
+    action = always(
+        fields.Enum,
+        "The action of the repair for this difference; begins with `none` if the repair would leave the difference.",
+        Action,
+        by_value=True,
+    )
+
+
+class RepairAnswer(SuccessAnswer):
+    """The answer to a repair: all fields for a dry run, otherwise only `success`."""
+
+    documents = sometimes(
+        fields.Integer, "The number of documents that differ; only for a dry run."
+    )
+    definitions = sometimes(
+        fields.Integer,
+        "The number of differences in definitions or document counts; only for a dry run.",
+    )
+    repairs = sometimes(
+        fields.List,
+        "The first 1,000 differences with their repairs; only for a dry run.",
+        fields.Nested(_PlannedRepair),
+    )

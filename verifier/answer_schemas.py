@@ -1,0 +1,210 @@
+"""The schemas of the answers to `GET /api/v1/progress` and `GET /api/v1/summary`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from marshmallow import fields
+
+from verifier.compare.check_progress import Outcome, Phase
+from verifier.compare.mismatch import Difference
+from verifier.compare.schemas import DefinitionMismatchLine
+from verifier.runtime.openapi import SuccessAnswer, always, nullable, sometimes
+from verifier.runtime.schemas import Boolean, Strict
+
+
+class _Timestamp(Strict):
+    t = always(fields.Integer, "The time in seconds since 1970.")
+    i = always(fields.Integer, "The ordinal of the operation within the second `t`.")
+
+
+_ClusterTime = Strict.from_dict(
+    {"$timestamp": always(fields.Nested, "A cluster time in Extended JSON.", _Timestamp)},
+    name="ClusterTime",
+)
+
+
+class _Tasks(Strict):
+    """The numbers of tasks of the current generation, by status."""
+
+    totalTasks = always(fields.Integer, "The number of all tasks of the current generation.")
+    addedTasks = always(fields.Integer, "The number of tasks that have not begun.")
+    processingTasks = always(fields.Integer, "The number of tasks in progress.")
+    failedTasks = always(
+        fields.Integer,
+        "The number of tasks that found a difference. If the check is incomplete, unfinished tasks count, too.",
+    )
+    completedTasks = always(fields.Integer, "The number of tasks that found no difference.")
+    metadataMismatchTasks = always(
+        fields.Integer, "The number of failed tasks with a difference in a definition or a count."
+    )
+    recheckTasks = always(
+        fields.Integer,
+        "The number of failed tasks whose differences the next generation compares again.",
+    )
+
+
+class _Amounts(Strict):
+    """The amounts that a generation has compared, and estimates of the total amounts to compare."""
+
+    docsCompared = always(fields.Integer, "The number of documents compared.")
+    totalDocs = nullable(fields.Integer, "The estimated number of documents to compare.")
+    srcBytesCompared = always(
+        fields.Integer, "The size of the compared documents of the source, in bytes."
+    )
+    totalSrcBytes = nullable(
+        fields.Integer, "The estimated size of the source's documents to compare, in bytes."
+    )
+    totalNamespaces = always(
+        fields.Integer, "The number of collections whose documents are compared; views have none."
+    )
+
+
+def _counts(meaning: str, **metadata: Any) -> Any:
+    return always(
+        fields.Dict, meaning, keys=fields.String(), values=fields.Integer(), metadata=metadata
+    )
+
+
+class _Changes(Strict):
+    """The rate and the lag of the change events that are read from one cluster."""
+
+    eventsPerSecond = nullable(
+        fields.Float, "The number of change events per second in the last minute."
+    )
+    lagSecs = nullable(
+        fields.Integer,
+        "The delay of the verifier behind the change events of the cluster, in seconds.",
+    )
+    eventCounts = _counts("The number of change events, by operation.")
+
+
+class Progress(Strict):
+    """The state and progress of a check at one moment. Unknown values are null."""
+
+    phase = always(
+        fields.Enum,
+        "The phase: `idle` without a running check, `check` in the first generation, `recheck` in later generations.",
+        Phase,
+        by_value=True,
+    )
+    error = nullable(
+        fields.String,
+        "The error that made the check incomplete: its name, its description and its remedy.",
+    )
+    verificationStatus = always(
+        fields.Nested, "The numbers of tasks of the current generation, by status.", _Tasks
+    )
+    verdict = nullable(
+        fields.Enum, "The result of the check; null before its end.", Outcome, by_value=True
+    )
+    verdictReasons = always(fields.List, "The reasons for the verdict.", fields.String())
+    writesOff = always(Boolean, "Whether the check has received POST /api/v1/writesOff.")
+    generation = nullable(
+        fields.Integer, "The number of the current generation; the first one is 0."
+    )
+    generationStats = always(
+        fields.Nested,
+        "The numbers of documents, bytes and collections that the current generation compares.",
+        _Amounts,
+    )
+    gen0Stats = nullable(
+        fields.Nested,
+        "The numbers of documents, bytes and collections that the first generation compared; null before its end.",
+        _Amounts,
+    )
+    recentRecheckSecs = always(
+        fields.List,
+        "The durations of the most recent generations after the first, in seconds.",
+        fields.Float(allow_none=True),
+    )
+    totalRechecksDone = always(
+        fields.Integer, "The number of documents that later generations compared again."
+    )
+    docsComparedPerSecond = nullable(
+        fields.Float, "The number of documents compared per second in the last minute."
+    )
+    srcBytesComparedPerSecond = nullable(
+        fields.Float,
+        "The size of the source's documents compared per second in the last minute, in bytes.",
+    )
+    srcChangeStats = always(fields.Nested, "The change events of the source.", _Changes)
+    dstChangeStats = always(fields.Nested, "The change events of the destination.", _Changes)
+    srcLastRecheckedTS = nullable(
+        fields.Nested,
+        "The cluster time up to which all changes of the source were processed.",
+        _ClusterTime,
+    )
+    dstLastRecheckedTS = nullable(
+        fields.Nested,
+        "The cluster time up to which all changes of the destination were processed.",
+        _ClusterTime,
+    )
+    notes = always(
+        fields.List,
+        "Notes about the result, for example which data the check did not compare, and why.",
+        fields.String(),
+    )
+    warnings = sometimes(
+        fields.List,
+        "The long waits of the process: the cause, the duration and the remedy of each.",
+        fields.String(),
+    )
+
+
+class _DocumentMismatches(Strict):
+    """The numbers of documents that differ."""
+
+    total = always(fields.Integer, "The number of documents that differ.")
+    byType = _counts(
+        "The number of documents that differ, by the type of difference.",
+        propertyNames={"enum": [each.value for each in Difference]},
+    )
+    byNamespace = _counts("The number of documents that differ, by namespace.")
+
+
+class ProgressAnswer(SuccessAnswer):
+    progress = always(fields.Nested, "The progress of the check.", Progress)
+
+
+class SummaryAnswer(SuccessAnswer):
+    """The results of a check in one document."""
+
+    verdict = nullable(
+        fields.Enum, "The result of the check; null before its end.", Outcome, by_value=True
+    )
+    verdictReasons = always(fields.List, "The reasons for the verdict.", fields.String())
+    estCheckSecsRemaining = nullable(
+        fields.Float, "The estimated time until the first generation ends, in seconds."
+    )
+    recentRecheckSecs = always(
+        fields.List,
+        "The durations of the most recent generations after the first, in seconds.",
+        fields.Float(allow_none=True),
+    )
+    checkStats = always(
+        fields.Nested,
+        "The numbers of documents, bytes and collections that the first generation compares.",
+        _Amounts,
+    )
+    nsMismatches = always(
+        fields.List,
+        "The first differences of collections, views and indexes.",
+        fields.Nested(DefinitionMismatchLine),
+    )
+    nsMismatchesTotal = always(
+        fields.Integer, "The number of differences of collections, views and indexes."
+    )
+    docMismatches = always(
+        fields.Nested, "The numbers of documents that differ.", _DocumentMismatches
+    )
+    totalRechecksDone = always(
+        fields.Integer, "The number of documents that later generations compared again."
+    )
+    srcChangeEvents = _counts("The number of change events of the source, by operation.")
+    dstChangeEvents = _counts("The number of change events of the destination, by operation.")
+    notes = always(
+        fields.List,
+        "Notes about the result, for example which data the check did not compare, and why.",
+        fields.String(),
+    )
