@@ -85,6 +85,8 @@ class RunStore:
         # Whether the last save failed without a confirmation: then, either the old or the new record is saved.
         self._unconfirmed = False
         self._shown: dict[str, Any] = {}
+        # The changes that the next save includes.
+        self._deferred: dict[str, Any] = {}
         self._watch: Callable[[RunRecord], None] = _do_nothing
         # The entries of the journal that are saved with the next change of the record.
         self._notes: list[Entry] = []
@@ -166,12 +168,14 @@ class RunStore:
         """
         with self._one_save():
             refuse(self.record)
-            self._save_changes(changes, command)
+            journal = self._saved.journal.with_entries(*([] if command is None else [command]))
+            self._save_changes({**changes, "journal": journal})
             return self.record
 
-    def _save_changes(self, changes: Mapping[str, Any], command: Entry | None = None) -> None:
-        journal = self._saved.journal.with_entries(*([] if command is None else [command]))
-        self._save(self._saved, replace(self._saved, journal=journal, **changes))
+    def _save_changes(self, changes: Mapping[str, Any]) -> None:
+        changes = {**self._deferred, **changes}
+        self._save(self._saved, replace(self._saved, **changes))
+        self._deferred = {}
         self._shown = {name: self._shown[name] for name in self._shown if name not in changes}
         self._publish()
 
@@ -182,14 +186,13 @@ class RunStore:
     def revise(self, change: Callable[[Journal], Journal]) -> None:
         """Call `change` with the newest journal, and save the journal that it returns, unless nothing has changed.
 
-        Also save it if the last save of the record is unconfirmed: the record may contain a command that was refused,
-        and that a restarted process would run. Raises the errors of `update`.
+        Also save the record if changes are deferred, or if the last save is unconfirmed: the record may contain a
+        command that was refused, and that a restarted process would run. Raises the errors of `update`.
         """
         with self._one_save():
             journal = change(self._saved.journal)
-            if self._unconfirmed or self._notes or journal != self._saved.journal:
-                self._save(self._saved, replace(self._saved, journal=journal))
-                self._publish()
+            if self._unconfirmed or self._deferred or self._notes or journal != self._saved.journal:
+                self._save_changes({"journal": journal})
 
     @contextmanager
     def _one_save(self) -> Iterator[None]:
@@ -232,6 +235,11 @@ class RunStore:
         with self._lock:
             self._shown = {**self._shown, **changes}
             self._publish()
+
+    def defer(self, **changes: Any) -> None:
+        """Include these changes in the next save, even if an attempt to save them fails before."""
+        with self._lock:
+            self._deferred = changes
 
     def withdraw(self) -> None:
         """Delete the saved record of a run that has done nothing yet, because its start is refused."""
