@@ -37,6 +37,12 @@ from verifier.runtime.retry import FOREVER, patience_left
 # instance ID.
 _ONLY_INDEX = {"key": {"only": 1}, "name": "only", "unique": True}
 
+# Appended to the error of a command whose save was not answered.
+_MAY_BE_SAVED = (
+    "The cluster may have saved the command all the same. This process withdraws the command within seconds after the "
+    "cluster answers again. Do not restart it before that: a restarted process would run the command."
+)
+
 # For how long a confirmation that this process owns its run is valid, in seconds.
 CONFIRM_INTERVAL = 1.0
 # A separate thread saves the record this often, in seconds, so that writes rarely wait for a save.
@@ -152,6 +158,9 @@ class RunStore:
     def update(self, command: Entry | None = None, **changes: Any) -> RunRecord:
         """Save the record with the fields in `changes`; return the record. A `command` is added to the journal.
 
+        A command is saved only if the cluster answers a save of the unchanged record first. So a command that is sent
+        during an outage is refused, and a restarted process does not run it.
+
         Raises OperationError Superseded if another process owns the run. In a block of `retry.impatient`, raises
         OperationError ClusterUnreachable if another thread's save hangs. If another thread's save fails while this
         thread waits for it, raises the error of that save. Also raises the driver's errors.
@@ -168,9 +177,22 @@ class RunStore:
         """
         with self._one_save():
             refuse(self.record)
-            journal = self._saved.journal.with_entries(*([] if command is None else [command]))
-            self._save_changes({**changes, "journal": journal})
+            if command is None:
+                self._save_changes(changes)
+            else:
+                self._save_command(command, changes)
             return self.record
+
+    def _save_command(self, command: Entry, changes: Mapping[str, Any]) -> None:
+        self._save_changes({})
+        journal = self._saved.journal.with_entries(command)
+        try:
+            with failures.named_errors():
+                self._save_changes({**changes, "journal": journal})
+        except OperationError as error:
+            if error.kind is not failures.CLUSTER_UNREACHABLE:
+                raise
+            raise OperationError(error.kind, f"{error.description} {_MAY_BE_SAVED}") from error
 
     def _save_changes(self, changes: Mapping[str, Any]) -> None:
         changes = {**self._deferred, **changes}

@@ -14,7 +14,9 @@ from syncsvc.saved.run import Failure
 from syncsvc.saved.run_store import RunStore
 from syncsvc.state import State
 from tests.unit.syncsvc.records import run_record
+from verifier.cluster.failures import CLUSTER_UNREACHABLE
 from verifier.cluster.writer import ClusterWriter
+from verifier.runtime.errors import OperationError
 
 RESET = Entry(Kind.COMMAND, 1700000000.0, "reset", Sender(None, None))
 FAILURE = Failure("VerificationFailed", "The clusters differ.")
@@ -54,6 +56,26 @@ def unchanged(journal: Journal) -> Journal:
 
 
 @pytest.mark.parametrize("answer", [None, False])
+def test_a_command_during_an_outage_is_never_saved(answer: bool | None) -> None:
+    server = Server(answer)
+    with pytest.raises(AutoReconnect):
+        store_at(server).update(RESET, state=State.RESETTING)
+    assert server.saved["state"] == "PAUSED"
+
+
+def test_a_command_is_withdrawn_if_it_was_refused_although_it_was_saved() -> None:
+    server = Server(True, False)
+    store = store_at(server)
+    with pytest.raises(OperationError, match="Do not restart it before that") as raised:
+        store.update(RESET, state=State.RESETTING)
+    assert raised.value.kind is CLUSTER_UNREACHABLE
+    assert server.saved["state"] == "RESETTING"
+    assert store.record.state is State.PAUSED
+    store.revise(unchanged)
+    assert server.saved["state"] == "PAUSED"
+
+
+@pytest.mark.parametrize("answer", [None, False])
 def test_the_next_save_saves_a_failure_whose_save_was_not_answered(answer: bool | None) -> None:
     server = Server(answer)
     store = store_at(server, State.RUNNING)
@@ -64,6 +86,17 @@ def test_the_next_save_saves_a_failure_whose_save_was_not_answered(answer: bool 
     store.revise(unchanged)
     assert server.saved["state"] == "FAILED"
     assert (store.record.state, store.record.failure) == (State.FAILED, FAILURE)
+
+
+def test_a_refused_reset_of_a_failed_sync_leaves_it_failed() -> None:
+    server = Server(True, False)
+    store = store_at(server, State.RUNNING)
+    store.defer(state=State.FAILED, failure=FAILURE)
+    with pytest.raises(OperationError):
+        store.update(RESET, state=State.RESETTING, failure=None)
+    store.revise(unchanged)
+    assert server.saved["state"] == "FAILED"
+    assert server.saved["failure"]["name"] == FAILURE.name
 
 
 def test_a_later_command_replaces_a_failure() -> None:
