@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from syncsvc.desired import Goal
 from syncsvc.figures.progress import MOST_LAG, WarningKind
 from syncsvc.options import CLUSTERS
 from syncsvc.principals.comparison import described
@@ -215,11 +216,7 @@ def _next_step(sync: Sync) -> Step | None:
     if sync.standing is not None and sync.standing.is_standby:
         return Step("Send commands to the active daemon.")
     if record is None:
-        if sync.state is not State.IDLE:
-            return None
-        source, destination = CLUSTERS
-        body = {"source": source, "destination": destination}
-        return Step("Check the clusters with a preflight, then start the sync.", "start", body)
+        return _first_step(sync.goal) if sync.state is State.IDLE else None
     if record.state is State.PAUSED:
         return Step("Resume the sync.", "resume", {})
     if record.state is State.FAILED:
@@ -254,6 +251,29 @@ def _next_step(sync: Sync) -> Step | None:
             return Step(f"{first} send the commit to every instance ({names}).", "commit", {})
         return Step(f"{first} commit.", "commit", {})
     return None
+
+
+def _first_step(goal: Goal | None) -> Step:
+    """Return what the operator should do before the start. `goal` is the declared state; None if there is none."""
+    if goal is None:
+        source, destination = CLUSTERS
+        body = {"source": source, "destination": destination}
+        return Step("Check the clusters with a preflight, then start the sync.", "start", body)
+    declares = f"The configuration declares desiredState {goal.state.value}"
+    if goal.contradicts(Trigger.START):
+        return Step(
+            f"{declares}. To start the sync, set desiredState to running and restart the daemon."
+        )
+    starts = (
+        f"{declares}, so the daemon starts the sync by itself with the options of its configuration"
+    )
+    refused = "If the start is refused, a warning says why."
+    if goal.commits:
+        return Step(
+            f"{starts}, and commits it as soon as canCommit is true. Stop the applications that write to the source "
+            f"before that. {refused}"
+        )
+    return Step(f"{starts}. {refused}")
 
 
 def _commits_itself(sync: Sync, record: RunRecord) -> bool:

@@ -286,7 +286,7 @@ class Runner:
         changes = resumed(self.record, others)
         self._refuse_overwriting()
         # The failure may not be saved yet, and a commit may have left the source blocked.
-        self._release(state=self.record.state, failure=failure.as_saved)
+        self._release()
         context = self._prepare()
         if is_damaged(self.record):
             context.spool.clear()
@@ -564,40 +564,40 @@ class Runner:
             self._store.show(state=failed, failure=failure)
             if is_continued:
                 self._store.note(failure_entry(failure, time()))
+            else:
+                self._store.defer(state=failed, failure=failure.as_saved)
         _log.error(
             "The sync failed.",
             exc_info=error,
             extra={"error": kind.name, "errorDescription": description},
         )
         if not is_continued:
-            self._conclude(state=failed, failure=failure.as_saved)
+            self._conclude()
 
-    def _conclude(self, **failed: Any) -> None:
-        """Save a failure, and restore the original write blocks and balancers of the clusters.
+    def _conclude(self) -> None:
+        """Save the failure, if it is not saved yet, and restore the original write blocks and balancers.
 
-        `failed` are the fields of the run record that describe the failure; none if they are already saved. An error is
-        only logged, because a resume or the next start of the process repeats these steps. If the failure could not be
-        saved, the next start continues the sync instead.
+        An error is only logged, because a resume or the next start of the process repeats these steps. If no later save
+        has saved the failure by then, the next start continues the sync instead.
         """
         try:
-            self._release(**failed)
+            self._release()
         except (OperationError, PyMongoError) as error:
             _log.error(
                 "Could not save the failure, or could not lift the write blocks and restart the balancers of the "
                 "clusters. POST /api/v1/resume and the next start of the process repeat these steps. Exception: if the "
-                "failure could not be saved, the next start continues the sync. Meanwhile, user writes may stay "
+                "failure is not saved by then, the next start continues the sync. Meanwhile, user writes may stay "
                 "blocked, and balancers may stay stopped.",
                 extra={"error": str(error)},
             )
 
-    def _release(self, **failed: Any) -> None:
-        """Save a failure; then restore the original write blocks and balancers of the clusters.
+    def _release(self) -> None:
+        """Save the failure; then restore the original write blocks and balancers of the clusters.
 
-        `failed` are the fields of the run record that describe the failure. Raises OperationError, the driver's errors,
-        and `Cancelled` if a reset begins.
+        Raises OperationError, the driver's errors, and `Cancelled` if a reset begins.
         """
         # Save the failure before releasing the clusters: a run that continues must never find its source unblocked.
-        self._store.update_unless(refuse_resetting, **failed)
+        self._store.update_unless(refuse_resetting)
         self._process.observe(Point.FAILURE_SAVED, "")
         if not self.record.can_write:
             # The applications may return to the source, so the warning that forbids this must end.

@@ -32,6 +32,7 @@ from pymongo.errors import ConnectionFailure, OperationFailure, PyMongoError
 
 from syncsvc import errors
 from verifier.cluster import failures
+from verifier.cluster.bounds import one_save
 from verifier.cluster.calls import kept
 from verifier.cluster.connect import Client
 from verifier.cluster.inventory import list_raw
@@ -198,9 +199,8 @@ class FencedWriter(ClusterWriter):
         self._sharded = sharded
         # How many documents (marks) are updated to settle a slot; 0 until the collection `FENCES` is sharded.
         self._marks = 0 if sharded else 1
-        self._spreading = (
-            threading.Lock()
-        )  # held while the collection is sharded, and guards _marks
+        # Held while the collection is sharded; guards _marks.
+        self._spreading = threading.Lock()
         # By database and collection: how many more batches to write without a transaction.
         self._without: dict[tuple[str, str], int] = {}
 
@@ -327,12 +327,15 @@ class FencedWriter(ClusterWriter):
     def _settle_in_time(self, slot: Slot) -> None:
         """Settle a slot after a failed write, unless the time of the caller is used up.
 
-        In that case, the next write on the slot settles it. Error texts continue to name the failed write. Raises the
-        driver's errors that are not temporary.
+        In that case, the next write on the slot settles it. Error texts continue to name the failed write. Raises
+        OperationError Superseded, and the driver's errors that are not temporary.
         """
         try:
             with kept():
                 self._settle(slot)
+        except OperationError as error:
+            if error.kind is not failures.CLUSTER_UNREACHABLE:
+                raise
         except PyMongoError as error:
             if not failures.is_transient(error):
                 raise
@@ -366,8 +369,11 @@ class FencedWriter(ClusterWriter):
             )
 
     def _count_marks(self) -> int:
-        """Return how many documents of the collection `FENCES` must be updated to settle a slot on all shards."""
-        with self._spreading:
+        """Return how many documents of the collection `FENCES` must be updated to settle a slot on all shards.
+
+        In a block of `retry.impatient`, raises OperationError ClusterUnreachable if another thread's call hangs.
+        """
+        with one_save(self._spreading, f"The collection {FENCES}"):
             self._marks = self._marks or retry(self._spread_marks, _marked_too_early, self._stop)
             return self._marks
 

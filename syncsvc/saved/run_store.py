@@ -37,6 +37,12 @@ from verifier.runtime.retry import FOREVER, patience_left
 # instance ID.
 _ONLY_INDEX = {"key": {"only": 1}, "name": "only", "unique": True}
 
+# Appended to the error of a command whose save was not answered.
+_MAY_BE_SAVED = (
+    "The cluster may have saved the command all the same. This process withdraws the command within seconds after the "
+    "cluster answers again. Do not restart it before that: a restarted process would run the command."
+)
+
 # For how long a confirmation that this process owns its run is valid, in seconds.
 CONFIRM_INTERVAL = 1.0
 # A separate thread saves the record this often, in seconds, so that writes rarely wait for a save.
@@ -85,6 +91,8 @@ class RunStore:
         # Whether the last save failed without a confirmation: then, either the old or the new record is saved.
         self._unconfirmed = False
         self._shown: dict[str, Any] = {}
+        # The changes that the next save includes.
+        self._deferred: dict[str, Any] = {}
         self._watch: Callable[[RunRecord], None] = _do_nothing
         # The entries of the journal that are saved with the next change of the record.
         self._notes: list[Entry] = []
@@ -150,6 +158,9 @@ class RunStore:
     def update(self, command: Entry | None = None, **changes: Any) -> RunRecord:
         """Save the record with the fields in `changes`; return the record. A `command` is added to the journal.
 
+        A command is saved only if the cluster answers a save of the unchanged record first. So a command that is sent
+        during an outage is refused, and a restarted process does not run it.
+
         Raises OperationError Superseded if another process owns the run. In a block of `retry.impatient`, raises
         OperationError ClusterUnreachable if another thread's save hangs. If another thread's save fails while this
         thread waits for it, raises the error of that save. Also raises the driver's errors.
@@ -166,12 +177,27 @@ class RunStore:
         """
         with self._one_save():
             refuse(self.record)
-            self._save_changes(changes, command)
+            if command is None:
+                self._save_changes(changes)
+            else:
+                self._save_command(command, changes)
             return self.record
 
-    def _save_changes(self, changes: Mapping[str, Any], command: Entry | None = None) -> None:
-        journal = self._saved.journal.with_entries(*([] if command is None else [command]))
-        self._save(self._saved, replace(self._saved, journal=journal, **changes))
+    def _save_command(self, command: Entry, changes: Mapping[str, Any]) -> None:
+        self._save_changes({})
+        journal = self._saved.journal.with_entries(command)
+        try:
+            with failures.named_errors():
+                self._save_changes({**changes, "journal": journal})
+        except OperationError as error:
+            if error.kind is not failures.CLUSTER_UNREACHABLE:
+                raise
+            raise OperationError(error.kind, f"{error.description} {_MAY_BE_SAVED}") from error
+
+    def _save_changes(self, changes: Mapping[str, Any]) -> None:
+        changes = {**self._deferred, **changes}
+        self._save(self._saved, replace(self._saved, **changes))
+        self._deferred = {}
         self._shown = {name: self._shown[name] for name in self._shown if name not in changes}
         self._publish()
 
@@ -182,14 +208,13 @@ class RunStore:
     def revise(self, change: Callable[[Journal], Journal]) -> None:
         """Call `change` with the newest journal, and save the journal that it returns, unless nothing has changed.
 
-        Also save it if the last save of the record is unconfirmed: the record may contain a command that was refused,
-        and that a restarted process would run. Raises the errors of `update`.
+        Also save the record if changes are deferred, or if the last save is unconfirmed: the record may contain a
+        command that was refused, and that a restarted process would run. Raises the errors of `update`.
         """
         with self._one_save():
             journal = change(self._saved.journal)
-            if self._unconfirmed or self._notes or journal != self._saved.journal:
-                self._save(self._saved, replace(self._saved, journal=journal))
-                self._publish()
+            if self._unconfirmed or self._deferred or self._notes or journal != self._saved.journal:
+                self._save_changes({"journal": journal})
 
     @contextmanager
     def _one_save(self) -> Iterator[None]:
@@ -232,6 +257,11 @@ class RunStore:
         with self._lock:
             self._shown = {**self._shown, **changes}
             self._publish()
+
+    def defer(self, **changes: Any) -> None:
+        """Include these changes in the next save, even if an attempt to save them fails before."""
+        with self._lock:
+            self._deferred = changes
 
     def withdraw(self) -> None:
         """Delete the saved record of a run that has done nothing yet, because its start is refused."""

@@ -425,6 +425,22 @@ def test_commands_that_the_configuration_contradicts_are_not_offered() -> None:
     assert "resume" in commands_now(running)
 
 
+@pytest.mark.parametrize(
+    "desired, text",
+    [
+        (DesiredState.RUNNING, "so the daemon starts the sync by itself with the options of its"),
+        (DesiredState.COMMITTED, "Stop the applications that write to the source before that."),
+        (DesiredState.PAUSED, "To start the sync, set desiredState to running and restart"),
+    ],
+)
+def test_with_a_declared_state_no_start_is_advised(desired: DesiredState, text: str) -> None:
+    goal = Goal(desired, StartOptions("cluster0", "cluster1"))
+    step = next_step(known(None, goal=goal))
+    assert step is not None and step.command is None
+    assert f"declares desiredState {desired.value}" in step.text
+    assert text in step.text
+
+
 @pytest.mark.parametrize("can_commit", [False, True])
 def test_a_declared_commit_is_announced_before_it_happens(can_commit: bool) -> None:
     goal = Goal(DesiredState.COMMITTED, StartOptions("cluster0", "cluster1"))

@@ -1,13 +1,24 @@
-"""Tests a Fence, a pool of sessions for writes: the IDs of the sessions, their transaction numbers and their order."""
+"""Tests a Fence, a pool of sessions for writes: the IDs of the sessions, their transaction numbers and their order.
+
+Also tests how long a command of a FencedWriter waits for another thread that shards the marks.
+"""
 
 from __future__ import annotations
 
 from contextlib import ExitStack
+from typing import Any
+from unittest.mock import MagicMock
 from uuid import UUID, uuid4
 
 import pytest
+from pymongo.client_session import ClientSession
+from pymongo.errors import AutoReconnect
 
-from syncsvc.saved.fence import Fence, Slot
+from syncsvc.metadata import METADATA_DATABASE
+from syncsvc.saved.fence import Fence, FencedWriter, Slot
+from verifier.cluster.failures import CLUSTER_UNREACHABLE
+from verifier.runtime.errors import OperationError
+from verifier.runtime.retry import impatient
 from verifier.runtime.tasks import Cancelled, StopToken
 
 RUN = UUID(int=5)
@@ -72,3 +83,30 @@ def test_a_slot_is_used_by_one_write_at_a_time() -> None:
     # A free slot is available even after a stop, so that an ending process can make a last save.
     with fence.slot(stop), pytest.raises(Cancelled), fence.slot(stop):
         raise AssertionError("the slot was given twice")
+
+
+class _Unanswered(FencedWriter):
+    """A writer to a sharded cluster that does not answer."""
+
+    def __init__(self, epoch: int) -> None:
+        fence = Fence(RUN, epoch, slots=1)
+        super().__init__(MagicMock(), False, StopToken(), fence, METADATA_DATABASE, True)
+
+    def _once(
+        self, database: str, command: dict[str, Any], session: ClientSession | None = None
+    ) -> dict[str, Any]:
+        raise AutoReconnect("connection closed")
+
+
+def test_a_command_waits_only_for_its_time_while_another_thread_shards_the_marks() -> None:
+    writer = _Unanswered(epoch=2)
+    with writer._spreading, impatient(0.05):
+        with pytest.raises(OperationError, match="The collection fences is still") as raised:
+            writer.settle()
+    assert raised.value.kind is CLUSTER_UNREACHABLE
+
+
+def test_a_failed_write_is_reported_although_another_thread_shards_the_marks() -> None:
+    writer = _Unanswered(epoch=1)
+    with writer._spreading, impatient(0.05), pytest.raises(AutoReconnect):
+        writer.run("d", {"update": "c", "updates": []}, retried=False)

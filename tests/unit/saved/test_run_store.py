@@ -1,0 +1,108 @@
+"""Tests which state is saved in the run record if the cluster does not answer, or saves a change without an answer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from pymongo.errors import AutoReconnect
+
+from syncsvc.metadata import METADATA_DATABASE
+from syncsvc.saved.journal import Entry, Journal, Kind, Sender
+from syncsvc.saved.run import Failure
+from syncsvc.saved.run_store import RunStore
+from syncsvc.state import State
+from tests.unit.syncsvc.records import run_record
+from verifier.cluster.failures import CLUSTER_UNREACHABLE
+from verifier.cluster.writer import ClusterWriter
+from verifier.runtime.errors import OperationError
+
+RESET = Entry(Kind.COMMAND, 1700000000.0, "reset", Sender(None, None))
+FAILURE = Failure("VerificationFailed", "The clusters differ.")
+
+
+class Server(ClusterWriter):
+    """A cluster that holds one run record.
+
+    Each element of `answers` is about one save: True if the cluster saves the record and answers, False if it saves the
+    record but the answer is lost, and None if it does neither. After these saves, it answers each save.
+    """
+
+    def __init__(self, *answers: bool | None) -> None:
+        self.saved: dict[str, Any] = {"owner": "9f8e", "beat": 0, "state": "PAUSED"}
+        self._answers = list(answers)
+
+    def run(self, database: str, command: dict[str, Any], retried: bool = True) -> dict[str, Any]:
+        (update,) = command["updates"]
+        answer = self._answers.pop(0) if self._answers else True
+        if answer is None:
+            raise AutoReconnect("connection refused")
+        held = {name: self.saved[name] for name in ("owner", "beat")}
+        matched = held in update["q"]["$or"]
+        if matched:
+            self.saved = update["u"]
+        if not answer:
+            raise AutoReconnect("connection closed")
+        return {"n": int(matched)}
+
+
+def store_at(server: Server, state: State = State.PAUSED) -> RunStore:
+    return RunStore(METADATA_DATABASE, server, run_record(state=state))
+
+
+def unchanged(journal: Journal) -> Journal:
+    return journal
+
+
+@pytest.mark.parametrize("answer", [None, False])
+def test_a_command_during_an_outage_is_never_saved(answer: bool | None) -> None:
+    server = Server(answer)
+    with pytest.raises(AutoReconnect):
+        store_at(server).update(RESET, state=State.RESETTING)
+    assert server.saved["state"] == "PAUSED"
+
+
+def test_a_command_is_withdrawn_if_it_was_refused_although_it_was_saved() -> None:
+    server = Server(True, False)
+    store = store_at(server)
+    with pytest.raises(OperationError, match="Do not restart it before that") as raised:
+        store.update(RESET, state=State.RESETTING)
+    assert raised.value.kind is CLUSTER_UNREACHABLE
+    assert server.saved["state"] == "RESETTING"
+    assert store.record.state is State.PAUSED
+    store.revise(unchanged)
+    assert server.saved["state"] == "PAUSED"
+
+
+@pytest.mark.parametrize("answer", [None, False])
+def test_the_next_save_saves_a_failure_whose_save_was_not_answered(answer: bool | None) -> None:
+    server = Server(answer)
+    store = store_at(server, State.RUNNING)
+    store.show(state=State.FAILED, failure=replace(FAILURE, saved_state=State.RUNNING))
+    store.defer(state=State.FAILED, failure=FAILURE)
+    with pytest.raises(AutoReconnect):
+        store.update()
+    store.revise(unchanged)
+    assert server.saved["state"] == "FAILED"
+    assert (store.record.state, store.record.failure) == (State.FAILED, FAILURE)
+
+
+def test_a_refused_reset_of_a_failed_sync_leaves_it_failed() -> None:
+    server = Server(True, False)
+    store = store_at(server, State.RUNNING)
+    store.defer(state=State.FAILED, failure=FAILURE)
+    with pytest.raises(OperationError):
+        store.update(RESET, state=State.RESETTING, failure=None)
+    store.revise(unchanged)
+    assert server.saved["state"] == "FAILED"
+    assert server.saved["failure"]["name"] == FAILURE.name
+
+
+def test_a_later_command_replaces_a_failure() -> None:
+    server = Server()
+    store = store_at(server, State.RUNNING)
+    store.defer(state=State.FAILED, failure=FAILURE)
+    store.update(RESET, state=State.RESETTING, failure=None)
+    store.update()
+    assert (server.saved["state"], server.saved["failure"]) == ("RESETTING", None)
