@@ -110,7 +110,7 @@ def _on_source(record: RunRecord) -> str:
 
 
 def _remedy(record: RunRecord) -> Step:
-    confirm = {"confirm": record.options.destination}
+    confirm = {"confirm": record.home}
     if _continued(record) is State.RESETTING:
         # Do not advise a resume: it is refused with the declared state `paused`, which a reset needs. With `running`, a
         # new sync would start after the reset.

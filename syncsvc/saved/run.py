@@ -56,7 +56,7 @@ class PhaseBegin:
 class RunRecord:
     """The saved state of one sync, as one instance knows it.
 
-    The record always stays on the cluster that is the destination of the start options, even after a reversal.
+    The record stays on the cluster `home`, even after a reversal.
     """
 
     # The ID of the instance.
@@ -180,6 +180,15 @@ class RunRecord:
         return self.options.source if self.is_reversed else self.options.destination
 
     @property
+    def home(self) -> str:
+        """Return the name of the cluster that holds the saved state: the destination of the start.
+
+        A reversal swaps `source` and `destination`, but moves no saved state: all instances and restarted processes
+        find it on this cluster in both directions.
+        """
+        return self.options.destination
+
+    @property
     def names(self) -> NamespaceMap:
         """Return the map from names on the cluster that is read now to names on the cluster that is written now."""
         return self.options.names.inverse if self.is_reversed else self.options.names
@@ -221,7 +230,7 @@ def refuse_in_use(record: RunRecord) -> None:
         users = "canWrite is true" if record.can_write else "the sync was reversed after a commit"
         raise OperationError(
             errors.DESTINATION_IN_USE,
-            f"The sync cannot be reset: {users}, and {record.options.destination} may hold user data.",
+            f"The sync cannot be reset: {users}, and {record.home} may hold user data.",
         )
 
 
