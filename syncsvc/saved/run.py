@@ -157,12 +157,8 @@ class RunRecord:
         return self.phase.copied and (self.coordinates or self.phase is not Phase.INDEXING)
 
     def is_past(self, time: Timestamp) -> bool:
-        """Return whether this instance has applied all its events up to `time`, a cluster time of the source.
-
-        The position must be later than `time`, not equal to it: all events of a transaction have the same time, and a
-        page may end between them.
-        """
-        return self.position is not None and self.position.time > time
+        """Return whether this instance has applied all its events up to `time`, a cluster time of the source."""
+        return self.position is not None and self.position.is_past(time)
 
     @property
     def is_reversed(self) -> bool:

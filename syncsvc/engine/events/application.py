@@ -87,14 +87,6 @@ class Application:
         """Return the position up to which this instance has applied all its events."""
         return self._frontier.passed
 
-    def is_past(self, time: Timestamp) -> bool:
-        """Return whether this instance has applied all its events up to `time`, a cluster time of the source.
-
-        The position must be later than `time`, not equal to it: all events of a transaction have the same time, and a
-        page may end between them.
-        """
-        return self._frontier.passed.time > time
-
     def wait_until_past(self, time: Timestamp) -> None:
         """Wait until this instance has applied all its events up to `time`, a cluster time of the source.
 
@@ -103,7 +95,7 @@ class Application:
         """
         append_note(self._context.source_client, self._stop)
         with waiting("The commit waits until all earlier changes are applied", _DRAINING):
-            wait_until(lambda: self.is_past(time), self._stop)
+            wait_until(lambda: self.passed.is_past(time), self._stop)
 
     def save_position(self) -> None:
         """Flush the feed. If the position up to which all events are applied has moved, save the new position.
