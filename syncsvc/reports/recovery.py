@@ -100,7 +100,7 @@ def _as_coordinator_says(record: RunRecord) -> str:
 
 def _on_source(record: RunRecord) -> str:
     """Return sentences that say that the applications belong on the source, and whether they can write there now."""
-    if record.found_blocked.get(record.source) is False:
+    if record.has_blocked(record.source):
         # The block is lifted after the failure is saved, which usually takes a moment.
         return (
             f"The applications belong on the source ({record.source}), but this sync still blocks user writes there. "

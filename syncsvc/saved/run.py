@@ -22,6 +22,8 @@ from verifier.runtime.errors import OperationError
 # The maximum number of phases that a record lists. A sync has six if no commit is withdrawn and the sync is not
 # reversed.
 MOST_PHASES = 50
+# The mongosh command that allows user writes to a cluster again; it needs the privilege setUserWriteBlockMode.
+UNBLOCK = "db.adminCommand({setUserWriteBlockMode: 1, global: false})"
 
 
 @dataclass(frozen=True)
@@ -193,6 +195,10 @@ class RunRecord:
     def in_use(self) -> bool:
         """Return whether users may write to the destination of the start, or may have done so before a reversal."""
         return self.can_write or self.reversals > 0
+
+    def has_blocked(self, cluster: str) -> bool:
+        """Return whether this sync blocks user writes to the cluster of that name, which allowed them before."""
+        return self.found_blocked.get(cluster) is False
 
     def is_between(self, source: ClusterFacts, destination: ClusterFacts) -> bool:
         """Return whether these clusters are the source and the destination of the options."""
