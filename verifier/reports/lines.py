@@ -21,8 +21,7 @@ from verifier.compare.mismatch import (
     StoredMismatch,
 )
 from verifier.overview import after, meaning
-from verifier.runtime.logs import visible
-from verifier.runtime.quantities import duration_text, size_text
+from verifier.runtime.quantities import duration_text, size_text, visible
 
 # The maximum number of mismatches of each kind in the report.
 SHOWN = 20
