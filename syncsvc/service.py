@@ -256,7 +256,7 @@ class Service:
                 journal=_begun((source, destination), _command("start", sender), now),
             )
             # The limits are saved before the run: after a crash, a restarted process must not continue without limits.
-            self._limiter.begin_at(self._limits_at(options.destination))
+            self._limiter.begin_at(self._limits_at(record.home))
             self._launch(self._starts.begin(self._process, record, self._runner_of))
 
     def preflight(self, options: StartOptions) -> Judgement:
@@ -370,7 +370,7 @@ class Service:
             )
         # After a reversal, the destination of the start has the newest data: never ask for its name as a confirmation.
         refuse_in_use(runner.record)
-        destination = runner.record.options.destination
+        destination = runner.record.home
         if confirm != destination:
             raise OperationError(
                 INVALID_REQUEST,
@@ -457,7 +457,7 @@ class Service:
         if self.state is State.RESETTING:
             return None
         if runner is not None:
-            return self._limits_at(runner.record.options.destination)
+            return self._limits_at(runner.record.home)
         return None if standing is None else self._limits_at(HOME)
 
     def _limits_at(self, name: str) -> LimitsStore:
@@ -546,7 +546,7 @@ class Service:
 
     def _metadata(self, runner: Runner) -> Metadata:
         """Return the metadata database of the run."""
-        return self._process.metadata(runner.record.options.destination)
+        return self._process.metadata(runner.record.home)
 
     def _refuse_other_home(self, options: StartOptions) -> None:
         """Raise OperationError InvalidRequest on a daemon with `--standby` if the destination is not cluster `HOME`."""
@@ -559,7 +559,7 @@ class Service:
 
     def _recover(self, saved: RunRecord) -> bool:
         """Take over and continue a saved run; return False if it was deleted instead, because its start was invalid."""
-        self._limiter.begin_at(self._limits_at(saved.options.destination))
+        self._limiter.begin_at(self._limits_at(saved.home))
         store = self._starts.take_over(self._process, saved)
         if store is None:
             return False

@@ -231,10 +231,10 @@ class Standby:
 
 
 def _refuse_other_home(saved: RunRecord | None) -> None:
-    if saved is not None and saved.options.destination != HOME:
+    if saved is not None and saved.home != HOME:
         raise OperationError(
             errors.WRONG_CLUSTERS,
-            f"The saved sync has the destination {saved.options.destination}, but with --standby, the destination of "
+            f"The saved sync has the destination {saved.home}, but with --standby, the destination of "
             f"every sync is {HOME}. Start the process without --standby to continue that sync.",
         )
 

@@ -16,14 +16,19 @@ from verifier.compare.check_progress import CheckProgress, NamespaceProgress, Ou
 from verifier.runtime.recent import RecentCommand, recent_answer
 from verifier.runtime.waits import LongWait
 
-_VERDICTS = {
-    Outcome.PASSED: "The check has passed: everything that was compared is equal on both clusters.",
-    Outcome.FAILED: "The check has failed: the clusters differ.",
-    Outcome.INCOMPLETE: "The check is incomplete: not everything could be compared, so the clusters may differ.",
+_ENDED = {
+    Outcome.PASSED: "The check has passed",
+    Outcome.FAILED: "The check has failed",
+    Outcome.INCOMPLETE: "The check is incomplete",
+}
+_MEANINGS = {
+    Outcome.PASSED: ": everything that was compared is equal on both clusters.",
+    Outcome.FAILED: ": the clusters differ.",
+    Outcome.INCOMPLETE: ": not everything could be compared, so the clusters may differ.",
 }
 _AFTER = {
     Outcome.PASSED: "Applications can switch to the destination.",
-    Outcome.FAILED: "Do not switch to the destination. Fix the cause of the mismatches, then check again.",
+    Outcome.FAILED: "Do not switch to the destination. Fix the cause of the reported mismatches, then check again.",
     Outcome.INCOMPLETE: "Do not switch to the destination. Remove the reported cause, then check again.",
 }
 
@@ -55,11 +60,23 @@ def compared_nothing(progress: CheckProgress) -> bool:
     return passed and not amounts.documents and not progress.rechecked
 
 
-def summary(progress: CheckProgress) -> str:
+def meaning(progress: CheckProgress, outcome: Outcome) -> str:
+    """Return the end of a sentence that begins with the outcome of the check, such as `: the clusters differ.`"""
+    nothing = compared_nothing(progress)
+    return ", but there was no document to compare." if nothing else _MEANINGS[outcome]
+
+
+def after(progress: CheckProgress, outcome: Outcome) -> str:
+    """Return what the operator should do after a check with this outcome."""
     if compared_nothing(progress):
-        return "The check has passed, but there was no document to compare."
+        return "Make sure that the clusters and filters are the right ones."
+    return _AFTER[outcome]
+
+
+def summary(progress: CheckProgress) -> str:
     if progress.verdict is not None:
-        return _VERDICTS[progress.verdict.outcome]
+        outcome = progress.verdict.outcome
+        return f"{_ENDED[outcome]}{meaning(progress, outcome)}"
     if progress.phase is Phase.IDLE:
         return "No check was started."
     if progress.phase is Phase.CHECK:
@@ -71,13 +88,8 @@ def summary(progress: CheckProgress) -> str:
 
 def _next(progress: CheckProgress) -> dict[str, Any] | None:
     """Return the operator's next step (`text` and `command`); None if the operator only has to wait."""
-    if compared_nothing(progress):
-        return {
-            "text": "Make sure that the clusters and filters are the right ones.",
-            "command": None,
-        }
     if progress.verdict is not None:
-        return {"text": _AFTER[progress.verdict.outcome], "command": None}
+        return {"text": after(progress, progress.verdict.outcome), "command": None}
     if progress.phase is Phase.IDLE:
         return {"text": "Start a check.", "command": "check"}
     if progress.writes_off or progress.phase is Phase.CHECK:

@@ -87,7 +87,7 @@ class Dashboards:
 
     def _write(self, record: RunRecord) -> None:
         addresses = {name: each.facts.address for name, each in self._clusters().items()}
-        writer = self._writer(record.options.destination)
+        writer = self._writer(record.home)
         try:
             written = documents(record, addresses, time())
             found = [update(writer, self._database, name, each) for name, each in written.items()]

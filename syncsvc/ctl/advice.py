@@ -13,8 +13,10 @@ from syncsvc.ctl.text import count, duration, percent, share, size
 MAX_LAG_SECONDS = 30
 APPLYING = "change event application"
 COMPARED = "stream hashing"
+# In this phase, the amount to copy is not known.
+NOTHING_LISTED = "initializing collections and indexes"
 _EARLIER_PHASES = {
-    "initializing collections and indexes": "The copy has not begun.",
+    NOTHING_LISTED: "The copy has not begun.",
     "building indexes": "Indexes are being built.",
     "withdrawing the commit": "The sync is still undoing the steps of an earlier commit.",
 }

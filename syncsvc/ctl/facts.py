@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from syncsvc.ctl.advice import Copy, compared_of, copy_of, obstacles
+from syncsvc.ctl.advice import NOTHING_LISTED, Copy, compared_of, copy_of, obstacles
 from syncsvc.ctl.client import Document
 from syncsvc.ctl.rates import Rates
 from syncsvc.ctl.text import count, duration, percent, share, size
@@ -20,8 +20,6 @@ _STYLES = {
     "PAUSED": "bold yellow",
 }
 _WARNING = "yellow"
-# In this phase, the amount to copy is not known.
-_NOTHING_LISTED = "initializing collections and indexes"
 _UNKNOWN_OPLOG = "not checked yet"
 
 
@@ -74,7 +72,7 @@ def sync_facts(progress: Document, rates: Rates) -> list[Fact]:
 def _amounts(progress: Document, rates: Rates) -> Iterator[Fact]:
     """Yield the facts about the copy, indexes, change events, verification and oplog; omit those that do not apply."""
     copy = copy_of(progress)
-    if copy.total is not None and progress["info"] != _NOTHING_LISTED:
+    if copy.total is not None and progress["info"] != NOTHING_LISTED:
         done = None if copy.is_part else share(copy.copied, copy.total)
         yield Fact("copy", _copy_text(copy, rates), done)
     if building := progress.get("indexBuilding"):

@@ -13,7 +13,7 @@ from syncsvc.ctl.tool import Tool
 from syncsvc.ctl.watching import Subject, Watch
 
 
-def watch_sync(tool: Tool, timeout: float | None = None, answered: bool = False) -> Watch:
+def watch_sync(tool: Tool, timeout: float | None, answered: bool = False) -> Watch:
     subject = Subject(
         tool.api, lambda answer: read_progress(tool, answer), sync_facts, _step, _counters
     )

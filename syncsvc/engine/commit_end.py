@@ -10,6 +10,7 @@ from __future__ import annotations
 from bson.timestamp import Timestamp
 
 from syncsvc.engine.definitions.index_builds import restore_indexes
+from syncsvc.engine.events.application import LOOK_AT_LAG
 from syncsvc.engine.late_writes import LateWrites, SourceWritten
 from syncsvc.engine.repairer import Repairer
 from syncsvc.engine.run.context import RunContext
@@ -17,8 +18,6 @@ from syncsvc.engine.run.points import Point
 from verifier.cluster.note import append_note
 from verifier.runtime.tasks import StopToken, wait_until
 from verifier.runtime.waits import waiting
-
-_APPLYING = "lagTimeSeconds in GET /api/v1/progress shows the lag. If the lag does not fall, see the other warnings."
 
 
 class CommitEnd:
@@ -71,7 +70,7 @@ class CommitEnd:
         # Without a second no-op, the change stream of an idle source would never pass `time`.
         append_note(source, self._stop)
 
-        with waiting("The commit waits until the newest changes are applied", _APPLYING):
+        with waiting("The commit waits until the newest changes are applied", LOOK_AT_LAG):
             wait_until(lambda: run.record.is_past(time), self._stop)
         self._context.instances.wait_for_all(lambda other: other.is_past(time), self._stop)
         return time

@@ -277,7 +277,7 @@ class Coordinator(Phases):
         copy_end = self._context.run.record.copy_end
         assert copy_end is not None
         lag = self._context.progress.snapshot.lag_seconds
-        if not application.is_past(copy_end) or lag is None or lag > MOST_LAG:
+        if not application.passed.is_past(copy_end) or lag is None or lag > MOST_LAG:
             return False
         # Use the records that `Instances.watch` has read: this method may run many times a second for weeks.
         return self._context.instances.all_held(is_near(application.passed, copy_end))

@@ -25,7 +25,7 @@ from syncsvc.engine.run.points import Point
 from syncsvc.saved.created_collections import Found
 from syncsvc.saved.fence import FENCES
 from syncsvc.saved.lease import LEASES
-from syncsvc.saved.run import RunRecord
+from syncsvc.saved.run import UNBLOCK, RunRecord
 from syncsvc.saved.run_documents import RUNS, saved_instances
 from syncsvc.saved.run_store import drop_metadata
 from syncsvc.state import Phase
@@ -45,11 +45,9 @@ def undo_commands(record: RunRecord, cluster: str) -> list[str]:
 
     The list is empty if the saved record contains neither a block that the sync set nor a balancer that it stopped.
     """
-    unblocked = record.found_blocked.get(cluster) is False
-    balanced = record.found_balancing.get(cluster, False)
     return [
-        *(["db.adminCommand({setUserWriteBlockMode: 1, global: false})"] if unblocked else []),
-        *(["sh.startBalancer()"] if balanced else []),
+        *([UNBLOCK] if record.has_blocked(cluster) else []),
+        *(["sh.startBalancer()"] if record.found_balancing.get(cluster) else []),
     ]
 
 

@@ -88,7 +88,7 @@ def _disk_needed(contents: Iterable[Measured], options: StartOptions) -> int:
 
 
 def resource_violations(
-    options: StartOptions, estimates: Estimates, spool_limit: int = 0
+    options: StartOptions, estimates: Estimates, spool_limit: int
 ) -> Iterator[Violation]:
     """Yield a violation for each resource that is too small; an unknown amount is no violation.
 

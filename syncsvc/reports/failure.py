@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from syncsvc.saved.run import RunRecord
-
-# The command that allows user writes again; it needs the privilege setUserWriteBlockMode.
-UNBLOCK = "db.adminCommand({setUserWriteBlockMode: 1, global: false})"
+from syncsvc.saved.run import UNBLOCK, RunRecord
 
 
 def failure_description(record: RunRecord) -> str | None:

@@ -100,7 +100,7 @@ def _as_coordinator_says(record: RunRecord) -> str:
 
 def _on_source(record: RunRecord) -> str:
     """Return sentences that say that the applications belong on the source, and whether they can write there now."""
-    if record.found_blocked.get(record.source) is False:
+    if record.has_blocked(record.source):
         # The block is lifted after the failure is saved, which usually takes a moment.
         return (
             f"The applications belong on the source ({record.source}), but this sync still blocks user writes there. "
@@ -110,7 +110,7 @@ def _on_source(record: RunRecord) -> str:
 
 
 def _remedy(record: RunRecord) -> Step:
-    confirm = {"confirm": record.options.destination}
+    confirm = {"confirm": record.home}
     if _continued(record) is State.RESETTING:
         # Do not advise a resume: it is refused with the declared state `paused`, which a reset needs. With `running`, a
         # new sync would start after the reset.

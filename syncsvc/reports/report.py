@@ -25,13 +25,13 @@ from syncsvc.state import Phase, State
 from verifier.compare.check_progress import Amounts, CheckProgress
 from verifier.compare.mismatch import StoredMismatch
 from verifier.compare.record import CheckRecord
-from verifier.page.report_page import Level, moment, rate
+from verifier.page.report_page import COUNTED, PROXIES, UNKNOWN_CALLERS, Level, moment, rate
 
 MOST_NAMESPACES = 10_000
 _METHOD = (
     "Every document is read on both clusters and compared byte by byte, in ranges of _id, including the order of its "
     "fields.",
-    "The documents of each collection are counted on both clusters, and the numbers are compared.",
+    COUNTED,
     "Every collection, view, index and shard key is compared with all its options. Options that are only restored in "
     "the last steps of the cut-over, such as uniqueness, are compared in their temporary form.",
     "Everything on the destination is compared with the part of the source that the filter selects. So an additional "
@@ -498,8 +498,8 @@ def _not_known(subject: Subject) -> Iterator[str]:
     if omitted := sum(each.journal.omitted for each in subject.records):
         yield f"{omitted} entries of the journal are missing, because the journal was full."
     if any(each.caller is None for each in _senders(record)):
-        yield "Some commands were sent without a token, so only the addresses of their senders are known."
-    yield "If a command came through a proxy or an SSH tunnel, its sender has the address of the proxy or tunnel."
+        yield UNKNOWN_CALLERS
+    yield PROXIES
     yield "It is not known when applications stopped writing to the source, and began to write to the destination."
     yield (
         "The numbers of change events are approximate after a crash: events of a few seconds may be counted twice or "

@@ -24,7 +24,7 @@ def reset_report(record: RunRecord, found: Contents) -> dict[str, Any]:
         "views": _names(views),
         "kept": _names(found.others),
         "usersAndRoles": list(found.principals),
-        "unblocked": [name for name, was in record.found_blocked.items() if not was],
+        "unblocked": [*filter(record.has_blocked, record.found_blocked)],
         "balancersStarted": _true(record.found_balancing),
     }
 

@@ -49,7 +49,7 @@ _CAPPED: dict[str, tuple[str, Any]] = {"size": ("cappedSize", None), "max": ("ca
 _OF_VIEWS = {"viewOn", "pipeline"}
 
 
-def action_of(mismatch: Mismatch, replaced: Container[Namespace] = ()) -> Action:
+def action_of(mismatch: Mismatch, replaced: Container[Namespace]) -> Action:
     """Return the action that repairs a difference.
 
     `replaced` are the collections that users have dropped on the destination and created again: they are not repaired,

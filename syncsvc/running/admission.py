@@ -114,7 +114,7 @@ class Admission:
 
     def _coordinator(self) -> RunRecord | None:
         """Return the coordinator's saved record; None if the coordinator was not started, or is this instance."""
-        metadata = self._process.metadata(self._store.record.options.destination)
+        metadata = self._process.metadata(self._store.record.home)
         return Peers(metadata, self._store).coordinator(self._process.stop)
 
     def _needed(self, record: RunRecord) -> Position | None:

@@ -87,15 +87,13 @@ class Assembly:
     def saved_registry(self) -> Registry:
         """Load the registry of the run, with the changes of all instances. Raises the driver's errors."""
         process, record = self._process, self._store.record
-        home = record.options.destination
-        metadata, writer = process.metadata(home), process.saver(home)
+        metadata, writer = process.metadata(record.home), process.saver(record.home)
         return Registry(metadata, writer, record.reversals, process.stop)
 
     def _context(self, stop: StopToken) -> RunContext:
         process, record = self._process, self._store.record
         source, destination = self._current_clusters(stop)
-        # The saved state stays on the original destination, even while the sync runs in reverse.
-        home = process.clusters[record.options.destination]
+        home = process.clusters[record.home]
         metadata = process.metadata(home.name)
         saving = self._fenced(home, stop)
         writer = saving if destination.name == home.name else self._fenced(destination, stop)

@@ -96,8 +96,7 @@ class Starts:
 
 
 def _store_of(process: ProcessContext, record: RunRecord) -> RunStore:
-    home = record.options.destination
-    return RunStore(process.metadata(home).name, process.saver(home), record)
+    return RunStore(process.metadata(record.home).name, process.saver(record.home), record)
 
 
 def _refuse_conflicts(process: ProcessContext, store: RunStore) -> None:
@@ -105,10 +104,10 @@ def _refuse_conflicts(process: ProcessContext, store: RunStore) -> None:
 
     They may have begun since the preflight checks. Of two conflicting runs, at least one sees the other one's record.
     """
-    options = store.record.options
-    client = process.clusters[options.destination].client
+    record = store.record
+    client = process.clusters[record.home].client
     others = read(lambda: [*other_syncs(client, process.database)], process.stop)
-    raise_all(sharing_violations(options, others))
+    raise_all(sharing_violations(record.options, others))
     different = _differences(process, store)
     if different:
         raise OperationError(errors.DIFFERENT_START, described(different))
@@ -134,8 +133,7 @@ def _join_attempt(process: ProcessContext, store: RunStore) -> None:
 
 def _take_over(process: ProcessContext, saved: RunRecord) -> RunStore | None:
     """Take over a saved run, and return its store. Return None if the run was deleted because of its options."""
-    home = saved.options.destination
-    store = RunStore.take_over(process.metadata(home), process.saver(home), saved)
+    store = RunStore.take_over(process.metadata(saved.home), process.saver(saved.home), saved)
     if store.record.start is None and _differences(process, store):
         _log.warning(
             "The start was withdrawn, because other instances were started with other options. Send the same "
@@ -154,4 +152,4 @@ def _differences(process: ProcessContext, store: RunStore) -> dict[str, list[str
 
 
 def _peers(process: ProcessContext, store: RunStore) -> Peers:
-    return Peers(process.metadata(store.record.options.destination), store)
+    return Peers(process.metadata(store.record.home), store)

@@ -84,8 +84,7 @@ class Principals:
 
     def _saved(self) -> CreatedPrincipals:
         process, record = self._process, self._store.record
-        home = record.options.destination
-        metadata, writer = process.metadata(home), process.saver(home)
+        metadata, writer = process.metadata(record.home), process.saver(record.home)
         return CreatedPrincipals(metadata, writer, record.reversals, process.stop)
 
 

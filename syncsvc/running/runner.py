@@ -299,7 +299,7 @@ class Runner:
 
     def _others(self) -> list[RunRecord]:
         """Return the run records of the other instances. Raises OperationError and the driver's errors."""
-        metadata = self._process.metadata(self.record.options.destination)
+        metadata = self._process.metadata(self.record.home)
         return Peers(metadata, self._store).others(self._process.stop)
 
     def commit(self, command: Entry) -> None:
@@ -400,7 +400,7 @@ class Runner:
         """
         leader = self._admission.refuse_in_use()
         next_state(self.record.state, Trigger.RESET)
-        process, destination = self._process, self.record.options.destination
+        process, destination = self._process, self.record.home
         client, writer = process.clusters[destination].client, process.saver(destination)
         views = CreatedViews(process.metadata(destination), writer, process.stop).load()
         registry, temporary = self._assembly.saved_registry(), temporary_prefix(self.record)

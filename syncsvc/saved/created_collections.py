@@ -50,7 +50,7 @@ def contents(
     records: Iterable[CollectionRecord],
     views: Mapping[Namespace, list[Document]],
     stop: StopToken,
-    temporary: str | None = None,
+    temporary: str | None,
 ) -> Contents:
     """Return the collections and views on the destination, divided into those that the sync has created and all others.
 
@@ -70,7 +70,7 @@ def refuse_foreign(
     records: Iterable[CollectionRecord],
     views: Mapping[Namespace, list[Document]],
     stop: StopToken,
-    temporary: str | None = None,
+    temporary: str | None,
 ) -> None:
     """Raise OperationError DestinationNotEmpty if users have created or filled a collection on the destination.
 

@@ -59,7 +59,7 @@ def _saved_runs(
 
 
 def _fits(record: RunRecord, holder: Cluster, clusters: Mapping[str, Cluster]) -> bool:
-    source, destination = record.options.source, record.options.destination
-    if destination != holder.name or source not in clusters:
+    source = record.options.source
+    if record.home != holder.name or source not in clusters:
         return False
-    return record.is_between(clusters[source].facts, clusters[destination].facts)
+    return record.is_between(clusters[source].facts, holder.facts)

@@ -22,6 +22,8 @@ from verifier.runtime.errors import OperationError
 # The maximum number of phases that a record lists. A sync has six if no commit is withdrawn and the sync is not
 # reversed.
 MOST_PHASES = 50
+# The mongosh command that allows user writes to a cluster again; it needs the privilege setUserWriteBlockMode.
+UNBLOCK = "db.adminCommand({setUserWriteBlockMode: 1, global: false})"
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ class PhaseBegin:
 class RunRecord:
     """The saved state of one sync, as one instance knows it.
 
-    The record always stays on the cluster that is the destination of the start options, even after a reversal.
+    The record stays on the cluster `home`, even after a reversal.
     """
 
     # The ID of the instance.
@@ -157,12 +159,8 @@ class RunRecord:
         return self.phase.copied and (self.coordinates or self.phase is not Phase.INDEXING)
 
     def is_past(self, time: Timestamp) -> bool:
-        """Return whether this instance has applied all its events up to `time`, a cluster time of the source.
-
-        The position must be later than `time`, not equal to it: all events of a transaction have the same time, and a
-        page may end between them.
-        """
-        return self.position is not None and self.position.time > time
+        """Return whether this instance has applied all its events up to `time`, a cluster time of the source."""
+        return self.position is not None and self.position.is_past(time)
 
     @property
     def is_reversed(self) -> bool:
@@ -180,6 +178,15 @@ class RunRecord:
         return self.options.source if self.is_reversed else self.options.destination
 
     @property
+    def home(self) -> str:
+        """Return the name of the cluster that holds the saved state: the destination of the start.
+
+        A reversal swaps `source` and `destination`, but moves no saved state: all instances and restarted processes
+        find it on this cluster in both directions.
+        """
+        return self.options.destination
+
+    @property
     def names(self) -> NamespaceMap:
         """Return the map from names on the cluster that is read now to names on the cluster that is written now."""
         return self.options.names.inverse if self.is_reversed else self.options.names
@@ -188,6 +195,10 @@ class RunRecord:
     def in_use(self) -> bool:
         """Return whether users may write to the destination of the start, or may have done so before a reversal."""
         return self.can_write or self.reversals > 0
+
+    def has_blocked(self, cluster: str) -> bool:
+        """Return whether this sync blocks user writes to the cluster of that name, which allowed them before."""
+        return self.found_blocked.get(cluster) is False
 
     def is_between(self, source: ClusterFacts, destination: ClusterFacts) -> bool:
         """Return whether these clusters are the source and the destination of the options."""
@@ -221,7 +232,7 @@ def refuse_in_use(record: RunRecord) -> None:
         users = "canWrite is true" if record.can_write else "the sync was reversed after a commit"
         raise OperationError(
             errors.DESTINATION_IN_USE,
-            f"The sync cannot be reset: {users}, and {record.options.destination} may hold user data.",
+            f"The sync cannot be reset: {users}, and {record.home} may hold user data.",
         )
 
 

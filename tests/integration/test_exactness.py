@@ -148,7 +148,9 @@ class Replay:
             "source_client": source,
             "source_facts": facts,
             "destination_client": destination,
-            "document_writer": DocumentWriter(writer, Tuning().sending_bytes, self._stop),
+            "document_writer": DocumentWriter(
+                writer, Tuning().sending_bytes, self._stop, lambda _: None
+            ),
             "progress": self.progress,
             "tuning": Tuning(),
             "load": LOAD_LEVELS[1],

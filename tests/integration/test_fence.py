@@ -216,7 +216,7 @@ class Watched(FencedWriter):
         super().__init__(client, False, StopToken(), Fence(uuid4(), 2), METADATA_DATABASE, True)
 
     def _once(
-        self, database: str, command: dict[str, Any], session: ClientSession | None = None
+        self, database: str, command: dict[str, Any], session: ClientSession | None
     ) -> dict[str, Any]:
         self._before(next(iter(command)))
         return super()._once(database, command, session)

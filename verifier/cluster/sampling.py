@@ -14,7 +14,7 @@ MOST_READ = 64 << 20
 _LARGEST_PART = 0.04
 
 
-def largest_sample(documents: int, shards: int = 1) -> int:
+def largest_sample(documents: int, shards: int) -> int:
     """Return how many documents can be sampled without reading the whole collection; at least 1.
 
     The collection has this number of `documents`, spread evenly over this number of `shards`.

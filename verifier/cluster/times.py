@@ -24,6 +24,14 @@ class Position:
     token: dict[str, Any]
     time: Timestamp
 
+    def is_past(self, time: Timestamp) -> bool:
+        """Return whether all events up to the cluster time `time` come before the position.
+
+        The position must be later than `time`, not equal to it: all events of a transaction have the same time, and a
+        page may end between them.
+        """
+        return self.time > time
+
 
 def token_time(token: dict[str, Any]) -> Timestamp:
     """Return the cluster time in a resume token.

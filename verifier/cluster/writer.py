@@ -92,7 +92,7 @@ class ClusterWriter:
         return retry(lambda: self._once(database, command, session), failures.temporary, self._stop)
 
     def _once(
-        self, database: str, command: dict[str, Any], session: ClientSession | None = None
+        self, database: str, command: dict[str, Any], session: ClientSession | None
     ) -> dict[str, Any]:
         if self._confirm is not None:
             self._confirm()

@@ -234,8 +234,6 @@ class Comparison:
             on_pages,
             self._tuning,
             reading.first_page,
-            # Over a slow network, nearly all the time passes while pages are read.
-            together,
         )
 
     def _list(self, names: NamespacePair) -> tuple[_Stored, _Stored]:

@@ -160,8 +160,7 @@ class Feed:
         if self._check is None:
             return False
         end = self._check[0].record.source.end
-        # Past the end, not at it: all events of a transaction have the same time, and a page may end between them.
-        return end is not None and self.position.time > end
+        return end is not None and self.position.is_past(end)
 
     def changes(self) -> Changes:
         """Return the rate and the lag of the change events, and the cluster time up to which they were rechecked.

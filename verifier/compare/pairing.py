@@ -21,6 +21,7 @@ from verifier.cluster.rawcursor import LARGEST_PAGE, PAGE_BYTES, Page, next_page
 from verifier.compare.documents import Mode, equal
 from verifier.compare.order import Order
 from verifier.compare.tuning import CheckTuning
+from verifier.runtime.tasks import together
 
 
 class Pages(Protocol):
@@ -36,14 +37,6 @@ class Unequal(NamedTuple):
     key: bytes
     source: bytes | None
     destination: bytes | None
-
-
-ReadPage = Callable[[], Page | None]
-ReadBoth = Callable[[ReadPage, ReadPage], tuple[Page | None, Page | None]]
-
-
-def in_turn(source: ReadPage, destination: ReadPage) -> tuple[Page | None, Page | None]:
-    return source(), destination()
 
 
 class _Side:
@@ -82,10 +75,9 @@ class _Side:
 class Pairing:
     """A comparison of two streams of documents. `first_page` is the number of documents in the first page of each.
 
-    `read_both` makes the two calls that read the next pages, for example at the same time. `on_progress` is called each
-    time both sides have reached the same key, and at the end, with the number of documents that were read from the
-    source since the last call, and their size in bytes. To bound memory, a document may be reported as missing on one
-    side although it follows later: the caller must compare every reported document again.
+    `on_progress` is called each time both sides have reached the same key, and at the end, with the number of documents
+    that were read from the source since the last call, and their size in bytes. To bound memory, a document may be
+    reported as missing on one side although it follows later: the caller must compare every reported document again.
     """
 
     def __init__(
@@ -95,9 +87,8 @@ class Pairing:
         mode: Mode,
         order: Order,
         on_progress: Callable[[int, int], None],
-        tuning: CheckTuning = CheckTuning(),
+        tuning: CheckTuning,
         first_page: int | None = None,
-        read_both: ReadBoth = in_turn,
     ) -> None:
         self._source = _Side(source)
         self._destination = _Side(destination)
@@ -107,7 +98,6 @@ class Pairing:
         self._read = (0, 0)
         self._tuning = tuning
         self._page_size = min(tuning.most_page, first_page or tuning.first_page)
-        self._read_both = read_both
         # The size in bytes to expect of the next page of each side.
         self.page_bytes = LARGEST_PAGE if first_page == 1 else PAGE_BYTES
         self._equal: Page | None = None
@@ -130,9 +120,8 @@ class Pairing:
             self._report_progress()
             return None
         wanted = self._wanted()
-        pages = self._read_both(
-            partial(source.read, wanted[0]), partial(destination.read, wanted[1])
-        )
+        # Over a slow network, nearly all the time passes while pages are read.
+        pages = together(partial(source.read, wanted[0]), partial(destination.read, wanted[1]))
         self.page_bytes = max(PAGE_BYTES, *(each.size for each in pages if each is not None), 0)
         if self._alike(pages[0], pages[1]):
             return []

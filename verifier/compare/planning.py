@@ -38,7 +38,7 @@ class Planner:
         Return True in generation 0, and in the first generation after all changes up to the end of user writes are
         known.
         """
-        return self._store.record.generation == 0 or self._all_again()
+        return self._store.record.generation == 0 or self._store.record.all_again
 
     def tasks(self) -> Iterator[Task]:
         """Yield all tasks that are known before the first one runs. RANGE tasks are added later, by COLLECTION tasks.
@@ -105,15 +105,8 @@ class Planner:
         tasks = self._store.tasks(generation - 1) if generation else []
         return [task for task in tasks if task.status is Status.FAILED]
 
-    def _all_again(self) -> bool:
-        """Return whether this is the first generation after all changes up to the end of user writes are known.
-
-        That generation compares all definitions and counts.
-        """
-        return self._store.record.generation == self._store.record.last_from
-
     def _counted(self, before: Iterable[Task]) -> Iterable[NamespacePair]:
-        if self._all_again():
+        if self._store.record.all_again:
             return self._pairs
         return [task.names for task in before if task.work is Work.COUNT]
 
@@ -122,9 +115,10 @@ class Planner:
 
         `before` are the tasks of the previous generation that found a difference.
         """
-        if self._store.record.generation == 0:
+        record = self._store.record
+        if record.generation == 0:
             return dict.fromkeys(self._pairs, True)
-        every = self._pairs if self._all_again() else self._new
+        every = self._pairs if record.all_again else self._new
         chosen = {pair: pair in self._new for pair in every}
         for task in before:
             if task.work is Work.COLLECTION:

@@ -162,6 +162,11 @@ class CheckRecord:
         return self.last_from is not None
 
     @property
+    def all_again(self) -> bool:
+        """Return whether the current generation is `last_from`, which compares all definitions and counts again."""
+        return self.generation == self.last_from
+
+    @property
     def writes_off(self) -> bool:
         return self.source.end is not None and self.destination.end is not None
 

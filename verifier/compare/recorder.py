@@ -84,9 +84,8 @@ class Recorder:
 
     @property
     def drained(self) -> bool:
-        # Past the end, not at it: all events of a transaction have the same time, and a page may end between them.
         end = self._end
-        return end is not None and self._position.time > end
+        return end is not None and self._position.is_past(end)
 
     @property
     def _end(self) -> Timestamp | None:

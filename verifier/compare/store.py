@@ -142,7 +142,7 @@ class CheckStore(CheckReader):
         return self._change(change)
 
     def set_ends(
-        self, source: Timestamp, destination: Timestamp, command: SentCommand | None = None
+        self, source: Timestamp, destination: Timestamp, command: SentCommand | None
     ) -> CheckRecord:
         """Save the cluster times of the end of user writes to the two clusters, and the command that declared this end.
 

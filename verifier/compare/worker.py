@@ -222,7 +222,7 @@ class Worker:
     def _compare_definitions(self, task: Task) -> Task:
         definitions = self._definitions(task.names)
         stored = self._stored(definitions)
-        if self._counts_follow():
+        if self._store.record.all_again:
             self._to_count[task.names] = _Counting(stored, expires(definitions.actual))
         # Compare both definitions under the name on the source.
         compared = [
@@ -248,13 +248,9 @@ class Worker:
         A source before 6.0 sends no change events for measurements, so they are compared again once, after user writes
         have ended. `source` is the collection's definition on the source; None if it does not exist.
         """
-        if self._reports_buckets or source is None or not self._counts_follow():
+        if self._reports_buckets or source is None or not self._store.record.all_again:
             return False
         return source.kind is Kind.TIME_SERIES
-
-    def _counts_follow(self) -> bool:
-        """Return whether this generation compares all definitions, and afterwards the counts of all collections."""
-        return self._store.record.generation == self._store.record.last_from
 
     def _definitions(self, names: NamespacePair) -> Definitions:
         source, destination = (self._find(number, name.owner) for number, name in enumerate(names))

@@ -40,6 +40,14 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 _UNKNOWN = "–"
+# Sentences in the reports of both programs.
+COUNTED = (
+    "The documents of each collection are counted on both clusters, and the numbers are compared."
+)
+UNKNOWN_CALLERS = (
+    "Some commands were sent without a token, so only the addresses of their senders are known."
+)
+PROXIES = "If a command came through a proxy or an SSH tunnel, its sender has the address of the proxy or tunnel."
 
 
 class Level(Enum):

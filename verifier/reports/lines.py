@@ -13,7 +13,6 @@ from verifier.compare.check_progress import (
     Changes,
     CheckProgress,
     NamespaceProgress,
-    Outcome,
 )
 from verifier.compare.mismatch import (
     DefinitionMismatch,
@@ -21,27 +20,14 @@ from verifier.compare.mismatch import (
     DocumentMismatch,
     StoredMismatch,
 )
-from verifier.overview import compared_nothing
-from verifier.runtime.logs import visible
-from verifier.runtime.quantities import duration_text, size_text
+from verifier.overview import after, meaning
+from verifier.runtime.quantities import duration_text, size_text, visible
 
 # The maximum number of mismatches of each kind in the report.
 SHOWN = 20
 # The maximum width of a cell, in characters, and the maximum number of rows of the table of namespaces.
 _WIDEST = 80
 _MOST_NAMESPACES = 100
-
-_VERDICTS = {
-    Outcome.PASSED: "PASSED: everything that was compared is equal on both clusters. "
-    "Applications can switch to the destination.",
-    Outcome.FAILED: "FAILED: the clusters differ. Do not switch to the destination. "
-    "Fix the cause of the reported mismatches, then check again.",
-    Outcome.INCOMPLETE: "INCOMPLETE: not everything could be compared, so the clusters may differ. "
-    "Do not switch to the destination. Remove the reported cause, then check again.",
-}
-
-
-_NOTHING = "PASSED, but there was no document to compare. Make sure that the clusters and filters are the right ones."
 
 
 def report(
@@ -72,7 +58,8 @@ def report(
 def _verdict(progress: CheckProgress) -> str:
     if progress.verdict is None:
         return "The check has not finished."
-    return _NOTHING if compared_nothing(progress) else _VERDICTS[progress.verdict.outcome]
+    outcome = progress.verdict.outcome
+    return f"{outcome.name}{meaning(progress, outcome)} {after(progress, outcome)}"
 
 
 def _reasons(progress: CheckProgress) -> Iterator[str]:

@@ -18,7 +18,7 @@ from verifier.compare.documents import Mode
 from verifier.compare.mismatch import Difference, StoredMismatch
 from verifier.compare.record import MOST_PROCESSES, CheckProcess, CheckRecord, SentCommand
 from verifier.overview import compared_nothing, summary
-from verifier.page.report_page import Level, moment, rate
+from verifier.page.report_page import COUNTED, PROXIES, UNKNOWN_CALLERS, Level, moment, rate
 
 # How many differences a report lists, and how many namespaces.
 MOST_LISTED = 100
@@ -38,7 +38,7 @@ _MODES = {
     "of its fields.",
 }
 _METHOD = (
-    "The documents of each collection are counted on both clusters, and the numbers are compared.",
+    COUNTED,
     "Every selected collection, view, index and shard key is compared with all its options.",
     "Documents that change or differ are compared again, until all changes before the end of the writes are compared.",
 )
@@ -235,11 +235,8 @@ def _not_known(subject: Subject) -> Iterator[str]:
             "did not save them."
         )
     elif any(each.caller is None and each.address for each in record.commands):
-        yield "Some commands were sent without a token, so only the addresses of their senders are known."
-    yield (
-        "If a command came through a proxy or an SSH tunnel, the report shows the address of the proxy or tunnel, not "
-        "of the sender."
-    )
+        yield UNKNOWN_CALLERS
+    yield PROXIES
     yield (
         "It is unknown whether applications wrote after writesOff: the check relies on this command, with which "
         "the operator says that all writes have ended."

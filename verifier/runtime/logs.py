@@ -24,6 +24,7 @@ from typing import Any, TextIO
 from pythonjsonlogger.json import JsonFormatter
 
 from verifier.runtime.files import open_private
+from verifier.runtime.quantities import visible
 
 LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL", "PANIC")
 # Levels that are accepted for compatibility with other programs, and the levels that this program uses instead.
@@ -112,11 +113,6 @@ class TerminalFormatter(RedactingJsonFormatter):
 
 def _as_text(value: Any) -> str:
     return visible(value) if isinstance(value, str) else json.dumps(value)
-
-
-def visible(text: str) -> str:
-    """Return the text with control characters escaped, so that the text cannot alter the display of a terminal."""
-    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
 
 def is_at_terminal() -> bool:

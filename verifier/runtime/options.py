@@ -206,7 +206,7 @@ def warn_of_unknown_variables(
 
 
 def unknown_variables(
-    table: Sequence[Option], prefix: str, given: Collection[str], others: tuple[str, ...] = ()
+    table: Sequence[Option], prefix: str, given: Collection[str], others: tuple[str, ...]
 ) -> list[str]:
     """Return the names in `given` that look like environment variables of options, but are not in the table; sorted.
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from verifier.runtime import logs
 from verifier.runtime.errors import OperationError, describe
+from verifier.runtime.quantities import visible
 from verifier.runtime.tasks import Alarm, Cancelled, StopToken, TaskGroup, single_error
 
 _log = logging.getLogger(__name__)
@@ -105,7 +106,7 @@ def _report(program: Program, error: Exception) -> int:
         )
     elif not logs.is_at_terminal():
         _log.critical("The process cannot run.", extra={"error": text})
-    print(f"{program.name}: {logs.visible(text)}", file=sys.stderr, flush=True)
+    print(f"{program.name}: {visible(text)}", file=sys.stderr, flush=True)
     return program.failed
 
 

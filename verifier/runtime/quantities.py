@@ -5,8 +5,9 @@ from __future__ import annotations
 import unicodedata
 
 _UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB")
-# Control and formatting characters, surrogates, private and unassigned characters.
-_UNSAFE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
+# The Unicode categories of control and formatting characters, surrogates, private-use and unassigned characters, and
+# separators of lines and paragraphs.
+_UNSAFE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
 def size_text(size: float) -> str:
@@ -27,18 +28,13 @@ def duration_text(seconds: float) -> str:
 
 
 def visible(text: str) -> str:
-    """Return the text with control and formatting characters escaped.
+    """Return the text on one line, with escapes for line breaks, control and formatting characters.
 
-    Otherwise, such characters could make the text look different, for example by reversing a part of it.
+    Otherwise, such characters could alter the display of a terminal, or make the text look different, for example by
+    reversing a part of it.
     """
     if text.isprintable():
         return text
-    return "".join(_escaped(each) if _is_unsafe(each) else each for each in text)
-
-
-def _is_unsafe(character: str) -> bool:
-    return unicodedata.category(character) in _UNSAFE
-
-
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape", "backslashreplace").decode()
+    return "".join(
+        ascii(each)[1:-1] if unicodedata.category(each) in _UNSAFE else each for each in text
+    )

@@ -22,7 +22,8 @@ from verifier.compare.feed import Feed
 from verifier.runtime.tasks import Cancelled, StopToken, TaskGroup, wait_until
 from verifier.runtime.waits import waiting
 
-_DRAINING = "lagTimeSeconds in GET /api/v1/progress shows the lag. If the lag does not fall, see the other warnings."
+# What an operator can do about a long wait for the application of change events.
+LOOK_AT_LAG = "lagTimeSeconds in GET /api/v1/progress shows the lag. If the lag does not fall, see the other warnings."
 # How long a no-op that is appended to an idle source's oplog may take to arrive in the change stream, in seconds.
 _NOTE_TRAVELS = 1.0
 
@@ -87,14 +88,6 @@ class Application:
         """Return the position up to which this instance has applied all its events."""
         return self._frontier.passed
 
-    def is_past(self, time: Timestamp) -> bool:
-        """Return whether this instance has applied all its events up to `time`, a cluster time of the source.
-
-        The position must be later than `time`, not equal to it: all events of a transaction have the same time, and a
-        page may end between them.
-        """
-        return self._frontier.passed.time > time
-
     def wait_until_past(self, time: Timestamp) -> None:
         """Wait until this instance has applied all its events up to `time`, a cluster time of the source.
 
@@ -102,8 +95,8 @@ class Application:
         `Cancelled`.
         """
         append_note(self._context.source_client, self._stop)
-        with waiting("The commit waits until all earlier changes are applied", _DRAINING):
-            wait_until(lambda: self.is_past(time), self._stop)
+        with waiting("The commit waits until all earlier changes are applied", LOOK_AT_LAG):
+            wait_until(lambda: self.passed.is_past(time), self._stop)
 
     def save_position(self) -> None:
         """Flush the feed. If the position up to which all events are applied has moved, save the new position.

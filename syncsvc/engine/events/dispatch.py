@@ -68,8 +68,8 @@ class Dispatcher:
         portion_bytes: int,
         pace: Pace,
         stop: StopToken,
-        share: Share = Share(),
-        filters: DocumentFilters = DocumentFilters(),
+        share: Share,
+        filters: DocumentFilters,
     ) -> None:
         self._lanes = lanes
         self._frontier = frontier

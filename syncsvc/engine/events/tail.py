@@ -131,7 +131,7 @@ class Tail:
             self._unreported.finish_copies()
             self._hand_on(page)
             self._copy_resharded()
-            self._apply_listing(page.position.time)
+            self._apply_listing(page.position)
             self._repair_work.run_pending(page.source_time)
             lag = seconds_between(self._frontier.passed.time, page.source_time)
             self._context.progress.set_lag(lag)
@@ -226,10 +226,10 @@ class Tail:
                 self._definitions.copy_again(record)
                 self._feed.replaced([record.source_name])
 
-    def _apply_listing(self, read_until: Timestamp) -> None:
+    def _apply_listing(self, read_until: Position) -> None:
         """Make collections equal to those in the newest listing of a source before 6.0; a no-op if already done.
 
-        Does nothing yet if `read_until`, the time up to which all events are read, is not after the time of the
+        Does nothing yet if `read_until`, the position up to which all events are read, is not past the time of the
         listing. A later call then applies this listing, even if a newer one exists: each newer one could be too new
         again. Does nothing if a commit time is saved.
         """
@@ -238,7 +238,7 @@ class Tail:
             return
         self._awaited = listing
         # The destination must not get changes that are newer than the commit time. If there are any, the commit fails.
-        if read_until <= listing.time or self._context.run.record.commit_time is not None:
+        if not read_until.is_past(listing.time) or self._context.run.record.commit_time is not None:
             return
         self._frontier.wait_drained(self._stop)
         self._save_position()

@@ -48,7 +48,7 @@ class RunContext:
     destination_block: WriteBlock
     # The balancers of the source and the destination, in this order.
     balancers: tuple[Balancer, ...]
-    # The metadata database, on the cluster that is the destination of the start options.
+    # The metadata database, on the cluster `RunRecord.home`.
     metadata: Metadata
     # The saved run record.
     run: RunStore

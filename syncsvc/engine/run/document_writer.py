@@ -45,7 +45,7 @@ class DocumentWriter:
         writer: FencedWriter,
         sending_bytes: int,
         stop: StopToken,
-        uuid_of: Callable[[Namespace], bytes | None] = lambda _: None,
+        uuid_of: Callable[[Namespace], bytes | None],
     ) -> None:
         self._writer = writer
         self._uuid_of = uuid_of

@@ -39,6 +39,11 @@ def test_events_before_a_position_are_not_after_its_passed_time() -> None:
     assert passed_time(position_after(Timestamp(5, 6))) == Timestamp(5, 6)
 
 
+def test_a_position_is_past_earlier_times_only() -> None:
+    position = position_after(Timestamp(5, 6))
+    assert position.is_past(Timestamp(5, 5)) and not position.is_past(Timestamp(5, 6))
+
+
 @given(unsigned, unsigned)
 def test_every_time_is_read(seconds: int, increment: int) -> None:
     token = {"_data": f"82{seconds:08X}{increment:08X}2B04"}

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from syncsvc.engine.events.dispatch import Dispatcher, group_of, lane_of
+from syncsvc.engine.events.event_share import Share
 from syncsvc.engine.events.lanes import IN_ORDER, Lane, Portion, Room
 from syncsvc.engine.run.frontier import Frontier
 from syncsvc.engine.run.pace import Pace
@@ -124,7 +125,7 @@ class Dispatch:
         self.lanes = [Lane(CONTEXT, self.frontier, room, stop) for _ in range(lanes)]
         self.pace = Pace()
         self.dispatcher = Dispatcher(
-            self.lanes, self.frontier, portion_bytes, self.pace, stop, filters=filters
+            self.lanes, self.frontier, portion_bytes, self.pace, stop, Share(), filters
         )
 
     def add(self, *numbers: int, body: bytes = b"") -> None:

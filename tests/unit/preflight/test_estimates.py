@@ -127,7 +127,7 @@ RESOURCE_TABLE: list[tuple[dict[str, Any], dict[str, Any], list[tuple[str, str]]
 def test_a_resource_that_is_too_small_is_reported_with_numbers(
     fields: dict[str, Any], estimates: dict[str, Any], expected: list[tuple[str, str]]
 ) -> None:
-    found = list(resource_violations(options(**fields), Estimates(**estimates)))
+    found = list(resource_violations(options(**fields), Estimates(**estimates), 0))
     assert [kind.name for kind, _ in found] == [name for name, _ in expected]
     for (_, text), (_, wanted) in zip(found, expected, strict=True):
         assert wanted in text

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from syncsvc.options import StartOptions, WriteBlocking
-from syncsvc.reports.failure import UNBLOCK, failure_description
-from syncsvc.saved.run import Failure, RunRecord
+from syncsvc.reports.failure import failure_description
+from syncsvc.saved.run import UNBLOCK, Failure, RunRecord
 from syncsvc.state import State
 from tests.unit.syncsvc.records import run_record
 

@@ -22,7 +22,7 @@ COLLECTION_INSTEAD = "a view on the source, a collection on the destination"
     [(MISSING, Action.WRITE), (CONTENT, Action.WRITE), (EXTRA, Action.DELETE)],
 )
 def test_a_document(difference: Difference, action: Action) -> None:
-    assert action_of(DocumentMismatch(NAME, b"", difference)) is action
+    assert action_of(DocumentMismatch(NAME, b"", difference), ()) is action
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_a_definition(
     difference: Difference, aspect: Aspect, component: str, detail: str, action: Action
 ) -> None:
     mismatch = DefinitionMismatch(NAME, difference, aspect, component, detail)
-    assert action_of(mismatch) is action
+    assert action_of(mismatch, ()) is action
 
 
 def test_a_collection_that_users_created_again_is_kept() -> None:

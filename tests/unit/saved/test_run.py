@@ -133,6 +133,7 @@ def test_each_reversal_swaps_source_and_destination(reversals: int) -> None:
     record = run_record(reversals=reversals)
     names = ("cluster1", "cluster0") if reversals % 2 else ("cluster0", "cluster1")
     assert (record.source, record.destination) == names
+    assert record.home == "cluster1"
 
 
 @pytest.mark.parametrize("record", RUNS, ids=range(len(RUNS)))
