@@ -133,8 +133,8 @@ class ChangeStream:
     def open(self, position: Position | None, form: Form = Form()) -> RawCursor:
         """Return a cursor over the events after `position`; over the events from now on if `position` is None.
 
-        `form.invalidated` must be True if the token of `position` belongs to an event `invalidate`. The first page
-        after a `position` is empty: servers close the connection if a first page is too large to be sent.
+        `form.invalidated` must be True if the token of `position` belongs to an event `invalidate`. The first
+        command after a `position` asks for no event: servers close the connection if a first page is too large.
         """
         command = {"aggregate": 1, "pipeline": list(self._pipeline(position, form))}
         size = min(form.page.events, self.page_events)

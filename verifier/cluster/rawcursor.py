@@ -97,9 +97,9 @@ class RawCursor:
 
     Use it as a context manager: the `with` block starts the session, and its end frees the cursor. The first read sends
     the command. `batch_size` is the number of documents in a page. If it is None, pages have about `page_bytes`. The
-    first page has `first_page` documents if it is not None. `await_ms` returns how long the next getMore of a change
-    stream waits for an event, in milliseconds. Pass a `pin` if other commands must run on the same server, or to read
-    from a secondary.
+    first page has `first_page` documents if it is not None; if that is 0, this page is not yielded, because it only
+    opens the cursor. `await_ms` returns how long the next getMore of a change stream waits for an event, in
+    milliseconds. Pass a `pin` if other commands must run on the same server, or to read from a secondary.
     """
 
     def __init__(
@@ -162,8 +162,10 @@ class RawCursor:
     def pages(self) -> Iterator[Page]:
         """Yield every page until the cursor is exhausted; endless for a change stream. Raises the driver's errors."""
         while (page := self.read(self._size)) is not None:
-            self._size = self._batch_size or next_page_size(page.size, self._size, self._page_bytes)
-            yield page
+            asked = self._size
+            self._size = self._batch_size or next_page_size(page.size, asked, self._page_bytes)
+            if asked:
+                yield page
 
     def read(self, size: int) -> Page | None:
         """Return the next page; None after the last page. Raises the driver's errors.
