@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 
 from bson.binary import Binary
-from pymongo.errors import OperationFailure, PyMongoError
+from pymongo.errors import PyMongoError
 
 from syncsvc.engine.definitions.created import created
 from syncsvc.engine.definitions.shard_setup import Sharding
@@ -27,12 +27,11 @@ from syncsvc.saved.fence import FENCES
 from syncsvc.saved.lease import LEASES
 from syncsvc.saved.run import UNBLOCK, RunRecord
 from syncsvc.saved.run_documents import RUNS, saved_instances
-from syncsvc.saved.run_store import drop_metadata
 from syncsvc.state import Phase
 from verifier.cluster import failures
 from verifier.cluster.inventory import list_raw
 from verifier.cluster.reading import read
-from verifier.cluster.specification import Document, Kind
+from verifier.cluster.specification import Kind
 from verifier.runtime.retry import impatient
 from verifier.runtime.tasks import SLOW_POLL, StopToken, wait_until
 from verifier.runtime.waits import waiting
@@ -149,18 +148,12 @@ class Reset:
             PrincipalCopy(context, self._stop).remove()
 
     def _drop(self, found: Found) -> None:
-        command: Document = {"drop": found.namespace.collection}
-        if found.kind is Kind.COLLECTION and found.uuid is not None:
-            command["collectionUUID"] = Binary(found.uuid, 4)
-        else:
+        uuid = found.uuid if found.kind is Kind.COLLECTION else None
+        if uuid is None:
             # Servers do not accept the UUID of a time-series collection. If another process has taken over the run, the
             # name may already belong to a new collection: check first that this process still owns the run.
             self._context.run.update()
-        try:
-            self._writer.run(found.namespace.database, command)
-        except OperationFailure as error:
-            if error.code not in failures.DROPPED:
-                raise
+        self._writer.drop(*found.namespace, None if uuid is None else Binary(uuid, 4))
 
     def _drop_metadata(self) -> None:
         database = self._context.metadata.name
@@ -169,6 +162,6 @@ class Reset:
         # Keep the leases, which belong to the daemons, not to the sync. Drop the fences last: all other writes need
         # them.
         for name in sorted(uuids.keys() - {RUNS, LEASES}, key=lambda name: (name == FENCES, name)):
-            drop_metadata(self._writer, database, name, uuids[name])
+            self._writer.drop(database, name, uuids[name])
             self._context.observe(Point.METADATA_DROPPED, name)
         self._context.run.drop_all(uuids[RUNS])

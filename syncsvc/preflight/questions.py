@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -68,33 +68,24 @@ def ask(
     evaluator = filter_evaluator(source, destination)
     able = evaluator.facts.offers(DOCUMENTS)
     bad = tuple(bad_patterns(evaluator.client, options.namespaces, stop)) if able else ()
-    refused = _if_allowed(
-        lambda: tuple(bad_queries(source.client, options.document_filters, stop)), stop
-    )
+    refused = _all_allowed(lambda: bad_queries(source.client, options.document_filters, stop), stop)
     contents, left_out = None, frozenset[Namespace]()
     if able and not bad:
         selection = Selection(options.namespaces, evaluator.client, stop)
-        if options.sharding is not None:
-            sharded = frozenset(sharding.named(options.sharding))
-            left_out = sharded - selection.of(sharded)
+        left_out = _left_out(options, selection)
         filters = DocumentFilters() if refused else options.document_filters
         contents = _if_allowed(lambda: _contents(source.client, selection, filters, stop), stop)
-    needed = [options.names.to_destination(each.definition.namespace) for each in contents or ()]
-    shared = options.pre_existing_destination_data
     return Findings(
         source=source.facts,
         destination=destination.facts,
         database=database,
         bad_patterns=bad,
-        bad_queries=refused or (),
-        occupied=_if_allowed(lambda: tuple(_occupied(destination.client)), stop) or (),
-        taken=(
-            _if_allowed(lambda: _taken(destination.client, needed), stop) or Taken()
-            if shared
-            else Taken()
-        ),
-        others=_if_allowed(lambda: tuple(other_syncs(destination.client, database)), stop) or (),
-        metadata=_if_allowed(lambda: tuple(_metadata(destination.client, database)), stop) or (),
+        bad_queries=refused,
+        occupied=_all_allowed(lambda: _occupied(destination.client), stop),
+        taken=_if_allowed(lambda: _taken(options, destination.client, contents or ()), stop)
+        or Taken(),
+        others=_all_allowed(lambda: other_syncs(destination.client, database), stop),
+        metadata=_all_allowed(lambda: _metadata(destination.client, database), stop),
         contents=contents,
         left_out=left_out,
         readable=_is_readable(options, source.client, stop),
@@ -141,7 +132,7 @@ def _runs(metadata: Metadata, stop: StopToken) -> tuple[RunRecord, ...]:
     case, `Findings.metadata` still contains the database with the records.
     """
     try:
-        return _if_allowed(lambda: tuple(load_runs(metadata)), stop) or ()
+        return _all_allowed(lambda: load_runs(metadata), stop)
     except OperationError:
         return ()
 
@@ -159,6 +150,19 @@ def _if_allowed(question: Callable[[], T], stop: StopToken) -> T | None:
         if unknown or failures.named_kind(error) is failures.NOT_AUTHORIZED:
             return None
         raise
+
+
+def _all_allowed(question: Callable[[], Iterable[T]], stop: StopToken) -> tuple[T, ...]:
+    """Return the results of `question`; an empty tuple where `_if_allowed` returns None."""
+    return _if_allowed(lambda: tuple(question()), stop) or ()
+
+
+def _left_out(options: StartOptions, selection: Selection) -> frozenset[Namespace]:
+    """Return the collections that the start option `sharding` names, but that the sync does not select."""
+    if options.sharding is None:
+        return frozenset()
+    sharded = frozenset(sharding.named(options.sharding))
+    return sharded - selection.of(sharded)
 
 
 def _contents(
@@ -220,7 +224,11 @@ def _occupied(client: Client) -> Iterator[str]:
             yield name
 
 
-def _taken(client: Client, needed: list[Namespace]) -> Taken:
+def _taken(options: StartOptions, client: Client, contents: Sequence[Measured]) -> Taken:
+    """Return which names of the source's `contents` are taken on a destination that may hold other data."""
+    if not options.pre_existing_destination_data:
+        return Taken()
+    needed = [options.names.to_destination(each.definition.namespace) for each in contents]
     return taken(list_names(client), needed)
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from syncsvc.preflight.judgement import Judgement
-from syncsvc.reports.principals import planned_report
 from verifier.runtime.errors import OperationError
 
 
@@ -16,7 +16,7 @@ def preflight_report(judgement: Judgement) -> dict[str, Any]:
     the estimates, and the number of users and roles that would be copied.
     """
     estimates, principals = judgement.estimates, judgement.principals
-    planned = {} if principals is None else {"usersAndRoles": planned_report(principals.counts)}
+    planned = {} if principals is None else {"usersAndRoles": asdict(principals.counts)}
     return {
         "violations": [
             {"error": kind.name, "errorDescription": str(OperationError(kind, text))}

@@ -25,11 +25,6 @@ def principals_report(found: Comparison) -> dict[str, Any]:
     }
 
 
-def planned_report(counts: PrincipalCounts) -> dict[str, int]:
-    """Return the field `usersAndRoles` of the answer to a preflight: the numbers in `counts`, by name."""
-    return asdict(counts)
-
-
 def copied_report(record: RunRecord) -> dict[str, dict[str, Any]]:
     """Return a dict with the field `usersAndRoles` of the progress; empty if the sync copies no users and roles."""
     if record.options.users_and_roles is None:

@@ -335,7 +335,7 @@ RESULTS = tuple(each.value for each in _Result)
 def _verification(subject: Subject) -> dict[str, Any]:
     record, check = subject.leader, subject.evidence.check
     verified = record.journal.verified if record.state is State.COMMITTED else None
-    found = _of_verified(verified) if verified is not None else _of_check(subject, check)
+    found = _Found(_Result.PASSED, verified) if verified else _of_check(subject, check)
     result = _Result.DISABLED if not record.options.verification else found.result
     compared = result not in (_Result.DISABLED, _Result.NOT_STARTED, _Result.UNKNOWN)
     return {
@@ -356,10 +356,6 @@ class _Found:
 
 
 _NOTHING = _Found(_Result.NOT_STARTED, Verified(0.0, None, 0, 0, 0, 0, 0))
-
-
-def _of_verified(verified: Verified) -> _Found:
-    return _Found(_Result.PASSED, verified)
 
 
 def _of_check(subject: Subject, check: CheckRecord | None) -> _Found:

@@ -388,24 +388,13 @@ class FencedWriter(ClusterWriter):
         uuid = listed[0]["info"]["uuid"] if listed else None
         chunks = config["chunks"].find({"uuid": uuid}) if listed else ()
         if not shards <= {each["shard"] for each in chunks}:
-            self._drop_marks(uuid)
+            if uuid is not None:
+                # With another UUID, another writer has just sharded the collection, and its marks stay. Without the
+                # dropped marks, no state is lost: the servers keep the numbers with the sessions.
+                self.drop(self._metadata, FENCES, uuid)
             command = {"shardCollection": f"{self._metadata}.{FENCES}", "key": {"_id": "hashed"}}
             super().run("admin", command)
         return _MARKS_A_SHARD * len(shards)
-
-    def _drop_marks(self, uuid: Any) -> None:
-        """Drop the collection `FENCES` if it has this UUID; a no-op if it has another one or does not exist.
-
-        With another UUID, another writer has just sharded it, and its marks must stay. Without the marks of the dropped
-        collection, no state is lost: the servers keep the numbers with the sessions.
-        """
-        if uuid is None:
-            return
-        try:
-            super().run(self._metadata, {"drop": FENCES, "collectionUUID": uuid})
-        except OperationFailure as error:
-            if error.code not in failures.DROPPED:
-                raise
 
     def _send(self, slot: Slot, database: str, command: dict[str, Any]) -> dict[str, Any]:
         """Send one command on a slot, and return the reply.

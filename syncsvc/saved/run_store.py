@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 from bson.binary import Binary
-from pymongo.errors import OperationFailure, PyMongoError
+from pymongo.errors import PyMongoError
 
 from syncsvc import errors
 from syncsvc.metadata import Metadata
@@ -52,15 +52,6 @@ HEARTBEAT_INTERVAL = CONFIRM_INTERVAL / 2
 def new_owner() -> str:
     """Return a new random name for the owner of a run. No other process has this name."""
     return uuid4().hex
-
-
-def drop_metadata(writer: ClusterWriter, database: str, name: str, uuid: Binary) -> None:
-    """Drop the metadata collection with this name and UUID; a no-op if there is no such collection."""
-    try:
-        writer.run(database, {"drop": name, "collectionUUID": uuid})
-    except OperationFailure as error:
-        if error.code not in failures.DROPPED:
-            raise
 
 
 def _do_nothing(record: RunRecord) -> None:
@@ -273,12 +264,11 @@ class RunStore:
     def drop_all(self, uuid: Binary) -> None:
         """Drop the collection that holds the run records of all instances, which ends a reset.
 
-        `uuid` is the UUID of that collection: a delayed command cannot drop the records of a new run, because their
-        collection has another UUID. This is a no-op if the collection was already dropped. Raises OperationError
-        Superseded, and the driver's errors.
+        `uuid` is the UUID of that collection. This is a no-op if the collection was already dropped. Raises
+        OperationError Superseded, and the driver's errors.
         """
         self.confirm()
-        drop_metadata(self._writer, self._database, RUNS, uuid)
+        self._writer.drop(self._database, RUNS, uuid)
 
     def _save(self, old: RunRecord, new: RunRecord) -> None:
         now, noted = time(), len(self._notes)

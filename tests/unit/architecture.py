@@ -428,6 +428,33 @@ def log_fields(modules: Iterable[Module]) -> Iterator[str]:
                         yield f"{module.at(call)} logs a field {key.value!r}"
 
 
+def endless_warnings(modules: Iterable[Module]) -> Iterator[str]:
+    """Yield each kind of warning that is used, but that no function ends: it would stay in the progress forever.
+
+    A function ends the kind that it names in a call of `end_warning`; if it ends a variable, all kinds that it names.
+    """
+    used: set[str] = set()
+    ended: set[str] = set()
+    for module in modules:
+        used |= _warning_kinds(module.nodes)
+        for function in (each for each in module.nodes if isinstance(each, Function)):
+            inside = list(ast.walk(function))
+            for call in inside:
+                if isinstance(call, ast.Call) and getattr(call.func, "attr", "") == "end_warning":
+                    ended |= _warning_kinds(call.args) or _warning_kinds(inside)
+    yield from (f"no function ends WarningKind.{kind}" for kind in sorted(used - ended))
+
+
+def _warning_kinds(nodes: Iterable[ast.AST]) -> set[str]:
+    return {
+        each.attr
+        for each in nodes
+        if isinstance(each, ast.Attribute)
+        and isinstance(each.value, ast.Name)
+        and each.value.id == "WarningKind"
+    }
+
+
 def _calls(modules: Iterable[Module]) -> Iterator[tuple[Module, ast.Call]]:
     for module in modules:
         for node in module.nodes:
@@ -447,4 +474,5 @@ RULES = (
     broad_excepts,
     long_functions,
     log_fields,
+    endless_warnings,
 )

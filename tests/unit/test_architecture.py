@@ -196,6 +196,11 @@ GUILTY: list[tuple[Rule, str, str]] = [
     (architecture.log_fields, "verifier.x", "_log.info('x', extra={'a': 1, 'message': 1})"),
     (architecture.log_fields, "verifier.x", "_log.info('x', extra={'level': 1})"),
     (architecture.long_functions, "verifier.x", "class A:\n async def f():\n" + "  g()\n" * 50),
+    (
+        architecture.endless_warnings,
+        "syncsvc.x",
+        "def f():\n  p.warn(WarningKind.A, WarningKind.B)\n  p.end_warning(WarningKind.A)",
+    ),
 ]
 
 
@@ -223,6 +228,12 @@ INNOCENT: list[tuple[Rule, str, str]] = [
     ),
     (architecture.long_functions, "verifier.x", "def f():\n" + "    g()\n" * 49),
     (architecture.log_fields, "verifier.x", "_log.info('x', extra={'error': 1})"),
+    (
+        architecture.endless_warnings,
+        "syncsvc.x",
+        "def f():\n  p.warn(WarningKind.A, t)\n"
+        "def g():\n  for kind in (WarningKind.A, WarningKind.B):\n    p.end_warning(kind)",
+    ),
 ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from bson.binary import Binary
 from bson.timestamp import Timestamp
 from pymongo.client_session import ClientSession
 from pymongo.errors import NotPrimaryError, OperationFailure
@@ -73,6 +74,18 @@ class ClusterWriter:
             return reply, reply_time(reply)
 
         return retry(run, _is_timeless, self._stop)
+
+    def drop(self, database: str, name: str, uuid: Binary | None) -> None:
+        """Drop the collection with this name and UUID; a no-op if there is none. If `uuid` is None, any UUID matches.
+
+        With a UUID, a delayed command cannot drop a later collection of the same name. Raises the same errors as `run`.
+        """
+        command = {"drop": name} if uuid is None else {"drop": name, "collectionUUID": uuid}
+        try:
+            self.run(database, command)
+        except OperationFailure as error:
+            if error.code not in failures.DROPPED:
+                raise
 
     def administer(self, command: dict[str, Any], database: str = "admin") -> dict[str, Any]:
         """Run an administrative command that accepts no write concern, and return the reply.

@@ -89,12 +89,12 @@ class _Source:
     def _read(
         self, record: CollectionRecord, keys: Sequence[bytes], not_before: Timestamp
     ) -> Iterator[list[Outcome]]:
-        missing: dict[Hashable, bytes] = {_form(key): key for key in keys}
+        missing: dict[Hashable, bytes] = {canonical_id(key): key for key in keys}
         if record.definition.collated:
             yield self._make_way(record, missing, not_before)
         try:
             for page in self._pages(record, keys, not_before):
-                others = [each for each in page if missing.pop(_form(each), None) is None]
+                others = [each for each in page if missing.pop(canonical_id(each), None) is None]
                 if record.definition.collated:
                     yield [Outcome(id_only(each), deleted=True) for each in others]
                 yield [*map(whole, page)]
@@ -117,7 +117,7 @@ class _Source:
         there: set[Hashable] = set()
         with contextlib.suppress(CollectionGone):
             for page in self._pages(record, list(missing.values()), not_before, ONLY_IDS):
-                there.update(map(_form, page))
+                there.update(map(canonical_id, page))
         return [Outcome(missing.pop(key), deleted=True) for key in missing.keys() - there]
 
     def _pages(
@@ -168,21 +168,17 @@ class _Source:
         Raises OperationError DuplicateIds if several documents of the source have the same `_id`.
         """
         duplicates = Duplicates(self._context, record, self._stop)
-        expected = set(map(_form, keys))
+        expected = set(map(canonical_id, keys))
         for page in pages:
             unexpected = []
             for each in page:
-                form = _form(each)
+                form = canonical_id(each)
                 if form in expected:
                     expected.remove(form)
                 else:
                     unexpected.append(id_only(each))
             duplicates.refuse_repeated(namespace, unexpected)
             yield page
-
-
-def _form(document: bytes) -> Hashable:
-    return canonical_id(document)
 
 
 def _bytes_to_read(record: CollectionRecord, keys: Sequence[bytes], most: int) -> int:

@@ -94,10 +94,10 @@ class Renames:
         collection and copy it again under the new name. If the process is killed between the drop and the copy, the
         repeated event copies the collection. Raises OperationError NamespaceCollision, NotRenamable and others.
         """
-        before = record.source_name
+        before, filters = record.source_name, self._context.document_filters
         if self.is_refused(replace(record.on_source, namespace=name)):
             self.drop(record)
-        elif self._leaves_database(before, name) or not self._selects_alike(before, name):
+        elif self._leaves_database(before, name) or not filters.selects_alike(before, name):
             # For a rename to another database of the destination, the server would fill a new collection, whose UUID no
             # record contains yet. With another document filter, other documents are needed: for example, $out fills a
             # collection under a temporary name, to which no document filter applies, and then renames it.
@@ -105,9 +105,6 @@ class Renames:
             self.adopt(record.uuid, name)
         else:
             self._move(record, name)
-
-    def _selects_alike(self, before: Namespace, name: Namespace) -> bool:
-        return self._context.document_filters.selects_alike(before, name)
 
     def _refuse_across_databases(self, before: Namespace, name: Namespace) -> None:
         """Raise OperationError RenamedAcrossDatabases for a rename across databases if the sync has sharding entries.
