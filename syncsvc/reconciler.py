@@ -107,7 +107,8 @@ class Reconciler:
     def _execute(self, command: Trigger, log_bug: bool) -> None:
         """Execute a command. Raises OperationError; unexpected errors become InternalError, as in the HTTP API.
 
-        Such an error must not end the process: the sync continues without the command. It is logged if `log_bug`.
+        An unexpected error must not end the process: the sync continues without the command. If `log_bug` is true, the
+        unexpected error is logged.
         """
         try:
             self._commands[command]()

@@ -80,7 +80,10 @@ def _text(meaning: str, **metadata: Any) -> fields.String:
 
 
 def _choice(default: Enum, meaning: str) -> fields.Enum[Any]:
-    """Return a field for a value of the enumeration of `default`."""
+    """Return a field that accepts the values of the Enum class of `default`, and is `default` if it is missing.
+
+    `meaning` is the description of the field in the OpenAPI document.
+    """
     return fields.Enum(
         type(default), by_value=True, load_default=default, metadata={"description": meaning}
     )

@@ -57,7 +57,9 @@ class _Overview(Strict):
     started = nullable(fields.Float, "When the check began, in UNIX seconds.")
     ended = nullable(fields.Float, "When the check ended, in UNIX seconds.")
     secondsLeft = nullable(
-        fields.Float, "The estimated time until all documents are compared once, in seconds."
+        fields.Float,
+        "The estimated time until all documents are compared once, in seconds; null if it is unknown, or if all "
+        "documents have been compared once.",
     )
     namespaces = always(
         fields.Integer, "The number of rows of the table in GET /api/v1/overview/namespaces."

@@ -212,9 +212,10 @@ class Verification:
 
 
 def is_ready(progress: CheckProgress) -> bool:
-    """Return whether a check has completed its first pass, and has a verdict or lags at most `MOST_LAG` seconds.
+    """Return whether a check can soon verify a commit: its first pass is complete, and it has a verdict or little lag.
 
-    The lag is measured against the change events of both clusters; neither lag may be longer or unknown.
+    It has little lag if it is at most `MOST_LAG` seconds behind the change events of each cluster. An unknown lag is
+    not little.
     """
     lags = (progress.source.lag_seconds, progress.destination.lag_seconds)
     in_time = all(lag is not None and lag <= MOST_LAG for lag in lags)

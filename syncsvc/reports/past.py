@@ -130,7 +130,11 @@ def commits(journal: Journal) -> list[Commit]:
 
 
 def _after(commit: Commit, entry: Entry) -> Commit:
-    """Return the commit, updated with the next entry of the journal; unchanged if the commit has ended."""
+    """Return the commit, updated with the next entry of the journal.
+
+    A commit that is complete, or was given up by a reset, is returned unchanged. A failed commit is updated, because a
+    resume can continue it.
+    """
     if commit.committed is not None or commit.outcome is Outcome.RESET:
         return commit
     if entry.what is Kind.WRITABLE:

@@ -34,7 +34,9 @@ class _CollectionCopy(Strict):
 
 class _Lag(Strict):
     overallLagSeconds = nullable(
-        fields.Integer, "The lag of the destination behind the source, in seconds."
+        fields.Integer,
+        "The lag of the destination behind the source, in seconds; null if unknown, for example during the copy, while "
+        "the sync is paused, or after a failure.",
     )
     crudLagSeconds = nullable(
         fields.Integer,
@@ -152,7 +154,9 @@ class Progress(Strict):
         fields.Nested, "The lag of the destination, overall and by the kind of change.", _Lag
     )
     lagTimeSeconds = nullable(
-        fields.Integer, "The lag of the destination behind the source, in seconds."
+        fields.Integer,
+        "The lag of the destination behind the source, in seconds; null if unknown, for example during the copy, while "
+        "the sync is paused, or after a failure.",
     )
     totalEventsApplied = nullable(
         fields.Integer, "The number of change events that this process has applied."

@@ -82,10 +82,10 @@ def _applications(record: RunRecord, goal: Goal | None) -> str:
 
 
 def _as_coordinator_says(record: RunRecord) -> str:
-    """Return sentences that refer to the coordinator, because only its state shows where the applications belong.
+    """Return sentences that refer the operator to the coordinator: only its state shows which cluster to use.
 
-    After a temporary failure of another instance, the commit stays requested in the others, and the coordinator may
-    complete the cut-over without this instance.
+    After a temporary failure of an instance that is not the coordinator, the commit stays requested in all other
+    instances. The coordinator may then complete the cut-over without the failed instance.
     """
     text = (
         f"The status of the coordinator ({record.coordinator}) shows where the applications belong."

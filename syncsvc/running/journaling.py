@@ -22,7 +22,10 @@ def counts_of(snapshot: ProgressSnapshot) -> Counts:
 
 
 class JournalKeeper:
-    """Adds warnings and counts of this process to the saved journal. Safe to call from several threads."""
+    """Adds the warnings and counts of this process to the saved journal. Safe to call from several threads.
+
+    The counts are the numbers of applied change events, of applied DDL events, and of documents copied again.
+    """
 
     def __init__(self, store: RunStore, progress: Progress) -> None:
         self._store = store

@@ -69,7 +69,8 @@ class Principals:
     def created(self) -> tuple[str, ...]:
         """Return the sorted names of the users and roles on the destination that a reset would drop.
 
-        The sync has created these, and users have not changed them since.
+        The sync created them, and they have not changed since. Roles that were granted to others are left out, and so
+        are the users as which this process logs in.
         """
         record = self._store.record
         if record.options.users_and_roles is None:

@@ -76,7 +76,7 @@ class DocumentFilters:
         return None if query is None else RawBSONDocument(query)
 
     def selects_alike(self, one: Namespace, other: Namespace) -> bool:
-        """Return whether the same query applies to both collection names, for example before and after a rename."""
+        """Return whether two names have the same query, or both have none, for example before and after a rename."""
         return self.queries.get(one) == self.queries.get(other)
 
 
@@ -105,7 +105,10 @@ def _refused_operators(value: Any, in_expression: bool = False) -> Iterator[str]
 
 
 def _refused_variable(text: str) -> Iterator[str]:
-    """Yield a sentence if the text is a system variable, such as $$NOW, whose value does not come from the document."""
+    """Yield why a document filter must not contain `text`, without a final period; nothing if it may contain it.
+
+    System variables whose value does not come from the document, such as $$NOW, are refused.
+    """
     if text.startswith("$$"):
         name = text[2:].partition(".")[0]
         if name[:1].isupper() and name not in _OF_DOCUMENTS:

@@ -137,7 +137,8 @@ class _Opened:
             self._wait = waits.begin(what, _REMEDY)
         self._wait.what = what
         _log.error(
-            "New credentials of a cluster cannot be used; the former ones stay in use.",
+            "The new credentials of a cluster cannot be used; the former credentials stay in use. The field error "
+            "gives the reason: correct the connection file, its TLS files, or the user on the cluster.",
             extra={"cluster": self._cluster.name, "error": text},
         )
 

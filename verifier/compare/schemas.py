@@ -95,7 +95,8 @@ class DocumentMismatchLine(_Mismatch):
 class DefinitionMismatchLine(_Mismatch):
     aspect = always(
         fields.Enum,
-        "The aspect that differs: existence, type, an option, an index, the shard key or the number of documents.",
+        "The aspect that differs: exist (existence), type, spec (an option), index, shard key, or count (the number of "
+        "documents).",
         Aspect,
         by_value=True,
     )

@@ -25,7 +25,7 @@ def _reasons(counts: MismatchCounts, examples: Iterable[Mismatch]) -> Iterator[s
     if counts.definitions:
         number = counts.definitions
         noun = "difference" if number == 1 else "differences"
-        yield f"{number:,} {noun} in definitions or counts."
+        yield f"{number:,} {noun} in definitions or in numbers of documents."
     for mismatch in examples:
         yield f"{mismatch}."
 

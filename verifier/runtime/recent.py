@@ -1,4 +1,4 @@
-"""Remembers the most recent commands of an API for operators: time, sender, address and answer."""
+"""Remembers the last commands that this process answered: time, name, caller, client address and error of each."""
 
 from __future__ import annotations
 

@@ -65,7 +65,10 @@ _waits: set[Wait] = set()
 
 
 def begin(what: str, remedy: str, expected: bool = False) -> Wait:
-    """Register a wait and return it. When the wait is over, the caller must pass it to `end`."""
+    """Register a wait, and return it. See `Wait` for the arguments.
+
+    When the wait is over, the caller must pass it to `end`.
+    """
     wait = Wait(what, remedy, monotonic(), expected)
     with _lock:
         _waits.add(wait)

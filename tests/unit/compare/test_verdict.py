@@ -26,7 +26,7 @@ def test_differences_are_counted_and_named() -> None:
     assert verdict.reasons == (
         "1 document is different.",
         "1,200 documents are missing on the destination.",
-        "1 difference in definitions or counts.",
+        "1 difference in definitions or in numbers of documents.",
         f"{document}.",
         f"{index}.",
     )

@@ -138,7 +138,7 @@ EXAMPLE = CheckProgress(
         (
             "2 documents are missing on the destination.",
             "1 document is different.",
-            "1 difference in definitions or counts.",
+            "1 difference in definitions or in numbers of documents.",
         ),
     ),
 )
