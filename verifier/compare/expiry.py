@@ -12,11 +12,14 @@ import math
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 
+from bson.decimal128 import Decimal128
 from bson.objectid import ObjectId
 
 from verifier.cluster.specification import CollectionSpec, Document, Kind
 
 _SECONDS = "expireAfterSeconds"
+# The time that a bucket of measurements spans, in seconds, by the granularity of its collection.
+_SPANS = {"seconds": 3_600, "minutes": 86_400, "hours": 2_592_000}
 # How far the clocks may differ before a note says so. Reading them takes time, too.
 _MOST_APART = timedelta(seconds=5)
 
@@ -58,7 +61,7 @@ def _deletions(definition: CollectionSpec, now: datetime) -> Iterator[Document]:
     options = definition.options
     in_buckets = definition.kind is Kind.TIME_SERIES
     # A bucket is deleted when the last measurement that it may hold has expired.
-    span = options["timeseries"]["bucketMaxSpanSeconds"] if in_buckets else 0
+    span = _span(options["timeseries"]) if in_buckets else 0
     if _SECONDS in options:
         newest = now - timedelta(seconds=options[_SECONDS] + span)
         if not in_buckets:
@@ -66,10 +69,22 @@ def _deletions(definition: CollectionSpec, now: datetime) -> Iterator[Document]:
         elif newest > datetime(1970, 1, 1):
             yield {"_id": {"$lte": ObjectId.from_datetime(newest)}}
     for index in _ttl_indexes(definition):
-        if not math.isnan(index[_SECONDS]):
+        seconds = index[_SECONDS]
+        if isinstance(seconds, Decimal128):
+            seconds = seconds.to_decimal()
+        if not math.isnan(seconds):
             (field,) = index["key"]
-            dates = {field: {"$lte": now - timedelta(seconds=int(index[_SECONDS]) + span)}}
+            dates = {field: {"$lte": now - timedelta(seconds=int(seconds) + span)}}
             yield {"$and": [dates, index.get("partialFilterExpression", {})]}
+
+
+def _span(time_series: Document) -> int:
+    """Return the most seconds between two measurements in a bucket.
+
+    A definition that was saved after a change of the granularity does not contain the span that follows from it.
+    """
+    span = time_series.get("bucketMaxSpanSeconds")
+    return int(_SPANS[time_series.get("granularity", "seconds")] if span is None else span)
 
 
 def _ttl_indexes(definition: CollectionSpec) -> Iterator[Document]:

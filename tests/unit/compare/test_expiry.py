@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from bson.decimal128 import Decimal128
 from bson.objectid import ObjectId
 
 from verifier.cluster.namespace import Namespace
@@ -32,6 +33,11 @@ def collection(
         ([TTL], [{"$and": [{"at": {"$lte": MINUTE_AGO}}, {}]}]),
         ([{**TTL, "key": {"a.b": 1}}], [{"$and": [{"a.b": {"$lte": MINUTE_AGO}}, {}]}]),
         ([{**TTL, "expireAfterSeconds": 60.5}], [{"$and": [{"at": {"$lte": MINUTE_AGO}}, {}]}]),
+        (
+            [{**TTL, "expireAfterSeconds": Decimal128("60")}],
+            [{"$and": [{"at": {"$lte": MINUTE_AGO}}, {}]}],
+        ),
+        ([{**TTL, "expireAfterSeconds": Decimal128("NaN")}], []),
         (
             [{**TTL, "partialFilterExpression": {"x": 1}}],
             [{"$and": [{"at": {"$lte": MINUTE_AGO}}, {"x": 1}]}],
@@ -62,6 +68,15 @@ def test_measurements_expire_by_the_bucket() -> None:
     assert query == {"_id": {"$lte": ObjectId.from_datetime(MINUTE_AGO)}}
     for_ever = {**options, "expireAfterSeconds": (1 << 31) - 1}
     assert expired([collection([], for_ever, Kind.TIME_SERIES)], NOW) == []
+
+
+def test_the_span_of_a_bucket_follows_from_the_granularity() -> None:
+    """After a change of the granularity, the definition in the event has no span."""
+    options = {"timeseries": {"granularity": "minutes"}, "expireAfterSeconds": 10}
+    newest = NOW - timedelta(days=1, seconds=10)
+    assert expired([collection([], options, Kind.TIME_SERIES)], NOW) == [
+        {"_id": {"$lte": ObjectId.from_datetime(newest)}}
+    ]
 
 
 def test_an_index_on_measurements_expires_whole_buckets() -> None:
