@@ -296,7 +296,7 @@ def _beside(definition: CollectionSpec) -> list[Namespace]:
     The definition contains these names, and drivers compute them from the name of the collection.
     """
     encrypted = definition.options.get("encryptedFields", {})
-    names = (encrypted.get(key) for key in ("escCollection", "ecocCollection"))
+    names = (encrypted.get(key) for key in ("escCollection", "eccCollection", "ecocCollection"))
     return [Namespace(definition.namespace.database, each) for each in names if each]
 
 

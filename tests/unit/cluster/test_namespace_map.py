@@ -372,6 +372,14 @@ def spec(name: str, kind: Kind = Kind.COLLECTION, **options: Any) -> CollectionS
             ],
         ),
         (
+            {"d.enxcol_.a.ecc": "d.other"},
+            spec("d.a", encryptedFields={"eccCollection": "enxcol_.a.ecc", "fields": []}),
+            [
+                "d.a has encrypted fields, whose metadata is in d.enxcol_.a.ecc; the collection can only "
+                "be renamed together with its database."
+            ],
+        ),
+        (
             {"d.enxcol_.a.esc": "d.other"},
             spec("d.a", encryptedFields={"escCollection": "enxcol_.a.esc", "fields": []}),
             [
