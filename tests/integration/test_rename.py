@@ -578,17 +578,13 @@ def test_an_empty_database_in_other_case_fails_the_sync(
     daemon.wait_until_committable()
     client.shop.orders.drop()
     wait_for(lambda: not there.store.list_collection_names(), "the database is empty")
-    try:
-        collide(client)
-        daemon.wait_for_failure("DefinitionNotApplicable", "[store]")
-        fails_again(daemon, "DefinitionNotApplicable")
-        client.drop_database("Store")
-        daemon.resume()
-        daemon.commit()
-        assert_renamed(pair, {})
-    finally:
-        # The next test has the same servers, and they would still refuse its database Store.
-        there.drop_database("store")
+    collide(client)
+    daemon.wait_for_failure("DefinitionNotApplicable", "[store]")
+    fails_again(daemon, "DefinitionNotApplicable")
+    client.drop_database("Store")
+    daemon.resume()
+    daemon.commit()
+    assert_renamed(pair, {})
 
 
 def test_a_collection_can_leave_a_name_that_an_empty_database_prevents(
@@ -603,16 +599,13 @@ def test_a_collection_can_leave_a_name_that_an_empty_database_prevents(
     # The server keeps the name of the database, although it has no collections.
     there.Store.c.insert_one({"_id": 1})
     there.Store.c.drop()
-    try:
-        client.shop.later.rename("orders")
-        daemon.wait_for_failure("DefinitionNotApplicable")
-        fails_again(daemon, "DefinitionNotApplicable")
-        client.shop.orders.rename("unlike")
-        daemon.resume()
-        daemon.commit()
-        assert_renamed(pair, {})
-    finally:
-        there.drop_database("Store")
+    client.shop.later.rename("orders")
+    daemon.wait_for_failure("DefinitionNotApplicable")
+    fails_again(daemon, "DefinitionNotApplicable")
+    client.shop.orders.rename("unlike")
+    daemon.resume()
+    daemon.commit()
+    assert_renamed(pair, {})
 
 
 def test_a_collection_can_leave_a_database_in_other_case(pair: Pair, daemon: Daemon) -> None:

@@ -22,6 +22,9 @@ from tests.support.deaths import DeathWatch
 from tests.support.sharded.cluster import Router, ShardedCluster
 
 _KEPT = {"admin", "config", "local"}
+# Databases that tests leave without collections. The servers do not list them, but keep their names until a
+# dropDatabase, and refuse a database whose name differs only in case.
+_EMPTIED = {"store", "Store"}
 # With the first parameter, expired documents are deleted within a second instead of a minute. Without the second one,
 # every index build on a set of one member waits 100 ms, so that it can be resumed.
 _PARAMETERS = {"ttlMonitorSleepSecs": "1", "resumableIndexBuildMajorityOpTimeTimeoutMillis": "0"}
@@ -69,7 +72,7 @@ class Side:
     def empty(self) -> None:
         admin = self.client.admin
         admin.command({"setUserWriteBlockMode": 1, "global": False})
-        names = {*self.client.list_database_names()} - _KEPT
+        names = {*self.client.list_database_names(), *_EMPTIED} - _KEPT
         # Drop the databases in parallel, because a sharded cluster takes long to drop a database.
         with ThreadPoolExecutor(max_workers=4) as executor:
             list(executor.map(self.client.drop_database, names))
