@@ -51,7 +51,7 @@ def _by_clusters(item: pytest.Item) -> tuple[bool, int, int]:
     Unit tests come last, because they are short: then all test processes end at about the same time.
     """
     callspec = getattr(item, "callspec", None)
-    topology = None if callspec is None else callspec.params.get("pair")
+    topology: Any = None if callspec is None else callspec.params.get("pair")
     return _UNIT in item.path.parents, _ORDER.get(topology, len(_ORDER)), _members(item)
 
 

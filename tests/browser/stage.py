@@ -91,7 +91,7 @@ def on_stage(
         service.initialize(None)
         app, sockets = create_app(service), dict[int, Any]()
         change(app)
-        server = create_server(app, sockets, host="127.0.0.1", port=0, threads=8)
+        server: Any = create_server(app, sockets, host="127.0.0.1", port=0, threads=8)
         thread = threading.Thread(target=server.run)
         thread.start()
         try:
@@ -102,7 +102,7 @@ def on_stage(
 
 
 def _cluster(name: str, host: str, client: MongoClient[dict[str, Any]]) -> Cluster:
-    facts = ClusterFacts(Topology.REPLICA_SET, f"{host}:27017", (6, 0, 5), name, False, None, ())
+    facts = ClusterFacts(Topology.REPLICA_SET, f"{host}:27017", (6, 0, 5), name, False, None)
     return Cluster(name, client, facts)
 
 

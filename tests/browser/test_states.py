@@ -142,6 +142,7 @@ def test_each_of_several_instances_shows_the_copy(stage: Staged, visits: Visits)
 def test_a_declared_commit_is_announced(stage: Staged, visits: Visits) -> None:
     service, url = stage
     sync = copying()
+    assert sync.record is not None
     # With other options, the declared state would have no effect on this sync.
     service.staged = replace(sync, goal=Goal(DesiredState.COMMITTED, sync.record.options))
     visit = visits(url)
@@ -290,7 +291,13 @@ def test_an_answer_that_has_not_changed_is_not_sent_again(stage: Staged, visits:
     visit = visits(url)
     statuses: list[int] = []
     visit.page.on("response", lambda response: statuses.append(response.status))
-    wait_for(lambda: visit.page.wait_for_timeout(200) or 304 in statuses, "an answer 304")
+
+    def unchanged() -> bool:
+        # The browser handles its answers only while a call waits for it.
+        visit.page.wait_for_timeout(200)
+        return 304 in statuses
+
+    wait_for(unchanged, "an answer 304")
 
 
 def test_a_daemon_that_ends_is_noticed(visits: Visits) -> None:

@@ -87,7 +87,7 @@ def _roll_back(members: ThreeMembers) -> None:
     members.roll_back(write)
     # The daemon could not close its cursors on this member, which did not answer during the rollback. Close them here,
     # as the server would do after ten minutes.
-    with MongoClient(former.address, directConnection=True) as direct:
+    with MongoClient[dict[str, Any]](former.address, directConnection=True) as direct:
         direct.admin.command({"killAllSessions": []})
 
 
@@ -203,7 +203,7 @@ def test_a_cursor_on_a_former_primary_is_closed(sets: Sets) -> None:
             wait_for(
                 lambda: client.primary not in (None, before), "the client knows the new primary"
             )
-    with MongoClient(former.address, directConnection=True) as direct:
+    with MongoClient[dict[str, Any]](former.address, directConnection=True) as direct:
         assert_no_cursors_since(frozenset(), direct)
 
 

@@ -90,7 +90,8 @@ def clusters(request: pytest.FixtureRequest) -> Iterator[Pair]:
         for name, members in (("source", 1), ("destination", request.param)):
             cluster = stack.enter_context(ReplicaSet(name=name, members=members))
             sides.append(Side(cluster.uri, stack.enter_context(cluster.client(w="majority"))))
-        yield Pair(*sides)
+        source, destination = sides
+        yield Pair(source, destination)
 
 
 def _members(*numbers: Any) -> pytest.MarkDecorator:

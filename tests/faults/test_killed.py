@@ -255,7 +255,8 @@ def test_sigterm_saves_the_position(pair: Pair, daemon: Daemon) -> None:
     # An event counts as applied before the position passes it. A second event is only read after that.
     mark(pair, daemon, "second")
     assert daemon.terminate() == 0
-    assert runs.find_one({})["position"]["time"] >= marked
+    saved = runs.find_one({})
+    assert saved is not None and saved["position"]["time"] >= marked
     daemon.run()
     assert daemon.progress()["info"] == "change event application"
     daemon.commit()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 from pymongo import MongoClient
@@ -68,7 +69,7 @@ def test_both_routers_die_in_turn_while_events_are_applied(
     for router, other in (routers, reversed(routers)):
         # The users' router survives: the stand-in for mongos would run a retried write twice.
         users_router = other if name == "source" else pair.source.routers[0]
-        with MongoClient(f"mongodb://{users_router.address}/") as users:
+        with MongoClient[dict[str, Any]](f"mongodb://{users_router.address}/") as users:
             with Workload([users.d.other], seed=3), _dead(router):
                 _wait_for_events(daemon)
                 daemon.wait_until_committable()

@@ -180,8 +180,8 @@ def test_the_roles_for_sharded_clusters_have_the_required_privileges(
     asked = load(StartSchema(), {**NAMES, **use.options})
     for wide, enough in ((use.on_sharded, True), (use, False)):
         clusters.grant(wide)
-        facts = [as_sharded(each) for each in (clusters.source, clusters.destination)]
-        violations = list(privilege_violations(asked, *facts, time_series=True))
+        source, destination = as_sharded(clusters.source), as_sharded(clusters.destination)
+        violations = list(privilege_violations(asked, source, destination, time_series=True))
         assert (violations == []) is enough
 
 

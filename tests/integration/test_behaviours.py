@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 from syncsvc.sandbox.replica_set import Client
-from tests.support.behaviours import ALL, UPDATES, Behaviour, transactions
+from tests.support.behaviours import ALL, UPDATES, transactions
+from tests.support.behaviours.behaviour import Behaviour
 from tests.support.daemon import Daemon
 from tests.support.pair import (
     FROM_SHARDED,

@@ -83,7 +83,9 @@ def fill(pair: Pair, documents: list[dict[str, Any]], **options: Any) -> None:
             side.client[NAME.database][NAME.collection].insert_many(documents)
 
 
-LETTERS = [{"_id": f"{letter}{number:03}", "n": number} for number in range(700) for letter in "aB"]
+LETTERS: list[dict[str, Any]] = [
+    {"_id": f"{letter}{number:03}", "n": number} for number in range(700) for letter in "aB"
+]
 IDS = [{"_id": number, "n": number} for number in range(1500)]
 
 
@@ -106,7 +108,7 @@ def test_changed_documents_are_found(pair: Pair, kind: str) -> None:
 
 
 def test_ranges_of_a_collection_with_two_collations_are_compared_as_a_whole(pair: Pair) -> None:
-    documents = [*LETTERS, {"_id": MaxKey()}]
+    documents: list[dict[str, Any]] = [*LETTERS, {"_id": MaxKey()}]
     pair.source.client.d.c.insert_many(documents)
     destination = pair.destination.client.d.create_collection("c", collation={"locale": "en"})
     destination.insert_many(documents)

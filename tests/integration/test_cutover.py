@@ -196,7 +196,7 @@ def test_a_sync_of_an_earlier_version_lacks_indexes(pair: Pair, daemon: Daemon) 
 
 def _fill_with_partial_indexes(collection: Any) -> None:
     for name in ("active", "trial"):
-        filters = {"state": name}
+        filters: dict[str, Any] = {"state": name}
         collection.create_index("n", name=name, unique=True, partialFilterExpression=filters)
         filters = {"state": name, "m": {"$gt": 0}}
         collection.create_index("m", name=f"{name} m", partialFilterExpression=filters)

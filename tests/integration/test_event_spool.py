@@ -78,7 +78,9 @@ def write_meanwhile(client: writes.AnyClient, number: int) -> None:
 
 
 def oldest(client: writes.AnyClient) -> Any:
-    return client.local["oplog.rs"].find_one({}, {"ts": 1})["ts"]
+    first = client.local["oplog.rs"].find_one({}, {"ts": 1})
+    assert first is not None
+    return first["ts"]
 
 
 def test_a_sync_outlives_the_oplog(pair: Pair, daemon: Daemon) -> None:
@@ -498,7 +500,7 @@ def test_a_sync_outlives_the_oplogs_of_shards(clusters: Clusters, tmp_path: Path
 
 def _outlive(pair: Pair, daemon: Daemon, shards: list[writes.AnyClient]) -> None:
     source, destination = pair.source.client, pair.destination.client
-    key = {"key": {"_id": "hashed"}, "collation": {"locale": "simple"}}
+    key: dict[str, Any] = {"key": {"_id": "hashed"}, "collation": {"locale": "simple"}}
     source.admin.command("shardCollection", "d.c", **key)
     writes.fill(source)
 

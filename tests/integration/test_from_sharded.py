@@ -38,7 +38,7 @@ def move(client: Client, name: str, low: Any, high: Any) -> None:
     assert lowest is not None
     other = client.config.shards.find_one({"_id": {"$ne": lowest["shard"]}})
     assert other is not None
-    bounds = {"min": {"k": low}, "max": {"k": high}}
+    bounds: dict[str, Any] = {"min": {"k": low}, "max": {"k": high}}
     client.admin.command("moveRange", name, toShard=other["_id"], **bounds)
 
 

@@ -241,7 +241,7 @@ def test_each_instance_saves_the_events_from_the_start(pair: Pair, fleet: Fleet)
             assert each.post("reverse").ok
         coordinator.wait_until_reached(Point.REVERSED)
         clients[1].d.c.update_many({}, {"$set": {"changed": 3}})
-        wait_until_spooled(*reversed(clients), instances=2)
+        wait_until_spooled(clients[1], clients[0], instances=2)
     fleet.wait_for_state("RUNNING")
     fleet.commit()
     pair.assert_equal()

@@ -108,7 +108,7 @@ def _copied(cluster: Cluster, stop: StopToken) -> Read:
     return lambda: len(partitions.copied())
 
 
-READS = {
+READS: dict[Callable[[Cluster, StopToken], Read], int] = {
     _views: 5,
     _ranges: ROWS // 2,
     _registry: ROWS,

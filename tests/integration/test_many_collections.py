@@ -82,7 +82,7 @@ def test_mongos_is_asked_once_for_all_shard_keys_and_names(pair: Pair) -> None:
     pair.source.client.d.create_collection("series", timeseries={"timeField": "t"})
     pair.source.client.d.create_collection("view", viewOn="c0", pipeline=[])
     listener = _Counting()
-    with MongoClient(pair.source.uri, event_listeners=[listener]) as client:
+    with MongoClient[dict[str, Any]](pair.source.uri, event_listeners=[listener]) as client:
         listed = {each.namespace.collection: each for each in list_collections(client)}
     assert listed.keys() == {*NAMES, "series", "view"}
     assert listed["c0"].shard_key == {"key": {"_id": 1}, "unique": False}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import bson
 import pytest
 from bson.raw_bson import RawBSONDocument
@@ -84,7 +86,7 @@ def modify(client: Client, mark: str) -> None:
     d = client[mark]
     for name in ODD:
         # Specify the options that a collMod of the validator would add.
-        options = {"validationLevel": "strict", "validationAction": "error"}
+        options: dict[str, Any] = {"validationLevel": "strict", "validationAction": "error"}
         d.create_collection(f"modified {name}", validator={"a": 1}, **options)
         d.create_collection(f"modified view {name}", viewOn=name)
     for name in ODD:

@@ -172,7 +172,7 @@ def applying(pair: Pair, daemon: Daemon) -> None:
     pair.source.client.b.create_collection("made")
     pair.source.client.b.made.insert_one({"_id": 1})
     wait_for(lambda: collections(daemon).get("b.made", {}).get("eventsApplied"), "b.made is there")
-    shown = wait_for(
+    shown: Any = wait_for(
         lambda: (found := daemon.progress())["lag"]["ddlLagSeconds"] is not None and found,
         "the lag of definitions is known",
     )
@@ -243,8 +243,10 @@ def the_namespaces(pair: Pair, daemon: Daemon, progress: dict[str, Any]) -> None
     ]
 
 
-DURATIONS = ("CollectionCopySourceRead", "CollectionCopyDestinationWrite")
-DURATIONS += ("CEASourceRead", "CEADestinationWrite")
+DURATIONS = (
+    *("CollectionCopySourceRead", "CollectionCopyDestinationWrite"),
+    *("CEASourceRead", "CEADestinationWrite"),
+)
 EXPECTED: dict[str, set[str]] = {
     "Version info": {"version", "os", "arch"},
     "Mongosync Options": {"cluster0", "cluster1", "port", "loadLevel", "verbosity"},

@@ -34,7 +34,7 @@ from verifier.runtime.tasks import StopToken
 NAME = Namespace("d", "c")
 FOLDING = {"locale": "en", "strength": 2}
 SIMPLE = {"locale": "simple"}
-CLUSTERED = {"clusteredIndex": {"key": {"_id": 1}, "unique": True}}
+CLUSTERED: dict[str, Any] = {"clusteredIndex": {"key": {"_id": 1}, "unique": True}}
 TEXTS = [f"{letter}{number}" for letter in "aBcD" for number in range(30)]
 
 
@@ -107,7 +107,7 @@ def read(scanned: RangeScan) -> list[bytes]:
 
 
 MIXED = [*IDS, *TEXTS, *range(100, 200), {"a": Regex("^x")}, {"x": [1, {"y": MaxKey()}]}]
-KINDS = {"plain": {}, "collated": {"collation": FOLDING}}
+KINDS: dict[str, dict[str, Any]] = {"plain": {}, "collated": {"collation": FOLDING}}
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -58,7 +58,7 @@ def fill(pair: Pair) -> None:
         client.d.c.create_index(keys)
     client.d.create_collection("seen", viewOn="c", pipeline=[{"$match": {"n": 1}}])
     # Specify all options, because collMod sets those that create leaves out.
-    options = {"validationLevel": "strict", "validationAction": "error"}
+    options: dict[str, Any] = {"validationLevel": "strict", "validationAction": "error"}
     client.d.create_collection("checked", validator={"n": {"$gte": 0}}, **options)
     # The number of documents in this collection is not compared, because the documents can expire.
     client.d.expiring.create_index("at", expireAfterSeconds=10**9)
@@ -659,12 +659,16 @@ def test_a_killed_repair_continues(pair: Pair, daemon: Daemon) -> None:
         behind_our_back(pair, set_number(201, -1))
     daemon.wait_until_killed()
     # The check passes WRITES_OFF for the second time after the write to the source.
-    for point, number in ((Point.COMMIT_POSTPONED, 1), (CheckPoint.WRITES_OFF, 2)):
-        daemon.kill_at(point, "", number)
+    stops: tuple[tuple[Point | CheckPoint, int], ...] = (
+        (Point.COMMIT_POSTPONED, 1),
+        (CheckPoint.WRITES_OFF, 2),
+    )
+    for stop, number in stops:
+        daemon.kill_at(stop, "", number)
         with daemon.held_at(Point.STEP_DONE, "drained"):
             daemon.run()
             daemon.wait_until_reached(Point.STEP_DONE, "drained")
-            write_late(pair, point.name)
+            write_late(pair, stop.name)
         daemon.wait_until_killed()
     daemon.run()
     daemon.wait_for_state("COMMITTED")

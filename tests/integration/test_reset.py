@@ -260,8 +260,9 @@ def test_production_data_is_never_dropped(pair: Pair, daemon: Daemon) -> None:
     pair.assert_equal()
     daemon.reverse()
     for destination in ("cluster0", "cluster1"):
-        for body in ({"confirm": destination}, {"confirm": destination, "dryRun": True}):
-            assert refusal(daemon, body)[:2] == (409, "DestinationInUse")
+        for dry in ({}, {"dryRun": True}):
+            named = {"confirm": destination, **dry}
+            assert refusal(daemon, named)[:2] == (409, "DestinationInUse")
         daemon.pause()
         assert refusal(daemon, CONFIRM)[:2] == (409, "DestinationInUse")
         daemon.resume()

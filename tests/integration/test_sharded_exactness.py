@@ -98,5 +98,5 @@ def test_replayed_documents_have_the_sources_bytes(pair: Pair, seed: int) -> Non
         if copied := list(source.find({"_id": {"$in": now}})):
             destination.insert_many(copied)
     assert replay.run(random) > _DOCUMENTS
-    left = [list(each.find().sort("_id", 1)) for each in (source, destination)]
+    left: list[list[Any]] = [list(each.find().sort("_id", 1)) for each in (source, destination)]
     assert [each.raw for each in left[0]] == [each.raw for each in left[1]]

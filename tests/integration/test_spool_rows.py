@@ -6,6 +6,7 @@ A process that replaces a killed one must find the rows.
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from uuid import UUID, uuid4
 
 import bson
@@ -156,7 +157,7 @@ def test_a_former_engine_changes_no_rows(pair: Pair) -> None:
     former.append(at(10), at(20), [event(10)])
     successor = spool_of(pair, fence=Fence(run, 2))
     successor.load(at(10))
-    changes = (
+    changes: tuple[Callable[[], object], ...] = (
         lambda: former.append(at(20), at(30), [event(99)]),
         lambda: former.forget(at(20)),
         former.clear,

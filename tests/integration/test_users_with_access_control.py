@@ -144,7 +144,7 @@ def assert_each_role_is_needed(daemon: Daemon, source: Guarded, destination: Gua
 
 
 def logged_in(side: Side, user: str, password: str) -> MongoClient[dict[str, Any]]:
-    options = {"username": user, "password": password, "authSource": "app"}
+    options: dict[str, Any] = {"username": user, "password": password, "authSource": "app"}
     return MongoClient(without_credentials(side), **options)
 
 

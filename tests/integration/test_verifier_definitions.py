@@ -322,7 +322,7 @@ def test_both_reads_of_a_lost_document_wait_for_the_same_cluster_time(pair: Pair
     reads = _SecondReads(), _SecondReads()
     with ExitStack() as stack:
         clients = (
-            stack.enter_context(MongoClient(side.uri, event_listeners=[listener]))
+            stack.enter_context(MongoClient[dict[str, Any]](side.uri, event_listeners=[listener]))
             for side, listener in zip((pair.source, pair.destination), reads, strict=True)
         )
         source, destination = (

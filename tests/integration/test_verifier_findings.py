@@ -22,22 +22,22 @@ MILLION: list[dict[str, Any]] = [
     {"$project": {"_id": {"$add": [{"$multiply": ["$n", 1000]}, "$m"]}, "bits": Binary(bytes(8))}},
     {"$out": {"db": "d", "coll": "million"}},
 ]
-USUAL = SON(n=1, sub=SON(a=[1, {"b": 2}], c="text"))
+USUAL: SON[str, Any] = SON(n=1, sub=SON(a=[1, {"b": 2}], c="text"))
 
 
 def _fill(client: Client) -> None:
     client.admin.aggregate(MILLION)
     client.d.documents.insert_many({"_id": number, **USUAL} for number in range(3000))
     for name in ("indexed", "validated", "capped", "missing"):
-        options: dict[str, Any] = {
+        chosen: dict[str, dict[str, Any]] = {
             "capped": {"capped": True, "size": 1 << 20},
             "validated": {
                 "validator": {"a": {"$gte": 0}},
                 "validationLevel": "strict",
                 "validationAction": "error",
             },
-        }.get(name, {})
-        client.d.create_collection(name, **options)
+        }
+        client.d.create_collection(name, **chosen.get(name, {}))
         client.d[name].insert_many({"_id": number, "a": number} for number in range(10))
     client.d.indexed.create_index("a", name="a", sparse=True)
     client.d.indexed.create_index("b", name="b")

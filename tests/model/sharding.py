@@ -52,8 +52,8 @@ def shard(pair: Pair) -> None:
 
 def _move(pair: Pair, name: str, middle: Document) -> None:
     client = pair.source.client
-    uuid = client.config.collections.find_one({"_id": name})["uuid"]
-    owner = client.config.chunks.find_one({"uuid": uuid})["shard"]
+    (listed,) = client.config.collections.find({"_id": name})
+    owner = next(each["shard"] for each in client.config.chunks.find({"uuid": listed["uuid"]}))
     other = next(each.name for each in pair.source.shards if each.name != owner)
     client.admin.command("moveRange", name, min=middle, toShard=other)
 

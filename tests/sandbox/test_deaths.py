@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+from typing import Any
 
 import pytest
 from pymongo import MongoClient
@@ -41,6 +42,6 @@ def test_a_dead_server_fails_the_test_and_is_replaced() -> None:
 def _kill_a_secondary(client: Client) -> str:
     """Kill a secondary without using the sandbox; return the part of the error message that names it."""
     host, port = wait_for(lambda: min(client.secondaries, default=None), "a secondary")
-    with MongoClient(f"mongodb://{host}:{port}/?directConnection=true") as direct:
+    with MongoClient[dict[str, Any]](f"mongodb://{host}:{port}/?directConnection=true") as direct:
         os.kill(direct.admin.command("serverStatus")["pid"], signal.SIGKILL)
     return f"port {port}"

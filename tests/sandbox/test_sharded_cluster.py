@@ -168,7 +168,7 @@ def test_zones_and_the_balancer_are_those_of_the_config_server(
     cluster: ShardedCluster, client: Client
 ) -> None:
     admin, name = client.admin.command, cluster.shards[1].name
-    zone = {"min": {"k": 0}, "max": {"k": 5}}
+    zone: dict[str, Any] = {"min": {"k": 0}, "max": {"k": 5}}
     shard(client, "c", k=1)
     admin("addShardToZone", name, zone="z")
     admin("updateZoneKeyRange", "d.c", **zone, zone="z")
@@ -240,7 +240,9 @@ def test_a_cursor_is_known_to_one_router_until_it_is_killed(
 ) -> None:
     shard(client, "c", k="hashed")
     client.d.c.insert_many(NUMBERS)
-    first, second = (MongoClient(f"mongodb://{each.address}/") for each in cluster.routers)
+    first, second = (
+        MongoClient[dict[str, Any]](f"mongodb://{each.address}/") for each in cluster.routers
+    )
     with first, second:
         for command in (
             {"find": "c", "batchSize": 2},

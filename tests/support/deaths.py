@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import Generic, TypeVar
+from typing import Generic, Self, TypeVar
 
 from syncsvc.sandbox.mongod import Mongod
 
@@ -33,7 +33,7 @@ class DeathWatch(Generic[K]):
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="death-watch")
 
-    def __enter__(self) -> DeathWatch:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 

@@ -45,7 +45,7 @@ def _collections(side: Side) -> set[str]:
 
 def _documents(side: Side, name: str, query: dict[str, Any]) -> list[bytes]:
     database, _, collection = name.partition(".")
-    found = side.client[database].get_collection(collection, _RAW).find(query)
+    found: list[Any] = list(side.client[database].get_collection(collection, _RAW).find(query))
     return sorted(each.raw for each in found)
 
 

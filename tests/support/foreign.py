@@ -57,7 +57,8 @@ def _stored(client: Client, database: str, row: RawBSONDocument) -> tuple[Any, .
     if row["type"] == "view":
         return ()
     there = client[database].get_collection(row["name"], RAW)
-    documents = sorted(each.raw for each in there.find())
+    found: list[Any] = list(there.find())
+    documents = sorted(each.raw for each in found)
     return documents, sorted(map(str, there.index_information()))
 
 

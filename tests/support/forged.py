@@ -52,7 +52,7 @@ def _mark(client: Client, database: str, marker: str) -> None:
 
 def obey() -> None:
     """Make change event application in this process parse the forged events."""
-    parse = tail.parse_event
+    parse = tail.parse_event  # type: ignore[attr-defined]
 
     def parse_event(raw: bytes) -> DataEvent | DefinitionEvent | Fragment:
         event = parse(raw)
@@ -60,12 +60,12 @@ def obey() -> None:
             return _forged(event)
         return event
 
-    tail.parse_event = parse_event
+    tail.parse_event = parse_event  # type: ignore[attr-defined]
 
 
 def hide_drops() -> None:
     """Make change event application in this process ignore drop events, as if the servers had not sent them."""
-    parse = tail.parse_event
+    parse = tail.parse_event  # type: ignore[attr-defined]
 
     def parse_event(raw: bytes) -> DataEvent | DefinitionEvent | Fragment:
         event = parse(raw)
@@ -73,7 +73,7 @@ def hide_drops() -> None:
             return event._replace(operation="endOfTransaction")
         return event
 
-    tail.parse_event = parse_event
+    tail.parse_event = parse_event  # type: ignore[attr-defined]
 
 
 def index_time_series() -> None:

@@ -87,7 +87,11 @@ def _assert_sessions_are_reused(client: AnyClient, since: datetime) -> None:
 def _sessions(client: AnyClient, since: datetime) -> int:
     # The servers keep the sessions of earlier daemons for half an hour.
     used = {"$match": {"lastUse": {"$gte": since}}}
-    counted = [{"$listLocalSessions": {"allUsers": True}}, used, {"$count": "sessions"}]
+    counted: list[dict[str, Any]] = [
+        {"$listLocalSessions": {"allUsers": True}},
+        used,
+        {"$count": "sessions"},
+    ]
     return sum(int(each["sessions"]) for each in client.admin.aggregate(counted))
 
 

@@ -80,6 +80,6 @@ def _fields(call: ast.Call) -> Iterator[str]:
     for keyword in call.keywords:
         match keyword:
             case ast.keyword(arg="extra", value=ast.Dict(keys=keys)):
-                yield from (each.value for each in keys if isinstance(each, ast.Constant))
+                yield from (str(each.value) for each in keys if isinstance(each, ast.Constant))
             case ast.keyword(arg="exc_info"):
                 yield "trace"

@@ -149,8 +149,11 @@ def _choose_room(folder: Path) -> None:
     def has_room() -> bool:
         return not (folder / "no-room").exists()
 
+    def available_memory(root: Path = memory.ROOT) -> int | None:
+        return 1 << 40 if has_room() else 100_000_000
+
     def free_disk(client: Client) -> int:
         return 1 << 50 if has_room() else 0
 
-    memory.available_memory = lambda: 1 << 40 if has_room() else 100_000_000
+    memory.available_memory = available_memory
     questions.free_disk = free_disk

@@ -47,7 +47,7 @@ REPLICA_SETS, TO_SHARDED = Topology.REPLICA_SETS, Topology.TO_SHARDED
 SHARDED, FROM_SHARDED = Topology.SHARDED, Topology.FROM_SHARDED
 
 
-def across(*topologies: Topology) -> pytest.MarkDecorator:
+def across(*topologies: object) -> pytest.MarkDecorator:
     """Return a mark that runs a test, or the tests of a module, once for each topology.
 
     Tests without this mark run between replica sets only.
@@ -267,14 +267,15 @@ class Clusters:
         missing = [each for each in wanted if each not in self._started]
         with ThreadPoolExecutor() as executor:
             list(executor.map(self._start, missing))
-        return Pair(*(self._started[each].side for each in wanted))
+        source, destination = (self._started[each].side for each in wanted)
+        return Pair(source, destination)
 
     def _servers(self) -> dict[_Kind, list[Mongod]]:
         return {kind: each.servers for kind, each in [*self._started.items()]}
 
     def _start(self, kind: _Kind) -> None:
         with ExitStack() as stack:
-            cluster = stack.enter_context(kind.cluster())
+            cluster: Any = stack.enter_context(kind.cluster())
             client = stack.enter_context(cluster.client())
             parts = (getattr(cluster, name, ()) for name in ("shards", "routers"))
             side = Side(cluster.uri, client, *parts)

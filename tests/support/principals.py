@@ -104,8 +104,8 @@ def log_in(
     mechanism: str = "SCRAM-SHA-256",
 ) -> bool:
     """Return whether the cluster accepts this user and password. `database` is the database that defines the user."""
-    options = {"username": user, "password": password, "authSource": database}
-    with MongoClient(side.uri, authMechanism=mechanism, **options) as client:
+    options: dict[str, Any] = {"username": user, "password": password, "authSource": database}
+    with MongoClient[dict[str, Any]](side.uri, authMechanism=mechanism, **options) as client:
         try:
             client.admin.command("ping")
         except OperationFailure as error:

@@ -70,7 +70,7 @@ def used(expression: str) -> Iterator[tuple[str, set[str]]]:
     Raise ValueError if the syntax is wrong, or if a selector compares a label with a value that VALUES does not list.
     """
     for node in nodes(promql_parser.parse(expression)):
-        if isinstance(node, promql_parser.VectorSelector):
+        if isinstance(node, promql_parser.VectorSelector) and node.name is not None:
             for each in node.matchers.matchers:
                 known = VALUES.get((node.name, each.name))
                 given = {*each.value.split("|")}
@@ -86,7 +86,8 @@ def grouped(expression: str) -> set[str]:
         for node in nodes(promql_parser.parse(expression))
         if isinstance(node, promql_parser.AggregateExpr)
     ]
-    return {label for each in aggregations for label in each.modifier.labels}
+    modifiers = (each.modifier for each in aggregations if each.modifier is not None)
+    return {label for each in modifiers for label in each.labels}
 
 
 @pytest.mark.parametrize("expression", EXPRESSIONS)

@@ -30,7 +30,9 @@ def runs() -> dict[str, list[tuple[str, ...]]]:
     for file in (file for folder in folders for file in folder.glob("*.py")):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Call) and name_of(node.func) in RUNNERS:
-                constants = [each.value for each in node.args if isinstance(each, ast.Constant)]
+                constants = [
+                    str(each.value) for each in node.args if isinstance(each, ast.Constant)
+                ]
                 if constants:
                     found[constants[0]].append(tuple(constants[1:]))
     return found

@@ -5,9 +5,10 @@ Addresses other than loopback need tokens and TLS, or `--insecureRemote`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from flask import Flask
@@ -125,7 +126,10 @@ URIS = {
     "syncsvc": ["--cluster0", "mongodb://a", "--cluster1", "mongodb://b"],
     "verifier": ["--srcURI", "mongodb://a", "--destURI", "mongodb://b", "--verifyAll"],
 }
-READ = {"syncsvc": syncsvc.settings.read_settings, "verifier": verifier.settings.read_settings}
+READ: dict[str, Callable[[list[str]], Any]] = {
+    "syncsvc": syncsvc.settings.read_settings,
+    "verifier": verifier.settings.read_settings,
+}
 
 
 def test_other_addresses_are_refused_at_start(

@@ -132,7 +132,8 @@ def create_wildcard_indexes(db: AnyDatabase) -> None:
 def create_geographic_indexes(db: AnyDatabase) -> None:
     db.c.create_index([("flat", "2d")], bits=20, min=-500.0, max=500.0)
     db.c.create_index([("place", "2dsphere")], sparse=True)
-    db.c.create_index([("n", 1), ("old", "2dsphere")], **{"2dsphereIndexVersion": 2})
+    version: dict[str, Any] = {"2dsphereIndexVersion": 2}
+    db.c.create_index([("n", 1), ("old", "2dsphere")], **version)
     db.c.insert_one(
         {
             "_id": "here",

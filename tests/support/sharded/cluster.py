@@ -99,7 +99,7 @@ class Router:
                 return False
         try:
             # No short timeout: on a busy machine, it could fail every time.
-            with closing(MongoClient(f"mongodb://{self.address}/")) as client:
+            with closing(MongoClient[dict[str, Any]](f"mongodb://{self.address}/")) as client:
                 return bool(client.admin.command("ping")["ok"])
         except ConnectionFailure:
             return False
@@ -168,7 +168,8 @@ class ShardedCluster:
 
     def stop(self) -> None:
         """Stop all servers and remove their data; a no-op if the cluster is not started."""
-        for each in (*self.routers, *self.shards, self.config):
+        servers: tuple[Router | ReplicaSet, ...] = (*self.routers, *self.shards, self.config)
+        for each in servers:
             each.stop()
         if self._folder is not None:
             keeper.remove_folder(self._folder)

@@ -50,7 +50,7 @@ class Numbers:
 
 
 def _raw(document: Any) -> bytes:
-    return document.raw if isinstance(document, RawBSONDocument) else bson.encode(document)
+    return bytes(document.raw) if isinstance(document, RawBSONDocument) else bson.encode(document)
 
 
 def _read(kept: IO[bytes]) -> tuple[int, Document | None]:

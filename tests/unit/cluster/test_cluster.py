@@ -35,5 +35,5 @@ def test_an_error_is_reported_under_its_name(error: BaseException, name: str) ->
 def test_the_identity_of_a_cluster_is_its_id_or_else_its_address(
     identity: str | None, expected: str
 ) -> None:
-    facts = ClusterFacts(Topology.REPLICA_SET, "h:1", (6, 0, 5), identity, False, None, ())
+    facts = ClusterFacts(Topology.REPLICA_SET, "h:1", (6, 0, 5), identity, False, None)
     assert Cluster("cluster0", None, facts).identity == expected  # type: ignore[arg-type]

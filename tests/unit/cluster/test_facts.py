@@ -90,7 +90,7 @@ def test_privileges_on_the_database_config(resource: dict[str, Any], held: str |
     found = _privileges_by_collection(held_by, _is_of_config)
     assert found == (frozenset() if held is None else frozenset({("find", held)}))
     facts = ClusterFacts(
-        *(Topology.SHARDED, "h:1", (6, 0, 5), "id", True, frozenset(), ()), config_privileges=found
+        *(Topology.SHARDED, "h:1", (6, 0, 5), "id", True, frozenset()), config_privileges=found
     )
     assert facts.lacks_on_config("shards", "find") == (
         ["find on config.shards"] if held is None else []
@@ -104,7 +104,7 @@ def test_privileges_on_the_database_config(resource: dict[str, Any], held: str |
 
 def test_no_privilege_on_config_is_missing_without_access_control() -> None:
     assert _privileges_by_collection(status([], []), _is_of_config) is None
-    facts = ClusterFacts(Topology.SHARDED, "h:1", (6, 0, 5), "id", False, None, ())
+    facts = ClusterFacts(Topology.SHARDED, "h:1", (6, 0, 5), "id", False, None)
     assert facts.lacks_on_config("tags", "find") == []
     assert facts.lacks_on_admin("system.users", "find") == []
 
@@ -128,7 +128,7 @@ def test_privileges_on_system_collections_of_the_database_admin(
     held_by = status(["u"], [{"resource": resource, "actions": ["find"]}])
     found = _privileges_by_collection(held_by, _is_of_admin)
     facts = ClusterFacts(
-        *(Topology.SHARDED, "h:1", (6, 0, 5), "id", True, frozenset(), ()), admin_privileges=found
+        *(Topology.SHARDED, "h:1", (6, 0, 5), "id", True, frozenset()), admin_privileges=found
     )
     lacked = [] if held else ["find on admin.system.users"]
     assert facts.lacks_on_admin("system.users", "find") == lacked
@@ -145,5 +145,5 @@ def test_a_user_may_have_no_privileges() -> None:
 def test_missing_actions_are_listed_in_order(
     held: frozenset[str] | None, lacked: list[str]
 ) -> None:
-    facts = ClusterFacts(Topology.REPLICA_SET, "h:1", (6, 0, 5), "id", held is not None, held, ())
+    facts = ClusterFacts(Topology.REPLICA_SET, "h:1", (6, 0, 5), "id", held is not None, held)
     assert facts.lacks("a", "b", "c") == lacked

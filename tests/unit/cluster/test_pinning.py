@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from pymongo.errors import AutoReconnect
@@ -44,7 +45,7 @@ def test_a_pin_is_handed_from_thread_to_thread() -> None:
 
 
 def test_pins_choose_among_all_near_servers() -> None:
-    chosen = set()
+    chosen: set[Any] = set()
     for _ in range(200):
         with Pin().held():
             chosen.update(each.address for each in select(SERVERS))

@@ -12,6 +12,7 @@ import bson
 import pytest
 from bson import Int64, Timestamp
 from pymongo import MongoClient
+from pymongo.read_preferences import _ServerMode as ServerMode
 
 from verifier.cluster.rawcursor import Page, RawCursor, next_page_size
 
@@ -75,7 +76,7 @@ def test_pages_settle_at_their_size(size: int, asked: int, following: int) -> No
 class OnePageCursor(RawCursor):
     """A cursor that sends nothing, and whose first page has the documents DOCUMENTS."""
 
-    def _run(self, command: dict[str, Any]) -> bytes:
+    def _run(self, command: dict[str, Any], read_preference: ServerMode | None = None) -> bytes:
         return reply("firstBatch", DOCUMENTS)
 
 

@@ -23,9 +23,9 @@ ORDER = "the order of the fields differs"
 
 
 def found(source: Any, destination: Any, mode: Mode = BINARY) -> dict[str, str]:
-    raws = [bson.encode(each) for each in (source, destination)]
-    named = differences(*raws, mode)
-    assert equal(*raws, mode) is (not named)
+    ours, theirs = bson.encode(source), bson.encode(destination)
+    named = differences(ours, theirs, mode)
+    assert equal(ours, theirs, mode) is (not named)
     return {each.path: each.detail for each in named}
 
 

@@ -231,8 +231,13 @@ NUMBERS: Documents = [{"_id": number} for number in range(1000)]
 def test_both_sides_realign_after_a_missing_document(
     missing: int, swapped: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cut = []
-    monkeypatch.setattr(pairing, "id_only", lambda raw: cut.append(raw) or id_only(raw))
+    cut: list[bytes] = []
+
+    def noted(raw: bytes) -> bytes:
+        cut.append(raw)
+        return id_only(raw)
+
+    monkeypatch.setattr(pairing, "id_only", noted)
     sides = [NUMBERS, NUMBERS[:missing] + NUMBERS[missing + 1 :]]
     assert keys(*(sides[::-1] if swapped else sides)) == [missing]
     assert len(cut) < 12

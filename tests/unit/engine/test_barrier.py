@@ -6,7 +6,7 @@ The barrier of an instance is the resume token of the last DDL event that the in
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -68,8 +68,8 @@ class One:
     def __init__(
         self, name: str, barrier: str | None, others: Others, instances: tuple[str, ...] = BOTH
     ) -> None:
-        self.run: Any = Run(run_record(instance=name, instances=instances, barrier=barrier))
-        self.registry: Any = Registry()
+        self.run = cast(Any, Run(run_record(instance=name, instances=instances, barrier=barrier)))
+        self.registry = cast(Any, Registry())
         self.applied: list[int] = []
         peers: Any = others
         waits = Instances(self.run, peers, Progress())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
 
 import bson
@@ -175,7 +176,7 @@ def test_a_document_that_the_destination_has_with_another_shard_key_is_read_agai
         Outcome(bson.encode({"k": 1, "_id": n}), document=bson.encode({"_id": n, "k": 1}), new=True)
         for n in (1, 2, 3)
     )
-    there = {
+    there: dict[Hashable, bytes] = {
         canonical_id(each): each
         for each in (bson.encode({"_id": 1, "k": 2}), bson.encode({"_id": 2, "k": 1}))
     }

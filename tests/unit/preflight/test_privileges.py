@@ -24,7 +24,7 @@ from verifier.runtime.schemas import load
 
 BOTH = WriteBlocking.SOURCE_AND_DESTINATION
 NONE = WriteBlocking.NONE
-PLAIN = {"write_blocking": NONE, "verification": False}
+PLAIN: dict[str, Any] = {"write_blocking": NONE, "verification": False}
 
 # The actions that the service checks, by built-in role, as on MongoDB 6.0.
 ROLES = {
@@ -343,7 +343,7 @@ def test_a_copy_of_users_needs_to_read_both_clusters_and_to_write_the_destinatio
 
 def test_a_reversible_sync_needs_the_privileges_of_a_destination_on_both_clusters() -> None:
     """The documentation of the custom roles says so."""
-    fields = {"reversible": True, "enableUserWriteBlocking": "sourceAndDestination"}
+    fields: dict[str, Any] = {"reversible": True, "enableUserWriteBlocking": "sourceAndDestination"}
     both = {*of_sync("destination")}
     assert {*of_sync("source", **fields)} == {*of_sync("destination", **fields)} == both
 

@@ -33,8 +33,8 @@ from verifier.runtime.errors import OperationError, raise_all
 CLUSTERS = {"cluster0": object(), "cluster1": object()}
 FILTER = ({"database": "d"},)
 BOTH = WriteBlocking.SOURCE_AND_DESTINATION
-REVERSIBLE = {"reversible": True, "write_blocking": BOTH}
-SHARDING = {"sharding": {"createSupportingIndexes": False, "shardingEntries": []}}
+REVERSIBLE: dict[str, Any] = {"reversible": True, "write_blocking": BOTH}
+SHARDING: dict[str, Any] = {"sharding": {"createSupportingIndexes": False, "shardingEntries": []}}
 
 
 def sharding_of(*key: dict[str, Any], collection: str = "e", **fields: bool) -> dict[str, Any]:
@@ -374,7 +374,7 @@ def spec(name: str, kind: Kind = Kind.COLLECTION, **indexes: dict[str, Any]) -> 
     return CollectionSpec(Namespace("d", name), kind, indexes=indexes)
 
 
-TTL = {"t": {"name": "t", "key": {"t": 1}, "expireAfterSeconds": 1}}
+TTL: dict[str, Any] = {"t": {"name": "t", "key": {"t": 1}, "expireAfterSeconds": 1}}
 LISTED = [
     spec("a", Kind.TIME_SERIES),
     spec("b", Kind.VIEW),
@@ -382,7 +382,7 @@ LISTED = [
     spec("d", **TTL),
     spec("e", x={"name": "x", "key": {"x": 1}}),
 ]
-NEVER = {"build_indexes": BuildIndexes.NEVER}
+NEVER: dict[str, Any] = {"build_indexes": BuildIndexes.NEVER}
 
 
 @pytest.mark.parametrize(

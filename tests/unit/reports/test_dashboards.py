@@ -26,7 +26,7 @@ def told(**fields: Any) -> dict[str, Any]:
 def test_the_coordinator_has_a_document_of_each_kind() -> None:
     phases = (PhaseBegin(Phase.INITIALIZING, 5.9), PhaseBegin(Phase.COPYING, 7.0))
     found = told(phases=phases, start=START, position=START)
-    common = {"_id": "coordinator", "owner": "9f8e"}
+    common: dict[str, Any] = {"_id": "coordinator", "owner": "9f8e"}
     common["updatedAt"] = datetime(2023, 11, 14, 22, 15, tzinfo=UTC)
     assert found["resumeData"] == {
         **common,

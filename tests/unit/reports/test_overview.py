@@ -105,7 +105,7 @@ def test_the_oplog_is_shown_while_it_is_watched(state: State, phase: Phase) -> N
 
 
 def test_events_that_are_saved_in_a_pause_do_not_need_the_oplog() -> None:
-    spool = SpoolFigures(active=True, size=1, limit=2, seconds=3.0, bytes_per_second=4.0)
+    spool = SpoolFigures(active=True, size=1, limit=2, seconds=3, bytes_per_second=4.0)
     paused = run_record(state=State.PAUSED, phase=Phase.APPLYING)
     found = shown(known(paused, ProgressSnapshot(oplog_seconds_left=600.0, spool=spool)))["oplog"]
     assert found["level"] == "green" and found["text"].startswith("Change events are being saved")

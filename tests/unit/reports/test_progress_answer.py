@@ -58,7 +58,7 @@ def report(
 @pytest.mark.parametrize("state", WITHOUT_A_SYNC)
 def test_without_a_sync_nothing_is_known_but_the_state(state: State) -> None:
     shown = report(None, state=state, can_commit=True)
-    told = {"state": state.value, "canCommit": False, "canWrite": False}
+    told: dict[str, Any] = {"state": state.value, "canCommit": False, "canWrite": False}
     told |= {"mongosyncID": "me"}
     told |= {"collectionCopy": {"estimatedTotalBytes": 0, "estimatedCopiedBytes": 0}}
     assert {name: value for name, value in shown.items() if value is not None} == told
@@ -73,7 +73,11 @@ def test_the_fields_are_the_same_in_every_state(state: State) -> None:
 
 
 def test_running_shows_everything() -> None:
-    side = {"estimatedDocumentCount": None, "hashedDocumentCount": 0, "totalCollectionCount": None}
+    side: dict[str, Any] = {
+        "estimatedDocumentCount": None,
+        "hashedDocumentCount": 0,
+        "totalCollectionCount": None,
+    }
     side |= {"phase": "not started", "scannedCollectionCount": 0, "lagTimeSeconds": None}
     assert report(run_record(phase=Phase.APPLYING), can_commit=True) == {
         "state": "RUNNING",

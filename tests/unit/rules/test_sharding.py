@@ -62,7 +62,7 @@ def spec(
     return CollectionSpec(NAME, kind, bytes(16), options, by_name, shard_key)
 
 
-COLLATED = {"collation": {"locale": "en", "strength": 2}}
+COLLATED: dict[str, Any] = {"collation": {"locale": "en", "strength": 2}}
 
 
 class TestEntries:
@@ -186,8 +186,9 @@ class TestServing:
 
 class TestSupport:
     def test_a_new_supporting_index_has_the_key_and_the_usual_name(self) -> None:
-        found = support(spec(by(**{"a.b": 1, "h": "hashed"})))
-        assert found == {"v": 2, "key": {"a.b": 1, "h": "hashed"}, "name": "a.b_1_h_hashed"}
+        key: Document = {"a.b": 1, "h": "hashed"}
+        found = support(spec(by(**key)))
+        assert found == {"v": 2, "key": key, "name": "a.b_1_h_hashed"}
 
     def test_a_new_supporting_index_has_an_unused_name(self) -> None:
         taken = index(name="a_1", key={"a": 1}, sparse=True)
@@ -330,7 +331,7 @@ class TestChunksOf:
 class TestCarried:
     """Tests how the chunks of the source are assigned to the shards of the destination."""
 
-    CHUNKS = [
+    CHUNKS: list[tuple[tuple[Document, Document], str]] = [
         (({"a": MinKey()}, {"a": 1}), "x"),
         (({"a": 1}, {"a": 2}), "x"),
         (({"a": 2}, {"a": 3}), "y"),

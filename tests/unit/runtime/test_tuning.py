@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from typing import Any
 
 import pytest
 
@@ -36,7 +37,7 @@ def test_values_are_shown_with_their_units() -> None:
     ],
 )
 def test_the_memory_that_is_needed_follows_from_the_sizes(
-    change: dict[str, int], more: int
+    change: dict[str, Any], more: int
 ) -> None:
     changed = replace(Tuning(), **change)
     assert changed.memory_needed - Tuning().memory_needed == more

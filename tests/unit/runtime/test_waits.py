@@ -73,9 +73,12 @@ def test_a_failure_that_waits_for_other_threads_is_shown(monkeypatch: pytest.Mon
     def fail() -> None:
         raise ValueError("the reason")
 
+    def hang() -> None:
+        release.wait()
+
     def leave() -> None:
         with TaskGroup("group", StopToken()) as group:
-            group.spawn("hanging", release.wait)
+            group.spawn("hanging", hang)
             group.spawn("failing", fail)
             group.stop.sleep(60)
 

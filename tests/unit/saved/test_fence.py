@@ -26,7 +26,7 @@ RUN = UUID(int=5)
 
 def slots_of(fence: Fence) -> list[Slot]:
     with ExitStack() as stack:
-        found = []
+        found: list[Slot] = []
         while not found or fence._free:
             found.append(stack.enter_context(fence.slot(StopToken())))
         return found

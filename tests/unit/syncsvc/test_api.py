@@ -38,7 +38,7 @@ def refuse_to_spawn(name: str, work: object) -> None:
 
 def cluster(name: str, client: Client) -> Cluster:
     facts = ClusterFacts(
-        Topology.REPLICA_SET, f"{name}.example:27017", (6, 0, 5), name, False, None, ()
+        Topology.REPLICA_SET, f"{name}.example:27017", (6, 0, 5), name, False, None
     )
     return Cluster(name, client, facts)
 

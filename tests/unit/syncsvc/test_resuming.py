@@ -29,7 +29,7 @@ from syncsvc.state import Phase, State
 from tests.unit.syncsvc.records import run_record
 from verifier.runtime.errors import ErrorKind, OperationError
 
-COMMIT = {
+COMMIT: dict[str, Any] = {
     "commit_time": Timestamp(1700000000, 1),
     "steps": ("definitions prepared",),
     "commit_repairs": 1,

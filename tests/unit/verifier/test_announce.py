@@ -46,10 +46,11 @@ def test_the_report_of_a_check_that_has_ended_is_logged(
 def test_progress_is_logged_while_a_check_runs(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     service = Recorder(CHECKING)
-    while_running(
-        lambda stop: announce_progress(service, 0.001, stop),
-        lambda: wait_for(lambda: bool(caplog.records), "a line of progress") and None,
-    )
+
+    def wait_for_line() -> None:
+        wait_for(lambda: bool(caplog.records), "a line of progress")
+
+    while_running(lambda stop: announce_progress(service, 0.001, stop), wait_for_line)
     assert vars(caplog.records[0])["documents"] == 500
 
 

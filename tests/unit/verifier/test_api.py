@@ -20,6 +20,7 @@ from verifier.app import create_app
 from verifier.cluster.document_filters import DocumentFilters
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.specification import Document
+from verifier.compare.errors import SUPERSEDED
 from verifier.runtime.errors import OperationError
 
 ID = "65a0c3f1e4b0a1b2c3d4e5f6"
@@ -252,7 +253,7 @@ def test_an_error_before_the_first_line_is_an_answer(api: FlaskClient, service: 
     "error, name",
     [
         (AutoReconnect("h:1: closed"), "ClusterUnreachable"),
-        (OperationError(errors.SUPERSEDED, "Gone."), "Superseded"),
+        (OperationError(SUPERSEDED, "Gone."), "Superseded"),
         (KeyError("S3cr3t"), "InternalError"),
     ],
 )
