@@ -21,30 +21,42 @@ class _Estimates(Strict):
     """The estimated cost of a sync, in bytes and seconds; unknown values are null."""
 
     namespaces = nullable(
-        fields.Integer, "The number of collections and views that would be synced."
+        fields.Integer,
+        "The number of collections and views that would be synced; null if unknown.",
     )
-    documents = nullable(fields.Integer, "The number of documents that would be copied.")
-    bytes = nullable(fields.Integer, "The size of the documents that would be copied, in bytes.")
+    documents = nullable(
+        fields.Integer, "The number of documents that would be copied; null if unknown."
+    )
+    bytes = nullable(
+        fields.Integer,
+        "The size of the documents that would be copied, in bytes; null if unknown.",
+    )
     indexes = nullable(
-        fields.Integer, "The number of indexes that would be built, not counting indexes on _id."
+        fields.Integer,
+        "The number of indexes that would be built, not counting indexes on _id; null if unknown.",
     )
     diskNeededBytes = nullable(
-        fields.Integer, "The space that the sync may need on the destination's disk, in bytes."
+        fields.Integer,
+        "The space that the sync may need on the destination's disk, in bytes; null if unknown.",
     )
-    diskFreeBytes = nullable(fields.Integer, "The free space on the destination's disk, in bytes.")
+    diskFreeBytes = nullable(
+        fields.Integer, "The free space on the destination's disk, in bytes; null if unknown."
+    )
     memoryNeededBytes = nullable(
         fields.Integer,
-        "The memory that this process may need, in bytes; null without verification.",
+        "The memory that this process may need, in bytes; null without verification, or if unknown.",
     )
     memoryAvailableBytes = nullable(
-        fields.Integer, "The memory that is available to this process, in bytes."
+        fields.Integer,
+        "The memory that is available to this process, in bytes; null if unknown.",
     )
     copySeconds = nullable(
-        fields.Integer, "A cautious estimate of the duration of the copy, in seconds."
+        fields.Integer,
+        "A cautious estimate of the duration of the copy, in seconds; null if unknown.",
     )
     oplogWindowSeconds = nullable(
         fields.Integer,
-        "The time for which the source's oplog keeps an entry at its average write rate, in seconds.",
+        "The time for which the source's oplog keeps an entry at its average write rate, in seconds; null if unknown.",
     )
 
 
@@ -73,7 +85,8 @@ class PreflightAnswer(SuccessAnswer):
     estimates = always(fields.Nested, "The estimated cost of the sync.", _Estimates)
     usersAndRoles = sometimes(
         fields.Nested,
-        "The users and roles that would be copied; absent if the body does not request a copy, or if they are unknown.",
+        "The users and roles that would be copied; absent if the request does not ask for a copy, or if "
+        "the users and roles cannot be read.",
         PlannedPrincipals,
     )
 

@@ -13,10 +13,10 @@ def failure_description(record: RunRecord) -> str | None:
 
 
 def _blocked(record: RunRecord) -> str | None:
-    """Return a sentence that names the clusters on which user writes are blocked; None without write blocking.
+    """Return sentences that name the clusters on which user writes are blocked; None if the sync blocks no writes.
 
     The result can change after the failure, because a failed sync may still be unblocking clusters. Only the record of
-    the coordinator contains the blocks; for another instance, the sentence refers to the coordinator.
+    the coordinator contains the blocks; for another instance, the result refers to the coordinator.
     """
     if not record.options.blocks_destination:
         return None

@@ -9,8 +9,8 @@ from enum import Enum
 from syncsvc.figures.headroom import AMPLE, SHORT, is_short
 from syncsvc.reports.durations import about
 
-# The factors by which the oplog must keep the changes longer than they are needed. The level is RED below the second
-# factor, and cannot be GREEN below the first one.
+# The oplog should keep the changes longer than they are needed. If it keeps them for less than _SCARCE times as long,
+# the level is RED; for less than _COMFORTABLE times as long, the level is not GREEN.
 _COMFORTABLE, _SCARCE = 2.0, 1.2
 _UNSURE = "It is unknown how long the source's oplog keeps the changes that the sync needs."
 

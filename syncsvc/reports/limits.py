@@ -14,7 +14,7 @@ _UNKNOWN = Load()
 def limits_report(limits: Limits, saved: bool, now: Throttling) -> dict[str, Any]:
     """Return the fields of the answer to `GET /api/v1/limits`, except `success`. `now` contains the limits in effect.
 
-    `saved` is whether a restarted process would know the limits.
+    `saved` is whether the limits are saved, so that a restarted process obeys them.
     """
     return {
         "limits": limits.shown(),

@@ -20,16 +20,22 @@ class ThrottledBy(Strict):
 class _CurrentRates(Strict):
     """The limits of the sync's speed. A limit that does not apply is null."""
 
-    copyBytesPerSecond = nullable(fields.Integer, "The maximum number of bytes copied per second.")
+    copyBytesPerSecond = nullable(
+        fields.Integer,
+        "The maximum number of bytes copied per second; null if there is no limit.",
+    )
     copyDocumentsPerSecond = nullable(
-        fields.Integer, "The maximum number of documents copied per second."
+        fields.Integer,
+        "The maximum number of documents copied per second; null if there is no limit.",
     )
     eventsPerSecond = nullable(
-        fields.Integer, "The maximum number of change events applied per second."
+        fields.Integer,
+        "The maximum number of change events applied per second; null if there is no limit.",
     )
     threads = nullable(
         fields.Integer,
-        "The maximum number of threads in each instance that read documents or write batches.",
+        "The maximum number of threads in each instance that read documents or write batches; null if there is no "
+        "limit.",
     )
 
 
@@ -57,19 +63,23 @@ class _AutoLimit(Strict):
     enabled = always(Boolean, "Whether the sync slows down while a cluster is overloaded.")
     maxSourceLatencyMS = nullable(
         fields.Integer,
-        "The latency of a small read, in milliseconds, above which the source counts as overloaded.",
+        "The latency of a small read, in milliseconds, above which the source counts as overloaded; null if not "
+        "checked.",
     )
     maxDestinationLatencyMS = nullable(
         fields.Integer,
-        "The latency of a small read, in milliseconds, above which the destination counts as overloaded.",
+        "The latency of a small read, in milliseconds, above which the destination counts as overloaded; null if "
+        "not checked.",
     )
     maxQueue = nullable(
         fields.Integer,
-        "The number of operations waiting on the primary above which a cluster counts as overloaded.",
+        "The number of operations waiting on the primary above which a cluster counts as overloaded; null if not "
+        "checked.",
     )
     maxReplicationLagSeconds = nullable(
         fields.Integer,
-        "The lag of the slowest secondary, in seconds, above which a cluster counts as overloaded.",
+        "The lag of the slowest secondary, in seconds, above which a cluster counts as overloaded; null if not "
+        "checked.",
     )
 
 
@@ -86,12 +96,16 @@ class _ClusterLoad(Strict):
     """The newest measurement of the load of a cluster; unknown values are null."""
 
     latencyMS = nullable(
-        fields.Float, "The latency of a small read on the cluster's primary, in milliseconds."
+        fields.Float,
+        "The latency of a small read on the cluster's primary, in milliseconds; null if unknown.",
     )
-    queue = nullable(fields.Integer, "The number of operations that wait on the cluster's primary.")
+    queue = nullable(
+        fields.Integer,
+        "The number of operations that wait on the cluster's primary; null if unknown.",
+    )
     replicationLagSeconds = nullable(
         fields.Integer,
-        "The lag of the cluster's slowest secondary behind its primary, in seconds.",
+        "The lag of the cluster's slowest secondary behind its primary, in seconds; null if unknown.",
     )
 
 
@@ -119,6 +133,7 @@ class LimitsAnswer(SuccessAnswer):
     )
     measured = always(
         fields.Nested,
-        "The load of the clusters; known only while `auto` is enabled, also without a sync. Standbys do not measure.",
+        "The load of the clusters. It is measured only while `auto` is enabled, even before a start, but not on a "
+        "standby.",
         _Measured,
     )

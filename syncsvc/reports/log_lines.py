@@ -1,8 +1,8 @@
 """The log lines that report the progress of a sync every half minute.
 
-Log tools for mongosync read the same messages and fields. A "partition" in these messages is a whole collection, even
-if it is copied in ranges. Unlike mongosync, this service logs no lines about sampling, which is part of its
-initialization.
+The messages and fields are those of mongosync, so log tools for mongosync can read them. A "partition" in these
+messages is a whole collection, even if the collection is copied in ranges. Unlike mongosync, this service logs no lines
+about sampling, because sampling is a part of its initialization.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _shown(durations: Durations) -> dict[str, str | int]:
 def _writes(now: Sync) -> Line:
     """Return the line with the numbers of change events read and of documents written by this process.
 
-    Earlier processes of the same sync do not count.
+    Events and documents of earlier processes of the sync are not included.
     """
     snapshot = now.snapshot
     copied = sum(each.documents for each in now.figures.values())
@@ -114,6 +114,6 @@ def _verification(check: CheckProgress) -> Iterator[Line]:
     }
     known = {name: lag for name, lag in lags.items() if lag is not None}
     if known:
-        # With such a lag, no commit is possible.
+        # With a lag above MOST_LAG, no commit is possible.
         behind = max(known.values()) > MOST_LAG
         yield Line("Verifier lag.", known, logging.WARNING if behind else logging.INFO)

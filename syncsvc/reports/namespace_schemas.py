@@ -51,7 +51,8 @@ class _NamespaceVerification(Strict):
         "The number of documents of the collection that the first pass of the verification has compared.",
     )
     estimatedTotalDocuments = nullable(
-        fields.Integer, "The estimated number of documents of the collection to compare."
+        fields.Integer,
+        "The estimated number of documents of the collection to compare; null if unknown.",
     )
     mismatches = always(fields.Integer, "The number of documents of the collection that differ.")
 
@@ -62,11 +63,12 @@ class _Namespace(Strict):
     namespace = always(fields.String, "The name of the collection on the source.")
     destinationNamespace = sometimes(
         fields.String,
-        "The name of the collection on the destination, if namespaceRemap changes it.",
+        "The name of the collection on the destination, if namespaceRemap changes the name.",
     )
     phase = always(
         fields.Enum,
-        "The phase of the collection in the copy and the index builds.",
+        "The phase of the collection in the copy and the index builds; `withheld` if its indexes are not built yet, "
+        "because one of them refuses a document.",
         NamespacePhase,
         by_value=True,
     )
@@ -97,7 +99,10 @@ class _Namespace(Strict):
         fields.Integer, "The number of indexes of the collection, not counting the index on _id."
     )
     verification = nullable(
-        fields.Nested, "The progress of the verification of the collection.", _NamespaceVerification
+        fields.Nested,
+        "The progress of the verification of the collection; null if the verification is disabled or has not begun, or "
+        "if its first pass does not include the collection.",
+        _NamespaceVerification,
     )
 
 

@@ -180,7 +180,10 @@ def _rate(value: float | None) -> float | None:
 
 
 def _verification(check: CheckProgress | None, record: CollectionRecord) -> dict[str, Any] | None:
-    """Return the progress of the verification of a collection; None if the check does not know it, or has not begun."""
+    """Return the progress of the verification of a collection.
+
+    Return None if no check has begun, or if the check does not know the collection.
+    """
     compared = None if check is None else namespace_compared(check, record)
     if check is None or compared is None:
         return None

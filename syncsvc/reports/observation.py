@@ -36,7 +36,8 @@ def sample_of(sync: Sync, time: float) -> Sample:
 def _copied(sync: Sync) -> tuple[int, int]:
     """Return the numbers of copied bytes and documents: on the coordinator, those of all instances.
 
-    Another instance knows those of all only after the copy. It then keeps its own, or its rate would jump.
+    Any other instance returns its own numbers, even after the copy, when it knows the numbers of all instances:
+    otherwise, its rate would jump.
     """
     in_all = copied_in_all(sync) if sync.record is None or sync.record.coordinates else None
     if in_all is not None:
@@ -53,7 +54,7 @@ def _waited(snapshot: ProgressSnapshot, limits: tuple[Limit, ...]) -> float:
 
 
 def _latency(snapshot: ProgressSnapshot, cluster: str) -> Value:
-    """Return how long the cluster took to answer the last ping, in milliseconds; None if there is no answer."""
+    """Return how long the cluster took to answer the last ping, in milliseconds; None if it did not answer."""
     ping = snapshot.pings.get(cluster)
     return None if ping is None or ping.seconds is None else round(1000 * ping.seconds, 2)
 

@@ -1,6 +1,6 @@
 """Describes in words what a sync does, why a commit is not possible, and what to do next.
 
-The page and other clients show these texts unchanged, so they need no separate rules.
+The page and other clients show these texts unchanged, so clients need no rules of their own.
 """
 
 from __future__ import annotations

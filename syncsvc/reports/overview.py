@@ -97,7 +97,7 @@ def _destination(sync: Sync) -> str | None:
 
 
 def _phases(record: RunRecord | None) -> list[dict[str, Any]]:
-    """Return each phase with its begin and its duration, the oldest phase first. The newest phase has no duration."""
+    """Return each phase with its start time and duration, the oldest phase first. The newest phase has no duration."""
     if record is None or not record.phases:
         return []
     ends: list[float | None] = [*(each.at for each in record.phases[1:]), None]
@@ -155,7 +155,7 @@ def _copy_seconds(sync: Sync, observed: Observed) -> tuple[int, int] | None:
     """Return a low and a high estimate of the remaining seconds of the copy.
 
     The estimates use the rates of the last minute and of the last 15 minutes, with a margin of 10 %. Return None if the
-    size or the copy of other instances is unknown, or if both rates are unknown or almost 0.
+    bytes to copy or the bytes that all instances have copied are unknown, or if both rates are unknown or almost 0.
     """
     total, copied = total_bytes(sync.snapshot), copied_in_all(sync)
     rates = [
@@ -209,8 +209,9 @@ def _headroom(sync: Sync, observed: Observed) -> Headroom:
 def _needed(sync: Sync, record: RunRecord, observed: Observed) -> float | None:
     """Return for how many seconds the oplog must still keep the oldest change that the sync needs; None if unknown.
 
-    While change events are applied, the result is the lag or the time until the lag is 0, whichever is longer. While
-    the sync is paused, it is unknown.
+    During the copy, the result is the high estimate of its remaining time. While change events are applied, the result
+    is the lag or the time until the lag is 0, whichever is longer. In other phases, and while the sync is paused, the
+    result is None.
     """
     if record.state is State.PAUSED:
         return None

@@ -70,18 +70,18 @@ class _Copy(Strict):
     )
     byThisInstance = always(
         Boolean,
-        "Whether `copiedBytes` and `copiedDocuments` are those of this instance alone, and the totals those of all "
-        "instances. True during the copy in an instance that does not coordinate.",
+        "Whether `copiedBytes` and `copiedDocuments` are the amounts of this instance alone, while the totals are "
+        "those of all instances. True during the copy in an instance that is not the coordinator.",
     )
     bytesPerSecond = nullable(
         fields.Float,
-        "The bytes copied per second in the last minute, on the coordinator by all instances; null while nothing is "
-        "copied.",
+        "The number of bytes copied per second in the last minute: on the coordinator by all instances, otherwise by "
+        "this instance; null if unknown or not copying.",
     )
     documentsPerSecond = nullable(
         fields.Float,
-        "The documents copied per second in the last minute, on the coordinator by all instances; null while nothing "
-        "is copied.",
+        "The number of documents copied per second in the last minute: on the coordinator by all instances, otherwise "
+        "by this instance; null if unknown or not copying.",
     )
     leastSecondsLeft = nullable(
         fields.Integer,
@@ -157,8 +157,8 @@ class _OverviewVerification(Strict):
     )
     recheckedDocuments = always(
         fields.Integer,
-        "The number of documents compared after the first pass, because they had changed or differed; a document "
-        "counts each time.",
+        "The number of documents compared after the first pass, because they had changed or differed. A document "
+        "that is compared several times is counted each time.",
     )
     differentDocuments = always(fields.Integer, "The number of documents that differ now.")
     differentDefinitions = always(
@@ -245,7 +245,8 @@ class _Overview(Strict):
     )
     phases = always(
         fields.List,
-        "The phases of the sync until now, the oldest first; empty if an older version of syncsvc began the sync.",
+        "The phases of the sync until now, the oldest first; empty before a start, or if an older version of syncsvc "
+        "began the sync.",
         fields.Nested(_PhaseBegin),
     )
     copy = always(fields.Nested, "The progress of the copy.", _Copy)

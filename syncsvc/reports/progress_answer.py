@@ -152,7 +152,7 @@ def ping_shown(ping: Ping | None) -> dict[str, int]:
 
 
 def oplog_shown(record: RunRecord, snapshot: ProgressSnapshot) -> dict[str, str]:
-    """Return the field `estimatedOplogTimeRemaining`, a duration in words.
+    """Return the field `estimatedOplogTimeRemaining`: a duration in words, or "not checked yet".
 
     Return an empty dict unless the sync is running or paused.
     """

@@ -18,16 +18,16 @@ from verifier.runtime.schemas import Boolean, Strict
 class _CollectionCopy(Strict):
     estimatedTotalBytes = nullable(
         fields.Integer,
-        "The estimated number of bytes that all instances together have to copy; 0 before the start, and 1 until the "
-        "collections are listed.",
+        "The estimated number of bytes that all instances together have to copy; 0 before the start, 1 until the "
+        "collections are listed, and null until a restarted process has read the saved sync.",
     )
     estimatedCopiedBytes = always(
-        fields.Integer, "The number of bytes copied. With several instances, by this instance."
+        fields.Integer, "The number of bytes that this instance has copied."
     )
     estimatedCopiedBytesInAll = sometimes(
         fields.Integer,
         "The number of bytes that all instances have copied; only with several instances. Until all instances have "
-        "finished the copy, only the coordinator knows it, and it is null in the others.",
+        "finished the copy, only the coordinator knows the number, and the other instances return null.",
         allow_none=True,
     )
 
@@ -86,16 +86,18 @@ class _VerificationSide(Strict):
         fields.Enum, "The stage of the verification on this cluster.", Hashing, by_value=True
     )
     estimatedDocumentCount = nullable(
-        fields.Integer, "The estimated number of documents to compare."
+        fields.Integer, "The estimated number of documents to compare; null if unknown."
     )
     hashedDocumentCount = always(fields.Integer, "The number of documents compared.")
-    totalCollectionCount = nullable(fields.Integer, "The number of collections to compare.")
+    totalCollectionCount = nullable(
+        fields.Integer, "The number of collections to compare; null until they are listed."
+    )
     scannedCollectionCount = always(
         fields.Integer, "The number of collections whose documents have all been compared once."
     )
     lagTimeSeconds = nullable(
         fields.Integer,
-        "The lag of the verification behind the change events of this cluster, in seconds.",
+        "The lag of the verification behind the change events of this cluster, in seconds; null if unknown.",
     )
 
 
@@ -142,16 +144,21 @@ class Progress(Strict):
     state = always(fields.Enum, "The state of the sync.", State, by_value=True)
     canCommit = always(Boolean, "Whether POST /api/v1/commit is accepted now.")
     canWrite = always(Boolean, "Whether applications may write to the destination.")
-    info = nullable(fields.Enum, "The phase of the sync.", Phase, by_value=True)
+    info = nullable(
+        fields.Enum, "The phase of the sync; null before the start.", Phase, by_value=True
+    )
     ceaStage = nullable(
         fields.Enum,
         "The stage of change event application: `collection copy drain` while the changes made during the copy are "
-        "applied, then `steady state`.",
+        "applied, then `steady state`; null in other phases.",
         Stage,
         by_value=True,
     )
     lag = nullable(
-        fields.Nested, "The lag of the destination, overall and by the kind of change.", _Lag
+        fields.Nested,
+        "The lag of the destination, overall and by the kind of change; null before the start, and while the sync is "
+        "paused.",
+        _Lag,
     )
     lagTimeSeconds = nullable(
         fields.Integer,
@@ -159,7 +166,8 @@ class Progress(Strict):
         "the sync is paused, or after a failure.",
     )
     totalEventsApplied = nullable(
-        fields.Integer, "The number of change events that this process has applied."
+        fields.Integer,
+        "The number of change events that this process has applied; null before the start.",
     )
     collectionCopy = always(
         fields.Nested,
@@ -168,15 +176,27 @@ class Progress(Strict):
     )
     directionMapping = nullable(
         fields.Nested,
-        "The names and addresses of the source and of the destination.",
+        "The names and addresses of the source and of the destination; null before the start.",
         _DirectionMapping,
     )
-    source = nullable(fields.Nested, "The last ping of the source.", _Ping)
-    destination = nullable(fields.Nested, "The last ping of the destination.", _Ping)
+    source = nullable(fields.Nested, "The last ping of the source; null before the start.", _Ping)
+    destination = nullable(
+        fields.Nested, "The last ping of the destination; null before the start.", _Ping
+    )
     mongosyncID = always(fields.String, "The name of this instance.")
-    coordinatorID = nullable(fields.String, "The name of the instance that coordinates the sync.")
-    error = nullable(fields.String, "The name of the error that the sync failed with.")
-    errorDescription = nullable(fields.String, "The reason why the sync failed, and the remedy.")
+    coordinatorID = nullable(
+        fields.String,
+        "The name of the instance that coordinates the sync; null before the start, unless this instance has the "
+        "default ID.",
+    )
+    error = nullable(
+        fields.String,
+        "The name of the error that the sync failed with; null unless the sync has failed.",
+    )
+    errorDescription = nullable(
+        fields.String,
+        "The reason why the sync failed, and the remedy; null unless the sync has failed.",
+    )
     throttledBy = nullable(
         fields.Nested,
         "The limit that slows the sync down; null while no work waits for a limit.",
@@ -184,8 +204,8 @@ class Progress(Strict):
     )
     estimatedOplogTimeRemaining = sometimes(
         fields.String,
-        "The time for which the source's oplog still holds the changes that the sync needs, in words; only while the "
-        "sync is running or paused.",
+        "The time for which the source's oplog still holds the changes that the sync needs, in words, or `not checked "
+        "yet`; only while the sync is running or paused.",
     )
     eventSpool = sometimes(
         fields.Nested,

@@ -22,12 +22,12 @@ _COMPLETED = {
     State.REVERSING: "the reversal",
     State.RESETTING: "the reset",
 }
-# This text names no command, because the right one depends on the error and the declared state. A restart is always
+# This text names no command, because the right command depends on the error and the declared state. A restart is always
 # right.
 _UNSAVED = (
     "Keep the applications stopped. This failure is not saved yet, so a restart would continue the commit, and later "
     "writes to the source would be lost. Saving it usually takes a moment: repeat syncctl status until it shows "
-    "another step. If it does not, find the cause in the log, remove it, and restart the daemon."
+    "another step. If it keeps showing this step, find the cause in the log, remove the cause, and restart the daemon."
 )
 
 

@@ -1,6 +1,7 @@
 """The answer to `GET /api/v1/report`: what was synced, when, by whom, and what was verified.
 
-The report is for people who did not run the sync, such as managers and auditors. So it also says what is not known.
+The report is for people who did not run the sync, such as managers and auditors. So the report also says which facts
+are not known.
 """
 
 from __future__ import annotations
@@ -149,7 +150,7 @@ def _headline(subject: Subject, verification: Mapping[str, Any]) -> tuple[Level,
         )
     return (
         Level.WARNING,
-        "The sync is committed. The result of its verification is not known any more.",
+        "The sync is committed. The result of its verification is no longer known.",
     )
 
 
@@ -247,7 +248,7 @@ def _copy(subject: Subject, spans: list[PhaseSpan]) -> dict[str, Any]:
 
 
 def _total(subject: Subject) -> Counts:
-    """Return the sum of the counts of all instances."""
+    """Return the numbers of change events, DDL events and documents copied again, summed over all instances."""
     return reduce(Counts.plus, (each.journal.counts for each in subject.records), Counts())
 
 
@@ -302,7 +303,7 @@ def _directions(subject: Subject) -> Iterator[dict[str, Any]]:
 
 
 def _counts_of(subject: Subject, number: int) -> Counts:
-    """Return the sum of the counts of all instances in one direction. `number` is the number of earlier reversals."""
+    """Return the totals of all instances (see `_total`) in the direction that began after `number` reversals."""
     return reduce(
         Counts.plus,
         (_in_direction(each.journal.directions, number) for each in subject.records),

@@ -127,7 +127,8 @@ class _ReportedEvents(Strict):
 class _Sent(SenderFields):
     address = nullable(
         fields.String,
-        "The address of the client that sent the command; null if no client sent a command.",
+        "The address of the client that sent the command; null if this is not a command, or if the process itself sent "
+        "the command (--desiredState).",
     )
 
 
@@ -143,8 +144,13 @@ class _ReportedCommit(_Sent):
         "How often the cut-over was undone, because users wrote to the source or may have, or because the sync was "
         "resumed after a failure in the cut-over.",
     )
-    writable = known_time("When applications could write to the destination")
-    committed = known_time("When the commit was complete")
+    writable = nullable(
+        fields.String,
+        "When applications could write to the destination, in UTC; null if they cannot write there yet.",
+    )
+    committed = nullable(
+        fields.String, "When the commit was complete, in UTC; null if it is not complete."
+    )
     downtimeSeconds = nullable(
         fields.Float,
         "The time from the commit request until applications could write to the destination, in seconds; null if "
@@ -153,8 +159,14 @@ class _ReportedCommit(_Sent):
 
 
 class _Amounts(Strict):
-    started = known_time("When the verification began")
-    ended = known_time("When the verification ended")
+    started = nullable(
+        fields.String,
+        "When the verification began, in UTC; null if it has not begun, or if this is not known.",
+    )
+    ended = nullable(
+        fields.String,
+        "When the verification ended, in UTC; null if it has not ended, or if this is not known.",
+    )
     generations = always(
         fields.Integer,
         "The number of generations of the verification; the first one compares everything.",
@@ -171,8 +183,8 @@ class _Amounts(Strict):
     )
     rechecked = always(
         fields.Integer,
-        "The number of documents compared after the first generation, because they had changed or differed; a document "
-        "counts each time.",
+        "The number of documents compared after the first generation, because they had changed or differed. A document "
+        "that is compared several times is counted each time.",
     )
     notes = always(
         fields.List,
@@ -258,8 +270,8 @@ class _ReportedWarning(Strict):
     ended = nullable(
         fields.String, "When the newest warning ended, in UTC; null while this warning is active."
     )
-    times = always(fields.Integer, "The number of these warnings.")
-    seconds = always(fields.Float, "The total duration of these warnings, in seconds.")
+    times = always(fields.Integer, "How often the warning has begun.")
+    seconds = always(fields.Float, "The total time for which the warning was active, in seconds.")
 
 
 class _ReportedCollection(Strict):

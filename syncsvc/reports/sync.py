@@ -53,7 +53,7 @@ class Indexes:
     """The progress of the index builds after the copy.
 
     `built` and `total` are numbers of indexes; `collections_finished` and `collections` are numbers of collections.
-    Indexes on `_id`, and collections that have only this index, do not count.
+    Indexes on `_id`, and collections that have only this index, are not counted.
     """
 
     built: int
@@ -105,9 +105,9 @@ def total_bytes(snapshot: ProgressSnapshot) -> int | None:
 
 
 def copied_in_all(sync: Sync) -> CopiedAmount | None:
-    """Return what all instances of the sync have copied; None if this instance does not know it.
+    """Return the amounts that all instances of the sync have copied; None if this instance does not know them.
 
-    In a reversed sync, the copy of each instance is the whole copy.
+    After a reversal, each instance knows them, because its own copied amounts are those of the whole copy.
     """
     record, snapshot = sync.record, sync.snapshot
     if record is not None and record.instances and not record.reversals:

@@ -311,7 +311,7 @@ def test_only_waiting_is_advised_until_the_failure_of_a_commit_is_saved(
     step = next_step(replace(commit_failed(error), goal=goal))
     assert step is not None and step.command is None
     assert step.text.startswith("Keep the applications stopped. This failure is not saved yet,")
-    assert "repeat syncctl status" in step.text and "If it does not," in step.text
+    assert "repeat syncctl status" in step.text and "If it keeps showing this step," in step.text
     assert "desiredState" not in step.text and "cluster0" not in step.text
 
 

@@ -193,7 +193,7 @@ def test_all_instances_are_reported() -> None:
             "warning",
             "disabled",
         ),
-        (replace(COMMITTED, journal=Journal()), "warning", "not known any more"),
+        (replace(COMMITTED, journal=Journal()), "warning", "no longer known"),
         (run_record(state=State.RUNNING), "info", "preliminary"),
         (
             run_record(state=State.FAILED, failure=Failure("DuplicateIds", "Why.")),
