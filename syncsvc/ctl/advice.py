@@ -31,7 +31,7 @@ def destination_name(progress: Document) -> str | None:
 def is_replaced(progress: Document) -> bool:
     """Return whether a standby is taking over from this daemon.
 
-    For a moment, such a daemon shows a failed sync; then it becomes a standby, and shows the real state of the sync.
+    For a moment, this daemon shows a failed sync. Then the daemon becomes a standby, and shows the real state.
     """
     return "role" in progress and progress.get("error") == "Superseded"
 
@@ -39,8 +39,8 @@ def is_replaced(progress: Document) -> bool:
 def obstacles(progress: Document, max_lag: float | None = None) -> list[str]:
     """Return the reasons why a commit is not possible now; an empty list if it is possible.
 
-    If the daemon would accept a commit, a lag that is unknown or exceeds `max_lag` (in seconds; None: no limit) is a
-    reason, too.
+    `max_lag` is the largest permitted lag in seconds (None: no limit). A larger or unknown lag is a reason, even if the
+    daemon would accept a commit.
     """
     if not progress["canCommit"]:
         return [*_why_not(progress)] or [
@@ -97,7 +97,7 @@ def _behind(progress: Document) -> Iterator[str]:
 class Copy:
     """The numbers of bytes copied so far, and to copy in total (None if unknown).
 
-    `is_part` is whether `copied` is that of one of several instances, while `total` is that of all.
+    `is_part` is whether `copied` is the number of only one of several instances; `total` is that of all instances.
     """
 
     copied: int
@@ -128,7 +128,7 @@ def next_step(progress: Document, syncctl: str, advice: Document | None = None) 
     """Return a sentence that tells the operator what to do next.
 
     `syncctl` is the program name with its connection options; the commands in the sentence begin with it. `advice` is
-    the next step that the daemon itself names (`next` in `GET /api/v1/overview`), if it is needed: see `is_advised`.
+    the next step that the daemon itself names (`next` in `GET /api/v1/overview`); None unless `is_advised` requires it.
     """
     if progress.get("role") == "standby":
         return (
@@ -153,8 +153,8 @@ def next_step(progress: Document, syncctl: str, advice: Document | None = None) 
 def is_advised(progress: Document, overview: Document) -> bool:
     """Return whether the next step must be the one that the daemon names in its `overview`.
 
-    Only the daemon knows whether a failed or committed sync can be continued or reversed, where the applications belong
-    then, which of several instances lacks a command, and which commands the declared state permits.
+    Only the daemon knows whether a failed or committed sync can be continued or reversed, which cluster the
+    applications must use, which of several instances lacks a command, and which commands the declared state permits.
     """
     is_declared = progress.get("desiredState") is not None
     return progress["state"] in _ADVISED or is_declared or bool(overview.get("instances"))

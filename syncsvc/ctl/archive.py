@@ -42,7 +42,8 @@ class Logs:
     """The logs for an archive.
 
     `texts` holds the redacted end of each log, by its name in the archive. `found` is the number of log files found,
-    and `too_old` the number of old files that did not fit. `damaged` are the paths of the unreadable files.
+    and `too_old` the number of old files left out because of the size limit. `damaged` are the paths of the unreadable
+    files.
     """
 
     texts: Mapping[str, str]
@@ -78,10 +79,10 @@ def _answer(api: Client, path: str) -> str:
 
 
 def read_logs(paths: Sequence[Path]) -> Logs:
-    """Read the given log files and all logs below the given directories, the newest first, as many as fit.
+    """Read the given log files, and all logs below the given directories, also rotated ones.
 
-    This includes rotated logs. Raises ClientError if a given file cannot be read; a damaged log below a directory is
-    left out, so that the other logs are still collected.
+    The newest logs are read first, until the size limit is reached. Raises ClientError if a given file cannot be read;
+    a damaged log below a directory is left out, so that the other logs are still collected.
     """
     given = {path.resolve() for path in paths if not path.is_dir()}
     files = _log_files(paths)
@@ -120,7 +121,7 @@ def write(files: Iterator[tuple[str, str]], target: Path) -> list[str]:
     """Write files, each given by name and text, to the archive `target`, and return their names.
 
     Only the owner can read the archive. Raises ClientError if `target` exists or cannot be created, and the errors of
-    the iterator `files`; then, nothing is written.
+    the iterator `files`. In both cases, nothing is written.
     """
     # All texts are collected before the file is made, so that no incomplete archive is left if the daemon is down.
     held = [*files]
@@ -157,7 +158,7 @@ def _status(log: Path) -> os.stat_result:
 
 
 def _size(log: Path) -> int:
-    """Return the size of a log in bytes; of a compressed one, the size of its content."""
+    """Return the size of a log in bytes; if the log is compressed, the size of its uncompressed content."""
     if log.suffix != ".gz":
         return _status(log).st_size
     with _readable(log), log.open("rb") as file:

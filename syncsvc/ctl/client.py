@@ -87,7 +87,7 @@ class Client:
         return _decoded(got)
 
     def progress(self) -> Document:
-        """Return the progress of the sync. Raises ClientError if that fails, or if another program answers."""
+        """Return the progress of the sync. Raises ClientError if the request fails, or if another program answers."""
         return progress_of(self.get("progress"), "state", f"{self.url} is not a sync service")
 
     def lines(self, path: str, **parameters: str | int | float | bool) -> Iterator[Answer]:
@@ -166,8 +166,8 @@ class Client:
 def progress_of(answer: Answer, field: str, otherwise: str) -> Document:
     """Return the object `progress` of an answer.
 
-    Raises ClientError with the text `otherwise` if this object or its field `field` is missing: then, another program
-    has answered.
+    Raises ClientError with the text `otherwise` if this object or its field `field` is missing, because then another
+    program has answered.
     """
     progress = answer.body.get("progress")
     if not isinstance(progress, dict) or field not in progress:
@@ -216,11 +216,16 @@ def _token(file: Path, url: str) -> str:
         token = file.read_text().strip()
     except (OSError, UnicodeDecodeError) as error:
         raise ClientError(
-            Exit.USAGE, "TokenNotReadable", f"{file} cannot be read: {error}."
+            Exit.USAGE,
+            "TokenNotReadable",
+            f"{file} cannot be read: {error}. Name another file with --token-file, or run the command as a user who "
+            "may read this file.",
         ) from error
     if not token or not token.isascii() or not token.isprintable() or " " in token:
         raise ClientError(
-            Exit.USAGE, "TokenNotReadable", f"{file} does not hold exactly one token."
+            Exit.USAGE,
+            "TokenNotReadable",
+            f"{file} does not hold exactly one token. Write only the token into the file, without its role and name.",
         )
     return token
 
@@ -272,7 +277,12 @@ def _refuse(url: str, got: requests.Response) -> NoReturn:
     text = _decoded(got)
     body = _parsed(url, text)
     error = str(body.get("error", f"status {got.status_code}"))
-    description = str(body.get("errorDescription", "The daemon gave no reason."))
+    description = str(
+        body.get(
+            "errorDescription",
+            "The daemon gave no reason. Look for the cause in the log of the daemon.",
+        )
+    )
     raise ClientError(_status(got.status_code, error), error, description, text.rstrip("\n"))
 
 
@@ -297,7 +307,7 @@ def _parsed(url: str, text: str) -> dict[str, Any]:
 def unreadable(url: str, error: Exception) -> ClientError:
     """Return the ClientError for an answer whose fields are missing or have unexpected values.
 
-    `error` is the exception that reading the answer has raised.
+    `error` is the exception that was raised when the answer was read.
     """
     steps = extract_tb(error.__traceback__)
     place = f"{Path(steps[-1].filename).name}:{steps[-1].lineno}" if steps else "unknown"

@@ -103,7 +103,7 @@ def _send_until_accepted(
 ) -> None:
     """Wait until a commit is possible, send the commit, and retry until the daemon has accepted it.
 
-    After an answer that is lost or leaves this open, the progress is read before a retry. `progress` is the last
+    If the answer is lost, or is an error in `_UNDECIDED`, the progress is read before a retry. `progress` is the last
     progress read, and `max_lag` the largest permitted lag in seconds (None: no limit). Raises ClientError if waiting
     cannot make a commit possible, if the daemon refuses the commit with an error that is not in `_UNDECIDED`, or when
     the timeout of `watching` is over.

@@ -21,7 +21,7 @@ _SLOW_PING_MS = 100
 
 @dataclass(frozen=True)
 class Check:
-    """The result of one check: the name of the checked part, a verdict (OK, WARNING, ...), and an explanation."""
+    """The result of one check: its name, such as "clock", a verdict (OK, WARNING, PROBLEM, SKIPPED), and a text."""
 
     name: str
     result: str
@@ -57,7 +57,10 @@ def _version_and_clock(api: Client) -> Iterator[Check]:
     if theirs == ours:
         yield Check("version", OK, f"Daemon and syncctl have version {ours}.")
     else:
-        text = f"The daemon has version {theirs}, syncctl {ours}. The daemon may not know all commands of this syncctl."
+        text = (
+            f"The daemon has version {theirs}, syncctl {ours}. The daemon may not know all commands of this "
+            "syncctl. Use the syncctl that belongs to the daemon."
+        )
         yield Check("version", WARNING, text)
     yield _clock(answer)
 
@@ -104,7 +107,11 @@ def _ping(cluster: str, ping: Document) -> Check:
     if milliseconds is None:
         return Check(cluster, WARNING, "The cluster has not been pinged yet.")
     if milliseconds < 0:
-        return Check(cluster, PROBLEM, "The cluster did not answer the last ping.")
+        return Check(
+            cluster,
+            PROBLEM,
+            "The cluster did not answer the last ping. Check its servers, and the network between them and the daemon.",
+        )
     text = f"The cluster answered the last ping in {milliseconds} ms."
     return Check(cluster, WARNING if milliseconds > _SLOW_PING_MS else OK, text)
 

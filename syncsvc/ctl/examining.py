@@ -23,9 +23,9 @@ from syncsvc.ctl.tool import Command, Tool, pass_tool
 @options.START
 @pass_tool
 def examine(tool: Tool, file: Path | None) -> None:
-    """Examine the daemon, and its clusters before a start.
+    """Examine the daemon and its clusters.
 
-    Checks the connection, versions, clocks, privileges, the oplog, disk and memory.
+    Checks the connections, versions and clocks; before a start, also privileges, the oplog, disk and memory.
     """
     checks = [*doctor.examine(tool.api, start_request(file))]
     bad = doctor.has_problems(checks)
@@ -76,7 +76,7 @@ def report(tool: Tool, output: Path | None) -> None:
     type=click.Path(path_type=Path, exists=True),
     multiple=True,
     metavar="PATH",
-    help="A log file, or a directory: its log files (.log), also in subdirectories. Can be repeated.",
+    help="A log file, or a directory with log files (.log), also in its subdirectories. Can be repeated.",
 )
 @options.START
 @pass_tool
@@ -107,7 +107,7 @@ def diagnose(tool: Tool, output: Path | None, logs: Sequence[Path], file: Path |
 def _missing_logs(given: Sequence[Path], read: archive.Logs) -> str:
     """Return the part of a sentence that says which logs are missing from the archive; empty if none are missing.
 
-    `given` are the paths that the operator named, and `read` are the logs there.
+    `given` are the paths that the operator named, and `read` are the logs at these paths.
     """
     if not given:
         return "add the log to the archive with --log /var/log/syncsvc; "

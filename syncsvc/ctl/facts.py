@@ -27,7 +27,7 @@ _UNKNOWN_OPLOG = "not checked yet"
 class Fact:
     """A label and a text to show; with a `fraction` between 0 and 1, a progress bar is shown before the text.
 
-    A fact with `is_detail` is left out where all facts are shown in one line.
+    A fact with `is_detail` is left out if all facts are shown on one line. `style` is a style of the package rich.
     """
 
     label: str

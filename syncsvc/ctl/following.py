@@ -25,7 +25,7 @@ def read_progress(tool: Tool, answer: Answer) -> Document:
 
 
 def next_sentence(tool: Tool, progress: Document) -> str:
-    """Return the operator's next step as a sentence; if the daemon's own step is needed, it comes from the daemon."""
+    """Return the operator's next step as a sentence. If only the daemon knows it, request it from the daemon."""
     return _sentence(tool, progress, _overview(tool))
 
 
@@ -73,7 +73,8 @@ def sentence_after_plan(tool: Tool, repairs: Sequence[Document]) -> str:
 def sentence_after_preflight(tool: Tool, start: str) -> str:
     """Return the next step after a preflight without violations: the command `start`.
 
-    If the configuration of the daemon declares a state, return the daemon's step: the daemon may refuse a start.
+    If the configuration of the daemon declares a state, return the next step that the daemon names, because the daemon
+    may refuse a start.
     """
     try:
         progress = {} if tool.json else tool.api.progress()

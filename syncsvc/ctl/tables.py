@@ -22,7 +22,7 @@ Row = tuple[str, RenderableType]
 
 
 def plain(text: object, style: str = "") -> Text:
-    """Return a text with control characters escaped; where it is too long for its column, it is wrapped."""
+    """Return a text with control characters escaped. A text that is too long for its column is wrapped."""
     return Text(printable(str(text)), style, overflow="fold")
 
 
@@ -48,7 +48,7 @@ def table(heads: Mapping[str, bool], rows: Iterable[Sequence[object]]) -> Table:
 
 
 def facts_view(facts: Iterable[Fact], bar_width: int) -> RenderableType:
-    """Render facts as rows with progress bars of `bar_width` characters; if it is 0, with percentages only."""
+    """Render facts as rows with progress bars of `bar_width` characters; if `bar_width` is 0, only with percentages."""
     return grid((fact.label, _fact(fact, bar_width)) for fact in facts)
 
 
@@ -128,7 +128,7 @@ def namespaces_view(found: Sequence[Document], width: int) -> RenderableType:
 
 
 def _names(each: Document) -> str:
-    """Return the name of the collection in the row `each` on the source.
+    """Return the name that the collection in the row `each` has on the source.
 
     If the collection has another name on the destination, ` -> ` and this name follow.
     """

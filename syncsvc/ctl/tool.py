@@ -245,7 +245,7 @@ class Group(click.Group):
 
 
 def require_terminal(option: str) -> None:
-    """Raise ClientError if there is no terminal to type a confirmation at. `option` is the option that replaces it."""
+    """Raise ClientError if there is no terminal to type a confirmation at. `option` replaces the confirmation."""
     if not sys.stdin.isatty():
         raise ClientError(
             Exit.USAGE,

@@ -47,7 +47,7 @@ class Watch:
     """Polls a daemon, and shows its answers. Continues while the daemon is being restarted.
 
     `timeout` limits all calls of `until` together, in seconds; None means no limit. `answered` is True if the daemon
-    has already answered this command: then a missing answer is retried, and is not an error.
+    has already answered this command: then, if the daemon does not answer, the request is retried.
     """
 
     tool: Tool
