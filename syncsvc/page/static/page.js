@@ -217,7 +217,7 @@ function showInstances({ instances, progress }) {
   const parts = [];
   if (progress.role) {
     const lease = progress.lease;
-    const where = lease ? ` The active daemon runs on ${lease.host}, at ${lease.address}.` : " No daemon is active.";
+    const where = lease ? ` The active daemon runs on ${lease.host}, at ${lease.address}.` : " It is not known which daemon is active.";
     const own = progress.role === "active" ? "This daemon is active." : "This daemon is a standby.";
     parts.push(el("p", { text: own + where }));
   }
