@@ -77,8 +77,8 @@ def users(tool: Tool, copy: bool) -> None:
     """Show which users and roles a commit would copy, or copy them now.
 
     Only for a sync that was started with usersAndRoles.copy true. A user or role with the result conflict, missing or
-    surplus prevents the copy and the commit. A later commit copies only the users and
-    roles that have changed since this copy.
+    surplus prevents the copy and the commit. A later commit copies only the users and roles that have changed
+    since this copy.
     """
     if copy:
         answer = tool.api.post("users")

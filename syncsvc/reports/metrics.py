@@ -141,7 +141,7 @@ def _pings(sync: Sync) -> dict[str, Ping | None]:
 
 
 def _sides(sync: Sync) -> dict[str, str]:
-    """Return the names of the source and the destination; empty if no sync says which cluster is which.
+    """Return the names of the source and the destination; empty without a sync and without `--standby`.
 
     With `--standby`, the destination of a start is always HOME. A standby has no record, so it does not know whether
     the sync was reversed.
