@@ -53,11 +53,13 @@ def _selected_part(
         drawn = min(_SAMPLE, largest_sample(whole.documents, whole.shards))
         stages = [{"$sample": {"size": drawn}}]
     pipeline = [*stages, {"$match": query}, {"$count": "n"}]
+    command = {"aggregate": namespace.collection, "pipeline": pipeline, "cursor": {}}
     try:
-        rows = list(client[namespace.database][namespace.collection].aggregate(pipeline))
+        reply = client[namespace.database].command(command)
     except OperationFailure as error:
         if error.code != failures.NO_MORE_SAMPLES:
             raise
         return 1.0
+    rows = reply["cursor"]["firstBatch"]
     # The statistics may be off.
     return min(1.0, rows[0]["n"] / drawn) if rows else 0.0

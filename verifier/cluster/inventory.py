@@ -67,7 +67,9 @@ def is_id_index(index: Document) -> bool:
 
 
 def _rows(client: Client, database: str, command: dict[str, Any]) -> list[Document]:
-    """Run a listing command, and return all its rows, decoded by `decode_definition`. Raises the driver's errors.
+    """Run a command that opens a cursor, and return all its rows, decoded by `decode_definition`.
+
+    Raises the driver's errors.
 
     The driver's own helpers are not used, because they would change some values and refuse others.
     """
@@ -481,11 +483,9 @@ def measure(client: Client, namespace: Namespace) -> Size:
         {"$collStats": {"storageStats": {"scale": 1}}},
         {"$project": wanted},
     ]
-    database = client[namespace.database]
-    # Index names need not be UTF-8.
-    collection = database.get_collection(namespace.collection, rawbson.DECODE_OPTIONS)
+    command = {"aggregate": namespace.collection, "pipeline": pipeline}
     try:
-        rows = list(collection.aggregate(pipeline))
+        rows = _rows(client, namespace.database, command)
     except OperationFailure as error:
         if error.code in (NAMESPACE_NOT_FOUND, COMMAND_NOT_SUPPORTED_ON_VIEW):
             return Size()
