@@ -9,6 +9,7 @@ from verifier.cluster import failures
 from verifier.cluster.connect import Client
 from verifier.cluster.inventory import Size
 from verifier.cluster.namespace import Namespace
+from verifier.cluster.rawbson import RAW_LENIENT
 from verifier.cluster.reading import read
 from verifier.cluster.sampling import MOST_READ, largest_sample
 from verifier.cluster.specification import Document
@@ -55,7 +56,8 @@ def _selected_part(
     pipeline = [*stages, {"$match": query}, {"$count": "n"}]
     command = {"aggregate": namespace.collection, "pipeline": pipeline, "cursor": {}}
     try:
-        reply = client[namespace.database].command(command)
+        # The server quotes values of documents in its errors, and these need not be valid text.
+        reply = client[namespace.database].command(command, codec_options=RAW_LENIENT)
     except OperationFailure as error:
         if error.code != failures.NO_MORE_SAMPLES:
             raise

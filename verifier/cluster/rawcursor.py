@@ -202,7 +202,8 @@ class RawCursor:
             reply = self._database.command(
                 command,
                 read_preference=read_preference or self._pin.read_preference,
-                codec_options=rawbson.RAW_OPTIONS,
+                # Servers quote values of documents in their errors, and these need not be valid text.
+                codec_options=rawbson.RAW_LENIENT,
                 session=self._session,
             )
         return bytes(reply.raw)
