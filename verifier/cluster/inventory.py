@@ -119,7 +119,7 @@ class IndexCatalog:
             with RawCursor(client, "admin", command) as cursor:
                 for page in cursor.pages():
                     for row in page.documents():
-                        entry = RawBSONDocument(bytes(row))["md"]
+                        entry = RawBSONDocument(bytes(row), rawbson.RAW_LENIENT)["md"]
                         self._entries[bytes(entry["options"]["uuid"])] = entry.raw
         except OperationFailure as error:
             if error.code not in (UNKNOWN_STAGE, QUERY_FEATURE_NOT_ALLOWED, UNAUTHORIZED):
@@ -382,7 +382,7 @@ class Snapshot:
             with RawCursor(client, database, {"listCollections": 1}) as cursor:
                 for page in cursor.pages():
                     for row in page.documents():
-                        name = RawBSONDocument(bytes(row))["name"]
+                        name = RawBSONDocument(bytes(row), rawbson.RAW_LENIENT)["name"]
                         self._rows[Namespace(database, name)] = bytes(row)
 
     def find(self, name: Namespace) -> CollectionSpec | None:

@@ -230,7 +230,7 @@ class RawCursor:
             elif element.name == b"id":
                 self._cursor_id = _INT64.unpack_from(raw, element.start)[0]
             elif element.name == b"ns":
-                name = raw[element.start + 4 : element.end - 1].decode()
+                name = raw[element.start + 4 : element.end - 1].decode(errors="replace")
                 self._collection = name.partition(".")[2]
         return array, resume
 
