@@ -189,3 +189,17 @@ def test_an_index_with_an_option_of_old_servers_is_synced(pair: Pair, daemon: Da
     daemon.start()
     daemon.commit()
     pair.assert_equal()
+
+
+def test_numbers_that_a_server_converts_in_listings_are_no_difference(
+    pair: Pair, daemon: Daemon, checker: Checker
+) -> None:
+    """Create an index whose options the catalog and `listIndexes` represent by different values."""
+    client = pair.source.client
+    client.d.c.insert_one({"_id": 1})
+    options = {"sparse": 1, "background": 1.5, "expireAfterSeconds": 1000.5}
+    client.d.command({"createIndexes": "c", "indexes": [{"key": {"a": 1}, "name": "a", **options}]})
+    daemon.start()
+    daemon.commit()
+    pair.assert_equal()
+    checker.verdict().assert_passed()

@@ -29,7 +29,13 @@ from verifier.cluster.namespace import (
     is_user_namespace,
 )
 from verifier.cluster.rawcursor import RawCursor
-from verifier.cluster.specification import CollectionSpec, Document, Kind, collection_spec
+from verifier.cluster.specification import (
+    CollectionSpec,
+    Document,
+    Kind,
+    collection_spec,
+    without,
+)
 
 # Selects the sharded collections in `config.collections`. From MongoDB 8.0 on, it also contains unsharded
 # collections that were moved away from the primary shard of their database (moveCollection, unshardCollection).
@@ -138,17 +144,21 @@ class IndexCatalog:
         if entry is None:
             return None
         listed = rawbson.decode_definition(entry)["indexes"]
-        indexes = [_without_name(each["spec"]) for each in listed if each["ready"]]
-        return indexes if all(map(_is_sound, indexes)) else None
+        # Servers before 4.4 have saved the field `ns`.
+        indexes = [without(each["spec"], ("ns",)) for each in listed if each["ready"]]
+        return [*map(_converted, indexes)] if all(map(_is_sound, indexes)) else None
 
 
-def _without_name(index: Document) -> Document:
-    """Return an index from the catalog without its field `ns`, which servers before 4.4 have saved in it."""
-    return {option: value for option, value in index.items() if option != "ns"}
+def _converted(index: Document) -> Document:
+    """Return a sound index from the catalog as `listIndexes` returns it: with flags as bool, and the TTL as int."""
+    converted = {**index, **{name: bool(index[name]) for name in _FLAGS & index.keys()}}
+    if "expireAfterSeconds" in index:
+        converted["expireAfterSeconds"] = int(index["expireAfterSeconds"])
+    return converted
 
 
 def _is_sound(index: Document) -> bool:
-    """Return whether `listIndexes` returns an index exactly as the catalog contains it.
+    """Return whether `listIndexes` returns an index as the catalog contains it, except for the types of its numbers.
 
     Old servers have accepted unknown options, flags that are not numbers, and any TTL. `listIndexes` removes or
     replaces these, because `createIndexes` would refuse them.
