@@ -14,14 +14,15 @@ from time import time
 from typing import Any
 
 import bson
-from pymongo.errors import OperationFailure, PyMongoError
+from pymongo.errors import PyMongoError
 
 from verifier import __version__, errors, rules
 from verifier.cluster import failures
 from verifier.cluster.bounds import PATIENCE, answered_soon
 from verifier.cluster.cluster import Cluster, filter_evaluator, refreshed
-from verifier.cluster.document_filters import DocumentFilters, bad_queries
+from verifier.cluster.document_filters import DocumentFilters, bad_queries, refusal
 from verifier.cluster.filters import Selection, bad_patterns
+from verifier.cluster.namespace import Namespace
 from verifier.cluster.namespace_map import (
     NAMESPACE_COLLISION,
     collision,
@@ -67,6 +68,9 @@ _STARTUP_PATIENCE = 30.0
 # Errors whose cause may be gone after a restart. They are reported but not saved, so that a restarted process continues
 # the check.
 _PASSING = frozenset({SUPERSEDED, METADATA_BLOCKED, *failures.CLUSTER_ERRORS, INTERNAL_ERROR})
+
+# A collection that need not exist, in a database that exists: a mongos explains no queries of other databases.
+_ANY = Namespace("admin", "any")
 
 
 class Service:
@@ -293,7 +297,11 @@ class Service:
             self._refuse_collisions(request)
         if request.document_filter is not None:
             for cluster in (self._source, self._destination):
-                _refuse_filter(cluster, bson.decode(request.document_filter))
+                text = refusal(cluster.client, _ANY, request.document_filter, self._stop)
+                if text is not None:
+                    raise OperationError(
+                        INVALID_FILTER, f"The {cluster.name} refused the filter: {text}."
+                    )
         for name, reason in bad_queries(self._source.client, request.source_filters, self._stop):
             raise OperationError(
                 INVALID_FILTER, f"The source refused the filter of {name}: {reason}."
@@ -399,19 +407,3 @@ def _refuse_unless_page_token(after: str | None) -> None:
             read_page_token(after)
         except ValueError as error:
             raise OperationError(INVALID_REQUEST, f"after: {error}.") from error
-
-
-def _refuse_filter(cluster: Cluster, document_filter: dict[str, Any]) -> None:
-    """Raise OperationError InvalidFilter if the cluster cannot plan a find with that filter."""
-    # Use $nor, in which servers refuse operators that sort, such as $near: these would conflict with our own sort.
-    query = {"find": "any", "filter": {"$nor": [document_filter]}}
-    try:
-        # Use a database that exists: mongos does not explain queries of databases that do not exist.
-        cluster.client.admin.command({"explain": query, "verbosity": "queryPlanner"})
-    except OperationFailure as error:
-        if failures.named_kind(error) is not None:
-            raise
-        text = failures.text_of(error)
-        raise OperationError(
-            INVALID_FILTER, f"The {cluster.name} refused the filter: {text}."
-        ) from error

@@ -16,6 +16,7 @@ from bson.codec_options import CodecOptions, DatetimeConversion
 from bson.json_util import RELAXED_JSON_OPTIONS, dumps
 from bson.raw_bson import RawBSONDocument
 from pymongo.collection import Collection
+from pymongo.database import Database
 
 # Decoding must not fail for any stored value, such as a date out of range or a string cut within a character.
 LENIENT: CodecOptions[dict[str, Any]] = CodecOptions(
@@ -56,6 +57,14 @@ class DocumentStream:
             self.documents += len(self.waiting)
             self.size += len(batch)
         return self.waiting
+
+
+def any_collection(database: Database[Any], name: str) -> AnyCollection:
+    """Return the collection with this name, even if only the driver refuses the name, such as `a..b`."""
+    collection = database["any"]
+    collection._name = name
+    collection._full_name = f"{database.name}.{name}"
+    return collection
 
 
 def by_id(collection: AnyCollection) -> DocumentStream:

@@ -16,6 +16,7 @@ from syncsvc.sandbox.document_merge import (
     LENIENT,
     RAW,
     AnyCollection,
+    any_collection,
     by_id,
     different_names,
     document_differences,
@@ -74,7 +75,7 @@ class _Namespace:
         return f"{self.database}.{self.name}"
 
     def of(self, client: Client) -> AnyCollection:
-        return client.get_database(self.database, LENIENT)[self.name]
+        return any_collection(client.get_database(self.database, LENIENT), self.name)
 
 
 Difference = tuple[_Namespace, str]

@@ -160,7 +160,7 @@ def _count(
     if uuid is not None:
         command["collectionUUID"] = Binary(uuid, 4)
     database = client[namespace.database]
-    options = rawbson.RAW_OPTIONS
+    options = rawbson.RAW_LENIENT
     reply = retry(
         lambda: database.command(command, codec_options=options), failures.temporary, stop
     )

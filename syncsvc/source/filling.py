@@ -11,7 +11,7 @@ from pymongo.errors import OperationFailure
 
 from verifier.cluster import failures
 from verifier.cluster.connect import Client, replacing_connections
-from verifier.cluster.rawbson import RAW_OPTIONS
+from verifier.cluster.rawbson import RAW_LENIENT
 from verifier.cluster.specification import CollectionSpec
 
 
@@ -27,8 +27,8 @@ def is_being_filled(client: Client, found: CollectionSpec) -> bool:
         session.start_transaction()
         try:
             # Do not decode the document, because its `_id` may be a string that is not valid UTF-8.
-            there = client[database].get_collection(collection, RAW_OPTIONS)
-            there.find_one({}, {"_id": 1}, session=session)
+            command = {"find": collection, "projection": {"_id": 1}, "limit": 1}
+            client[database].command(command, codec_options=RAW_LENIENT, session=session)
         except OperationFailure as error:
             if failures.code_of(error) != failures.LOCK_TIMEOUT:
                 raise

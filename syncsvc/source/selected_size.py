@@ -9,6 +9,7 @@ from verifier.cluster import failures
 from verifier.cluster.connect import Client
 from verifier.cluster.inventory import Size
 from verifier.cluster.namespace import Namespace
+from verifier.cluster.rawbson import RAW_LENIENT
 from verifier.cluster.reading import read
 from verifier.cluster.sampling import MOST_READ, largest_sample
 from verifier.cluster.specification import Document
@@ -53,11 +54,14 @@ def _selected_part(
         drawn = min(_SAMPLE, largest_sample(whole.documents, whole.shards))
         stages = [{"$sample": {"size": drawn}}]
     pipeline = [*stages, {"$match": query}, {"$count": "n"}]
+    command = {"aggregate": namespace.collection, "pipeline": pipeline, "cursor": {}}
     try:
-        rows = list(client[namespace.database][namespace.collection].aggregate(pipeline))
+        # The server quotes values of documents in its errors, and these need not be valid text.
+        reply = client[namespace.database].command(command, codec_options=RAW_LENIENT)
     except OperationFailure as error:
         if error.code != failures.NO_MORE_SAMPLES:
             raise
         return 1.0
+    rows = reply["cursor"]["firstBatch"]
     # The statistics may be off.
     return min(1.0, rows[0]["n"] / drawn) if rows else 0.0

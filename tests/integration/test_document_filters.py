@@ -680,7 +680,7 @@ def test_the_verifier_compares_selected_documents(pair: Pair, tmp_path: Path) ->
         assert [each["collection"] for each in shown] == [
             each.partition(".")[2] for each in QUERIES
         ]
-        source.shop.people.insert_one(UNREADABLE)
+        make_unreadable(source, "not utf-8")
         progress = verifier.verify(documentFilter=elements("shop.people"))
         assert progress["verdict"] == "incomplete"
         assert progress["error"].startswith("DocumentFilterFailed: The filter of shop.people")
@@ -701,13 +701,30 @@ def test_a_count_that_takes_too_long_is_named(pair: Pair, daemon: Daemon) -> Non
     assert note.startswith("shop.orders:")
 
 
-UNREADABLE = {"_id": "unreadable", "tags": [], "least": "x"}
+# Values of `least` for which the query of shop.people fails. The second one, which the server's message quotes, is not
+# valid UTF-8.
+UNREADABLE = {
+    "text": RawBSONDocument(bson.encode({"tags": [], "least": "x"})),
+    "not utf-8": RawBSONDocument(
+        bson.encode({"tags": [], "least": "xy"}).replace(b"xy", b"\x12\xff")
+    ),
+}
 
 
-def test_a_document_for_which_the_query_fails_is_reported(pair: Pair, daemon: Daemon) -> None:
-    people = pair.source.client.shop.people
-    fill(pair.source.client)
-    people.insert_one(UNREADABLE)
+def make_unreadable(client: AnyClient, kind: str) -> None:
+    """Insert a document into shop.people for which the query fails, or change it."""
+    update = {"$set": UNREADABLE[kind]}
+    client.shop.people.update_one({"_id": "unreadable"}, update, upsert=True)
+
+
+@pytest.mark.parametrize("kind", UNREADABLE)
+def test_a_document_for_which_the_query_fails_is_reported(
+    pair: Pair, daemon: Daemon, kind: str
+) -> None:
+    source = pair.source.client
+    people = source.shop.people
+    fill(source)
+    make_unreadable(source, kind)
     answer = daemon.post("preflight", daemon.start_body(documentFilter=elements()))
     (violation,) = answer.json()["violations"]
     assert violation["error"] == "DocumentFilterFailed"
@@ -716,12 +733,12 @@ def test_a_document_for_which_the_query_fails_is_reported(pair: Pair, daemon: Da
     with daemon.held_at(Point.LISTED):
         daemon.start(documentFilter=elements())
         daemon.wait_until_reached(Point.LISTED)
-        people.insert_one(UNREADABLE)
+        make_unreadable(source, kind)
     assert daemon.wait_for_state("FAILED")["error"] == "DocumentFilterFailed"
     people.update_one({"_id": "unreadable"}, {"$set": {"least": "-1"}})
     daemon.resume()
     daemon.wait_until_committable()
-    people.update_one({"_id": "unreadable"}, {"$set": {"least": "x"}})
+    make_unreadable(source, kind)
     assert daemon.wait_for_state("FAILED")["error"] == "DocumentFilterFailed"
     people.update_one({"_id": "unreadable"}, {"$set": {"least": "-1"}})
     daemon.resume()

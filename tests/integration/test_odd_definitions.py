@@ -154,6 +154,30 @@ def test_a_name_that_is_not_utf_8_is_refused(pair: Pair, daemon: Daemon, when: W
     assert "d.c: a name or text in its definition is not valid UTF-8" in answer["errorDescription"]
 
 
+def _create_collection_with_bad_name(client: Client) -> None:
+    """Create a collection whose name is not valid UTF-8, as drivers of other languages can."""
+    command = RawBSONDocument(
+        rawbson.document(b"\x02create\0" + _text(b"a\xff")), rawbson.RAW_LENIENT
+    )
+    client.admin.command({"applyOps": [{"op": "c", "ns": "d.$cmd", "o": command}]})
+
+
+@pytest.mark.parametrize("excluded", [True, False])
+def test_a_collection_whose_name_is_not_utf_8_can_only_be_excluded(
+    pair: Pair, daemon: Daemon, excluded: bool
+) -> None:
+    pair.source.client.d.c.insert_one({"_id": 1})
+    _create_collection_with_bad_name(pair.source.client)
+    if excluded:
+        daemon.start(includeNamespaces=[{"database": "d", "collections": ["c"]}])
+        daemon.commit()
+        assert pair.destination.client.d.list_collection_names() == ["c"]
+    else:
+        answer = daemon.post("start", daemon.start_body()).json()
+        assert answer["error"] == "UnsupportedCollection"
+        assert "d.a\N{REPLACEMENT CHARACTER}: a name or text" in answer["errorDescription"]
+
+
 def test_an_index_with_an_option_of_old_servers_is_synced(pair: Pair, daemon: Daemon) -> None:
     """Create an index as servers before 3.4 have accepted it: listings leave out its unknown option."""
     client = pair.source.client
@@ -167,3 +191,17 @@ def test_an_index_with_an_option_of_old_servers_is_synced(pair: Pair, daemon: Da
     daemon.start()
     daemon.commit()
     pair.assert_equal()
+
+
+def test_numbers_that_a_server_converts_in_listings_are_no_difference(
+    pair: Pair, daemon: Daemon, checker: Checker
+) -> None:
+    """Create an index whose options the catalog and `listIndexes` represent by different values."""
+    client = pair.source.client
+    client.d.c.insert_one({"_id": 1})
+    options = {"sparse": 1, "background": 1.5, "expireAfterSeconds": 1000.5}
+    client.d.command({"createIndexes": "c", "indexes": [{"key": {"a": 1}, "name": "a", **options}]})
+    daemon.start()
+    daemon.commit()
+    pair.assert_equal()
+    checker.verdict().assert_passed()

@@ -222,6 +222,16 @@ def test_a_document_filter_selects_documents(verifier: Verifier, pair: Pair) -> 
     assert [line["_id"] for line in verifier.lines("docMismatches")] == [90]
 
 
+def test_a_document_filter_may_have_a_date_that_python_does_not_have(
+    verifier: Verifier, pair: Pair
+) -> None:
+    fill(pair)
+    date = {"$date": {"$numberLong": str(2**60)}}
+    element = {"database": "d", "collection": "c", "filter": {"a": {"$not": {"$gt": date}}}}
+    verifier.run()
+    verifier.assert_passed(verifier.verify(filter={"a": {"$ne": date}}, documentFilter=[element]))
+
+
 def test_a_second_check_passes_after_a_repair(verifier: Verifier, pair: Pair) -> None:
     fill(pair)
     pair.destination.client.d.c.delete_one({"_id": 7})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from syncsvc.sandbox.document_merge import LENIENT, RAW
+from syncsvc.sandbox.document_merge import LENIENT, RAW, any_collection
 from syncsvc.sandbox.equality import MOST_COLLECTIONS
 from tests.support.pair import Pair, assert_none
 from tests.support.writes import AnyClient
@@ -140,5 +140,5 @@ def _data(
     listed = client[database].command({"listIndexes": name}, codec_options=RAW)
     indexes = {each["name"]: each.raw for each in listed["cursor"]["firstBatch"]}
     order = "$natural" if row["options"].get("capped") else "_id"
-    documents = client[database].get_collection(name, RAW).find(sort=[(order, 1)])
+    documents = any_collection(client.get_database(database, RAW), name).find(sort=[(order, 1)])
     return indexes, [each.raw for each in documents]

@@ -11,9 +11,9 @@ from marshmallow import ValidationError, fields, validate
 
 from verifier.cluster import extended
 from verifier.cluster.document_filters import DocumentFilters, refusals
+from verifier.cluster.filter_schema import VALID_DATABASE_PATTERN, valid_database
 from verifier.cluster.namespace import (
     USER_COLLECTION_PATTERN,
-    USER_DATABASE_PATTERN,
     Namespace,
     is_user_namespace,
 )
@@ -47,17 +47,23 @@ def _steady(query: Document) -> None:
         raise ValidationError(found)
 
 
-def _name(meaning: str, pattern: str) -> fields.String:
-    return fields.String(
+class _DocumentFilterSchema(Strict):
+    database = fields.String(
+        required=True,
+        validate=[validate.Length(min=1), valid_database],
+        metadata={
+            "pattern": VALID_DATABASE_PATTERN,
+            "description": "The database of the collection on the source.",
+        },
+    )
+    collection = fields.String(
         required=True,
         validate=validate.Length(min=1),
-        metadata={"pattern": pattern, "description": meaning},
+        metadata={
+            "pattern": USER_COLLECTION_PATTERN,
+            "description": "The name of the collection.",
+        },
     )
-
-
-class _DocumentFilterSchema(Strict):
-    database = _name("The database of the collection on the source.", USER_DATABASE_PATTERN)
-    collection = _name("The name of the collection.", USER_COLLECTION_PATTERN)
     filter = QueryField(
         required=True,
         validate=_steady,

@@ -156,7 +156,9 @@ def refusal(client: Client, namespace: Namespace, query: bytes, stop: StopToken)
         "verbosity": "queryPlanner",
     }
     try:
-        read(lambda: client[namespace.database].command(command), stop)
+        # The reply quotes the query: do not decode it, because the driver may refuse its values.
+        database, codec = client[namespace.database], rawbson.RAW_LENIENT
+        read(lambda: database.command(command, codec_options=codec), stop)
     except OperationFailure as error:
         if failures.named_kind(error) is not None:
             raise

@@ -7,6 +7,8 @@ from typing import Any
 from marshmallow import ValidationError, fields, validate, validates_schema
 
 from verifier.cluster.namespace import (
+    LONGEST_DATABASE,
+    NOT_IN_DATABASES,
     USER_COLLECTION_PATTERN,
     USER_DATABASE_PATTERN,
     is_user_database,
@@ -14,6 +16,19 @@ from verifier.cluster.namespace import (
 from verifier.runtime.schemas import Strict
 
 _REGEX_OPTIONS = "imxs"
+
+# A regular expression for the names of user databases that `valid_database` accepts.
+VALID_DATABASE_PATTERN = USER_DATABASE_PATTERN + r'[^/\\. "$\x00]{1,63}$'
+
+
+def valid_database(name: str) -> None:
+    """Raise ValidationError unless servers accept a name of this length, and with these characters, for a database."""
+    if len(name.encode()) > LONGEST_DATABASE:
+        raise ValidationError(f"Longer than {LONGEST_DATABASE} bytes.")
+    if NOT_IN_DATABASES & {*name}:
+        raise ValidationError(
+            'The name of a database must not contain a space, a null character or any of /\\."$.'
+        )
 
 
 def _of_users(name: str) -> None:

@@ -29,7 +29,13 @@ from verifier.cluster.namespace import (
     is_user_namespace,
 )
 from verifier.cluster.rawcursor import RawCursor
-from verifier.cluster.specification import CollectionSpec, Document, Kind, collection_spec
+from verifier.cluster.specification import (
+    CollectionSpec,
+    Document,
+    Kind,
+    collection_spec,
+    without,
+)
 
 # Selects the sharded collections in `config.collections`. From MongoDB 8.0 on, it also contains unsharded
 # collections that were moved away from the primary shard of their database (moveCollection, unshardCollection).
@@ -67,7 +73,9 @@ def is_id_index(index: Document) -> bool:
 
 
 def _rows(client: Client, database: str, command: dict[str, Any]) -> list[Document]:
-    """Run a listing command, and return all its rows, decoded by `decode_definition`. Raises the driver's errors.
+    """Run a command that opens a cursor, and return all its rows, decoded by `decode_definition`.
+
+    Raises the driver's errors.
 
     The driver's own helpers are not used, because they would change some values and refuse others.
     """
@@ -117,7 +125,7 @@ class IndexCatalog:
             with RawCursor(client, "admin", command) as cursor:
                 for page in cursor.pages():
                     for row in page.documents():
-                        entry = RawBSONDocument(bytes(row))["md"]
+                        entry = RawBSONDocument(bytes(row), rawbson.RAW_LENIENT)["md"]
                         self._entries[bytes(entry["options"]["uuid"])] = entry.raw
         except OperationFailure as error:
             if error.code not in (UNKNOWN_STAGE, QUERY_FEATURE_NOT_ALLOWED, UNAUTHORIZED):
@@ -136,17 +144,21 @@ class IndexCatalog:
         if entry is None:
             return None
         listed = rawbson.decode_definition(entry)["indexes"]
-        indexes = [_without_name(each["spec"]) for each in listed if each["ready"]]
-        return indexes if all(map(_is_sound, indexes)) else None
+        # Servers before 4.4 have saved the field `ns`.
+        indexes = [without(each["spec"], ("ns",)) for each in listed if each["ready"]]
+        return [*map(_converted, indexes)] if all(map(_is_sound, indexes)) else None
 
 
-def _without_name(index: Document) -> Document:
-    """Return an index from the catalog without its field `ns`, which servers before 4.4 have saved in it."""
-    return {option: value for option, value in index.items() if option != "ns"}
+def _converted(index: Document) -> Document:
+    """Return a sound index from the catalog as `listIndexes` returns it: with flags as bool, and the TTL as int."""
+    converted = {**index, **{name: bool(index[name]) for name in _FLAGS & index.keys()}}
+    if "expireAfterSeconds" in index:
+        converted["expireAfterSeconds"] = int(index["expireAfterSeconds"])
+    return converted
 
 
 def _is_sound(index: Document) -> bool:
-    """Return whether `listIndexes` returns an index exactly as the catalog contains it.
+    """Return whether `listIndexes` returns an index as the catalog contains it, except for the types of its numbers.
 
     Old servers have accepted unknown options, flags that are not numbers, and any TTL. `listIndexes` removes or
     replaces these, because `createIndexes` would refuse them.
@@ -380,7 +392,7 @@ class Snapshot:
             with RawCursor(client, database, {"listCollections": 1}) as cursor:
                 for page in cursor.pages():
                     for row in page.documents():
-                        name = RawBSONDocument(bytes(row))["name"]
+                        name = RawBSONDocument(bytes(row), rawbson.RAW_LENIENT)["name"]
                         self._rows[Namespace(database, name)] = bytes(row)
 
     def find(self, name: Namespace) -> CollectionSpec | None:
@@ -481,11 +493,9 @@ def measure(client: Client, namespace: Namespace) -> Size:
         {"$collStats": {"storageStats": {"scale": 1}}},
         {"$project": wanted},
     ]
-    database = client[namespace.database]
-    # Index names need not be UTF-8.
-    collection = database.get_collection(namespace.collection, rawbson.DECODE_OPTIONS)
+    command = {"aggregate": namespace.collection, "pipeline": pipeline}
     try:
-        rows = list(collection.aggregate(pipeline))
+        rows = _rows(client, namespace.database, command)
     except OperationFailure as error:
         if error.code in (NAMESPACE_NOT_FOUND, COMMAND_NOT_SUPPORTED_ON_VIEW):
             return Size()

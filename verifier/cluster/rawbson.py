@@ -21,7 +21,6 @@ Buffer = bytes | memoryview
 DECODE_OPTIONS: CodecOptions[dict[str, Any]] = CodecOptions(
     datetime_conversion=DatetimeConversion.DATETIME_AUTO, unicode_decode_error_handler="replace"
 )
-RAW_OPTIONS: CodecOptions[RawBSONDocument] = CodecOptions(document_class=RawBSONDocument)
 RAW_LENIENT: CodecOptions[RawBSONDocument] = DECODE_OPTIONS.with_options(
     document_class=RawBSONDocument
 )

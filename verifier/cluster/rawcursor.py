@@ -202,7 +202,8 @@ class RawCursor:
             reply = self._database.command(
                 command,
                 read_preference=read_preference or self._pin.read_preference,
-                codec_options=rawbson.RAW_OPTIONS,
+                # Servers quote values of documents in their errors, and these need not be valid text.
+                codec_options=rawbson.RAW_LENIENT,
                 session=self._session,
             )
         return bytes(reply.raw)
@@ -229,7 +230,7 @@ class RawCursor:
             elif element.name == b"id":
                 self._cursor_id = _INT64.unpack_from(raw, element.start)[0]
             elif element.name == b"ns":
-                name = raw[element.start + 4 : element.end - 1].decode()
+                name = raw[element.start + 4 : element.end - 1].decode(errors="replace")
                 self._collection = name.partition(".")[2]
         return array, resume
 

@@ -6,12 +6,10 @@ from typing import Any
 
 from marshmallow import ValidationError, fields, validate, validates_schema
 
+from verifier.cluster.filter_schema import VALID_DATABASE_PATTERN, valid_database
 from verifier.cluster.namespace import (
-    LONGEST_DATABASE,
     LONGEST_NAME,
-    NOT_IN_DATABASES,
     USER_COLLECTION_PATTERN,
-    USER_DATABASE_PATTERN,
     is_user_database,
 )
 from verifier.runtime.schemas import Strict
@@ -24,12 +22,7 @@ def _database(name: str) -> None:
         raise ValidationError(
             "System and reserved databases cannot be renamed, and their names cannot be used as new names."
         )
-    if len(name.encode()) > LONGEST_DATABASE:
-        raise ValidationError(f"Longer than {LONGEST_DATABASE} bytes.")
-    if NOT_IN_DATABASES & {*name}:
-        raise ValidationError(
-            'The name of a database must not contain a space, a null character or any of /\\."$.'
-        )
+    valid_database(name)
 
 
 def _collection(name: str) -> None:
@@ -50,7 +43,7 @@ class _NameSchema(Strict):
         required=True,
         validate=validate.And(validate.Length(min=1), _database),
         metadata={
-            "pattern": USER_DATABASE_PATTERN + r'[^/\\. "$\x00]{1,63}$',
+            "pattern": VALID_DATABASE_PATTERN,
             "description": "The name of a database.",
         },
     )

@@ -16,7 +16,7 @@ from bson.raw_bson import RawBSONDocument
 from bson.timestamp import Timestamp
 from pymongo.errors import OperationFailure, PyMongoError
 
-from verifier.cluster import failures
+from verifier.cluster import failures, rawbson
 from verifier.cluster.connect import Client
 from verifier.cluster.document_filters import DocumentFilters, judging
 from verifier.cluster.inventory import list_raw
@@ -155,7 +155,8 @@ class Comparison:
 
         def count() -> int | None:
             try:
-                return int(database.command(command)["n"])
+                reply = database.command(command, codec_options=rawbson.RAW_LENIENT)
+                return int(reply["n"])
             except OperationFailure as error:
                 if error.code != failures.TIME_LIMIT_EXCEEDED:
                     raise

@@ -120,13 +120,23 @@ def create_with_auto_index_id(db: AnyDatabase) -> None:
     _auto_indexed(beside(db))
 
 
-@behaviour(fill=nothing)
+def _use_names_that_the_driver_refuses(db: AnyDatabase, tag: str = "before") -> None:
+    for name in (f"{tag}..b", f"{tag}."):
+        db.command({"insert": name, "documents": [{"_id": n, "n": n} for n in range(4)]})
+        db.command({"createIndexes": name, "indexes": [{"key": {"n": 1}, "name": "n"}]})
+        db.command({"update": name, "updates": [{"q": {"_id": 1}, "u": {"$set": {"a": tag}}}]})
+        db.command({"delete": name, "deletes": [{"q": {"_id": 2}, "limit": 1}]})
+
+
+@behaviour(fill=_use_names_that_the_driver_refuses)
 def create_with_odd_names(db: AnyDatabase) -> None:
     """Create collections with unusual names; some look like the names of the server's temporary collections."""
     names = ("a.b.c", "with space", "ünïcödé", "1", "a/b\\c", "no system.here", "n" * 200)
     temporary = ("tmp.agg_out.mine", "tmpAbCdE.convertToCapped.c", "tmp12345.renameCollection")
     for name in (*names, *temporary):
         use(db[name], "first")
+    _use_names_that_the_driver_refuses(db, "after")
+    db.command({"update": "before.", "updates": [{"q": {"_id": 3}, "u": {"$set": {"a": 3}}}]})
 
 
 @behaviour(fill=few_documents)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from verifier.cluster.inventory import _id_index, _is_sound
+from verifier.cluster.inventory import _converted, _id_index, _is_sound
 
 ID_INDEX = {"v": 2, "key": {"_id": 1}, "name": "_id_"}
 OTHER = {"v": 2, "key": {"a": 1}, "name": "a_1"}
@@ -45,3 +45,10 @@ def test_an_index_that_a_listing_would_repair_is_not_sound(
     options: dict[str, Any], sound: bool
 ) -> None:
     assert _is_sound({**OTHER, **options}) is sound
+
+
+def test_numbers_of_the_catalog_are_converted_as_in_a_listing() -> None:
+    options = {"sparse": 1, "background": 0.0, "expireAfterSeconds": 1000.5}
+    converted = _converted({**OTHER, **options})
+    assert converted == {**OTHER, "sparse": True, "background": False, "expireAfterSeconds": 1000}
+    assert [type(converted[name]) for name in options] == [bool, bool, int]

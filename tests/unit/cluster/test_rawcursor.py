@@ -59,6 +59,11 @@ def test_the_next_page_is_asked_of_the_same_cursor(cursor: RawCursor) -> None:
     assert next(iter(command)) == "getMore" and "maxTimeMS" not in command
 
 
+def test_the_name_of_the_collection_need_not_be_utf_8(cursor: RawCursor) -> None:
+    raw = reply("firstBatch", DOCUMENTS).replace(b"shop.orders.old", b"shop.orders.\xff\xff\xff")
+    assert len(cursor._page(raw, b"firstBatch").documents()) == 2
+
+
 @pytest.mark.parametrize(
     "size, asked, following",
     [

@@ -274,6 +274,14 @@ BAD_VALUES: list[tuple[dict[str, Any], str]] = [
         "documentFilter[0].filter: The value cannot be written as BSON",
     ),
     (_document_filter({"a": 1}, database="admin"), "documentFilter: admin.c is a system"),
+    *(
+        (
+            _document_filter({"a": 1}, database=name),
+            "documentFilter[0].database: The name of a database must not contain a space, a null",
+        )
+        for name in ("my db", "a.b", "a/b", "a\\b", "a$b", 'a"b', "a\0b")
+    ),
+    (_document_filter({"a": 1}, database="d" * 64), "documentFilter[0].database: Longer than 63"),
     (
         _document_filter({"a": 1}, collection="system.views"),
         "documentFilter: d.system.views is a system",

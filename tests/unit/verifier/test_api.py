@@ -117,6 +117,12 @@ def test_writes_off_is_passed_to_the_service(
             "InvalidRequest",
             "documentFilter[0].filter: $where cannot select documents",
         ),
+        (
+            "check",
+            b'{"documentFilter": [{"database": "my db", "collection": "c", "filter": {"a": 1}}]}',
+            "InvalidRequest",
+            "documentFilter[0].database: The name of a database must not contain a space",
+        ),
         ("check", b'{"filter": []}', "InvalidRequest", "filter: Must be a document"),
         (
             "check",
