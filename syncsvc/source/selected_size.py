@@ -59,5 +59,5 @@ def _selected_part(
         if error.code != failures.NO_MORE_SAMPLES:
             raise
         return 1.0
-    # The statistics may be off.
+    # The number of documents comes from statistics, and may be too low.
     return min(1.0, rows[0]["n"] / drawn) if rows else 0.0
