@@ -199,8 +199,8 @@ class RunStore:
     def revise(self, change: Callable[[Journal], Journal]) -> None:
         """Call `change` with the newest journal, and save the journal that it returns, unless nothing has changed.
 
-        Also save the record if changes are deferred, or if the last save is unconfirmed: the record may contain a
-        command that was refused, and that a restarted process would run. Raises the errors of `update`.
+        Also save the record if changes are deferred, or if the last save is unconfirmed: the saved record may then
+        contain a command that was refused, and that a restarted process would run. Raises the errors of `update`.
         """
         with self._one_save():
             journal = change(self._saved.journal)
