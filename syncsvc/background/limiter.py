@@ -52,7 +52,7 @@ _WORK = {Phase.COPYING: Limit.COPY_BYTES, Phase.APPLYING: Limit.EVENTS}
 _HARMLESS = {Limit.COPY_BYTES: 100_000, Limit.EVENTS: 100}
 _SUSPENDED = (
     "The limit of change events per second is suspended: {}. With the limit, the sync could fail. If the events "
-    "overload a cluster, enlarge the oplog of the source (replSetResizeOplog), or write less to it."
+    "overload a cluster, enlarge the oplog of the source (replSetResizeOplog), or write less to the source."
 )
 
 
@@ -79,7 +79,7 @@ class Limiter:
         self._limits = Limits()
         # The changes that are not saved yet.
         self._unsaved: dict[str, Any] = {}
-        # The limits that the next sync saves first, unless another instance has already saved limits.
+        # The limits that a reset has left. The next sync saves them first, unless another instance has saved limits.
         self._kept: dict[str, Any] = {}
         # The newest measurements by cluster, and the ceiling of the current work. Neither mapping is ever changed: a
         # new one replaces it.
@@ -103,9 +103,9 @@ class Limiter:
         return not self._unsaved and not self._kept
 
     def change(self, changes: Document) -> None:
-        """Change some limits: save them if possible, then apply them at once.
+        """Change some limits: save them if the cluster that holds them is known, then apply them at once.
 
-        `changes` has the form of the API. Raises OperationError and the driver's errors.
+        `changes` has the form of the body of `PATCH /api/v1/limits`. Raises OperationError and the driver's errors.
         """
         with one_save(self._changing, "The limits"):
             self._change(changes)
@@ -127,8 +127,8 @@ class Limiter:
     def begin_at(self, store: LimitsStore) -> None:
         """Take over the limits saved in `store`, which belongs to a sync that is about to begin or to continue.
 
-        Limits that were set in this process before, and are not saved yet, replace the saved ones in `store`. If there
-        are no saved ones, the limits that a reset has left are saved. Raises the driver's errors.
+        Limits that were set in this process before, and are not saved yet, replace the saved ones in `store`. If no
+        limits are saved there, the limits that `forget_home` has kept are saved. Raises the driver's errors.
         """
         with one_save(self._changing, "The limits"):
             # The changes stay in `_unsaved` until the sync has begun, because its start may still be refused.
@@ -139,8 +139,8 @@ class Limiter:
     def forget_home(self) -> None:
         """Keep the current limits in memory, because a reset has dropped the saved ones. No-op if no limit is set.
 
-        The next sync saves them again, unless another instance has saved its limits first: a user may have changed
-        those since the reset.
+        The next sync saves them again, unless another instance has saved its limits first: a user may have changed the
+        limits of that instance since the reset.
         """
         with self._changing:
             if self._limits != Limits():

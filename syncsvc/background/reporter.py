@@ -30,8 +30,8 @@ _PATIENCE = 5.0
 class Reporter:
     """Pings the clusters and logs the progress of the sync.
 
-    `take` returns a snapshot of all that is known about the sync. `keep` saves the journal; it is called each
-    time after the clusters were pinged.
+    `take` returns a snapshot of the sync. `keep` saves the journal; it is called each time after the clusters were
+    pinged.
     """
 
     def __init__(

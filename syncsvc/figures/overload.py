@@ -32,7 +32,7 @@ _LEAST = 0.01
 
 
 def typical(loads: Sequence[Load]) -> Load:
-    """Return the median of each value over the last three of the `loads`; a value that is always unknown is None."""
+    """Return the median of each value over the last three `loads`; None for a value that is unknown in all three."""
     newest = loads[-_COUNTED:]
     values = {
         name: [value for each in newest if (value := getattr(each, name)) is not None]

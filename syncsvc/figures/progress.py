@@ -116,7 +116,8 @@ class ProgressSnapshot:
     total_bytes: int | None = None
     copied_bytes: int = 0
     copied_documents: int = 0
-    # What all instances have copied; None if this instance runs alone, or does not know it.
+    # What all instances have copied; None if this instance runs alone, after a reversal, and during the copy in an
+    # instance that is not the coordinator.
     copied_in_all: CopiedAmount | None = None
     # Documents that the copy read although the destination already had them.
     documents_copied_again: int = 0

@@ -144,7 +144,7 @@ def _shown(size: int | None) -> str:
 def warnings(
     options: StartOptions, found: Findings, estimates: Estimates, spool_limit: int = 0
 ) -> Iterator[str]:
-    """Yield warnings of problems that may occur during the sync. Each says what to do before the start.
+    """Yield warnings of problems that may occur during the sync. Most say what to do before the start.
 
     Warnings never prevent a start. `spool_limit` is the size limit of the event spools of all instances together, in
     bytes.

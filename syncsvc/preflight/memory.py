@@ -15,7 +15,7 @@ _RECLAIMABLE = ("active_file", "inactive_file")
 def available_memory(root: Path = ROOT) -> int | None:
     """Return the available memory in bytes: the least that the kernel or any control group of this process allows.
 
-    Return None if neither is known. `root` is the folder that contains `proc` and `sys`.
+    Return None if none of these limits is known. `root` is the folder that contains `proc` and `sys`.
     """
     return min([*_of_machine(root), *_of_groups(root)], default=None)
 

@@ -26,7 +26,7 @@ from verifier.cluster.specification import Kind
 from verifier.runtime.errors import Violation
 from verifier.runtime.schemas import INVALID_REQUEST
 
-# A source before 6.0 does not report every DDL event: `syncsvc.engine.events.old_source`.
+# A source before 6.0 does not report every DDL event: see `syncsvc.engine.events.old_source`.
 OLDEST_SOURCE, OLDEST_DESTINATION = (5, 0), (6, 0)
 
 # The collections by which a metadata database of mongosync is recognized. A metadata database of this service can have

@@ -377,7 +377,8 @@ def _warnings_of_filter(copied: Iterable[Principal], synced: Collection[str]) ->
     if outside:
         yield (
             "These roles are copied with all their privileges, including privileges on databases that the sync does "
-            f"not copy: {enumerated(outside)}."
+            f"not copy: {enumerated(outside)}. Check that users with these roles may have these privileges on the "
+            "destination."
         )
 
 

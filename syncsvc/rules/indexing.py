@@ -126,8 +126,8 @@ def text_violations(definition: CollectionSpec) -> Iterator[Violation]:
 def rename_violations(definition: CollectionSpec, target: Target) -> Iterator[Violation]:
     """Yield a violation for each reason why the renames of `namespaceRemap` prevent syncing a collection or view.
 
-    With the start option `reversible`, its new name must also be one that a reversed sync can map back. If names
-    collide, only this violation is yielded.
+    With the start option `reversible`, the new name must also be one that a reversed sync can map back. If names
+    collide, only the violation for the collision is yielded.
     """
     name, names = definition.namespace, target.names
     collides = collision(name, names)

@@ -36,7 +36,7 @@ class Action(Enum):
         return self not in (Action.NONE, Action.COUNT, Action.KEEP)
 
 
-# The options that collMod can change, with their values if the definition does not state them.
+# The options that collMod can change, each with the value to set if the definition does not state the option.
 _CHANGEABLE: dict[str, Any] = {
     "validator": {},
     "validationLevel": "strict",
@@ -44,7 +44,7 @@ _CHANGEABLE: dict[str, Any] = {
     "changeStreamPreAndPostImages": {"enabled": False},
     "expireAfterSeconds": "off",
 }
-# Options that collMod knows by other names, with their values if the definition does not state them.
+# Options that collMod knows by other names: this name, and the value to set if the definition does not state one.
 _CAPPED: dict[str, tuple[str, Any]] = {"size": ("cappedSize", None), "max": ("cappedMax", -1)}
 _OF_VIEWS = {"viewOn", "pipeline"}
 
@@ -86,7 +86,7 @@ def _of_existence(mismatch: DefinitionMismatch) -> Action:
 
 
 def unchangeable(definition: CollectionSpec, names: Collection[str]) -> list[str]:
-    """Return the options among `names` that collMod cannot change in a collection of this definition."""
+    """Return the options among `names` that collMod cannot change in a collection with this definition."""
     changeable = {*_CHANGEABLE, *(_CAPPED if definition.capped else ())}
     return [name for name in names if name not in changeable]
 

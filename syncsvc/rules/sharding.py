@@ -259,8 +259,8 @@ def ranges(shard_key: Document, sample: Sequence[bytes], count: int) -> list[Ran
 def chunks_of(rows: Sequence[bytes]) -> list[tuple[Range, str]]:
     """Return the chunks that documents of `config.chunks` describe, each with its shard.
 
-    `rows` are all chunks of a collection, in the order of their ranges. A chunk is joined to the one before it if its
-    lower bound would be changed by decoding it, because the changed bound could be out of order.
+    `rows` are all chunks of a collection, in the order of their ranges. If decoding would change the lower bound of a
+    chunk, the chunk is joined to the previous one, because the changed bound could be out of order.
     """
     chunks = [RawBSONDocument(each, rawbson.RAW_LENIENT) for each in rows]
     kept = [each for each in chunks if _is_exact(each["min"].raw)]

@@ -66,8 +66,8 @@ class Admission:
         if leader is not None and leader.state is not State.RESETTING:
             raise OperationError(
                 errors.INVALID_STATE,
-                f"The reset must be sent to the coordinator {leader.instance} first, whose state is still "
-                f"{leader.state.value}.",
+                f"The reset must be sent to the coordinator {leader.instance} first: the state of the coordinator is "
+                f"still {leader.state.value}.",
             )
 
     def refuse_in_use(self) -> RunRecord | None:

@@ -1,4 +1,4 @@
-"""Saves what this process observes of its sync in the journal of the run record."""
+"""Saves the warnings and counts of this process in the journal of the run record."""
 
 from __future__ import annotations
 

@@ -92,5 +92,6 @@ class Principals:
 def not_requested() -> OperationError:
     return OperationError(
         errors.INVALID_STATE,
-        "There is no sync that was started with usersAndRoles.copy true, so no users and roles are compared or copied.",
+        "There is no sync that was started with usersAndRoles.copy true, so no users and roles are compared or copied. "
+        "To copy them, start a sync with this option.",
     )

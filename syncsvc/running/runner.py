@@ -1,7 +1,7 @@
 """Runs one sync in this process: creates its engine from the saved record, pauses it, and handles failures.
 
-A state change is saved before it is visible. Only one thread changes the state at a time, because a command and a
-failure may arrive at the same moment.
+A state change is saved before it is visible, unless it is a failure. Only one thread changes the state at a time,
+because a command and a failure may arrive at the same moment.
 """
 
 from __future__ import annotations
@@ -79,7 +79,8 @@ _REST_SECONDS = 10.0
 _MOST_BACKOFF = 8
 _UNSPOOLED = (
     "During the pause, the oplog of the source cannot be watched, or its change events cannot be saved in the event "
-    "spool. The process tries again; until it succeeds, the oplog must keep the events."
+    "spool. The process tries again; until it succeeds, the oplog must keep the events: remove the cause, or resume "
+    "the sync before the oplog drops them."
 )
 
 
@@ -119,7 +120,7 @@ class Runner:
         self._stop = StopToken(process.stop)
         self._pause = _Pause.of(process)
         self._pause.over.set()
-        # Only a reset stops it: a failed sync must not wait for a source that is gone for good.
+        # Stops the calls of `_release` when a reset begins: the reset must not wait for a source that is gone for good.
         self._releasing = StopToken(process.stop)
         self._admission = Admission(store, process)
         self._assembly = Assembly(store, process)
@@ -327,7 +328,7 @@ class Runner:
         """
         next_state(self.record.state, Trigger.COPY_PRINCIPALS)
         self.principals.refuse_copy()
-        # The engine copies users and roles only after a commit command, which is refused until this one ends.
+        # The engine copies users and roles only after a commit command, which is refused until this command ends.
         PrincipalCopy(self._engine, self._stop).run(command)
 
     def reverse(self, command: Entry) -> None:
@@ -510,7 +511,8 @@ class Runner:
                 if progress.snapshot.warnings.get(WarningKind.PAUSE_UNSPOOLED) != text:
                     _log.warning(
                         "During the pause, the oplog of the source cannot be watched, or its change events cannot be "
-                        "saved in the event spool. This is retried; until it succeeds, the oplog must keep the events.",
+                        "saved in the event spool. This is retried; until it succeeds, the oplog must keep the events: "
+                        "remove the cause, or resume the sync before the oplog drops them.",
                         exc_info=error,
                     )
                 progress.warn(WarningKind.PAUSE_UNSPOOLED, text)

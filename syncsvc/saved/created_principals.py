@@ -33,15 +33,15 @@ class CreatedPrincipals:
         self._rows.save(map(self._statement, principals))
 
     def forget(self, kept: Iterable[Principal] = ()) -> None:
-        """Delete the saved names of all principals except those in `kept`."""
+        """Delete the saved names and fingerprints of all principals of this direction, except those in `kept`."""
         others = {"_id": {"$nin": [self._key(each.identity) for each in kept]}}
         self._rows.delete_all({**self._mine, **others})
 
     def on(self, listing: Listing) -> list[Principal]:
         """Return the principals in a cluster's `listing` that the sync has created there and may drop.
 
-        Left out are principals that users have changed since, roles that users have granted to others since, and the
-        users as which this process logs in.
+        Left out are principals that users have changed since their creation, roles that principals outside the result
+        have or inherit, and the users as which this process logs in.
         """
         saved = self._load()
         created = (

@@ -67,9 +67,10 @@ _BATCHES_WITHOUT = 50
 
 
 def _marked_too_early(error: BaseException) -> Temporary | None:
-    """Classify an error for `retry`: another writer wrote a mark before the collection `FENCES` was sharded.
+    """Classify an error for `retry`: return why to retry if the collection `FENCES` could not be sharded, else None.
 
-    The next attempt drops the collection, which is not sharded.
+    The cause is that another writer wrote a mark before the collection was sharded. The next attempt drops the
+    collection and creates it again.
     """
     if isinstance(error, OperationFailure) and error.code == failures.INVALID_OPTIONS:
         what = f"The collection {FENCES} cannot be sharded, because another thread or process wrote to it"
@@ -327,8 +328,8 @@ class FencedWriter(ClusterWriter):
     def _settle_in_time(self, slot: Slot) -> None:
         """Settle a slot after a failed write, unless the time of the caller is used up.
 
-        In that case, the next write on the slot settles it. Error texts continue to name the failed write. Raises
-        OperationError Superseded, and the driver's errors that are not temporary.
+        In that case, the next write on the slot settles it. Error texts name the command of the failed write, not the
+        commands that settle the slot. Raises OperationError Superseded, and the driver's errors that are not temporary.
         """
         try:
             with kept():
@@ -389,8 +390,8 @@ class FencedWriter(ClusterWriter):
         chunks = config["chunks"].find({"uuid": uuid}) if listed else ()
         if not shards <= {each["shard"] for each in chunks}:
             if uuid is not None:
-                # With another UUID, another writer has just sharded the collection, and its marks stay. Without the
-                # dropped marks, no state is lost: the servers keep the numbers with the sessions.
+                # The drop does nothing if the collection now has another UUID: then another writer has just sharded it.
+                # The dropped marks are not needed: the servers keep the numbers with the sessions.
                 self.drop(self._metadata, FENCES, uuid)
             command = {"shardCollection": f"{self._metadata}.{FENCES}", "key": {"_id": "hashed"}}
             super().run("admin", command)

@@ -27,8 +27,8 @@ def fitting_run(
 
     `found` contains the saved runs, each with the cluster that holds it. A run matches only if this cluster is the
     destination of its start options. Raises OperationError: WrongClusters if the runs sync other clusters, or if both
-    clusters hold a run of these clusters; NotAuthorized if that is unknown, because the user may not read the ID of a
-    cluster.
+    clusters hold a run of these clusters; NotAuthorized if no single run matches and the user may not read the ID of a
+    cluster, so that the runs cannot be compared with it.
     """
     if not found:
         return None

@@ -155,11 +155,11 @@ class Counts:
 
 @dataclass(frozen=True)
 class Verified:
-    """The result of a verification that has passed. Times are in UNIX seconds.
+    """The results of a verification, which has passed if they are in a journal. Times are in UNIX seconds.
 
     `documents`, `size` (in bytes) and `namespaces` are the amounts of the first generation, which compares everything.
     `rechecked` is the number of documents compared by later generations. `generations` is the number of all
-    generations. `notes` say what was not compared, and why.
+    generations. `notes` say what was not compared, and why. `ended` is None while the verification runs.
     """
 
     started: float
@@ -174,7 +174,10 @@ class Verified:
 
 @dataclass(frozen=True)
 class Direction:
-    """A direction in which the sync ran until a reversal. `ended` is the time of the reversal, in UNIX seconds."""
+    """A direction in which the sync ran until a reversal. `ended` is the time of the reversal, in UNIX seconds.
+
+    `verified` is the last passed verification in this direction; None if none has passed.
+    """
 
     source: str
     destination: str
@@ -190,7 +193,7 @@ class Journal:
     """The commands, states, failures, warnings and counts of one instance, as saved in its run record.
 
     `omitted` is the number of entries that were dropped because the journal was full. `saved_at` is the time of the
-    last save of the run record, in UNIX seconds.
+    last save of the run record, in UNIX seconds; None if an older version saved the record.
     """
 
     sites: tuple[Site, ...] = ()
@@ -200,7 +203,7 @@ class Journal:
     warnings: tuple[Warned, ...] = ()
     counts: Counts = Counts()
     directions: tuple[Direction, ...] = ()
-    # The last passed verification of the current direction.
+    # The last passed verification of the current direction; None if none has passed.
     verified: Verified | None = None
     saved_at: float | None = None
 

@@ -96,6 +96,6 @@ def _read(document: Any, database: str) -> Limits:
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise OperationError(
             INCOMPATIBLE_METADATA,
-            f"The saved limits in {database}.{LIMITS} cannot be read: {error!r}. Unless another version of syncsvc "
-            "has saved these limits, delete their document: the sync then continues without limits.",
+            f"The saved limits in {database}.{LIMITS} cannot be read: {error!r}. If another version of syncsvc has "
+            "saved them, use that version. Otherwise, delete their document: the sync then continues without limits.",
         ) from error

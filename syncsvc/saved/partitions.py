@@ -278,7 +278,7 @@ class Partitions:
             "documents": {"$sum": "$documents"},
             "left": {"$sum": {"$toInt": {"$ne": ["$status", CopyStatus.DONE.value]}}},
         }
-        # Not at `_since`, because other instances save their progress, too.
+        # Read the newest state, not that at `_since`: other instances have saved their progress since then.
         found = self._rows.aggregate([{"$group": group}])
         return {
             bytes(each["_id"]): Copied(each["copied"], each["documents"], not each["left"])

@@ -197,7 +197,7 @@ class RunRecord:
         return self.can_write or self.reversals > 0
 
     def has_blocked(self, cluster: str) -> bool:
-        """Return whether this sync blocks user writes to the cluster of that name, which allowed them before."""
+        """Return whether this sync blocks user writes to this cluster, and the cluster allowed them before."""
         return self.found_blocked.get(cluster) is False
 
     def is_between(self, source: ClusterFacts, destination: ClusterFacts) -> bool:

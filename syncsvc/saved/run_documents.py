@@ -142,7 +142,8 @@ def run_document(record: RunRecord) -> dict[str, Any]:
 def run_from(document: dict[str, Any]) -> RunRecord:
     """Convert a saved document to a RunRecord.
 
-    Raises OperationError IncompatibleMetadata if the format of the document is unsupported.
+    Raises OperationError IncompatibleMetadata if this version does not support the format of the document, or cannot
+    read a field.
     """
     try:
         record: RunRecord = _StoredRun().load(FORMATS.upgrade(document))

@@ -70,7 +70,7 @@ class _GaveUp(NamedTuple):
 
 
 class RunStore:
-    """The run record of this process. Every change is saved before it is visible in `record`, except by `show`."""
+    """The run record of this process. Every change, except one by `show`, is saved before it is visible in `record`."""
 
     def __init__(self, database: str, writer: ClusterWriter, record: RunRecord) -> None:
         self._database = database
@@ -199,8 +199,8 @@ class RunStore:
     def revise(self, change: Callable[[Journal], Journal]) -> None:
         """Call `change` with the newest journal, and save the journal that it returns, unless nothing has changed.
 
-        Also save the record if changes are deferred, or if the last save is unconfirmed: the record may contain a
-        command that was refused, and that a restarted process would run. Raises the errors of `update`.
+        Also save the record if changes are deferred, or if the last save is unconfirmed: the saved record may then
+        contain a command that was refused, and that a restarted process would run. Raises the errors of `update`.
         """
         with self._one_save():
             journal = change(self._saved.journal)
@@ -250,7 +250,7 @@ class RunStore:
             self._publish()
 
     def defer(self, **changes: Any) -> None:
-        """Include these changes in the next save, even if an attempt to save them fails before."""
+        """Include these changes in every save until a save succeeds. They replace the changes of an earlier call."""
         with self._lock:
             self._deferred = changes
 

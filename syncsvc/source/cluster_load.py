@@ -12,7 +12,7 @@ from pymongo.errors import OperationFailure, PyMongoError
 
 from verifier.cluster.connect import Client
 
-# How long one cluster may take to answer all questions, in seconds.
+# How long one cluster may take to answer all commands of a measurement, in seconds.
 _PATIENCE = 2.0
 # The sections of serverStatus that cost most to produce, and are not needed.
 _UNUSED = ("locks", "metrics", "opLatencies", "repl", "tcmalloc", "transactions", "wiredTiger")
@@ -21,7 +21,7 @@ _SECONDARY = 2
 
 @dataclass(frozen=True)
 class Load:
-    """One measurement of the load of a cluster. A value of None is unknown.
+    """One measurement of the load of a cluster. None means unknown.
 
     `latency` is the duration of a small read from the primary, in seconds. `queue` is the number of operations that
     wait on the primary. `replication_lag` is how many seconds the slowest secondary is behind.

@@ -61,8 +61,8 @@ def refuse_equal(
     """Raise EqualIds if several documents of the collection have the same key.
 
     Each of `keys` is a document with only an `_id`. The keys must be in `_id` order: only keys that equal the next key
-    are looked up in the collection. `collation` is the collation of the collection; None is the simple collation.
-    Raises the driver's errors, too.
+    are looked up in the collection. `uuid` is None for a server that accepts no UUID. `collation` is the collation of
+    the collection; None is the simple collation. Raises the driver's errors, too.
     """
     neighbours = _equal_neighbours(client, keys, collation, stop)
     refuse_repeated(client, namespace, uuid, neighbours, stop)
@@ -77,7 +77,8 @@ def refuse_repeated(
 ) -> None:
     """Look up each key in the collection, and raise EqualIds if several documents have the same key.
 
-    A key is a document with only an `_id`. Raises the driver's errors, too.
+    A key is a document with only an `_id`. `uuid` is None for a server that accepts no UUID. Raises the driver's
+    errors, too.
     """
     for key in keys:
         if _count(client, namespace, uuid, key, stop) > 1:
@@ -103,7 +104,7 @@ def _equal_neighbours(
 
 
 def _may_be_one(first: bytes, second: bytes) -> bool:
-    """Return whether some collation might treat two values of `_id` as equal; both are given as in a BSON document."""
+    """Return whether some collation might treat two keys as equal. Each is a BSON document with only an `_id`."""
     return all(depends_on_collation(id_element(each)) for each in (first, second))
 
 

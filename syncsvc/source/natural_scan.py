@@ -1,9 +1,10 @@
 """Reads all documents of one collection in natural order, resumably.
 
-Natural order needs no sampling, keeps the order of capped collections, is not split by the type of `_id`, and reads the
-disk sequentially. A resume token is a record ID (`$_requestResumeToken`, `$_resumeAfter` of `find`), and record IDs
-differ between the members of a replica set: a token is valid only on the copy of the data where it was made. If it is
-not certain that the token is still valid, the collection is copied again.
+Natural order needs no sampling, keeps the order of capped collections, and reads the disk sequentially.
+
+A resume token is a record ID (`$_requestResumeToken`, `$_resumeAfter` of `find`), and record IDs differ between the
+members of a replica set: a token is valid only on the copy of the data where it was made. If it is not certain that the
+token is still valid, the collection is copied again.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class RangeScan:
         self._only_last = False
 
     def pages(self) -> Iterator[tuple[Block, bytes | None]]:
-        """Yield the documents of each page, with the resume point after the page. The first resume points may be None.
+        """Yield the documents of each page, with the resume point after the page; None before the first usable `_id`.
 
         A resume point is a document with only an `_id`. A page may be empty. After a temporary failure, the scan
         continues at the last resume point by itself. An `_id` that is too long for a bound of a range is not used as a

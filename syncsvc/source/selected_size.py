@@ -63,5 +63,5 @@ def _selected_part(
             raise
         return 1.0
     rows = reply["cursor"]["firstBatch"]
-    # The statistics may be off.
+    # The number of documents comes from statistics, and may be too low.
     return min(1.0, rows[0]["n"] / drawn) if rows else 0.0
