@@ -229,7 +229,7 @@ class Service:
     def definition_mismatches(
         self, after: str | None, limit: int | None, namespaces: Collection[str] = ()
     ) -> Iterator[StoredMismatch]:
-        """Return an iterator over the definitions and counts that differ; empty if there is no check.
+        """Return an iterator over the differences in definitions and numbers of documents; empty if there is no check.
 
         Begin after the page token `after` (None: at the first mismatch), and return at most `limit` (None: all). If
         `namespaces` is not empty, return only their mismatches. Raises the same errors as `document_mismatches`.
