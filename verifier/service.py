@@ -193,7 +193,7 @@ class Service:
         )
 
     def _first_mismatches(self) -> tuple[tuple[StoredMismatch, ...], tuple[str, ...]]:
-        """Return the first mismatches and (); if they cannot be read, () and a sentence that says so."""
+        """Return the first mismatches, and no sentence; if they cannot be read, none, and a sentence that says so."""
         try:
             with failures.named_errors(), answered_soon():
                 definitions = [*self.definition_mismatches(None, MOST_LISTED)]
