@@ -16,8 +16,8 @@ Overview for newcomers:
 - `background` contains threads that the engine does not wait for: `limiter` limits the speed of a sync at run time,
   `reporter` saves and logs the progress, `notifier` posts to a webhook, and `dashboards` writes documents for the
   dashboards of mongosync.
-- `figures` are counters that the engine updates. `reports.sync` is a snapshot of all that is known about the sync, and
-  the other `reports` present it.
+- `figures` are counters that the engine updates. `reports.sync` is a snapshot of everything that a process knows about
+  the sync, and the other `reports` present this snapshot.
 - `ctl` is `syncctl`, a client of the HTTP API that imports only `request_file` from the service.
 """
 

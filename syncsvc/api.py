@@ -101,8 +101,8 @@ def _add_repair(api: Blueprint, service: Service, readers: Readers) -> None:
 def _handler(name: str, command: Callable[[Sender], None]) -> Callable[[], dict[str, Any]]:
     """Return the Flask view function of a command without options: it calls `command`, and logs the command's `name`.
 
-    The view function raises OperationError MalformedBody or InvalidRequest if the request body is neither absent nor an
-    empty JSON object, and the errors of `command`.
+    The request must have no body, or an empty JSON object as its body; otherwise, the view function raises
+    OperationError MalformedBody or InvalidRequest. It also raises the errors of `command`.
     """
 
     def handler() -> dict[str, Any]:

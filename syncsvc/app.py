@@ -27,7 +27,7 @@ def create_app(
     recent: RecentCommands | None = None,
     webhook: Webhook | None = None,
 ) -> Flask:
-    """Return the Flask app. See `protected_app` for the requests that it refuses.
+    """Return the Flask app. See `protected_app` for `hosts`, `tokens`, `recent`, and the requests that the app refuses.
 
     The web page, `/livez` and `/readyz` need no token. `/metrics` includes the metrics of `webhook`.
     """

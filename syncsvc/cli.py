@@ -160,7 +160,10 @@ def _serve(settings: Settings, goal: Goal | None, observe: Observer, tuning: Tun
 
 
 def _log_options(settings: Settings) -> None:
-    """Log the options in the format that log tools for mongosync read; log the given options that have no effect."""
+    """Log the options in the format that log tools for mongosync read, and those that were given but have no effect.
+
+    Also warn of environment variables that look like options, but are none.
+    """
     warn_of_unknown_variables(TABLE, PREFIX, OTHER_VARIABLES)
     _log.info("Mongosync Options", extra=dict(settings.options))
     # This program has no hidden flags.

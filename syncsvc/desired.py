@@ -33,7 +33,8 @@ _NEXT = {
         State.RUNNING: Trigger.COMMIT,
     },
 }
-# For each declared state, the commands that this process would undo at once with its next command.
+# For each declared state, the commands that lead away from it. This process would undo most of them with its next
+# command; a commit cannot be undone.
 _UNDONE = {
     DesiredState.RUNNING: frozenset({Trigger.PAUSE, Trigger.RESET}),
     DesiredState.PAUSED: frozenset(
@@ -61,7 +62,7 @@ class Goal:
         return None if command is Trigger.COMMIT and not can_commit else command
 
     def contradicts(self, command: Trigger) -> bool:
-        """Return whether the command contradicts the declared state, so that this process would undo it at once."""
+        """Return whether the command contradicts the declared state, because it leads to another state."""
         return command in _UNDONE[self.state]
 
     def refuse(self, command: Trigger) -> None:
@@ -69,6 +70,6 @@ class Goal:
         if self.contradicts(command):
             raise OperationError(
                 CONTRADICTS_DESIRED_STATE,
-                f"The configuration of this process declares desiredState {self.state.value}, so the process "
-                f"would undo the command {command.value}.",
+                f"The configuration of this process declares desiredState {self.state.value}, which the command "
+                f"{command.value} contradicts.",
             )

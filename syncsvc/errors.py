@@ -456,7 +456,7 @@ USER_OR_ROLE_EXISTS = ErrorKind(
     "UserOrRoleExists",
     409,
     "usersAndRoles.copy is true, but the destination has another definition of a user or role to copy, or of a role "
-    "that one of them has. Users and roles on the destination are never overwritten.",
+    "granted to such a user or role. Users and roles on the destination are never overwritten.",
     "Drop the named users and roles on the destination, or make them equal to those of the source. To keep other "
     "definitions on the destination, start the sync with onConflict skip; roles that the source does not have must "
     "still be dropped. If the sync has already begun, GET /api/v1/users lists all conflicts; remove them, then "

@@ -83,7 +83,7 @@ class Auto:
 
 @dataclass(frozen=True)
 class Limits:
-    """All limits of a sync. During a window, its rates replace `rates`; if windows overlap, the first one counts."""
+    """All limits of a sync. During a window, its rates replace `rates`; if windows overlap, the first one applies."""
 
     rates: Rates = field(default_factory=dict)
     windows: tuple[Window, ...] = ()

@@ -19,8 +19,8 @@ from verifier.runtime.recent import RecentCommand
 class Queries:
     """Answers the queries of one process. `instance` is the ID of this instance.
 
-    `take` returns a snapshot of all that is known about the sync; `addresses` returns the addresses of the clusters, by
-    name. `history_step` is the shortest time between two points of the charts, in seconds.
+    `take` returns a snapshot of everything that the process knows about the sync; `addresses` returns the addresses of
+    the clusters, by name. `history_step` is the shortest time between two points of the charts, in seconds.
     """
 
     def __init__(
@@ -60,8 +60,8 @@ class Queries:
     ) -> dict[str, Any]:
         """Return the answer to `GET /api/v1/overview` except `success`, with the points of one chart series.
 
-        `history` is the series "15m", "6h" or "all". Only the points after the cursor `since` are included. `commands`
-        are the commands that the API has answered.
+        `history` is the series "15m", "6h" or "all". Only the points after the cursor `since` (None: all points) are
+        included. `commands` are the commands that the API has answered.
         """
         sync, series = self._take(), self._history
         last_minute, lately = series.averages()
@@ -72,8 +72,8 @@ class Queries:
     def namespaces(self, database: str | None, after: str | None, limit: int) -> dict[str, Any]:
         """Return the answer to `GET /api/v1/namespaces`: one page of the list of collections with their progress.
 
-        The page contains at most `limit` collections, of one database or of all, whose names sort after `after`. Raises
-        OperationError NotActive if this process is a standby.
+        The page contains at most `limit` collections of `database` (None: of all databases), whose names sort after
+        `after` (None: from the first name on). Raises OperationError NotActive if this process is a standby.
         """
         sync = self._take()
         refuse_on_standby(sync.standing)

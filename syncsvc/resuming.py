@@ -214,7 +214,7 @@ def is_damaged(record: RunRecord) -> bool:
 
 
 def state_after_resume(record: RunRecord) -> State:
-    """Return the state of the sync after a resume, as far as the record of this instance shows."""
+    """Return the state of the sync after a resume, judged by the record of this instance alone."""
     state = None if record.failure is None else continued(record.failure)
     return state or State(resumed(record, ())["state"])
 

@@ -125,7 +125,8 @@ class _ShardingEntrySchema(Strict):
 
 class _ShardingSchema(Strict):
     createSupportingIndexes = _flag(
-        "Whether to create the indexes that shard keys need and the source lacks.", False
+        "Whether to create indexes on the destination that shard keys need and the source lacks.",
+        False,
     )
     shardingEntries = fields.List(
         fields.Nested(_ShardingEntrySchema),
@@ -384,7 +385,7 @@ def _refuse_unknown_zone(name: str) -> None:
         zone_of(name)
     except (LookupError, ValueError, OSError) as error:
         raise ValidationError(
-            "This time zone is not known. UTC and Europe/Berlin are examples of known ones."
+            "This host does not know the time zone. Use an IANA name, such as UTC or Europe/Berlin."
         ) from error
 
 
@@ -445,7 +446,7 @@ class LimitsSchema(_RatesSchema):
         allow_none=True,
         validate=validate.Length(max=50),
         metadata={
-            "description": "Periods of the day with their own limits; if periods overlap, the first one counts. The "
+            "description": "Periods of the day with their own limits; if periods overlap, the first one applies. The "
             "list replaces all previous windows; null or an empty list removes all windows."
         },
     )

@@ -163,7 +163,7 @@ class Service:
         self._process = replace(self._process, clusters=clusters)
 
     def initialize(self, saved: RunRecord | None, term: TaskGroup | None = None) -> None:
-        """Continue the run `saved`, unless it is None; then accept commands.
+        """Continue the run `saved` (None: there is no run), and accept commands from then on.
 
         If the start of the run was invalid, the run is deleted instead (see `Starts.take_over`), and the state becomes
         IDLE. All threads of the run belong to the task group `term`, or to the process if `term` is None. Raises
@@ -209,7 +209,7 @@ class Service:
 
     @property
     def silent_clusters(self) -> list[str]:
-        """Return the names of the clusters that did not answer the last ping; a cluster without a ping is left out."""
+        """Return the names of the clusters that did not answer the last ping. Clusters never pinged are left out."""
         return silent_clusters(tuple(self._process.clusters), self._progress.snapshot)
 
     def why_not_ready(self) -> str | None:
@@ -399,6 +399,8 @@ class Service:
 
     def keep_journal(self) -> None:
         """Save the new warnings and counts of this process in the journal of the sync, for the report.
+
+        The counts are the numbers of applied change events, applied DDL events, and documents copied again.
 
         Without a sync, discard the new warnings. During a reset, do nothing. This is called every few seconds, and by
         `report`. Errors are ignored, because the next call saves the same warnings and counts. Raises `Cancelled` only

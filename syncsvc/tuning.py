@@ -24,7 +24,7 @@ _PROCESS = 84_000_000
 
 
 class ThreadFactors(NamedTuple):
-    """The factors for the numbers of threads: those that copy and apply events, and those that compare documents.
+    """The factors for the numbers of threads that copy documents or apply events, and that compare documents.
 
     On a long link, threads wait for replies most of the time, so several do the work of one. A thread that compares
     waits for the next pages of both clusters most of the time, because comparing a page takes only a few milliseconds.
@@ -175,8 +175,8 @@ class Tuning:
     )
     source_patience: float = seconds(
         60.0,
-        "How long a reset waits for a source that does not answer, before it leaves its write block and balancer as "
-        "they are.",
+        "How long a reset waits for a source that does not answer. The reset then leaves the write block and balancer "
+        "of the source as they are.",
     )
     desired_retry: float = seconds(
         10.0, "How long --desiredState waits before it sends a refused command again."

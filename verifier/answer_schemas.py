@@ -32,11 +32,12 @@ class _Tasks(Strict):
     processingTasks = always(fields.Integer, "The number of tasks in progress.")
     failedTasks = always(
         fields.Integer,
-        "The number of tasks that found a difference. If the check is incomplete, unfinished tasks count, too.",
+        "The number of tasks that found a difference. If the check is incomplete, this includes the unfinished tasks.",
     )
     completedTasks = always(fields.Integer, "The number of tasks that found no difference.")
     metadataMismatchTasks = always(
-        fields.Integer, "The number of failed tasks with a difference in a definition or a count."
+        fields.Integer,
+        "The number of failed tasks with a difference in a definition or in a number of documents.",
     )
     recheckTasks = always(
         fields.Integer,
@@ -48,12 +49,17 @@ class _Amounts(Strict):
     """The amounts that a generation has compared, and estimates of the total amounts to compare."""
 
     docsCompared = always(fields.Integer, "The number of documents compared.")
-    totalDocs = nullable(fields.Integer, "The estimated number of documents to compare.")
+    totalDocs = nullable(
+        fields.Integer,
+        "The estimated number of documents to compare; null if no comparison of documents is planned.",
+    )
     srcBytesCompared = always(
         fields.Integer, "The size of the compared documents of the source, in bytes."
     )
     totalSrcBytes = nullable(
-        fields.Integer, "The estimated size of the source's documents to compare, in bytes."
+        fields.Integer,
+        "The estimated size of the source's documents to compare, in bytes; null if unknown, for example in later "
+        "generations.",
     )
     totalNamespaces = always(
         fields.Integer, "The number of collections whose documents are compared; views have none."
@@ -70,11 +76,14 @@ class _Changes(Strict):
     """The rate and the lag of the change events that are read from one cluster."""
 
     eventsPerSecond = nullable(
-        fields.Float, "The number of change events per second in the last minute."
+        fields.Float,
+        "The number of change events per second in the last minute; null if unknown, for example while the cluster "
+        "does not answer.",
     )
     lagSecs = nullable(
         fields.Integer,
-        "The delay of the verifier behind the change events of the cluster, in seconds.",
+        "The delay of the verifier behind the change events of the cluster, in seconds; null if unknown, for example "
+        "while the cluster does not answer.",
     )
     eventCounts = _counts("The number of change events, by operation.")
 
@@ -90,18 +99,20 @@ class Progress(Strict):
     )
     error = nullable(
         fields.String,
-        "The error that made the check incomplete: its name, its description and its remedy.",
+        "The error that made the check incomplete: its name, its description and its remedy; null without such an "
+        "error.",
     )
     verificationStatus = always(
         fields.Nested, "The numbers of tasks of the current generation, by status.", _Tasks
     )
     verdict = nullable(
-        fields.Enum, "The result of the check; null before its end.", Outcome, by_value=True
+        fields.Enum, "The result of the check; null until the check ends.", Outcome, by_value=True
     )
     verdictReasons = always(fields.List, "The reasons for the verdict.", fields.String())
     writesOff = always(Boolean, "Whether the check has received POST /api/v1/writesOff.")
     generation = nullable(
-        fields.Integer, "The number of the current generation; the first one is 0."
+        fields.Integer,
+        "The number of the current generation; the first one is 0. Null without a check.",
     )
     generationStats = always(
         fields.Nested,
@@ -110,7 +121,8 @@ class Progress(Strict):
     )
     gen0Stats = nullable(
         fields.Nested,
-        "The numbers of documents, bytes and collections that the first generation compared; null before its end.",
+        "The numbers of documents, bytes and collections that the first generation compared; null until this "
+        "generation is complete.",
         _Amounts,
     )
     recentRecheckSecs = always(
@@ -122,22 +134,27 @@ class Progress(Strict):
         fields.Integer, "The number of documents that later generations compared again."
     )
     docsComparedPerSecond = nullable(
-        fields.Float, "The number of documents compared per second in the last minute."
+        fields.Float,
+        "The number of documents compared per second in the last minute; null between generations, and if no check "
+        "runs.",
     )
     srcBytesComparedPerSecond = nullable(
         fields.Float,
-        "The size of the source's documents compared per second in the last minute, in bytes.",
+        "The size of the source's documents compared per second in the last minute, in bytes; null between "
+        "generations, and if no check runs.",
     )
     srcChangeStats = always(fields.Nested, "The change events of the source.", _Changes)
     dstChangeStats = always(fields.Nested, "The change events of the destination.", _Changes)
     srcLastRecheckedTS = nullable(
         fields.Nested,
-        "The cluster time up to which all changes of the source were processed.",
+        "The cluster time up to which all changes of the source were processed; null until the second generation is "
+        "complete.",
         _ClusterTime,
     )
     dstLastRecheckedTS = nullable(
         fields.Nested,
-        "The cluster time up to which all changes of the destination were processed.",
+        "The cluster time up to which all changes of the destination were processed; null until the second generation "
+        "is complete.",
         _ClusterTime,
     )
     notes = always(
@@ -171,11 +188,13 @@ class SummaryAnswer(SuccessAnswer):
     """The results of a check in one document."""
 
     verdict = nullable(
-        fields.Enum, "The result of the check; null before its end.", Outcome, by_value=True
+        fields.Enum, "The result of the check; null until the check ends.", Outcome, by_value=True
     )
     verdictReasons = always(fields.List, "The reasons for the verdict.", fields.String())
     estCheckSecsRemaining = nullable(
-        fields.Float, "The estimated time until the first generation ends, in seconds."
+        fields.Float,
+        "The estimated time until the first generation ends, in seconds; null if it is unknown, or if this generation "
+        "is complete.",
     )
     recentRecheckSecs = always(
         fields.List,
@@ -189,7 +208,7 @@ class SummaryAnswer(SuccessAnswer):
     )
     nsMismatches = always(
         fields.List,
-        "The first differences of collections, views and indexes.",
+        "The first 1,000 differences of collections, views and indexes.",
         fields.Nested(DefinitionMismatchLine),
     )
     nsMismatchesTotal = always(

@@ -24,9 +24,9 @@ def create_app(
     tokens: TokenFile | None = None,
     webhook: Webhook | None = None,
 ) -> Flask:
-    """Return the Flask app. See `protected_app` for the requests that it refuses.
+    """Return the Flask app. See `protected_app` for `hosts`, `tokens`, and the requests that the app refuses.
 
-    With `webhook`, its metrics include the metrics of the webhook.
+    With `webhook`, `/metrics` includes the metrics of the webhook.
     """
     recent = RecentCommands()
     app = protected_app("verifier", hosts, tokens, recent)

@@ -38,7 +38,8 @@ CHECK_IN_PROGRESS = ErrorKind(
     "CheckInProgress",
     409,
     "A check is already running; no new check was started, and the running one was not changed.",
-    "End the running check with POST /api/v1/writesOff and wait until phase is idle in GET /api/v1/progress.",
+    "End the running check with POST /api/v1/writesOff, wait until phase is idle in GET /api/v1/progress, then start "
+    "the new check.",
 )
 NO_CHECK_RUNNING = ErrorKind(
     "NoCheckRunning",

@@ -186,7 +186,7 @@ TABLE: tuple[Metric[CheckProgress], ...] = (
     Metric(
         Kind.GAUGE,
         "verifier_lasting_document_mismatches",
-        f"Documents that were unchanged and different for at least {LASTING} seconds; 0 during the first pass.",
+        f"Documents that were unchanged and different for at least {LASTING} seconds; 0 during the first generation.",
         (),
         _of_check(lambda progress: progress.mismatches.lasting),
     ),

@@ -36,7 +36,10 @@ _AFTER = {
 def overview_answer(
     progress: CheckProgress, waits: Sequence[LongWait], commands: Sequence[RecentCommand]
 ) -> dict[str, Any]:
-    """Return the field `overview` of the answer to `GET /api/v1/overview`, in which unknown values are None."""
+    """Return the field `overview` of the answer to `GET /api/v1/overview`, in which unknown values are None.
+
+    `waits` are the long waits of this process, and `commands` the last commands that the API has answered.
+    """
     mismatches = progress.mismatches
     return {
         "progress": progress_answer(progress, waits),

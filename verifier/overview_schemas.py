@@ -54,8 +54,11 @@ class _Overview(Strict):
     commands = always(
         fields.List, "The commands that the process would accept now.", fields.String()
     )
-    started = nullable(fields.Float, "When the check began, in UNIX seconds.")
-    ended = nullable(fields.Float, "When the check ended, in UNIX seconds.")
+    started = nullable(fields.Float, "When the check began, in UNIX seconds; null without a check.")
+    ended = nullable(
+        fields.Float,
+        "When the check ended, in UNIX seconds; null until the check ends, or if its end was not saved.",
+    )
     secondsLeft = nullable(
         fields.Float,
         "The estimated time until all documents are compared once, in seconds; null if it is unknown, or if all "
@@ -83,9 +86,13 @@ class OverviewAnswer(SuccessAnswer):
 class _NamespaceRow(Strict):
     namespace = always(fields.String, "The name of the namespace on the source.")
     comparedDocuments = always(fields.Integer, "The number of documents compared.")
-    totalDocuments = nullable(fields.Integer, "The estimated number of documents to compare.")
+    totalDocuments = nullable(
+        fields.Integer, "The estimated number of documents to compare; null if unknown."
+    )
     comparedBytes = always(fields.Integer, "The number of bytes compared.")
-    totalBytes = nullable(fields.Integer, "The estimated number of bytes to compare.")
+    totalBytes = nullable(
+        fields.Integer, "The estimated number of bytes to compare; null if unknown."
+    )
     tasksDone = always(fields.Integer, "The number of finished tasks.")
     tasks = always(fields.Integer, "The number of tasks.")
     mismatches = always(fields.Integer, "The number of documents that differ.")

@@ -197,7 +197,7 @@ class Service:
         )
 
     def _first_mismatches(self) -> tuple[tuple[StoredMismatch, ...], tuple[str, ...]]:
-        """Return the first mismatches and (); if they cannot be read, () and a sentence that says so."""
+        """Return the first mismatches, and no sentence; if they cannot be read, none, and a sentence that says so."""
         try:
             with failures.named_errors(), answered_soon():
                 definitions = [*self.definition_mismatches(None, MOST_LISTED)]
@@ -233,7 +233,7 @@ class Service:
     def definition_mismatches(
         self, after: str | None, limit: int | None, namespaces: Collection[str] = ()
     ) -> Iterator[StoredMismatch]:
-        """Return an iterator over the definitions and counts that differ; empty if there is no check.
+        """Return an iterator over the differences in definitions and numbers of documents; empty if there is no check.
 
         Begin after the page token `after` (None: at the first mismatch), and return at most `limit` (None: all). If
         `namespaces` is not empty, return only their mismatches. Raises the same errors as `document_mismatches`.

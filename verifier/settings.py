@@ -212,7 +212,7 @@ def _settings(values: Mapping[str, Any]) -> Settings:
 def _webhook(values: Mapping[str, Any]) -> WebhookOptions | None:
     if values["webhook"] and values["checkOnce"]:
         raise ValueError(
-            "webhook cannot be combined with checkOnce, whose exit status and report show the result"
+            "webhook cannot be combined with checkOnce, whose exit status and report show the result: remove webhook"
         )
     return webhook.read_options(values)
 

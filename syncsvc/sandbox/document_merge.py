@@ -181,11 +181,11 @@ def _unequal_heads(
 def _run_lengths(
     collection: AnyCollection, left: deque[bytes], right: deque[bytes]
 ) -> tuple[int, int]:
-    """Count the documents of each side whose `_id` is before the first `_id` of the other side.
+    """Return how many documents of `left` come before the first one of `right`, and how many of `right` before `left`.
 
-    Return the counts for `left` and `right`: the documents that were read but not compared yet, of which at most
-    `IDS_A_QUESTION` are examined. Both counts are 0 if the first `_id`s are equal, even with different bytes, such as 1
-    and 1.0.
+    `left` and `right` are the documents that were read but not compared yet, in the order of `_id`. At most
+    `IDS_A_QUESTION` documents of each are examined. Both numbers are 0 if the first `_id`s are equal, even with
+    different bytes, such as 1 and 1.0.
     """
     if bson.encode({"": _id(left[0])}) == bson.encode({"": _id(right[0])}):
         return 0, 0

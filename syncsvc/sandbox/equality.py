@@ -42,7 +42,7 @@ Specification = Mapping[str, Any]
 ShardKeys = Mapping[str, Specification]
 
 _NO_SHARD_KEYS: ShardKeys = MappingProxyType({})
-# The fields of an index that can support a shard key: its key and nothing else of importance.
+# The only fields that an index may have to support a shard key here: an index with options is compared.
 _PLAIN = frozenset({"v", "key", "name"})
 
 
@@ -249,7 +249,7 @@ def _indexes(collection: AnyCollection) -> dict[str, Specification]:
 
 def _differing_options(left: Specification, right: Specification) -> Iterator[str]:
     found = different_names(elements(left), elements(right))
-    # The deprecated option `autoIndexId` is not synced: what counts are the indexes, which are compared.
+    # The deprecated option `autoIndexId` is not synced. Its effect, the index on `_id`, is compared with the indexes.
     names = [name for name in found if name != "autoIndexId"]
     if names:
         yield f"options differ: {', '.join(names)}"

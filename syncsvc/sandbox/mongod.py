@@ -54,7 +54,8 @@ class Certificates:
 class MongodOptions:
     """The options of a server: a replica set member, or a standalone if `replica_set` is None.
 
-    `parameters` override the defaults of this module. `cluster_role` is "configsvr" or "shardsvr" in a sharded cluster.
+    `parameters` are server parameters (`--setParameter`); they override the defaults of this module.
+    `cluster_role` is "configsvr" or "shardsvr" in a sharded cluster.
     """
 
     replica_set: str | None

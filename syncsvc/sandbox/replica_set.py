@@ -44,7 +44,8 @@ class ReplicaSet:
 
     start() creates a data folder in `folder` (default: the system's temporary folder), and stop() removes it. `binary`
     is the mongod to run, by default the result of find_mongod(). `cluster_role` is the role in a sharded cluster,
-    "configsvr" or "shardsvr"; the caller must set up that cluster. With `certificates`, all connections need TLS.
+    "configsvr" or "shardsvr"; the caller must set up that cluster. With `certificates`, all connections need TLS. See
+    `MongodOptions` for `parameters`.
     """
 
     def __init__(

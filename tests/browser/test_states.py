@@ -339,7 +339,7 @@ def test_a_token_is_asked_for_and_kept(stages: Stages, visits: Visits) -> None:
     dialog = visit.page.get_by_role("dialog")
     dialog.get_by_label("Token").fill("wrong")
     dialog.get_by_role("button", name="Sign in").click()
-    visit.wait_for_text("dialog", "refused this token")
+    visit.wait_for_text("dialog", "refused the token")
     visit.assert_accessible()
     dialog.get_by_label("Token").fill("secret")
     visit.confirm("Sign in")

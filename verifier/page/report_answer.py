@@ -20,7 +20,8 @@ def report_view(
 ) -> Callable[[], Response]:
     """Return the view function of `GET /api/v1/report`.
 
-    `make` returns the report, and may raise OperationError. `readers` limits the number of concurrent calls of `make`.
+    `make` returns the report, and may raise OperationError. `page` renders the report as HTML. `readers` limits
+    the number of concurrent calls of `make`.
     """
 
     def report() -> Response:

@@ -38,7 +38,7 @@ def report(
     """Return the lines of the report of a check.
 
     `documents` and `definitions` are the mismatches of documents and definitions. The first `SHOWN` of each are listed.
-    Names cannot alter the display of a terminal, or look like lines of their own.
+    Control characters are escaped, so that names cannot alter the display of a terminal, or look like separate lines.
     """
     verdict = _verdict(progress)
     parts = [

@@ -23,7 +23,7 @@ from verifier.page.report_page import COUNTED, PROXIES, UNKNOWN_CALLERS, Level, 
 # How many differences a report lists, and how many namespaces.
 MOST_LISTED = 100
 MOST_NAMESPACES = 10_000
-# Longer texts are cut, in characters: an _id or a filter may have megabytes.
+# The maximum length of a text in the report, in characters: an _id or a filter may have megabytes.
 _LONGEST = 2_000
 
 _LEVELS = {

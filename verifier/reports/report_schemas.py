@@ -19,10 +19,13 @@ from verifier.runtime.schemas import Boolean, Strict
 class _ReportedCheck(Strict):
     phase = always(fields.Enum, "The phase of the check.", Phase, by_value=True)
     verdict = nullable(
-        fields.Enum, "The result of the check; null before its end.", Outcome, by_value=True
+        fields.Enum, "The result of the check; null until the check ends.", Outcome, by_value=True
     )
     reasons = always(fields.List, "The reasons for the verdict.", fields.String())
-    error = nullable(fields.String, "The name of the error that made the check incomplete.")
+    error = nullable(
+        fields.String,
+        "The name of the error that made the check incomplete; null without such an error.",
+    )
     started = known_time("The time at which the check was started")
     ended = nullable(
         fields.String,
@@ -112,10 +115,12 @@ class _ReportedComparison(Strict):
     )
     documentsPerSecond = nullable(
         fields.Float,
-        "The average number of documents that the first generation compared per second.",
+        "The average number of documents that the first generation compared per second; null if its duration is "
+        "unknown.",
     )
     bytesPerSecond = nullable(
-        fields.Float, "The average number of bytes that the first generation compared per second."
+        fields.Float,
+        "The average number of bytes that the first generation compared per second; null if its duration is unknown.",
     )
     rechecked = always(
         fields.Integer, "The number of repeated comparisons of documents that changed or differed."

@@ -159,9 +159,9 @@ def public(view: V) -> V:
 
 
 def require_tokens(app: Flask, tokens: TokenFile | None) -> None:
-    """Make the app refuse every request that its token does not allow, except GET requests to `public` views.
+    """Make the app refuse requests without a valid token, and requests that the role of their token does not allow.
 
-    If `tokens` is None, every request is allowed.
+    GET requests to `public` views need no token. If `tokens` is None, every request is allowed.
     """
 
     @app.before_request

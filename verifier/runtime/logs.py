@@ -57,9 +57,9 @@ def redact(text: str) -> str:
 
 
 def redacted(value: Any) -> Any:
-    """Return a value for JSON in which the credentials of all texts are redacted, at any depth.
+    """Return a value for JSON in which the credentials in all strings are redacted, at any depth.
 
-    Sets and tuples become lists. Values that JSON cannot represent become text.
+    Sets and tuples become lists. Values that JSON cannot represent become strings.
     """
     if value is None or isinstance(value, bool | int | float):
         return value

@@ -20,7 +20,7 @@ from verifier.runtime.openapi import always, nullable
 from verifier.runtime.schemas import Boolean, Strict
 
 _MOST = 20
-# Longer texts are cut, in characters: the description of an error may name thousands of namespaces.
+# The maximum length of an error description, in characters: it may name thousands of namespaces.
 _LONGEST = 500
 _API = "/api/v1/"
 
@@ -120,7 +120,8 @@ class _RecentCommand(Strict):
     command = always(fields.String, "The name of the command.")
     caller = nullable(
         fields.String,
-        "The name of the client's token, as in the token file; null if the command was sent without a token.",
+        "The name of the client's token, as in the token file, or the name under which the process itself sent the "
+        "command; null if neither exists.",
     )
     address = always(
         fields.String, "The address of the client; empty if the process sent the command itself."

@@ -16,7 +16,8 @@ from uuid import uuid4
 
 from flask import Flask, Response, g, request
 
-# Longer texts are cut, in characters. Log tools read the whole answer of /progress from the log.
+# The maximum length of a logged URI, method or body, in characters. Log tools read the whole answer of /progress from
+# the log.
 _MOST_SHOWN = 4096
 
 # The page, its files, and the answers that only the page polls.

@@ -71,8 +71,8 @@ class TablePart(Strict):
 def load(schema: Schema, body: Mapping[str, Any]) -> Any:
     """Return the body, validated and loaded by the schema. Raise OperationError InvalidRequest with all violations.
 
-    If the body contains a text with an unpaired surrogate, such as "\\ud800", only the first such text is named. Such a
-    text cannot be encoded, so schemas need not expect one.
+    If a string in the body contains an unpaired surrogate, such as "\\ud800", only the first such string is named.
+    Schemas need not expect these strings, which cannot be encoded.
     """
     for path, text in _texts(body):
         if _SURROGATE.search(text):
@@ -89,7 +89,7 @@ def _invalid(violations: Iterable[str]) -> OperationError:
 
 
 def _texts(body: Mapping[str, Any]) -> Iterator[tuple[_Path, str]]:
-    """Yield each text in the body with its path. The name of a field has the path of the object that contains it.
+    """Yield each string in the body with its path. Field names are yielded with the path of the object that has them.
 
     Time and memory are linear in the size of the body, even if the body is deeply nested or has long names.
     """

@@ -106,7 +106,7 @@ def long_waits() -> tuple[LongWait, ...]:
 
 
 def watch(show: Callable[[tuple[LongWait, ...]], None], sleep: Callable[[float], None]) -> None:
-    """Pass the long waits to `show` every second, and log when one begins or ends. Return only when `sleep` raises."""
+    """Pass the long waits to `show` every second, and log when one begins or ends. Ends only if `sleep` raises."""
     known: dict[str, LongWait] = {}
     while True:
         current = {each.what: each for each in long_waits()}

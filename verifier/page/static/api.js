@@ -122,8 +122,8 @@ export class Api {
 }
 
 /**
- * Call `step` every `interval` milliseconds, one call at a time, while the page is visible; at once when it becomes visible
- * again. Returns a function that makes the next call at once.
+ * Call `step` again `interval()` milliseconds after its last call has ended, while the page is visible; at once when the page
+ * becomes visible again. Return a function that makes the next call at once.
  */
 export function poll(step, interval) {
   let timer = null;

@@ -61,8 +61,8 @@ export function field(label, control, hint = null) {
 export function askForToken(refused) {
   return new Promise((resolve) => {
     const input = el("input", { type: "password", autocomplete: "off", required: true, name: "token" });
-    const text = refused ? "The API refused this token. Enter another one." : "The API needs a token.";
-    const hint = "It is kept until you close this tab.";
+    const text = refused ? "The API refused the token. Enter another token." : "The API needs a token.";
+    const hint = "The page keeps the token until you close this tab.";
     const dialog = open("Sign in", [el("p", { text }), field("Token", input, hint)], [
       {
         text: "Sign in",
