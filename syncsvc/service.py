@@ -398,7 +398,7 @@ class Service:
             runner.note(_command(f"limits {json.dumps(changes)}", sender))
 
     def keep_journal(self) -> None:
-        """Save the new warnings and counts of this process in the journal of the sync, for the report.
+        """Save the new warnings and event counts of this process in the journal of the sync, for the report.
 
         The counts are the numbers of applied change events, applied DDL events, and documents copied again.
 

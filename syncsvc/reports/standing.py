@@ -82,7 +82,7 @@ def _time(time: datetime) -> str:
 
 
 def silent_clusters(names: Collection[str], now: ProgressSnapshot) -> list[str]:
-    """Return the names of the clusters that did not answer their last ping; clusters without a ping are left out."""
+    """Return the names of the clusters that did not answer their last ping; clusters never pinged are left out."""
     return [name for name in names if name in now.pings and now.pings[name].seconds is None]
 
 

@@ -1,4 +1,4 @@
-"""Saves the warnings and counts of this process in the journal of the run record."""
+"""Saves the warnings and event counts of this process in the journal of the run record."""
 
 from __future__ import annotations
 

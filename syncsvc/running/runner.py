@@ -383,7 +383,7 @@ class Runner:
         self._spawn()
 
     def keep_journal(self) -> None:
-        """Save the new warnings and counts of this process in the journal.
+        """Save the new warnings and event counts of this process in the journal.
 
         Raises OperationError and the driver's errors.
         """

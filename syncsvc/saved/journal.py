@@ -52,8 +52,8 @@ _ESSENTIAL = frozenset({"start", "commit", "reverse", "COMMITTED"})
 class Sender:
     """The sender of a command.
 
-    `caller` is the name of the sender's token; None without a token. `address` is the address of the client; None if
-    the process itself sent the command, because of `--desiredState`.
+    `caller` is the name of the sender's token; None without a token. `address` is the address of the client. If the
+    process itself sent the command because of `--desiredState`, `caller` is "desiredState" and `address` is None.
     """
 
     caller: str | None = None

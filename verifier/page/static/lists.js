@@ -14,7 +14,7 @@ export function commandList(commands) {
   const rows = commands.map((each) =>
     el(
       "tr", {}, el("td", { text: clock(each.time, true) }), el("td", {}, el("b", { text: each.command })),
-      el("td", { text: each.caller === null ? each.address : `${each.caller}, ${each.address}` }),
+      el("td", { text: [each.caller, each.address].filter(Boolean).join(", ") }),
       el("td", {
         class: each.success ? "good-text" : "bad-text", title: each.errorDescription, text: each.success ? "accepted" : each.error,
       }),
