@@ -224,7 +224,7 @@ class Catalog:
     def _free_of_view(self, namespace: Namespace) -> None:
         """Drop the view that has the name of a new collection, if there is one.
 
-        Without a view, this takes a single read: there may be thousands of collections to create.
+        If there is none, this takes only a single read, because there may be thousands of collections to create.
         """
         if self._kind_at(namespace) is Kind.VIEW:
             self.drop_view(namespace)

@@ -79,7 +79,7 @@ class Application:
     def held_after(self) -> Timestamp | None:
         """Return the cluster time of the source from which the reader of the change stream will continue.
 
-        Return None unless the reader is blocked, because the events that it has read are not processed yet.
+        Return None if the reader is not blocked. It is blocked while the events that it has read wait to be processed.
         """
         return self._tail.held_after
 

@@ -184,8 +184,8 @@ class DefinitionEvents:
     def _can_be_synced(self, definition: CollectionSpec) -> bool:
         """Return whether a collection of the source can be synced with this definition.
 
-        Return False if it cannot be synced and the source no longer has it. Raise OperationError if the source still
-        has it.
+        If it cannot be synced, return False if the source no longer has the collection; otherwise, raise the
+        OperationError that says why.
         """
         try:
             check(definition, self._target)
@@ -200,8 +200,8 @@ class DefinitionEvents:
     def _is_renamable(self, view: CollectionSpec) -> bool:
         """Return whether a view of the source can have its name on the destination.
 
-        Return False if it cannot have its name and the source no longer has the view with this definition. Raise
-        OperationError if the source still has this view.
+        If it cannot have its name, return False if the source no longer has the view with this definition; otherwise,
+        raise the OperationError that says why.
         """
         found = self._renames.violations(view)
         if found:

@@ -107,7 +107,7 @@ class Renames:
             self._move(record, name)
 
     def _refuse_across_databases(self, before: Namespace, name: Namespace) -> None:
-        """Raise OperationError RenamedAcrossDatabases for a rename across databases if the sync has sharding entries.
+        """Raise OperationError RenamedAcrossDatabases for a rename across databases if the option `sharding` is set.
 
         For such a rename, the server creates, fills and renames a new collection, which would not be sharded.
         """
@@ -201,8 +201,8 @@ class Renames:
     def release_all(self) -> None:
         """Give each name that is free on the destination to the collection that waits for it under a temporary name.
 
-        Without a killed process, there is no such collection: see `release`. Time-series collections have temporary
-        names for another reason, and keep them (see `vacate`).
+        Such a collection exists only if an earlier process was killed before its call of `release`. Time-series
+        collections have temporary names for another reason, and keep them (see `vacate`).
         """
         for record in self._registry:
             wanted = self._names.to_destination(record.source_name)

@@ -42,7 +42,7 @@ from verifier.runtime.tasks import StopToken
 
 @dataclass(frozen=True)
 class Listing:
-    """Collections of the source that differ from their saved records, or have none: their UUIDs by name.
+    """The UUIDs, by name, of the collections of the source that differ from their saved records or have no record.
 
     They were listed before the cluster time `time` of the source.
     """
