@@ -248,8 +248,8 @@ def refusal(verdict: Verdict) -> OperationError | None:
 def incompletion(error: BaseException) -> BaseException:
     """Return the error with which the sync fails after `error` has ended its check.
 
-    An OperationError becomes VerificationIncomplete, except VerificationFailed and errors that say nothing about the
-    data, such as ClusterUnreachable. These errors, and exceptions of other classes, keep their names.
+    Exceptions of other classes than OperationError keep their names, and so do VerificationFailed and the errors that
+    say nothing about the data, such as ClusterUnreachable. Any other OperationError becomes VerificationIncomplete.
     """
     if not isinstance(error, OperationError):
         return error

@@ -449,7 +449,8 @@ def _loses_support(
 ) -> bool:
     """Return whether a sharded collection would have no index for its shard key while its indexes are replaced.
 
-    `found` contains the current indexes by name, and `wanted` the new ones. Return False if it is not sharded.
+    `found` contains the current indexes by name, and `wanted` the new ones. Return False if the collection is not
+    sharded.
     """
     if not definition.shard_key:
         return False

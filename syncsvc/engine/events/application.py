@@ -31,9 +31,10 @@ _NOTE_TRAVELS = 1.0
 class Application:
     """Applies the change events after the saved position, in threads of `group` that the constructor starts.
 
-    Events in the event spool are read first, and then those of the live stream; `spooler` fills the spool. All events
-    that are read are also passed to `feed`. `resharded` returns the UUIDs of collections to copy again. `listing`
-    returns the collections whose definitions have changed on a source before MongoDB 6.0; None if there are none.
+    Events in the event spool are read first, and then those of the live stream; `spooler` fills the spool. `feed` is
+    notified of the changed documents and of DDL events. `resharded` returns the UUIDs of collections to copy again.
+    `listing` returns the collections whose definitions have changed on a source before MongoDB 6.0; None if there are
+    none.
     """
 
     def __init__(

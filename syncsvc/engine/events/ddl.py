@@ -64,7 +64,8 @@ _of_resharding = re.compile(re.escape(BUCKETS_PREFIX) + rf"resharding\.{UUID_PAT
 def has_consequences(event: DefinitionEvent) -> bool:
     """Return whether a DDL event may change a definition of a user's collection or view.
 
-    This includes an unknown event without a namespace, but not the events of temporary buckets of a resharding.
+    Return True for an unknown event without a namespace, and False for an event of the temporary buckets of a
+    resharding.
     """
     if event.operation in OF_NO_CONSEQUENCE or _of_resharding(event.namespace.collection):
         return False
