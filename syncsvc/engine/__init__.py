@@ -1,15 +1,16 @@
 """The engine of a sync: lists and copies the source's collections, applies its change events, and cuts over.
 
-Only the engine writes the collections of users on the destination.
+Only the engine writes user collections on the destination.
 
-Packages: `run` holds what all phases share: the context, the other instances, the writers. `definitions` manages the
+Packages: `run` holds the objects that all phases share, such as the context and the writers. `definitions` manages the
 collections, indexes and shard keys of the destination, and `documents` writes documents there. `copying` copies
 collections, and `events` applies change events.
 
 Modules: `phases` runs the phases of one instance. `coordinator` implements them for the instance that also does all
 work needed only once, and `follower` for every other instance. `verification` runs alongside change event application,
 `repairer` repairs the differences that the verification finds, and `commit_end` delays the end of a commit while users
-still write. `oplog_watch` estimates how long the source's oplog keeps the needed changes, and `pause` saves these
-changes during a long pause. `cutover` runs the last steps of a commit, `reversal` reverses a committed sync,
-`principal_copy` copies users and roles, and `reset` drops everything that a sync has created.
+still write to the source (`late_writes` finds these writes). `sync_subject` determines what the verification compares.
+`oplog_watch` estimates how long the source's oplog keeps the needed changes, and `pause` saves these changes during a
+long pause. `cutover` runs the last steps of a commit, `reversal` reverses a committed sync, `principal_copy` copies
+users and roles, and `reset` drops everything that a sync has created.
 """

@@ -103,8 +103,8 @@ class Cutover:
         Users cannot write until this is done. So on a replica set, the majority confirms all commands together: waiting
         for the majority after each command would take several times as long as the command itself.
 
-        Raises SourceWritten if indexes are withheld. All indexes had already been built, so only an event after the
-        commit time can be the reason.
+        Raises SourceWritten if indexes are withheld: all withheld indexes were built before the cut-over, so they were
+        withheld again because of an event after the commit time.
         """
         if any(each.withheld for each in self.context.registry):
             LateWrites(self.context, self.stop).refuse()

@@ -150,13 +150,13 @@ class LateWrites:
         asked: Mapping[Namespace, _Keys],
         times: _Times,
     ) -> Iterator[Namespace]:
-        """Ask the clusters for these documents, and yield the collections of which the destination lacks a change."""
+        """Query the clusters for the keys in `asked`; yield the collections of which the destination lacks a change."""
         for name, keys in asked.items():
             if self._keeps(unsure[name], keys, times) or self._selects(unsure[name], keys, times):
                 yield name
 
     def _keeps(self, record: CollectionRecord, keys: _Keys, times: _Times) -> bool:
-        """Return whether the destination has a changed document, or a deleted document that has not expired."""
+        """Return whether the destination has one of the changed documents, or a deleted one that has not expired."""
         context = self.context
         unexpired = self._unexpired(record) if keys.deleted else {}
         return any(
@@ -201,10 +201,10 @@ class LateWrites:
 
 
 class _Times(NamedTuple):
-    """The clusters are read at these cluster times or later.
+    """The minimum cluster times of the reads on the source and the destination.
 
-    A newly elected primary could otherwise return older documents. `destination` is None if the destination need not be
-    read.
+    Without them, a newly elected primary could return older documents. `destination` is None if the destination need
+    not be read.
     """
 
     source: Timestamp

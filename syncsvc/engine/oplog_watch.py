@@ -78,7 +78,7 @@ class OplogWatch:
         self._held_after = _nothing
 
     def run(self, stop: StopToken) -> None:
-        """Watch the oplog until stopped, or until the sync no longer reads the source; then end the warnings.
+        """Watch the oplog until stopped, or until the sync no longer reads the source; then end its warnings.
 
         Raises OperationError OplogWindowExceeded if needed entries are lost, the driver's errors, and `Cancelled` when
         stopped. After an error, the warnings stay active.
@@ -119,8 +119,9 @@ class OplogWatch:
     def _rest_seconds(self, age: float, copy_left: float | None) -> float | None:
         """Return for how many more seconds the sync needs the oplog entry after its saved position; None if unknown.
 
-        `age` is the current age of that entry, and `copy_left` the time until the copy ends, in seconds. Assumes that
-        applying the waiting events takes as long as writing them did. The end of a pause is unknown.
+        `age` is the current age of that entry, and `copy_left` the time until the copy ends (None if unknown), both in
+        seconds. Assumes that applying the waiting events takes as long as writing them did. During a pause, the result
+        is None, because the end of the pause is unknown.
         """
         record = self._context.run.record
         if record.state is State.PAUSED:
@@ -170,8 +171,8 @@ class OplogWatch:
     def _needed(self) -> Timestamp | None:
         """Return the cluster time of the source after which oplog entries are needed.
 
-        Return None while the change stream is being read, because its next read fails if entries are lost, and once
-        no more entries are needed.
+        Return None while the change stream is being read: its next read fails if entries are lost. Also return None
+        once no more entries are needed.
         """
         if self._spooler.is_active:
             return None
@@ -191,8 +192,8 @@ class OplogWatch:
     def _spooled(self) -> Timestamp | None:
         """Return the cluster time of the source up to which events are in the spool; None if the spool is empty.
 
-        Call this before reading the saved position. Rows of the spool are deleted once a position after them is saved,
-        so an older position would seem to need oplog entries.
+        Call this before reading the saved position. Rows of the spool are deleted once a position after them is saved.
+        If they were deleted after the position is read, their events would seem to be needed from the oplog.
         """
         end = self._context.spool.end
         return None if end is None else end.time
@@ -256,7 +257,10 @@ class OplogWatch:
 
 
 def _is_refused(error: BaseException) -> bool:
-    """Return whether the error means that the user may not read the oplog, which a sync does not require."""
+    """Return whether the error means that the user of the source may not read the oplog.
+
+    A sync works without this privilege.
+    """
     return failures.named_kind(error) is failures.NOT_AUTHORIZED or failures.is_refusal(error)
 
 

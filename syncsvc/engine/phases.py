@@ -149,7 +149,7 @@ class Phases(ABC):
         return [each for each in self._context.partitions if each.instance == run.instance]
 
     def _show_copied(self) -> None:
-        """Publish the saved progress of the copy: the total size, and what this instance and all instances have copied.
+        """Publish the total size of the copy, and the saved amounts that this instance and all instances have copied.
 
         Also resets the lag: to 0 if all events are applied, otherwise to unknown. Called when a phase begins.
         """

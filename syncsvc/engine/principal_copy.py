@@ -70,8 +70,9 @@ class PrincipalCopy:
 
         Can be repeated until users may write to the destination. Users and roles that an earlier copy has created are
         dropped and created again if they differ from the source, or if they have or inherit a role that differs. The
-        others are left unchanged, so that clients that have logged in as these users stay logged in. A `command` is
-        added to the journal once nothing prevents the copy, even if the copy then fails.
+        others are left unchanged, so that clients that have logged in as these users stay logged in. `command` is the
+        journal entry of the user's request, if a user has requested the copy. It is added to the journal before the
+        first user or role is changed, even if the copy then fails.
 
         If some users or roles cannot be copied, raises OperationError before anything is changed. If the check fails,
         raises OperationError UserOrRoleNotCopied. Also raises the driver's errors.

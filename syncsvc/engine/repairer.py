@@ -82,7 +82,7 @@ class Repairer:
         _log.info("A round of repairs is complete.", extra={"round": number})
 
     def repair_on_demand(self) -> None:
-        """Repair the differences known now, if a user has requested a repair.
+        """Repair the differences that the verification has found so far, if a user has requested a repair.
 
         If the repair creates a missing collection while the sync is RUNNING, the request stays open: a later call
         repairs the documents of that collection, once the check has compared them.
@@ -99,7 +99,8 @@ class Repairer:
         compared = check.generation if check.done else check.generation - 1
         if may_wait and self._created_in is not None and compared <= self._created_in:
             return
-        # A commit would wait for the repair, so canCommit must be false until the coordinator checks again.
+        # A commit would wait for the repair, so canCommit must be false until the coordinator has checked again that
+        # all instances have caught up.
         self._context.progress.set(caught_up=False)
         run.update(caught_up=False)
         number, actions = self._list()
@@ -114,7 +115,7 @@ class Repairer:
     def _run_round(self, number: int, **begun: Any) -> None:
         """Run the round of repairs `number`, whose list of differences is already saved.
 
-        The fields `begun` of the run record are saved together with the number of the round.
+        `begun` holds other fields of the run record, which are saved together with the number of the round.
         """
         context = self._context
         context.observe(Point.REPAIR_LISTED, str(number))
@@ -124,7 +125,7 @@ class Repairer:
         context.observe(Point.REPAIR_DONE, str(number))
 
     def _list(self) -> tuple[int, set[Action]]:
-        """Save the differences known now as the list of the next round; return the round's number and its actions.
+        """Save the differences that can be repaired as the list of the next round; return its number and its actions.
 
         Start over if the check replaces its saved differences while they are read.
         """
@@ -144,7 +145,7 @@ class Repairer:
             self._stop.check()
 
     def _known(self, actions: set[Action]) -> Iterator[StoredMismatch]:
-        """Yield the known differences that can be repaired, and add the action for each to `actions`."""
+        """Yield the saved differences that can be repaired, and add the action for each of them to `actions`."""
         context, checks = self._context, self._context.checks
         recreated = read(lambda: replaced(context.destination_client, context.registry), self._stop)
         foreign = mismatch_names(recreated, context.names)

@@ -193,8 +193,8 @@ def refuse_written(
 
     `since` is the position in the old source's change stream at which the commit ended. Later writes exist only on the
     old source, and the reversed sync would overwrite them. DDL operations in `ignored`, such as `WEAKENING`, do not
-    count. For commands that an operator waits for: raises the driver's errors, or OperationError ClusterUnreachable, if
-    the old source does not answer soon, has no working majority, or does not return its newest changes.
+    count. Called by commands that an operator waits for: if the old source does not answer soon, has no working
+    majority, or does not return its newest changes, raises the driver's errors or OperationError ClusterUnreachable.
     """
 
     def judge(changes: Iterable[Change]) -> Collection[Namespace]:

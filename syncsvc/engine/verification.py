@@ -104,10 +104,10 @@ class Verification:
         self._repairer.finish_round()
 
     def finish(self, written_until: Timestamp) -> None:
-        """Notify the check that users no longer write to either cluster, and wait until the check has passed.
+        """Make the check end once it has compared all user writes up to `written_until`, and wait until it has passed.
 
-        Before the call, all changes up to `written_until`, a cluster time of the source, must be applied, and the
-        position saved. If users write after that time, this method waits until their writes are applied and compared,
+        `written_until` is a cluster time of the source. Before the call, all changes up to that time must be applied,
+        and the position saved. If users write later, this method waits until their writes are applied and compared,
         too. If verification is disabled, nothing is compared. Raises OperationError VerificationFailed or
         VerificationIncomplete if the check does not pass.
         """
@@ -248,8 +248,8 @@ def refusal(verdict: Verdict) -> OperationError | None:
 def incompletion(error: BaseException) -> BaseException:
     """Return the error with which the sync fails after `error` has ended its check.
 
-    An OperationError becomes VerificationIncomplete, except VerificationFailed and errors that say nothing about the
-    data, such as ClusterUnreachable. These errors, and exceptions of other classes, keep their names.
+    Exceptions of other classes than OperationError keep their names, and so do VerificationFailed and the errors that
+    say nothing about the data, such as ClusterUnreachable. Any other OperationError becomes VerificationIncomplete.
     """
     if not isinstance(error, OperationError):
         return error

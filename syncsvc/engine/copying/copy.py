@@ -161,9 +161,9 @@ class Copier:
     def _insert(self, record: CollectionRecord, block: Block) -> None:
         """Insert the documents of a page, and upsert those that the destination refuses.
 
-        Documents that an insert would alter or could not write (see `not_insertable`) are upserted, too. Documents that
-        were copied before are left unchanged. An upsert may replace an earlier copy of the same document, which is
-        correct, because no event was applied yet. Raises OperationError DocumentNotCopied.
+        Documents that an insert would alter or could not write (see `not_insertable`) are upserted, too. An insert
+        leaves a document that was copied before unchanged. An upsert may replace such a document, which is correct,
+        because no event was applied yet. Raises OperationError DocumentNotCopied.
         """
         special = not_insertable(block)
         if special and record.definition.capped:

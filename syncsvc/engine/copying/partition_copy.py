@@ -136,7 +136,8 @@ class PartitionCopy:
     def enter(self, resume_point: Resume | None) -> Entry[Resume | None]:
         """Register a page that was read, and return the entry to pass to `written` once the page is written.
 
-        Pages must be registered in the order in which they are read. `resume_point` is the resume point after the page.
+        Pages must be registered in the order in which they are read. `resume_point` is the resume point after the page;
+        None if the server gave none.
         """
         return self._frontier.enter(resume_point, 1)
 
@@ -173,7 +174,7 @@ class PartitionCopy:
     def _begin_save(self) -> Partition | None:
         """Return the progress to save now; None if no save is due, or another thread saves.
 
-        Only one thread saves at a time, so that saves keep their order. The others do not wait for it.
+        Only one thread saves at a time, so that saves keep their order. Other threads do not wait for that save.
         """
         with self._lock:
             if self._saving or not self._unsaved:

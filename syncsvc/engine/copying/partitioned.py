@@ -83,8 +83,8 @@ def _is_divided(context: RunContext, record: CollectionRecord, scanned: Size) ->
 def _whole(record: CollectionRecord) -> Partition:
     """Return a single partition for a collection that is not divided.
 
-    If an earlier version of syncsvc has begun to copy the collection, the partition starts at that copy's resume point
-    and counts.
+    If an earlier version of syncsvc has begun to copy the collection, the partition continues that copy: it has the
+    copy's resume point, and its numbers of bytes and documents.
     """
     return Partition(
         record.uuid,
@@ -145,10 +145,11 @@ def settle(context: RunContext) -> None:
 
 
 def copied_in_all(run: RunRecord, records: Sequence[CollectionRecord]) -> CopiedAmount | None:
-    """Return what all instances have copied, as the records of the collections show; None if this is not known.
+    """Return the amount that all instances together have copied, according to `records`; None if it is unknown.
 
-    Only the coordinator updates these records during the copy, so other instances know it only after the copy. Also
-    return None if the instance runs alone or the sync was reversed, because its own copy is then the whole copy.
+    `run` is the run record of this instance. Only the coordinator updates the records of the collections during the
+    copy, so the other instances know the amount only afterwards. Also return None if the instance runs alone or the
+    sync was reversed, because the instance's own amount is then the whole amount.
     """
     if not run.instances or run.reversals or not (run.coordinates or run.all_copied):
         return None

@@ -224,7 +224,7 @@ class Catalog:
     def _free_of_view(self, namespace: Namespace) -> None:
         """Drop the view that has the name of a new collection, if there is one.
 
-        Without a view, this takes a single read: there may be thousands of collections to create.
+        If there is none, this takes only a single read, because there may be thousands of collections to create.
         """
         if self._kind_at(namespace) is Kind.VIEW:
             self.drop_view(namespace)
@@ -449,7 +449,8 @@ def _loses_support(
 ) -> bool:
     """Return whether a sharded collection would have no index for its shard key while its indexes are replaced.
 
-    `found` contains the current indexes by name, and `wanted` the new ones. Return False if it is not sharded.
+    `found` contains the current indexes by name, and `wanted` the new ones. Return False if the collection is not
+    sharded.
     """
     if not definition.shard_key:
         return False

@@ -86,7 +86,10 @@ class SourceListing:
                 self._registry.remove(record)
 
     def _is_recorded(self, record: CollectionRecord, listed: CollectionSpec | None) -> bool:
-        """Return whether `record` contains the name and definition of the source's collection `listed`."""
+        """Return whether `record` contains the name and definition of the source's collection `listed`.
+
+        Return False if `listed` is None, because the source no longer has the collection.
+        """
         if listed is None or record.source_name != listed.namespace:
             return False
         known, wanted = record.definition, destined(listed, self._context.target)

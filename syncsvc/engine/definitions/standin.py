@@ -235,7 +235,7 @@ def conversions(definition: CollectionSpec) -> Iterator[Command]:
 
 
 def deferred_indexes(definition: CollectionSpec) -> list[Document]:
-    """Return the deferred indexes (see `deferred_names`), in the form that `createIndexes` accepts.
+    """Return the deferred indexes (see `deferred_earlier`), in the form that `createIndexes` accepts.
 
     They must be built after the unique indexes have become unique. Some of them may already exist: those that only an
     earlier version deferred.

@@ -367,7 +367,7 @@ def whole(document: Buffer) -> Outcome:
 def not_insertable(block: Block) -> set[int]:
     """Return the indexes of the documents of a block that an insert would alter or could not write.
 
-    These hold a top-level Timestamp(0, 0), or are too large together with their `_id`.
+    They hold a top-level Timestamp(0, 0), or are too large for one statement (see `fits_statement`).
     """
     found = zero_timestamp_documents(block)
     # An `_id` is smaller than its document, so these documents are larger than half of the limit.

@@ -31,9 +31,10 @@ _NOTE_TRAVELS = 1.0
 class Application:
     """Applies the change events after the saved position, in threads of `group` that the constructor starts.
 
-    Events in the event spool are read first, and then those of the live stream; `spooler` fills the spool. All events
-    that are read are also passed to `feed`. `resharded` returns the UUIDs of collections to copy again. `listing`
-    returns the collections whose definitions have changed on a source before MongoDB 6.0; None if there are none.
+    Events in the event spool are read first, and then those of the live stream; `spooler` fills the spool. `feed` is
+    notified of the changed documents and of DDL events. `resharded` returns the UUIDs of collections to copy again.
+    `listing` returns the collections whose definitions have changed on a source before MongoDB 6.0; None if there are
+    none.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class Application:
     def held_after(self) -> Timestamp | None:
         """Return the cluster time of the source from which the reader of the change stream will continue.
 
-        Return None unless the reader is blocked, because the events that it has read are not processed yet.
+        Return None if the reader is not blocked. It is blocked while the events that it has read wait to be processed.
         """
         return self._tail.held_after
 

@@ -64,7 +64,8 @@ _of_resharding = re.compile(re.escape(BUCKETS_PREFIX) + rf"resharding\.{UUID_PAT
 def has_consequences(event: DefinitionEvent) -> bool:
     """Return whether a DDL event may change a definition of a user's collection or view.
 
-    This includes an unknown event without a namespace, but not the events of temporary buckets of a resharding.
+    Return True for an unknown event without a namespace, and False for an event of the temporary buckets of a
+    resharding.
     """
     if event.operation in OF_NO_CONSEQUENCE or _of_resharding(event.namespace.collection):
         return False
@@ -184,8 +185,8 @@ class DefinitionEvents:
     def _can_be_synced(self, definition: CollectionSpec) -> bool:
         """Return whether a collection of the source can be synced with this definition.
 
-        Return False if it cannot be synced and the source no longer has it. Raise OperationError if the source still
-        has it.
+        If it cannot be synced, return False if the source no longer has the collection; otherwise, raise the
+        OperationError that says why.
         """
         try:
             check(definition, self._target)
@@ -200,8 +201,8 @@ class DefinitionEvents:
     def _is_renamable(self, view: CollectionSpec) -> bool:
         """Return whether a view of the source can have its name on the destination.
 
-        Return False if it cannot have its name and the source no longer has the view with this definition. Raise
-        OperationError if the source still has this view.
+        If it cannot have its name, return False if the source no longer has the view with this definition; otherwise,
+        raise the OperationError that says why.
         """
         found = self._renames.violations(view)
         if found:

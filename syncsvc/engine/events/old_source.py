@@ -148,7 +148,7 @@ class SharedOldSource:
             UNSUPPORTED_CHANGE,
             f"{operation} was run on {namespace} on the source. Several instances that share a sync cannot apply DDL "
             f"operations of a source of version {version}, because its change stream does not report all of them. A "
-            "sync of a single instance can.",
+            "single instance can apply them.",
         )
 
 

@@ -70,12 +70,12 @@ class Recreated:
             self._adopt(found)
 
     def replace(self, record: CollectionRecord) -> None:
-        """Copy the collection that has replaced the collection of `record` on the source, then drop the replaced copy.
+        """Copy the new collection that has replaced an old one on the source, and drop the old one on the destination.
 
-        Waits first until the source has dropped the replaced collection. Until the new collection is complete, it has a
-        temporary name on the destination. The replaced copy of a time-series collection is dropped before the copy,
-        because servers cannot rename time-series collections. If the process is killed, the saved record makes the next
-        process repeat the call.
+        `record` is the record of the old collection. Waits first until the source has dropped the old collection. Until
+        the new collection is completely copied, it has a temporary name on the destination. An old time-series
+        collection is dropped on the destination before the new one is copied, because servers cannot rename time-series
+        collections. If the process is killed, the saved record makes the next process repeat the call.
         """
         name = record.source_name
         _log.info(

@@ -92,7 +92,7 @@ class Renames:
 
         If the new name has another document filter, or leads to another database on the destination, drop the
         collection and copy it again under the new name. If the process is killed between the drop and the copy, the
-        repeated event copies the collection. Raises OperationError NamespaceCollision, NotRenamable and others.
+        repeated event copies the collection. For the errors, see `follow`.
         """
         before, filters = record.source_name, self._context.document_filters
         if self.is_refused(replace(record.on_source, namespace=name)):
@@ -107,7 +107,7 @@ class Renames:
             self._move(record, name)
 
     def _refuse_across_databases(self, before: Namespace, name: Namespace) -> None:
-        """Raise OperationError RenamedAcrossDatabases for a rename across databases if the sync has sharding entries.
+        """Raise OperationError RenamedAcrossDatabases for a rename across databases if the option `sharding` is set.
 
         For such a rename, the server creates, fills and renames a new collection, which would not be sharded.
         """
@@ -127,8 +127,8 @@ class Renames:
     def is_refused(self, definition: CollectionSpec) -> bool:
         """Return whether a collection cannot have its current name on the destination (see `violations`).
 
-        Raises OperationError if the source still has the collection under that name. Otherwise, it was dropped, or
-        later events rename it.
+        Raises OperationError if it cannot have this name, but the source still has the collection under this name. A
+        refused collection was therefore dropped on the source, or later events rename it.
         """
         found = self.violations(definition)
         if found:
@@ -201,8 +201,8 @@ class Renames:
     def release_all(self) -> None:
         """Give each name that is free on the destination to the collection that waits for it under a temporary name.
 
-        Without a killed process, there is no such collection: see `release`. Time-series collections have temporary
-        names for another reason, and keep them (see `vacate`).
+        Such a collection exists only if an earlier process was killed before its call of `release`. Time-series
+        collections have temporary names for another reason, and keep them (see `vacate`).
         """
         for record in self._registry:
             wanted = self._names.to_destination(record.source_name)

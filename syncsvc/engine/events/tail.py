@@ -166,7 +166,7 @@ class Tail:
         self._dispatcher.end(None if self._fragments else page.position, page.source_time)
 
     def _needs_barrier(self, event: DefinitionEvent) -> bool:
-        """Return whether a DDL event must be applied alone; if not, it has no effect, and later events do not wait.
+        """Return whether later events must wait until a DDL event is applied. If False, the DDL event has no effect.
 
         Several instances must all wait at the same events. They do so at every event that can have consequences:
         whether it has an effect depends on records that the coordinator may have changed just before it was killed. A

@@ -42,7 +42,7 @@ from verifier.runtime.tasks import StopToken
 
 @dataclass(frozen=True)
 class Listing:
-    """Collections of the source that differ from their saved records, or have none: their UUIDs by name.
+    """The UUIDs, by name, of the collections of the source that differ from their saved records or have no record.
 
     They were listed before the cluster time `time` of the source.
     """
@@ -111,7 +111,10 @@ class Unreported:
         return read(lambda: is_being_filled(self._context.source_client, found), self._stop)
 
     def _copy(self, name: Namespace, uuid: bytes) -> None:
-        """Copy a collection of the source that is not synced yet, or continue to copy it."""
+        """Copy a collection of the source that is not synced yet, or continue to copy it.
+
+        Before that, drop the destination's collections whose records have either its name or its UUID, but not both.
+        """
         # Report the collections to the feed before the copy, and save the report, because after a restart the copy may
         # be complete. Report them again after the copy, because the verification compares a reported collection at
         # once.

@@ -70,7 +70,7 @@ class Bucket:
 
 
 class Pace:
-    """The rate and thread limits of a process: `admit_copy`, `admit_events` and `working` wait for them.
+    """Enforces the rate and thread limits of a process: `admit_copy`, `admit_events` and `working` wait if necessary.
 
     Thread-safe.
     """
@@ -141,7 +141,7 @@ class Pace:
 
     @contextmanager
     def working(self, stop: StopToken) -> Iterator[None]:
-        """Wait while the limit of working threads is reached; then run the block, and count it as a working thread.
+        """Wait while the limit of working threads is reached; then count this thread as working during the block.
 
         Raises `Cancelled` when stopped.
         """
