@@ -1,4 +1,4 @@
-"""Time limits for the calls of a command, because scripts and operators wait for its answer."""
+"""Time limits for the calls to clusters that an API command makes: scripts and operators wait for its answer."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def answered_soon() -> Iterator[None]:
     """Limit all calls to clusters that this thread makes in the block to twelve seconds in total.
 
     After that time, calls fail with the driver's errors. A failing call is retried for eight seconds. Use this for
-    commands that an operator waits for. A save that has timed out may still take effect; the next save of this process
-    overwrites it.
+    API commands, whose answers operators wait for. A save that has timed out may still take effect; the next save of
+    this process overwrites it.
     """
     with impatient(PATIENCE, in_total=_LONGEST), pymongo.timeout(_LONGEST):
         yield

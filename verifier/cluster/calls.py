@@ -82,7 +82,7 @@ def newest() -> Call | None:
 
 @contextmanager
 def kept() -> Iterator[None]:
-    """Make `newest` ignore the commands in the block: after it, `newest` returns the same command as before."""
+    """Make `newest` ignore the commands in the block: after the block, `newest` returns the same command as before."""
     call = newest()
     try:
         yield

@@ -55,12 +55,12 @@ class StreamPage(NamedTuple):
     events: list[memoryview]
     # The position in the stream after the last of these events.
     position: Position
-    # The newest known cluster time. No event up to the end of the page is later.
+    # The newest cluster time that the reader has seen. No event up to the end of the page is later.
     source_time: Timestamp
 
 
 class _Step(NamedTuple):
-    """How much a page of a change stream contains: at most `events` events, without the changes if `bare`.
+    """How much a page of a change stream contains: at most `events` events, without their contents if `bare`.
 
     `doublings` is the number of times that the padding of each event was doubled, beginning with one byte.
     """
@@ -70,11 +70,11 @@ class _Step(NamedTuple):
     doublings: int = 0
 
 
-# The steps in which a reader makes a page smaller that a server cannot send. A server sends at most 16 MB, but fills a
-# page up to this size without the resume token that it adds, which is twice as long as the last document key. So read
-# fewer events first, then one event without its contents. The number of events that a mongos reads from a shard cannot
-# be limited, except by their size: of events with a padding of 8 MB, only one fits. If it does not fit with its token,
-# its key is so large that a padding of 4 MB is enough.
+# The steps in which a reader makes a page smaller that a server cannot send. A server sends at most 16 MB. It fills a
+# page up to this size, and then adds the resume token, which is twice as long as the last document key. So read fewer
+# events first, then one event without its contents. The number of events that a mongos reads from a shard can only be
+# limited by their size: of events with a padding of 8 MB, only one fits into a page. If the event and the token do not
+# fit, the event's key is so large that a padding of 4 MB is enough.
 _STEPS = (
     _Step(EVENTS_A_PAGE),
     _Step(500),
@@ -103,11 +103,11 @@ class Form:
         return _STEPS[self.step]
 
     def smaller(self) -> Form | None:
-        """Return the form in which to read a page that is too large in this form; None if there is none."""
+        """Return the form with the next smaller pages; None if this form has the smallest pages."""
         return replace(self, step=self.step + 1) if self.step + 1 < len(_STEPS) else None
 
     def larger(self) -> Form:
-        """Return the form in which to read on after a page in this form, which must not have the first step."""
+        """Return the form with the next larger pages. This form must not have the largest pages (the first step)."""
         return replace(self, step=self.step - 1)
 
 
@@ -133,8 +133,8 @@ class ChangeStream:
     def open(self, position: Position | None, form: Form = Form()) -> RawCursor:
         """Return a cursor over the events after `position`; over the events from now on if `position` is None.
 
-        `form.invalidated` must be True if the token of `position` belongs to an event `invalidate`. The first
-        command after a `position` asks for no event: servers close the connection if a first page is too large.
+        `form.invalidated` must be True if the token of `position` belongs to an event `invalidate`. With a
+        `position`, the first command requests no events: servers close the connection if a first page is too large.
         """
         command = {"aggregate": 1, "pipeline": list(self._pipeline(position, form))}
         size = min(form.page.events, self.page_events)
@@ -202,7 +202,7 @@ class ChangeReader:
     """Reads one change stream, beginning at a given position.
 
     After a failure, the stream is reopened at the position that the reader has reached. If the oplog no longer reaches
-    back to that position, `awaits_oplog` is whether to wait for a member with a longer oplog to become the primary.
+    back to that position, `awaits_oplog` says whether to wait for a member with a longer oplog to become the primary.
     """
 
     def __init__(
@@ -253,8 +253,8 @@ class ChangeReader:
     def _pages(self) -> Iterator[StreamPage]:
         """Yield pages until the stream must be reopened.
 
-        If a page is too large, the reader opens the stream with smaller pages. After the first such page with events,
-        the stream must be reopened with larger pages.
+        If a page is too large, the reader reopens the stream with smaller pages. After the first of these smaller pages
+        that has events, the stream must be reopened with larger pages.
         """
         for page in resilient_pages(self._reopen, self._classify, self._stop):
             read = self._stream_page(page)

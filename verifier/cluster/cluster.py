@@ -45,7 +45,7 @@ _OLDEST_SHARDED = (6, 0)
 
 @dataclass(frozen=True)
 class Cluster:
-    """A cluster: the name that users know, its client, and the facts that were read at the start or at a takeover."""
+    """A cluster: the operator's name for it, its client, and the facts that were read at the start or at a takeover."""
 
     name: str
     client: Client
@@ -135,7 +135,7 @@ def lacking(
 ) -> Iterator[Violation]:
     """Yield a violation that names the required commands that the cluster lacks; nothing if it has all of them.
 
-    Yield another violation if a sharded source does not report all DDL events although its version should: sharded
+    Yield another violation if a sharded source does not report all DDL events although its version promises it: sharded
     clusters have no substitute for these events. `role` is the role of the cluster. With `of_verifier`, check only the
     features that the verifier needs.
     """

@@ -111,7 +111,7 @@ def options(name: str, meaning: str, aliases: tuple[str, ...] = ()) -> tuple[Opt
 def read_option(
     values: Mapping[str, Any], option: str, cluster: str | None = None
 ) -> ConnectionSource | None:
-    """Return the source of a connection string, given by `option` or by the option for a file, which ends in `File`.
+    """Return the source of a connection string: `option`, or the option with the suffix `File`, which names a file.
 
     `values` maps the names of options to their values. Return None if neither option is given; raise ValueError if both
     are given. `cluster` is the operator's name for the cluster; by default, it is the name of the option.
@@ -127,7 +127,7 @@ def read_option(
 def required(
     values: Mapping[str, Any], option: str, cluster: str | None = None
 ) -> ConnectionSource:
-    """Return the source of a connection string, given by `option` or by the option for a file, which ends in `File`.
+    """Return the source of a connection string: `option`, or the option with the suffix `File`, which names a file.
 
     `values` maps the names of options to their values. Raises ValueError if neither or both of the options are given.
     `cluster` is the operator's name for the cluster; by default, it is the name of the option.

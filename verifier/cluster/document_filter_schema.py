@@ -24,7 +24,8 @@ from verifier.runtime.schemas import Strict
 class QueryField(fields.Field[Document]):
     """A request field with a query in Extended JSON: any document that BSON can represent.
 
-    The server later decides whether the query is valid. The request body may already have been read as Extended JSON.
+    The server later decides whether the query is valid. Values that were already converted from Extended JSON are
+    accepted, too.
     """
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **kwargs: Any) -> Document:
@@ -80,7 +81,7 @@ def _refuse_unfit(entries: Sequence[Mapping[str, Any]]) -> None:
     for name in names:
         if not is_user_namespace(name):
             raise ValidationError(
-                f"{name} is a system or reserved namespace, and such namespaces are never synced."
+                f"{name} is a system or reserved namespace, which is never synced: remove this filter."
             )
         if names.count(name) > 1:
             raise ValidationError(

@@ -50,7 +50,7 @@ _REFUSED = {
     "$createUUID": _CHANCE,
 }
 _INTERNAL = "$_internal"
-# The system variables whose values come from the document. The others depend on the time, the user or the command.
+# The system variables whose values come from the document. Other variables depend on the time, the user or the command.
 _OF_DOCUMENTS = {"ROOT", "CURRENT", "REMOVE", "DESCEND", "PRUNE", "KEEP"}
 
 

@@ -45,7 +45,7 @@ class DataEvent(NamedTuple):
     body: bytes
     # Whether the description of an update is the oplog's own diff, not the documented `updateDescription`.
     raw_diff: bool = False
-    # Set only if `collection` is empty.
+    # The name of the collection if `collection` is empty; otherwise None.
     namespace: Namespace | None = None
 
 

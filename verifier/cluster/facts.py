@@ -121,7 +121,7 @@ class ClusterFacts:
 
     @property
     def unknown_options(self) -> frozenset[str]:
-        """Return the options of collections that older servers accept, but that `create` and `collMod` refuse here.
+        """Return collection options that older servers accept, but that `create` and `collMod` refuse on this cluster.
 
         An upgrade of servers to such a version removes these options from their collections.
         """

@@ -1,6 +1,6 @@
-"""Classifies the driver's errors: which are retried, and under which error name the others are reported.
+"""Classifies the driver's errors: whether to retry the call, and under which error name to report the error.
 
-Decides by label and code, never by text.
+The class, the labels and the code of an error decide this, never its text.
 """
 
 from __future__ import annotations

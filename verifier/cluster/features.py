@@ -85,7 +85,7 @@ class Feature:
         return self.without.replace("``", "")
 
     def concerns(self, role: ClusterRole, sharded: bool) -> bool:
-        """Return whether the feature is used on clusters of this role (BOTH: of either) and topology."""
+        """Return whether the feature is used on clusters of this role (any role if `role` is BOTH) and topology."""
         shapes = (Shape.ANY, Shape.SHARDED if sharded else Shape.REPLICA_SET)
         return (
             role is ClusterRole.BOTH or self.role in (ClusterRole.BOTH, role)
@@ -155,8 +155,8 @@ COLLECTION_UUID = Feature(
 DOCUMENTS = Feature(
     "$documents",
     "Evaluating namespace filters, and comparing strings with a collation, on a server.",
-    "The destination evaluates the namespace filters. The order of strings with a collation counts as uncertain, and "
-    "documents whose ``_id`` contains such strings are looked up.",
+    "The destination evaluates the namespace filters. The verifier cannot determine the order of strings with a "
+    "collation, and may have to compare again the documents whose ``_id`` contains such strings.",
     Probe.VERSION,
     since=((5, 1, 0),),
     verifier=True,

@@ -90,7 +90,7 @@ class Selection:
         self._stop = stop
 
     def of(self, namespaces: Iterable[Namespace]) -> set[Namespace]:
-        """Return the `namespaces` that the filter selects. Raises the driver's other errors, and `Cancelled`."""
+        """Return the `namespaces` that the filter selects. Raises errors that are not temporary, and `Cancelled`."""
         listed = list(namespaces)
         if self._expression is None:
             return set(listed)

@@ -135,9 +135,9 @@ class IndexCatalog:
         return len(self._entries)
 
     def of(self, uuid: bytes) -> list[Document] | None:
-        """Return the finished indexes of the collection with this UUID; None if they must be listed instead.
+        """Return the finished indexes of the collection with this UUID; None if the caller must list them.
 
-        They must be listed if the catalog lacks the collection, or if an index has options that `listIndexes` may
+        The caller must list them if the catalog lacks the collection, or if an index has options that `listIndexes` may
         repair. The clustered index of a clustered collection is left out.
         """
         entry = self._entries.get(uuid)
@@ -150,7 +150,7 @@ class IndexCatalog:
 
 
 def _converted(index: Document) -> Document:
-    """Return a sound index from the catalog as `listIndexes` returns it: with flags as bool, and the TTL as int."""
+    """Return an index that `_is_sound` accepts, as `listIndexes` returns it: with flags as bool, and the TTL as int."""
     converted = {**index, **{name: bool(index[name]) for name in _FLAGS & index.keys()}}
     if "expireAfterSeconds" in index:
         converted["expireAfterSeconds"] = int(index["expireAfterSeconds"])
@@ -267,9 +267,9 @@ def sharded_names(
 
 
 def primary_shards(client: Client) -> dict[str, Document]:
-    """Return the primary shard of each database, and the version of the database, which changes with it.
+    """Return the name of the primary shard (`primary`) and the `version` of each database, by the database's name.
 
-    The cluster must be a sharded cluster. Raises the driver's errors.
+    The version changes with the primary shard. The cluster must be a sharded cluster. Raises the driver's errors.
     """
     command = {
         "find": "databases",
@@ -350,8 +350,8 @@ def list_names(client: Client) -> dict[Namespace, Kind]:
 def find_in_other_case(client: Client, database: str) -> str | None:
     """Return the name of a database that differs from `database` only in case; None if the cluster has none.
 
-    A database without collections is not found, although servers refuse the other name while it exists. Raises the
-    driver's errors.
+    A database without collections is not found, although servers refuse to create `database` while it exists. Raises
+    the driver's errors.
     """
     pattern = {"$regex": f"^{re.escape(database)}$", "$options": "i"}
     listed = client.list_databases(filter={"name": pattern}, nameOnly=True)
@@ -362,7 +362,8 @@ def find_in_other_case(client: Client, database: str) -> str | None:
 def list_uuids(client: Client, databases: Iterable[str] | None = None) -> dict[Namespace, bytes]:
     """Return the UUID of every user collection, by name; for a time-series collection, the UUID of its buckets.
 
-    Only the given databases are listed; all databases if it is None. Views are left out. Raises the driver's errors.
+    Only the given databases are listed; all databases if `databases` is None. Views are left out. Raises the driver's
+    errors.
     """
     listed = client.list_database_names() if databases is None else databases
     uuids: dict[Namespace, bytes] = {}

@@ -18,7 +18,7 @@ class Migrations:
 
     Before a shard receives its first chunk of a collection, it creates the collection and its indexes. This causes DDL
     events for a collection that already exists. The `create` event of a collection that a user creates and shards can
-    look the same, but its `shardCollection` event does not.
+    look the same, but a migration never causes a `shardCollection` event.
     """
 
     def __init__(self, client: Client, facts: ClusterFacts, stop: StopToken) -> None:
@@ -32,8 +32,8 @@ class Migrations:
         """Return whether a chunk migration, and not a user, caused the event; always False on a replica set.
 
         Known limit: after a `create` event that is attributed to a migration, each `createIndexes` event of the same
-        collection is, too. Call this function for all DDL events, in their order. Raises the driver's errors, and
-        `Cancelled`.
+        collection is attributed to it as well. Call this function for all DDL events, in their order. Raises the
+        driver's errors, and `Cancelled`.
         """
         uuid = event.collection
         if uuid is None or not self._possible:

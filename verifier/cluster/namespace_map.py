@@ -65,7 +65,7 @@ class NamespaceMap:
         return NamespaceMap(self._inverse)
 
     def is_taken(self, name: Namespace) -> bool:
-        """Return whether a namespace of the source cannot be synced, because a renamed namespace gets its name."""
+        """Return whether the source's namespace `name` cannot be synced, because a renamed namespace takes its name."""
         return self.rival(name) is not None
 
     def rival(self, name: Namespace) -> Namespace | None:

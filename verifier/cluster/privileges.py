@@ -1,4 +1,4 @@
-"""The privileges that both programs need to read a cluster, and the built-in roles that grant them; mainly tables.
+"""Tables of the privileges that both programs need to read a cluster, and of the built-in roles that grant them.
 
 The functions here have no side effects.
 """
@@ -66,7 +66,7 @@ READING_BUCKETS = (
         on_buckets=("collStats", "find", "listIndexes"),
     ),
 )
-# Whether the user has this privilege shows when the ID is read.
+# Not checked in advance: reading the ID shows whether the user has this privilege.
 IDENTIFYING = Need("read the id of the replica set", "clusterMonitor", ("replSetGetConfig",))
 # Optional: without this privilege, a commit and a check wait for the periodic no-op of an idle cluster.
 NOTING = Need("append a note to the oplog", "backup", ("appendOplogNote",))

@@ -96,10 +96,10 @@ class RawCursor:
     """A command that opens a cursor, and its getMores, on one server and in one session.
 
     Use it as a context manager: the `with` block starts the session, and its end frees the cursor. The first read sends
-    the command. `batch_size` is the number of documents in a page. If it is None, pages have about `page_bytes`. The
-    first page has `first_page` documents if it is not None; if that is 0, this page is not yielded, because it only
-    opens the cursor. `await_ms` returns how long the next getMore of a change stream waits for an event, in
-    milliseconds. Pass a `pin` if other commands must run on the same server, or to read from a secondary.
+    the command. `batch_size` is the number of documents in a page. If it is None, pages have about `page_bytes`
+    bytes. If `first_page` is not None, it is the number of documents in the first page; a first page of 0 documents
+    only opens the cursor, and is not yielded. `await_ms` returns how long the next getMore of a change stream waits for
+    an event, in milliseconds. Pass a `pin` if other commands must run on the same server, or to read from a secondary.
     """
 
     def __init__(
@@ -262,7 +262,7 @@ def resilient_pages(
     classify: Classifier,
     stop: StopToken,
 ) -> Iterator[Page]:
-    """Yield the pages of a cursor, reopened with `open_cursor` after every temporary failure.
+    """Yield the pages of a cursor, reopened with `open_cursor` after each failure that `classify` calls temporary.
 
     After a failure, pages are repeated, unless `open_cursor` begins to read after the last page that was yielded.
     Raises the driver's last error, and `Cancelled` when `stop` is stopped.

@@ -18,7 +18,7 @@ class CollectionGone(Exception):
 
 
 def follow_renames(namespace: Namespace, read: Callable[[Namespace], Iterator[T]]) -> Iterator[T]:
-    """Yield the items of `read(namespace)`; after each rename of the collection, continue with `read(new name)`.
+    """Yield the results of `read(namespace)`; after each rename of the collection, continue with `read(new name)`.
 
     `read` must send the collection's UUID in its commands, and continue where its last call stopped. Raises
     CollectionGone if the collection was dropped, and the driver's other errors.

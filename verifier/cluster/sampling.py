@@ -2,7 +2,7 @@
 
 The server draws a small sample by one random lookup for each document. For a larger sample, it reads the whole
 collection and sorts it, which can take longer than the timeout of a command. On a sharded cluster, each shard draws the
-whole sample from its own documents. Collections of at most 100 documents are always read.
+whole sample from its own documents. Collections of at most 100 documents are always read completely.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ from verifier.cluster.namespace import Namespace
 
 Document = dict[str, Any]
 
-# A field that is appended to the key of an index that supports a shard key, if the index must differ from another one.
-# Documents are not expected to have this field, but a document that has it does no harm.
+# A field that is appended to the key of an index that supports a shard key, if the index must differ from another
+# index. Documents are not expected to have this field, but a document that has it does no harm.
 FILLER = "syncsvc"
 
 
@@ -41,7 +41,7 @@ class CollectionSpec:
     uuid: bytes | None = None
     # The options as `listCollections` returns them, with the index on `_id` as `idIndex` if there is one.
     options: Document = field(default_factory=dict)
-    # All other indexes, by name, as `listIndexes` returns them. For a time-series collection, its buckets have them.
+    # All other indexes, by name, as `listIndexes` returns them. For a time-series collection, those of its buckets.
     indexes: dict[str, Document] = field(default_factory=dict)
     # The fields `key` and `unique`. Empty for an unsharded collection; None for a view or on a replica set.
     shard_key: Document | None = None

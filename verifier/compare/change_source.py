@@ -26,7 +26,10 @@ class ChangeSource(Protocol):
 
     @property
     def drained(self) -> bool:
-        """Return whether all changes up to the end of user writes are saved; False while that end is unknown."""
+        """Return whether all changes up to the end of user writes are saved as rechecks.
+
+        Return False while that end is unknown.
+        """
 
     def changes(self) -> Changes:
-        """Return the numbers, the rate and the lag of the change events."""
+        """Return the statistics of the change events. If another object counts the events, `seen` is empty."""

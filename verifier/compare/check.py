@@ -7,8 +7,8 @@ Differences are then compared again, with pauses, until the grace period is over
 catching up. A difference that remains is a mismatch.
 
 The subject of the check can move the end of user writes to a later time (`Subject.later_end`), because it has repaired
-differences or users still write. Then both streams are read up to the new end. All definitions and counts, and the
-documents that differed or changed, are compared once more.
+differences or users still write. Then both streams are read up to the new end. All definitions and numbers of
+documents, and the documents that differed or changed, are compared once more.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def begin(
     """Save a new check in the store, in place of an older check. A `Check` can then run the new check.
 
     The change streams of the check start now. If `read_from` is given, the change stream of the source starts at this
-    earlier position instead. `commands` and `processes` are the first entries of the new record. Raises OperationError
+    earlier position instead. `commands` and `processes` are saved in the new record. Raises OperationError
     IncompatibleMetadata if this version cannot read the older check, the errors of a save (see CheckStore), the
     driver's errors, and `Cancelled`.
     """
@@ -124,9 +124,9 @@ def _shown(query: bytes) -> str:
 class Check:
     """A check that continues from its saved state in the store.
 
-    Once all changes are known, differences are compared again for `grace` seconds before they count as mismatches. The
-    change events of the source come from `feed`, which the constructor opens. If `feed` is None, the check reads the
-    events itself.
+    Once all changes up to the end of user writes are read, differences are compared again for `grace` seconds before
+    they count as mismatches. The change events of the source come from `feed`, which the constructor opens. If `feed`
+    is None, the check reads the events itself.
     """
 
     def __init__(
@@ -358,7 +358,7 @@ class Check:
     def _begin_next(self, compare_all: bool) -> bool:
         """Save that the next generation begins. Return whether the collections must be listed again first.
 
-        The new generation compares all definitions and counts of documents if `compare_all` is true, or if it is the
+        The new generation compares all definitions and numbers of documents if `compare_all` is true, or if it is the
         first generation after all changes up to the end of user writes were read.
         """
         record = self._store.record

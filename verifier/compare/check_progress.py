@@ -128,7 +128,7 @@ class MismatchCounts:
     namespaces: Mapping[Namespace, int] = field(default_factory=dict)
     # The mismatches of definitions and of numbers of documents.
     definitions: int = 0
-    # The documents that have differed for at least LASTING seconds. A change that is still being synced does not count.
+    # The documents that have differed for at least LASTING seconds. A change is usually synced in less time.
     lasting: int = 0
 
     @property

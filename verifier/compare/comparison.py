@@ -119,7 +119,7 @@ class Comparison:
     def _counts(self, names: NamespacePair, scan: bool) -> tuple[int | None, int | None]:
         """Return the numbers of documents on both sides; None for a server that needs too long.
 
-        A collection is scanned if a query selects its documents, and also otherwise if `scan` is True.
+        A collection is scanned if `scan` is True, or if a query selects its documents.
         """
         source, destination = (
             (

@@ -1,4 +1,4 @@
-"""The parts that a check shares with its generations and with the recorders of change events."""
+"""The objects that a check shares with its generations and with the recorders of change events."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Sides:
 
 @dataclass(frozen=True)
 class CheckContext:
-    """The parts of one check that stay the same from its beginning to its verdict."""
+    """The objects of one check that stay the same from its beginning to its verdict."""
 
     subject: Subject
     sides: Sides

@@ -81,7 +81,7 @@ def _deletions(definition: CollectionSpec, now: datetime) -> Iterator[Document]:
 def _span(time_series: Document) -> int:
     """Return the most seconds between two measurements in a bucket.
 
-    A definition that was saved after a change of the granularity does not contain the span that follows from it.
+    If the definition does not contain this span, as after a change of the granularity, the granularity determines it.
     """
     span = time_series.get("bucketMaxSpanSeconds")
     return int(_SPANS[time_series.get("granularity", "seconds")] if span is None else span)

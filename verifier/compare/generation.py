@@ -3,7 +3,7 @@
 Generation 0 compares everything once, except the numbers of documents. Each later generation compares again: the
 documents that changed on either cluster since the previous generation began, the collections that are new or were
 replaced, and everything that differed in the previous generation. The first generation that begins after all changes
-are known also compares all definitions and all numbers of documents.
+up to the end of user writes are read also compares all definitions and all numbers of documents.
 """
 
 from __future__ import annotations
@@ -143,10 +143,10 @@ class Generation:
     def _add_ranges(
         self, stored: NamespacePair, ranges: list[Range], documents: int, size: int
     ) -> None:
-        """Queue a task for each range of a collection. They are saved before the COLLECTION task is saved as done.
+        """Queue a task for each range of a collection.
 
-        `stored` names the namespaces that store the documents on both clusters. `documents` and `size` (bytes) are
-        estimates for the whole collection.
+        The new tasks are saved before the COLLECTION task is saved as done. `stored` names the namespaces that store
+        the documents on both clusters. `documents` and `size` (bytes) are estimates for the whole collection.
         """
         tasks = [
             Task(

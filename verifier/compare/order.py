@@ -31,7 +31,7 @@ def simple_order(first: bytes, second: bytes) -> bool:
 def any_order(first: bytes, second: bytes) -> bool:
     """Return whether the first key comes before the second one in every collation; False if that is uncertain.
 
-    For values that may contain text, only the order of the types is certain.
+    For values that may contain strings, only the order of the types is certain.
     """
     forms = []
     for key in (first, second):
@@ -44,8 +44,8 @@ def any_order(first: bytes, second: bytes) -> bool:
 class CollatedOrder:
     """The order of keys in an index on `_id` with the given collation.
 
-    Asks the server for the order of two keys that may contain text. A server before 5.1 does not support this query, so
-    the order of such keys is uncertain there. Raises the driver's errors.
+    Asks the server for the order of two keys that may contain strings. A server before 5.1 does not support this query,
+    so the order of such keys is uncertain there. Raises the driver's errors.
     """
 
     def __init__(self, client: Client, collation: Document) -> None:

@@ -36,12 +36,12 @@ class Planner:
         """Return whether this generation compares all definitions.
 
         Return True in generation 0, and in the first generation after all changes up to the end of user writes are
-        known.
+        read.
         """
         return self._store.record.generation == 0 or self._store.record.all_again
 
     def tasks(self) -> Iterator[Task]:
-        """Yield all tasks that are known before the first one runs. RANGE tasks are added later, by COLLECTION tasks.
+        """Yield all tasks except RANGE tasks, which are added later, when COLLECTION tasks run.
 
         Raises the driver's errors, and `Cancelled`.
         """
@@ -111,7 +111,7 @@ class Planner:
         return [task.names for task in before if task.work is Work.COUNT]
 
     def _collections(self, before: Iterable[Task]) -> dict[NamespacePair, bool]:
-        """Return the collections and views whose definitions to compare, and whether to compare all documents as well.
+        """Return the collections and views whose definitions to compare; True means to compare all documents as well.
 
         `before` are the tasks of the previous generation that found a difference.
         """

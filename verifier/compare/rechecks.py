@@ -41,7 +41,7 @@ class Rechecks:
     def of_changes(self) -> bool:
         """Return whether the next generation compares documents or collections because they have changed.
 
-        Return False if the next generation only compares known differences again.
+        Return False if the next generation only compares earlier differences again.
         """
         return self._changed_any
 

@@ -131,7 +131,7 @@ class CheckRecord:
     # Whether all tasks of the current generation are saved, and whether all of them are done.
     planned: bool = False
     done: bool = False
-    # The number of the first generation that began after all changes up to the end of user writes were known; None
+    # The number of the first generation that began after all changes up to the end of user writes were read; None
     # until there is one. From this generation on, a difference that remains is a mismatch.
     last_from: int | None = None
     # The amounts of generation 0; None until it is complete.
@@ -154,16 +154,19 @@ class CheckRecord:
 
     @property
     def last(self) -> bool:
-        """Return whether the current generation can give the verdict: it began after the last changes were read.
+        """Return whether the current generation can give the verdict.
 
-        The last changes are those before writes were turned off. Each difference that such a generation finds counts as
-        a mismatch, unless a later generation no longer finds it.
+        It can if all changes up to the end of user writes were read before the generation began. Each difference that
+        such a generation finds counts as a mismatch, unless a later generation no longer finds it.
         """
         return self.last_from is not None
 
     @property
     def all_again(self) -> bool:
-        """Return whether the current generation is `last_from`, which compares all definitions and counts again."""
+        """Return whether the current generation is `last_from`.
+
+        This generation compares all definitions and all numbers of documents again.
+        """
         return self.generation == self.last_from
 
     @property

@@ -67,7 +67,8 @@ class _Mismatch(Strict):
     generation = always(fields.Integer, "The generation of the check that found the difference.")
     durationSecs = always(
         fields.Float,
-        "The time for which the difference has existed without a change of the document, in seconds.",
+        "The time for which the difference has existed, in seconds; for a document, it restarts when the document "
+        "changes.",
     )
     place = always(
         fields.String, "The page token of this line: send it as `after` to get the next lines."
@@ -82,7 +83,7 @@ class _FieldDifference(Strict):
 class DocumentMismatchLine(_Mismatch):
     _id = always(
         fields.Raw,
-        "The _id of the document, in relaxed Extended JSON; a text with its bytes if it cannot be decoded.",
+        "The _id of the document, in relaxed Extended JSON; a string with its type and bytes if it cannot be decoded.",
     )
     idType = always(fields.String, "The BSON type of the _id.")
     fields = always(

@@ -109,7 +109,7 @@ class Worker:
         """List all definitions now, with few commands. Call this if the generation compares all of them.
 
         A definition that changes after the listing of generation 0 is compared again after the end of user writes, with
-        all others. Raises the driver's errors, and `Cancelled`.
+        all other definitions. Raises the driver's errors, and `Cancelled`.
         """
         self._snapshots = tuple(
             read(lambda: Snapshot(client), self._stop) for client in self._clients
@@ -159,8 +159,8 @@ class Worker:
         """Return the mismatches, but leave out documents that have expired (TTL).
 
         One cluster has deleted the expired document, and the other will delete it. A document that no cluster has any
-        more is left out, too. Before all changes are known, return all mismatches: the next generation compares them
-        again anyway.
+        more is left out, too. Until all changes up to the end of user writes are read, return all mismatches: the next
+        generation compares them again anyway.
         """
         if not self._store.record.last:
             return found
