@@ -245,9 +245,8 @@ class FencedWriter(ClusterWriter):
             self._stop.sleep(POLL)
 
     def _running(self, lsid: Binary) -> list[str]:
-        pipeline = [{"$currentOp": {}}, {"$match": {"lsid.id": lsid, "op": "command"}}]
-        found = self.administer({"aggregate": 1, "pipeline": pipeline, "cursor": {}})
-        return [str(each.get("command")) for each in found["cursor"]["firstBatch"]]
+        found = self._operations({"lsid.id": lsid, "op": "command"})
+        return [str(each.get("command")) for each in found]
 
     def run(
         self,

@@ -316,7 +316,7 @@ def temporary(error: BaseException) -> Temporary | None:
     if is_transient(error):
         call = _failed_call(error)
         if isinstance(error, NetworkTimeout) and call is not None and call.builds_indexes:
-            # The server continues to build the index, and the repeated command waits for the same build.
+            # The server continues to build or scan the index, and `ClusterWriter` waits for the end.
             return Temporary(call.unanswered, call.remedy, expected=True)
         return Temporary(_with_command(error), _CHECK_SERVERS)
     code = code_of(error)

@@ -8,9 +8,10 @@ from typing import Any
 from bson.binary import Binary
 from bson.timestamp import Timestamp
 from pymongo.client_session import ClientSession
-from pymongo.errors import NotPrimaryError, OperationFailure
+from pymongo.errors import NetworkTimeout, NotPrimaryError, OperationFailure
 
 from verifier.cluster import failures, rawbson
+from verifier.cluster.calls import builds_indexes, kept
 from verifier.cluster.connect import Client, replacing_connections
 from verifier.cluster.note import reply_time
 from verifier.runtime.retry import Temporary, retry
@@ -48,8 +49,9 @@ class ClusterWriter:
         """Run a command and return the reply. The caller must check the reply's `writeErrors` for refused writes.
 
         The command waits for the majority, unless it has another write concern. Unless `retried` is False, temporary
-        failures are retried, including failures of single documents. Raises the driver's errors, the errors of
-        `confirm`, and `Cancelled` if stopped before a retry; the first attempt is made in any case.
+        failures are retried, including failures of single documents. While the server still runs a command that builds
+        or scans an index, the command is not sent again. Raises the driver's errors, the errors of `confirm`, and
+        `Cancelled` if stopped before a retry; the first attempt is made in any case.
         """
 
         # Our fields go last: the first field names the command.
@@ -101,8 +103,39 @@ class ClusterWriter:
     def _retry(
         self, database: str, command: dict[str, Any], session: ClientSession | None = None
     ) -> dict[str, Any]:
+        is_repeated = False
+
+        def attempt() -> dict[str, Any]:
+            nonlocal is_repeated
+            if is_repeated:
+                self._refuse_running(database, command)
+            is_repeated = builds_indexes(command)
+            return self._once(database, command, session)
+
         # Make one attempt even if stopped: a process that shuts down may still save its state with one call.
-        return retry(lambda: self._once(database, command, session), failures.temporary, self._stop)
+        return retry(attempt, failures.temporary, self._stop)
+
+    def _refuse_running(self, database: str, command: dict[str, Any]) -> None:
+        """Raise NetworkTimeout, a temporary error, while the cluster still runs an earlier attempt of a command.
+
+        If it were sent again, a `createIndexes` would wait for the same index build, so that the waiting operations
+        accumulate; and a `collMod` that makes an index unique would scan the whole index again.
+        """
+        name = next(iter(command))
+        fields = [each for each in (name, "index", "indexes") if each in command]
+        wanted = {f"command.{each}": {"$eq": command[each]} for each in fields}
+        # The errors of the retry name the command, not this query.
+        with kept():
+            running = self._operations({**wanted, "command.$db": database})
+        if running:
+            raise NetworkTimeout("the server still runs the command")
+
+    def _operations(self, wanted: dict[str, Any]) -> list[dict[str, Any]]:
+        """Return the operations of this user that the cluster runs now, and that match the query `wanted`."""
+        pipeline = [{"$currentOp": {}}, {"$match": wanted}]
+        found = self.administer({"aggregate": 1, "pipeline": pipeline, "cursor": {}})
+        operations: list[dict[str, Any]] = found["cursor"]["firstBatch"]
+        return operations
 
     def _once(
         self, database: str, command: dict[str, Any], session: ClientSession | None
