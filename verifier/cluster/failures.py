@@ -27,6 +27,8 @@ from verifier.runtime.retry import Temporary
 NAMESPACE_NOT_FOUND = 26
 INDEX_NOT_FOUND = 27
 NAMESPACE_EXISTS = 48
+# Among others, the answer to a collMod if another one has changed the same index meanwhile.
+COMMAND_FAILED = 125
 TIME_LIMIT_EXCEEDED = 50
 UNAUTHORIZED = 13
 ILLEGAL_OPERATION = 20
