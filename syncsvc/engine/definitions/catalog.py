@@ -265,7 +265,7 @@ class Catalog:
             self._run(Namespace(database, ""), {"dropDatabase": 1})
 
     def reconcile_indexes(self, definition: CollectionSpec) -> None:
-        """Drop and build indexes until a collection has exactly those of its definition, as stand-ins.
+        """Drop, build and change indexes until a collection has exactly those of its definition, as stand-ins.
 
         In a stand-in, unique indexes are not unique and TTL indexes never expire documents. Raises OperationError
         DefinitionNotApplicable, which names the index that cannot be built.
@@ -281,8 +281,10 @@ class Catalog:
         for name in found.keys() - wanted.keys() - {sharding.SPARE}:
             self._drop_index(namespace, name)
         for name, index in wanted.items():
-            if name not in found or not same_index(found[name], index):
+            if name not in found or not standin.is_modifiable(found[name], index):
                 self._create_index(definition, index)
+            elif not same_index(found[name], index):
+                self._make_ttl(definition, index)
         if exchanging:
             self._drop_index(namespace, sharding.SPARE)
 
@@ -301,6 +303,15 @@ class Catalog:
             raise OperationError(
                 error.kind, f"Index {index['name']}: {error.description}"
             ) from error.__cause__
+
+    def _make_ttl(self, definition: CollectionSpec, index: Document) -> None:
+        """Turn an existing index into the TTL index `index`; replace it if the server refuses to change it.
+
+        For example, servers refuse to change the indexes of time-series collections.
+        """
+        command = standin.expiring(definition.namespace.collection, index)
+        if self._run(definition.namespace, command, failures.INVALID_OPTIONS) is None:
+            self._create_index(definition, index)
 
     def _indexes(self, namespace: Namespace) -> dict[str, Document]:
         indexes = read(lambda: list_indexes(self._destination_client, *namespace), self._stop)
@@ -473,7 +484,9 @@ def _loses_support(
     if not definition.shard_key:
         return False
     staying = [
-        each for name, each in found.items() if name in wanted and same_index(each, wanted[name])
+        each
+        for name, each in found.items()
+        if name in wanted and standin.is_modifiable(each, wanted[name])
     ]
     # Stand-ins are never unique now, even if the index for a unique shard key will be.
     key = {**definition.shard_key, "unique": False}
