@@ -100,19 +100,13 @@ class Cutover:
     def _prepare(self) -> None:
         """Restore the definitions of all collections, except uniqueness and expiration (`Catalog.prepare`).
 
-        Users cannot write until this is done. So on a replica set, the majority confirms all commands together: waiting
-        for the majority after each command would take several times as long as the command itself.
-
         Raises SourceWritten if indexes are withheld: all withheld indexes were built before the cut-over, so they were
         withheld again because of an event after the commit time.
         """
         if any(each.withheld for each in self.context.registry):
             LateWrites(self.context, self.stop).refuse()
             raise SourceWritten()
-        if self.context.destination_facts.is_sharded:
-            self._prepare_all(MAJORITY)
-        else:
-            confirmed_together(self.context, lambda: self._prepare_all(PRIMARY_ONLY), self.stop)
+        self._confirm(self._prepare_all)
 
     def _prepare_all(self, write_concern: Mapping[str, Any]) -> None:
         registry, threads = self.context.registry, self.context.definition_threads
@@ -172,15 +166,31 @@ class Cutover:
             each.put_back()
 
     def _convert(self) -> None:
+        self._confirm(self._convert_all)
+
+    def _convert_all(self, write_concern: Mapping[str, Any]) -> None:
         threads = min(self.context.definition_threads, self.context.load.readers)
-        self._change_by_current_name(Catalog.convert, threads, replaced=True)
+        self._change_by_current_name(Catalog.convert, threads, True, write_concern)
 
     def _restore_expiration(self) -> None:
         threads = self.context.definition_threads
         # No document of a collection that users have created may expire.
-        self._change_by_current_name(Catalog.restore_expiration, threads, replaced=False)
+        self._change_by_current_name(Catalog.restore_expiration, threads, False, MAJORITY)
 
-    def _change_by_current_name(self, change: Change, threads: int, replaced: bool) -> None:
+    def _confirm(self, change: Callable[[Mapping[str, Any]], None]) -> None:
+        """Call `change` with the write concern for its commands; return when the majority has all their effects.
+
+        On a replica set, the majority confirms all commands together: waiting for the majority after each command would
+        take several times as long as most commands. So `change` may be called again, and must be idempotent.
+        """
+        if self.context.destination_facts.is_sharded:
+            change(MAJORITY)
+        else:
+            confirmed_together(self.context, lambda: change(PRIMARY_ONLY), self.stop)
+
+    def _change_by_current_name(
+        self, change: Change, threads: int, replaced: bool, write_concern: Mapping[str, Any]
+    ) -> None:
         """Call `change` for each collection under its current name; users may rename and drop collections meanwhile.
 
         A command with a former name has no effect, so `change` is called again for the collections that were renamed
@@ -197,7 +207,7 @@ class Cutover:
             ]
             if not renamed:
                 return
-            self._change_all(change, renamed, uuids, threads)
+            self._change_all(change, renamed, uuids, threads, write_concern)
             names.update((each.uuid, each.definition.namespace) for each in renamed)
 
     def _change_all(
@@ -206,7 +216,7 @@ class Cutover:
         records: Iterable[CollectionRecord],
         uuids: Mapping[Namespace, bytes],
         threads: int,
-        write_concern: Mapping[str, Any] = MAJORITY,
+        write_concern: Mapping[str, Any],
     ) -> None:
         """Call `change`, a method of Catalog, for the collection of each record, in `threads` threads.
 

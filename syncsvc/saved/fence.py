@@ -246,9 +246,8 @@ class FencedWriter(ClusterWriter):
             self._stop.sleep(POLL)
 
     def _running(self, lsid: Binary) -> list[str]:
-        pipeline = [{"$currentOp": {}}, {"$match": {"lsid.id": lsid, "op": "command"}}]
-        found = self.administer({"aggregate": 1, "pipeline": pipeline, "cursor": {}})
-        return [str(each.get("command")) for each in found["cursor"]["firstBatch"]]
+        found = self._operations({"lsid.id": lsid, "op": "command"})
+        return [str(each.get("command")) for each in found]
 
     def run(
         self,
@@ -256,18 +255,20 @@ class FencedWriter(ClusterWriter):
         command: dict[str, Any],
         retried: bool = True,
         as_transaction: bool = False,
+        *,
+        is_done: Callable[[], bool] | None = None,
     ) -> dict[str, Any]:
         """Run a command and return the server's reply; with `as_transaction`, first try to run it as one transaction.
 
         The command waits for a majority. Unless `retried` is False, temporary failures are retried. A transaction costs
         the server half as much as retryable updates or deletes, each of which the server records separately; retryable
         inserts cost less than a transaction. If the transaction fails, the statements are run without a transaction,
-        except if `retried` is False and the connection is lost. Raises OperationError Superseded if another process has
-        taken the run over, and the driver's errors.
+        except if `retried` is False and the connection is lost. Only DDL commands use `is_done`. Raises OperationError
+        Superseded if another process has taken the run over, and the driver's errors.
         """
         name, target = next(iter(command.items()))
         if name not in _NUMBERED:
-            return super().run(database, command, retried)
+            return super().run(database, command, retried, is_done=is_done)
         with self._fence.slot(self._stop) as slot:
             try:
                 if as_transaction and self._takes_transaction(database, target):

@@ -302,8 +302,8 @@ def test_definitions_that_are_rolled_back_are_prepared_again(
             daemon.reverse()
         daemon.wait_until_committable()
         assert not is_prepared(destination, "a")
-        # Each commit passes CHANGES_BEGIN once; the last commit passes it again, after the rollback.
-        first, again = reversals + 1, reversals + 2
+        # Each commit passes CHANGES_BEGIN twice; the last commit first repeats its first changes, after the rollback.
+        first, again = 2 * reversals + 1, 2 * reversals + 2
         hold.enter_context(daemon.held_at(Point.CHANGES_BEGIN, number=first))
         assert daemon.post("commit").ok
         daemon.wait_until_reached(Point.CHANGES_BEGIN, number=first)

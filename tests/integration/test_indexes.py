@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 
 from syncsvc.engine.run.points import Point
 from tests.support import writes
 from tests.support.daemon import Daemon, prepared
-from tests.support.failpoints import APPLICATION, holding
+from tests.support.failpoints import APPLICATION, failing, holding, running, running_for
 from tests.support.metrics import scrape
 from tests.support.pair import SHARDED, TO_SHARDED, Pair, across
 from tests.support.phases import PHASES, When, writes_in
 from tests.support.resuming import fails_again
 from tests.support.waiting import wait_for
+from verifier.cluster.failures import INVALID_OPTIONS
 
 on_shards = across(TO_SHARDED, SHARDED)
 
@@ -227,16 +230,17 @@ def test_documents_that_an_older_or_newer_index_refuses(
 
 @prepared(Daemon.warn_soon, Daemon.give_up_soon)
 def test_a_long_index_build_is_no_failure(pair: Pair, daemon: Daemon) -> None:
-    """Hold an index build until the daemon has sent the command again, because its first call has timed out."""
+    """Hold an index build for longer than a call waits: the daemon must not send the command again."""
     source, destination = pair.source.client, pair.destination.client
     writes.fill(source)
     daemon.start()
     daemon.wait_until_applying()
     with holding(destination, "hangAfterSettingUpIndexBuild"):
         source.d.c.create_index("n", name="long")
-        wait_for(lambda: len(building(destination)) > 1, "the command is sent again")
+        wait_for(lambda: running_for(destination, 12.0, "createIndexes"), "the call has timed out")
         text = daemon.wait_for_warning("No answer yet to createIndexes of d.c", "index build takes")
         assert "currentOp" in text
+        assert len(running(destination, "createIndexes")) == 1
         assert not daemon.warnings("A call to a cluster fails")
         assert scrape(daemon)["mongosync_longest_wait_seconds"] == {(): 0}
     daemon.commit()
@@ -244,11 +248,30 @@ def test_a_long_index_build_is_no_failure(pair: Pair, daemon: Daemon) -> None:
     assert "A call to a cluster failed and will be retried." not in daemon.log
 
 
-def building(client: writes.AnyClient) -> list[int]:
-    """Return the IDs of the operations of daemons that build an index, or wait for its end."""
-    wanted = {"appName": APPLICATION, "command.createIndexes": {"$exists": True}}
-    found = client.admin.aggregate([{"$currentOp": {}}, {"$match": wanted}])
-    return [each["opid"] for each in found]
+@pytest.mark.parametrize("refused", [False, True], ids=["modified", "refused"])
+def test_an_index_that_becomes_ttl_is_not_built_again(
+    pair: Pair, daemon: Daemon, refused: bool
+) -> None:
+    """Turn an index into a TTL index: the destination must replace its index only if it refuses the collMod."""
+    source, destination = pair.source.client, pair.destination.client
+    writes.fill(source)
+    source.d.c.create_index("when")
+    daemon.start()
+    daemon.wait_until_committable()
+    began = destination.admin.command("ping")["operationTime"]
+
+    def is_ttl() -> bool:
+        return "expireAfterSeconds" in destination.d.c.index_information().get("when_1", {})
+
+    refusal = {"failCommands": ["collMod"], "errorCode": INVALID_OPTIONS, "appName": APPLICATION}
+    with failing(destination, refusal) if refused else nullcontext():
+        index = {"name": "when_1", "expireAfterSeconds": 10**8}
+        source.d.command({"collMod": "c", "index": index})
+        wait_for(is_ttl, "the index is a TTL index")
+    dropped = {"ts": {"$gt": began}, "ns": "d.$cmd", "o.dropIndexes": "c"}
+    assert bool(destination.local["oplog.rs"].find_one(dropped)) is refused
+    daemon.commit()
+    pair.assert_equal()
 
 
 def test_a_kill_while_indexes_are_built_after_the_copy(pair: Pair, daemon: Daemon) -> None:

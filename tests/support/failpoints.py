@@ -92,18 +92,25 @@ def holding(client: Client, point: str) -> Iterator[None]:
         client.admin.command({"configureFailPoint": point, "mode": "off"})
 
 
+def running(client: Client, command: str, application: str = APPLICATION) -> list[Document]:
+    """Return the operations of the `application` with this command name that the primary has received and not ended."""
+    wanted = {"appName": application, f"command.{command}": {"$exists": True}}
+    return list(client.admin.aggregate([{"$currentOp": {}}, {"$match": wanted}]))
+
+
+def running_for(client: Client, seconds: float, command: str) -> bool:
+    """Return whether an operation of a daemon with this command name has been running for at least `seconds`."""
+    found = running(client, command)
+    return any(each.get("microsecs_running", 0) >= seconds * 1_000_000 for each in found)
+
+
 def delayed(client: Client, command: str, application: str = APPLICATION) -> list[int]:
     """Return the IDs of operations that the primary has received, but that a fault keeps from running.
 
     Only operations of the `application` with this command name are returned.
     """
-    wanted = {
-        "appName": application,
-        f"command.{command}": {"$exists": True},
-        "microsecs_running": {"$exists": False},
-    }
-    found = client.admin.aggregate([{"$currentOp": {}}, {"$match": wanted}])
-    return [each["opid"] for each in found]
+    found = running(client, command, application)
+    return [each["opid"] for each in found if "microsecs_running" not in each]
 
 
 class FailPoints:

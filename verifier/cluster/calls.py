@@ -7,7 +7,7 @@ The driver reports when a command starts and ends (command monitoring). Each out
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -107,7 +107,7 @@ class CallListener(CommandListener):
             _namespace(event),
             f"{host}:{port}",
             self._cluster,
-            _builds_indexes(event),
+            builds_indexes(event.command),
         )
         _thread.newest = call
         wait = waits.begin(call.unanswered, call.remedy, call.builds_indexes)
@@ -125,11 +125,13 @@ class CallListener(CommandListener):
             waits.end(wait)
 
 
-def _builds_indexes(event: CommandStartedEvent) -> bool:
-    if event.command_name == "collMod":
+def builds_indexes(command: Mapping[str, Any]) -> bool:
+    """Return whether a command builds or scans an index, which may take hours although nothing is wrong."""
+    name = next(iter(command), None)
+    if name == "collMod":
         # To make an index unique, the server scans it. Other changes of an index or collection are quick.
-        return bool(event.command.get("index", {}).get("unique"))
-    return event.command_name == "createIndexes"
+        return bool(command.get("index", {}).get("unique"))
+    return name == "createIndexes"
 
 
 def _namespace(event: CommandStartedEvent) -> str:

@@ -27,6 +27,8 @@ from verifier.runtime.retry import Temporary
 NAMESPACE_NOT_FOUND = 26
 INDEX_NOT_FOUND = 27
 NAMESPACE_EXISTS = 48
+# Among others, the answer to a collMod if another one has changed the same index meanwhile.
+COMMAND_FAILED = 125
 TIME_LIMIT_EXCEEDED = 50
 UNAUTHORIZED = 13
 ILLEGAL_OPERATION = 20
@@ -316,7 +318,7 @@ def temporary(error: BaseException) -> Temporary | None:
     if is_transient(error):
         call = _failed_call(error)
         if isinstance(error, NetworkTimeout) and call is not None and call.builds_indexes:
-            # The server continues to build the index, and the repeated command waits for the same build.
+            # The server continues to build or scan the index, and `ClusterWriter` waits for the end.
             return Temporary(call.unanswered, call.remedy, expected=True)
         return Temporary(_with_command(error), _CHECK_SERVERS)
     code = code_of(error)

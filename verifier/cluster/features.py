@@ -304,7 +304,7 @@ FEATURES: tuple[Feature, ...] = (
         shape=Shape.REPLICA_SET,
     ),
     *_tried(
-        "Ending DDL commands that a killed process of the sync left running.",
+        "Ending DDL commands that a killed process of the sync left running, and waiting for long index builds.",
         "The sync fails if a server lacks the feature, but all supported versions of MongoDB have the feature.",
         "$currentOp",
         "killSessions",

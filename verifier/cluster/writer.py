@@ -8,9 +8,10 @@ from typing import Any
 from bson.binary import Binary
 from bson.timestamp import Timestamp
 from pymongo.client_session import ClientSession
-from pymongo.errors import NotPrimaryError, OperationFailure
+from pymongo.errors import NetworkTimeout, NotPrimaryError, OperationFailure
 
 from verifier.cluster import failures, rawbson
+from verifier.cluster.calls import builds_indexes, kept
 from verifier.cluster.connect import Client, replacing_connections
 from verifier.cluster.note import reply_time
 from verifier.runtime.retry import Temporary, retry
@@ -44,12 +45,23 @@ class ClusterWriter:
         self._extra = {} if access_control else {"mayBypassWriteBlocking": True}
         self._stop = stop
 
-    def run(self, database: str, command: dict[str, Any], retried: bool = True) -> dict[str, Any]:
+    def run(
+        self,
+        database: str,
+        command: dict[str, Any],
+        retried: bool = True,
+        *,
+        is_done: Callable[[], bool] | None = None,
+    ) -> dict[str, Any]:
         """Run a command and return the reply. The caller must check the reply's `writeErrors` for refused writes.
 
         The command waits for the majority, unless it has another write concern. Unless `retried` is False, temporary
-        failures are retried, including failures of single documents. Raises the driver's errors, the errors of
-        `confirm`, and `Cancelled` if stopped before a retry; the first attempt is made in any case.
+        failures are retried, including failures of single documents. While the server still runs a command that builds
+        or scans an index, the command is not sent again. Raises the driver's errors, the errors of `confirm`, and
+        `Cancelled` if stopped before a retry; the first attempt is made in any case.
+
+        `is_done` is called before each attempt: if it returns True, the command has already had its effect, and an
+        empty reply is returned.
         """
 
         # Our fields go last: the first field names the command.
@@ -61,7 +73,7 @@ class ClusterWriter:
         session = self._session_of(command)
         if not retried:
             return self._once(database, full, session)
-        return self._retry(database, full, session)
+        return self._retry(database, full, session, is_done)
 
     def run_timed(self, database: str, command: dict[str, Any]) -> tuple[dict[str, Any], Timestamp]:
         """Run a command like `run`; return the reply, and a cluster time that is not before the writes of the command.
@@ -99,10 +111,47 @@ class ClusterWriter:
         return None
 
     def _retry(
-        self, database: str, command: dict[str, Any], session: ClientSession | None = None
+        self,
+        database: str,
+        command: dict[str, Any],
+        session: ClientSession | None = None,
+        is_done: Callable[[], bool] | None = None,
     ) -> dict[str, Any]:
+        is_repeated = False
+
+        def attempt() -> dict[str, Any]:
+            nonlocal is_repeated
+            if is_repeated:
+                self._refuse_running(database, command)
+            is_repeated = builds_indexes(command)
+            if is_done is not None and is_done():
+                return {}
+            return self._once(database, command, session)
+
         # Make one attempt even if stopped: a process that shuts down may still save its state with one call.
-        return retry(lambda: self._once(database, command, session), failures.temporary, self._stop)
+        return retry(attempt, failures.temporary if is_done is None else _overtaken, self._stop)
+
+    def _refuse_running(self, database: str, command: dict[str, Any]) -> None:
+        """Raise NetworkTimeout, a temporary error, while the cluster still runs an earlier attempt of a command.
+
+        If it were sent again, a `createIndexes` would wait for the same index build, so that the waiting operations
+        accumulate; and a `collMod` that makes an index unique would scan the whole index again.
+        """
+        name = next(iter(command))
+        fields = [each for each in (name, "index", "indexes") if each in command]
+        wanted = {f"command.{each}": {"$eq": command[each]} for each in fields}
+        # The errors of the retry name the command, not this query.
+        with kept():
+            running = self._operations({**wanted, "command.$db": database})
+        if running:
+            raise NetworkTimeout("the server still runs the command")
+
+    def _operations(self, wanted: dict[str, Any]) -> list[dict[str, Any]]:
+        """Return the operations of this user that the cluster runs now, and that match the query `wanted`."""
+        pipeline = [{"$currentOp": {}}, {"$match": wanted}]
+        found = self.administer({"aggregate": 1, "pipeline": pipeline, "cursor": {}})
+        operations: list[dict[str, Any]] = found["cursor"]["firstBatch"]
+        return operations
 
     def _once(
         self, database: str, command: dict[str, Any], session: ClientSession | None
@@ -123,6 +172,13 @@ class ClusterWriter:
 def _is_timeless(error: BaseException) -> Temporary | None:
     # `run` has retried all other errors already.
     return failures.temporary(error) if isinstance(error, NotPrimaryError) else None
+
+
+def _overtaken(error: BaseException) -> Temporary | None:
+    """Classify an error for `retry` as `failures.temporary` does, but also retry if another command was faster."""
+    if failures.code_of(error) == failures.COMMAND_FAILED:
+        return failures.again(error)
+    return failures.temporary(error)
 
 
 def _raise_temporary(reply: dict[str, Any]) -> None:

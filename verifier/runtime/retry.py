@@ -106,6 +106,7 @@ class _Attempts:
 
     def __init__(self, classify: Classifier) -> None:
         self._classify = classify
+        self._began = monotonic()
         self._failed_at = 0.0
         self._reason: Temporary | None = None
         self._wait: waits.Wait | None = None
@@ -129,6 +130,9 @@ class _Attempts:
             self._wait = waits.begin(what, reason.remedy)
         self._wait.what, self._wait.remedy = what, reason.remedy
         self._wait.expected = reason.expected
+        if reason.expected:
+            # The answer has been awaited since the first attempt.
+            self._wait.since = self._began
         # Log attempts 1, 2, 4, 8 and so on: an outage of an hour must not flood the log.
         if not reason.expected and state.attempt_number & (state.attempt_number - 1) == 0:
             _log.warning(

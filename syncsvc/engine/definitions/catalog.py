@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from bson.binary import Binary
@@ -265,7 +265,7 @@ class Catalog:
             self._run(Namespace(database, ""), {"dropDatabase": 1})
 
     def reconcile_indexes(self, definition: CollectionSpec) -> None:
-        """Drop and build indexes until a collection has exactly those of its definition, as stand-ins.
+        """Drop, build and change indexes until a collection has exactly those of its definition, as stand-ins.
 
         In a stand-in, unique indexes are not unique and TTL indexes never expire documents. Raises OperationError
         DefinitionNotApplicable, which names the index that cannot be built.
@@ -281,8 +281,10 @@ class Catalog:
         for name in found.keys() - wanted.keys() - {sharding.SPARE}:
             self._drop_index(namespace, name)
         for name, index in wanted.items():
-            if name not in found or not same_index(found[name], index):
+            if name not in found or not standin.is_modifiable(found[name], index):
                 self._create_index(definition, index)
+            elif not same_index(found[name], index):
+                self._make_ttl(definition, index)
         if exchanging:
             self._drop_index(namespace, sharding.SPARE)
 
@@ -301,6 +303,15 @@ class Catalog:
             raise OperationError(
                 error.kind, f"Index {index['name']}: {error.description}"
             ) from error.__cause__
+
+    def _make_ttl(self, definition: CollectionSpec, index: Document) -> None:
+        """Turn an existing index into the TTL index `index`; replace it if the server refuses to change it.
+
+        For example, servers refuse to change the indexes of time-series collections.
+        """
+        command = standin.expiring(definition.namespace.collection, index)
+        if self._run(definition.namespace, command, failures.INVALID_OPTIONS) is None:
+            self._create_index(definition, index)
 
     def _indexes(self, namespace: Namespace) -> dict[str, Document]:
         indexes = read(lambda: list_indexes(self._destination_client, *namespace), self._stop)
@@ -354,12 +365,27 @@ class Catalog:
         Users may already write: if they have dropped, changed or replaced an index or collection, their change is kept.
         """
         for command in standin.conversions(definition):
-            self._run(definition.namespace, command, *_USERS_WERE_FASTER)
+            self._make_unique(definition.namespace, command)
         deferred = standin.deferred_indexes(definition)
         missing = self._missing(definition, deferred) if deferred else []
         if missing:
             command = {"createIndexes": definition.namespace.collection, "indexes": missing}
             self._run(definition.namespace, command, *_USERS_WERE_FASTER)
+
+    def _make_unique(self, namespace: Namespace, command: dict[str, Any]) -> None:
+        """Run a collMod command that makes an index unique.
+
+        If the index is unique already, the server would nevertheless scan it, so the command is not sent then. On a
+        sharded cluster, the command is always sent, because other shards than the one that lists the indexes may not
+        have finished; there, a command that is sent again waits for the end of the first one.
+        """
+        name = command["index"]["name"]
+
+        def is_unique() -> bool:
+            return bool(self._indexes(namespace).get(name, {}).get("unique"))
+
+        is_done = is_unique if self._sharding is None else None
+        self._run(namespace, command, *_USERS_WERE_FASTER, is_done=is_done)
 
     def _missing(self, definition: CollectionSpec, deferred: list[Document]) -> list[Document]:
         """Return the indexes of `deferred` that the synced collection lacks; empty if the collection does not exist.
@@ -384,17 +410,21 @@ class Catalog:
         return read(lambda: list_raw(self._destination_client, database, query), self._stop)
 
     def _run(
-        self, namespace: Namespace, command: dict[str, Any], *expected: int
+        self,
+        namespace: Namespace,
+        command: dict[str, Any],
+        *expected: int,
+        is_done: Callable[[], bool] | None = None,
     ) -> dict[str, Any] | None:
         """Run a command in the database of `namespace`, and return the reply.
 
         Return None if the server answers with one of the `expected` error codes, which mean that there is nothing to
-        do.
+        do. See `ClusterWriter.run` for `is_done`.
         """
         full = {**command, **self._by_uuid(namespace, command)}
         full["writeConcern"] = dict(self._write_concern)
         try:
-            return self._destination_writer.run(namespace.database, full)
+            return self._destination_writer.run(namespace.database, full, is_done=is_done)
         except OperationFailure as error:
             if error.code in expected:
                 return None
@@ -455,7 +485,9 @@ def _loses_support(
     if not definition.shard_key:
         return False
     staying = [
-        each for name, each in found.items() if name in wanted and same_index(each, wanted[name])
+        each
+        for name, each in found.items()
+        if name in wanted and standin.is_modifiable(each, wanted[name])
     ]
     # Stand-ins are never unique now, even if the index for a unique shard key will be.
     key = {**definition.shard_key, "unique": False}

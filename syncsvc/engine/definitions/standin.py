@@ -17,7 +17,7 @@ from typing import Any
 from bson.int64 import Int64
 
 from syncsvc.rules import sharding
-from verifier.cluster.specification import CollectionSpec, Document, Kind
+from verifier.cluster.specification import CollectionSpec, Document, Kind, same_index
 
 # Limits that are never reached: the largest expireAfterSeconds that the server accepts, and a petabyte.
 NEVER_SECONDS = 2147483647
@@ -224,7 +224,21 @@ def expirations(definition: CollectionSpec, present: CollectionSpec) -> Iterator
     for index in _built(supported(definition)):
         found = present.indexes.get(index["name"], {})
         if _EXPIRES in index and found.get(_EXPIRES) == NEVER_SECONDS:
-            yield _modify(name, index, expireAfterSeconds=index[_EXPIRES])
+            yield expiring(name, index)
+
+
+def expiring(collection: str, index: Document) -> Command:
+    """Return the collMod command that gives an existing index of a collection the expiration of `index`."""
+    return _modify(collection, index, expireAfterSeconds=index[_EXPIRES])
+
+
+def is_modifiable(found: Document, wanted: Document) -> bool:
+    """Return whether the index `found` equals `wanted`, or would after `expiring`.
+
+    collMod can add or change the expiration of an index, but not remove it.
+    """
+    changed = {**found, _EXPIRES: wanted[_EXPIRES]} if _EXPIRES in wanted else found
+    return same_index(changed, wanted)
 
 
 def conversions(definition: CollectionSpec) -> Iterator[Command]:

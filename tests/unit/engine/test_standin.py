@@ -19,6 +19,7 @@ from syncsvc.engine.definitions.standin import (
     deferred_indexes,
     deferred_names,
     expirations,
+    is_modifiable,
     preparations,
     prepared,
     stand_in,
@@ -54,6 +55,20 @@ KEPT: Document = {
     "weights": {"a": 2},
     "bits": 20,
 }
+
+
+@pytest.mark.parametrize(
+    "found, wanted, expected",
+    [
+        (index(), index(), True),
+        (index(), index(expireAfterSeconds=NEVER_SECONDS), True),
+        (index(expireAfterSeconds=5), index(expireAfterSeconds=NEVER_SECONDS), True),
+        (index(expireAfterSeconds=5), index(), False),
+        (index(sparse=True), index(expireAfterSeconds=5), False),
+    ],
+)
+def test_modifiable_indexes(found: Document, wanted: Document, expected: bool) -> None:
+    assert is_modifiable(found, wanted) is expected
 
 
 class TestStandIn:

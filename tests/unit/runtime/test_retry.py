@@ -12,6 +12,7 @@ import tenacity
 
 from tests.support.waiting import wait_for
 from verifier.cluster.bounds import PATIENCE
+from verifier.runtime import retry as retry_module
 from verifier.runtime import waits
 from verifier.runtime.retry import FOREVER, Classifier, Temporary, impatient, patience_left, retry
 from verifier.runtime.tasks import Cancelled, StopToken
@@ -168,6 +169,26 @@ def test_an_expected_failure_is_shown_but_not_logged(
     ]
     assert [each.expected for each in shown] == [True, False]
     assert [each.attempt for each in caplog.records] == [2]  # type: ignore[attr-defined]
+
+
+def test_the_wait_for_a_slow_call_begins_with_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    shown: list[waits.LongWait] = []
+
+    class Watching(StopToken):
+        def sleep(self, seconds: float) -> None:
+            shown.extend(waits.long_waits())
+
+    def call() -> None:
+        nonlocal now
+        now += 60.0
+        if now < 1100.0:
+            raise Outage("slow")
+
+    for module in (waits, retry_module):
+        monkeypatch.setattr(module, "monotonic", lambda: now)
+    retry(call, lambda _: Temporary("The index is being built", "Wait.", expected=True), Watching())
+    assert [each.seconds for each in shown] == [60.0]
 
 
 def test_retrying_is_registered_as_a_wait(monkeypatch: pytest.MonkeyPatch) -> None:
