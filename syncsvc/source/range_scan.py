@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from bson.raw_bson import RawBSONDocument
+from pymongo.errors import NetworkTimeout
 
 from syncsvc.source.scanned import ScannedCollection
 from verifier.cluster import failures
@@ -19,9 +20,10 @@ from verifier.cluster.keys import id_only
 from verifier.cluster.lookup import LONGEST_BOUND, among
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.pinning import Pin
-from verifier.cluster.ranges import LAST, Range
+from verifier.cluster.ranges import LAST, Part, Range, end_of_part, part_after_timeout
 from verifier.cluster.rawcursor import RawCursor, resilient_pages
 from verifier.cluster.renamed import follow_renames
+from verifier.runtime.retry import Temporary
 from verifier.runtime.tasks import StopToken
 
 _BY_ID = {"_id": 1}
@@ -35,7 +37,8 @@ class RangeScan:
     """One pass over the range `portion` of a collection, from its beginning or from a resume point in it.
 
     The scan follows renames of the collection. `check` is called with the keys of each page (see `CheckKeys`), and may
-    raise an error.
+    raise an error. If the source needs too long to find a document that matches the query of the collection, the rest
+    of the range is searched in parts.
     """
 
     def __init__(
@@ -52,7 +55,13 @@ class RangeScan:
         self._stop = stop
         self._check = check
         self._previous = resume_point
+        # The lower bound of what is left to read; None at the beginning of the range.
+        self._lower = resume_point
         self._reopened = False
+        # The size of the parts, None if the range is read as a whole; and the upper bound of the part that is read now,
+        # None if this part is the last one.
+        self._part: Part | None = None
+        self._end: bytes | None = None
         # Whether a second read must return the document whose `_id` is MaxKey, and whether that second read has begun.
         self._leaves_out_last = False
         self._only_last = False
@@ -71,14 +80,16 @@ class RangeScan:
     def _pages(self, namespace: Namespace) -> Iterator[tuple[Block, bytes | None]]:
         if not self._only_last:
             yield from self._read(namespace)
+            while self._end is not None:
+                assert self._part is not None
+                self._lower, self._end, self._part = self._end, None, self._part.larger()
+                yield from self._read(namespace)
             self._only_last = self._leaves_out_last
         if self._only_last:
             yield from self._read(namespace)
 
     def _read(self, namespace: Namespace) -> Iterator[tuple[Block, bytes | None]]:
-        for page in resilient_pages(
-            lambda: self._open(namespace), failures.lost_cursor, self._stop
-        ):
+        for page in resilient_pages(lambda: self._open(namespace), self._classify, self._stop):
             block = page.block()
             last = id_only(block.last()) if block.count else b""
             if block.count and self._reopened:
@@ -100,11 +111,13 @@ class RangeScan:
             self._check(namespace, keys if self._previous is None else [self._previous, *keys])
         self._previous = last
         if len(last) <= LONGEST_BOUND:
-            self._resume_point = last
+            self._resume_point = self._lower = last
             return
         backwards = (id_only(bytes(each)) for each in reversed(block.documents()))
         fit = (key for key in backwards if len(key) <= LONGEST_BOUND)
-        self._resume_point = next(fit, self._resume_point)
+        found = next(fit, None)
+        if found is not None:
+            self._resume_point = self._lower = found
 
     def _open(self, namespace: Namespace) -> RawCursor:
         # No bound lies after MaxKey, so a scan cannot continue after it: the document with this `_id` is read again.
@@ -112,8 +125,15 @@ class RangeScan:
         self._reopened = self._resume_point is not None
         self._previous = self._resume_point
         pin = Pin(read_preference=self._scanned.read_preference)
-        selected = {**self._filter(), **({} if self._only_last else self._bounds())}
-        return self._scanned.open(namespace, pin, **selected, sort=_BY_ID, hint=_BY_ID)
+        bounds = {} if self._only_last else self._bounds(namespace, pin)
+        return self._scanned.open(
+            namespace, pin, **self._filter(), **bounds, sort=_BY_ID, hint=_BY_ID
+        )
+
+    def _classify(self, error: BaseException) -> Temporary | None:
+        if isinstance(error, NetworkTimeout) and self._scanned.query is not None:
+            self._part = part_after_timeout(self._part, self._scanned.first_page)
+        return failures.lost_cursor(error)
 
     def _filter(self) -> dict[str, Any]:
         query = self._scanned.query
@@ -122,9 +142,13 @@ class RangeScan:
             queries.append(among([LAST]))
         return {"filter": {"$and": queries}} if queries else {}
 
-    def _bounds(self) -> dict[str, RawBSONDocument]:
+    def _bounds(self, namespace: Namespace, pin: Pin) -> dict[str, RawBSONDocument]:
         left = self._range
-        if self._resume_point is not None:
-            left = replace(left, lower=self._resume_point)
+        if self._lower is not None:
+            left = replace(left, lower=self._lower)
+        if self._part is not None:
+            keys = self._scanned.open(namespace, pin, **self._part.beyond, **left.bounds)
+            self._end = end_of_part(keys)
+            left = replace(left, upper=self._end or left.upper)
         self._leaves_out_last = left.leaves_out_last
         return left.bounds

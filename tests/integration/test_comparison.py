@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from threading import Timer
 from typing import Any
 
 import bson
@@ -15,7 +16,8 @@ from bson.raw_bson import RawBSONDocument
 from tests.support.documents import IDS as ODD_IDS
 from tests.support.documents import insert_odd_documents
 from tests.support.pair import Pair
-from verifier.cluster.connect import Client
+from tests.support.waiting import PATIENCE
+from verifier.cluster.connect import Client, connect
 from verifier.cluster.lookup import _command, fetch
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.ranges import Keys, Portion, Range
@@ -330,6 +332,32 @@ def test_a_count_that_takes_too_long_is_left_out(pair: Pair, query: dict[str, An
     pair.source.client.d.c.insert_one({"_id": -1, "n": -1})
     with time_running_out(pair.destination.client):
         assert comparison(pair, query=query).counts(BOTH) is None
+
+
+def test_a_range_without_matches_for_longer_than_the_driver_waits(pair: Pair) -> None:
+    """Let both servers need 4 seconds to find the second match, and the driver wait for one."""
+    matches = [0, 399, MaxKey()]
+    documents = [{"_id": each, "n": each in matches} for each in [*range(400), MaxKey()]]
+    fill(pair, documents)
+    pair.destination.client.d.c.delete_one({"_id": MaxKey()})
+    pair.destination.client.d.c.insert_one({"_id": 200.5, "n": True})
+    pair.destination.client.d.c.update_one({"_id": 399}, {"$set": {"n": 1}})
+    slow = RawBSONDocument(bson.encode({"$where": "sleep(10) || this.n"}))
+    stop = StopToken()
+    deadline = Timer(PATIENCE, stop.stop, ["the comparison does not advance"])
+    deadline.start()
+    with ExitStack() as opened:
+        opened.callback(deadline.cancel)
+        clients = [
+            opened.enter_context(connect(each.uri, "test", socket_ms=1000))
+            for each in (pair.source, pair.destination)
+        ]
+        compared = Comparison(clients[0], clients[1], Mode.BINARY, slow, stop, SMALL_PAGES)
+        assert told(mismatches(pair, compared=compared)) == {
+            200.5: "extra on the destination",
+            399: "n",
+            MaxKey(): "missing on the destination",
+        }
 
 
 @contextmanager

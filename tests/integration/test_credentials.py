@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -160,6 +161,30 @@ def test_the_verifier_uses_a_new_password(guarded: Guarded, tmp_path: Path) -> N
         verifier.writes_off()
         verifier.assert_passed(verifier.wait_for_verdict())
         _assert_no_secret(verifier)
+
+
+def test_a_refusal_is_logged_once_for_each_file(
+    pair: Pair, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Renew unusable credentials several times: each new content of the file, and each new reason, is logged once."""
+    file = tmp_path / "source.uri"
+    file.touch(mode=0o600)
+    file.write_text(pair.source.uri)
+    renewed = Renewal("test")
+    opened = renewed.open_cluster(ConnectionSource("source", path=file))
+    with opened.client, caplog.at_level(logging.ERROR, renewal.__name__):
+        for text, logged in (("first", 1), ("second", 2), (f"{pair.source.uri}&w=1", 3)):
+            file.write_text(text)
+            for _ in range(3):
+                assert not renewed._opened[0].renew()
+            assert len(caplog.records) == logged
+            assert renewed._opened[0]._wait is not None
+        file.write_text(pair.source.uri)
+        assert renewed._opened[0].renew()
+        assert renewed._opened[0]._wait is None
+        file.write_text("first")
+        assert not renewed._opened[0].renew()
+    assert len(caplog.records) == 4
 
 
 def test_new_certificates_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

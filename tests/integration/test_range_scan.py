@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack
 from random import Random
+from threading import Timer
 from typing import Any
 
 import bson
 import pytest
 from bson import MaxKey, MinKey, Regex
+from bson.raw_bson import RawBSONDocument
 
 from syncsvc.sandbox.replica_set import Client
 from syncsvc.source.equal_ids import EqualIds, refuse_equal
@@ -21,7 +23,9 @@ from syncsvc.source.scanned import ScannedCollection
 from tests.support.documents import IDS
 from tests.support.failpoints import failing, times
 from tests.support.keys import in_order_of_index
+from tests.support.pair import REPLICA_SETS, SHARDED, Pair, across
 from tests.support.sharded.cluster import ShardedCluster
+from tests.support.waiting import PATIENCE
 from verifier.cluster.connect import connect
 from verifier.cluster.inventory import find_named
 from verifier.cluster.namespace import Namespace
@@ -268,3 +272,33 @@ def test_a_document_read_twice_is_no_duplicate(client: Client) -> None:
     uuid = definition.uuid
     refuse_equal(client, NAME, uuid, None, [key, key], StopToken())
     refuse_equal(client, NAME, uuid, FOLDING, [key, bson.encode({"_id": "A"})], StopToken())
+
+
+@across(REPLICA_SETS, SHARDED)
+def test_a_range_without_matches_for_longer_than_the_driver_waits(pair: Pair) -> None:
+    """Let the server need 4 seconds to find the second match, and the driver wait for one.
+
+    The scan must continue before this match from a resume point after the first one, and find a document whose `_id` is
+    MaxKey.
+    """
+    ids = [*range(400), MaxKey()]
+    matches = [0, 399, MaxKey()]
+    pair.source.client.d.c.insert_many([{"_id": each, "n": each in matches} for each in ids])
+    slow = RawBSONDocument(bson.encode({"$where": "sleep(10) || this.n"}))
+    keys = [bson.encode({"_id": each}) for each in matches]
+    with connect(pair.source.uri, "test", socket_ms=1000) as client:
+        definition = find_named(client, NAME)
+        assert definition is not None
+        stop = StopToken()
+        time = append_note(client, stop)
+        scanned = ScannedCollection(client, NAME, definition.uuid, time, query=slow, first_page=50)
+        deadline = Timer(PATIENCE, stop.stop, ["the scan does not advance"])
+        deadline.start()
+        try:
+            for resume_point, left in ((None, keys), (keys[0], keys[1:])):
+                scan = RangeScan(scanned, Range(), resume_point, stop)
+                assert [
+                    bson.encode({"_id": bson.decode(each)["_id"]}) for each in read(scan)
+                ] == left
+        finally:
+            deadline.cancel()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import bson
@@ -17,8 +18,13 @@ from tests.support.daemon import Daemon
 from tests.support.pair import REPLICA_SETS, SHARDED, Pair, across
 from tests.support.phases import PHASES, When, writes_in
 from tests.support.resuming import assert_final
-from verifier.cluster.changes import ChangeReader, ChangeStream, start_position
+from tests.support.waiting import PATIENCE
+from verifier.cluster.changes import ChangeReader, ChangeStream, Form, start_position
 from verifier.cluster.cluster import open_cluster
+from verifier.cluster.connect import connect
+from verifier.cluster.facts import gather
+from verifier.cluster.filters import NamespaceFilter
+from verifier.cluster.times import Position
 from verifier.runtime.tasks import StopToken
 
 MEGABYTE = 1 << 20
@@ -68,6 +74,41 @@ def test_pages_that_are_too_large_with_their_resume_token(pair: Pair, keys_only:
                 break
     changes = [each["documentKey"] for each in found if each["operationType"] != "create"]
     assert changes == [*documents, documents[0]]
+
+
+class _Slow(ChangeStream):
+    """A change stream for each event of which the server takes 20 ms before it applies the filter."""
+
+    def _pipeline(self, position: Position | None, form: Form) -> Iterator[dict[str, Any]]:
+        first, *others = super()._pipeline(position, form)
+        slow = {"body": "function() { sleep(20); return true; }", "args": [], "lang": "js"}
+        yield first
+        yield {"$_internalInhibitOptimization": {}}
+        yield {"$match": {"$expr": {"$function": slow}}}
+        yield {"$_internalInhibitOptimization": {}}
+        yield from others
+
+
+def test_a_filter_that_nothing_matches_for_longer_than_the_driver_waits(pair: Pair) -> None:
+    """Let the server need 4 seconds to find the first event that matches the filter, and the driver wait for one.
+
+    A mongos answers earlier, without events, while it waits for its shards.
+    """
+    client, stop = connect(pair.source.uri, "test", socket_ms=1000), StopToken()
+    with client:
+        only_d = NamespaceFilter(include=[{"database": "d"}])
+        stream = _Slow(client, gather(client), namespaces=only_d, page_events=10)
+        position = start_position(stream)
+        pair.source.client.other.c.insert_many([{"_id": number} for number in range(200)])
+        pair.source.client.d.c.insert_one({"_id": "last"})
+        deadline = Timer(PATIENCE, stop.stop, ["the stream does not advance"])
+        deadline.start()
+        try:
+            pages = ChangeReader(stream, position, stop).pages()
+            events = (bson.decode(each) for page in pages for each in page.events)
+            assert any(each.get("documentKey") == {"_id": "last"} for each in events)
+        finally:
+            deadline.cancel()
 
 
 def test_an_id_too_large_for_any_event_fails_the_sync_by_name(pair: Pair, daemon: Daemon) -> None:

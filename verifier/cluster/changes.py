@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from bson.timestamp import Timestamp
-from pymongo.errors import OperationFailure
+from pymongo.errors import NetworkTimeout, OperationFailure
 
 from verifier.cluster import failures
 from verifier.cluster.connect import Client
@@ -25,13 +25,15 @@ from verifier.cluster.filters import NamespaceFilter
 from verifier.cluster.namespace import BUCKETS_PREFIX
 from verifier.cluster.oplog_reach import Reach, reach
 from verifier.cluster.rawcursor import Page, RawCursor, resilient_pages
-from verifier.cluster.times import Position, next_time, passed_time, position_at
+from verifier.cluster.times import Position, end_of_second, next_time, passed_time, position_at
 from verifier.runtime.errors import OperationError
 from verifier.runtime.retry import Temporary
 from verifier.runtime.tasks import StopToken
 
 # The most events in a page, unless another number is given.
 EVENTS_A_PAGE = 5_000
+# The first window of a form after a timeout, in seconds.
+_FIRST_WINDOW = 60
 # The codes with which a server says that an event or a page is too large to be sent.
 _TOO_LARGE = (failures.BSON_OBJECT_TOO_LARGE, failures.EVENT_NOT_SPLITTABLE)
 
@@ -93,8 +95,11 @@ class Form:
 
     # The index in _STEPS of the size of the pages.
     step: int = 0
-    # Whether the filter of the stream applies.
-    filtered: bool = True
+    # For how many seconds of the oplog after the position the filter of the stream applies; None if it always applies,
+    # 0 if it does not apply. A server answers only when it has found enough events or has read the oplog to its end.
+    # If the events that match are rare, this can take longer than the driver waits. The events after the window end
+    # the page, and the stream is reopened there.
+    window: int | None = None
     # Whether the stream continues after an event `invalidate`.
     invalidated: bool = False
 
@@ -109,6 +114,10 @@ class Form:
     def larger(self) -> Form:
         """Return the form with the next larger pages. This form must not have the largest pages (the first step)."""
         return replace(self, step=self.step - 1)
+
+    def sooner(self) -> Form:
+        """Return the form in which a server answers sooner than in this form, in which it did not answer in time."""
+        return replace(self, window=_FIRST_WINDOW if self.window is None else self.window // 4)
 
 
 @dataclass(frozen=True)
@@ -165,11 +174,14 @@ class ChangeStream:
             stage["startAtOperationTime"] = next_time(position.time)
         yield {"$changeStream": stage}
         selected = self.namespaces.expression("ns.db", "ns.coll")
-        if selected is not None and form.filtered:
+        if selected is not None and form.window != 0:
             definitions = {"operationType": {"$nin": list(DATA_OPERATIONS)}}
             # An expression over names cannot determine the owner of buckets; the caller can, by their UUID.
             buckets = {"ns.coll": {"$regex": f"^{re.escape(BUCKETS_PREFIX)}"}}
-            yield {"$match": {"$or": [definitions, buckets, selected]}}
+            passed = [selected, definitions, buckets]
+            if position is not None and form.window is not None:
+                passed.append({"clusterTime": {"$gt": end_of_second(position.time, form.window)}})
+            yield {"$match": {"$or": passed}}
         if self.keys_only:
             yield {"$project": dict.fromkeys(KEY_EVENT_FIELDS, 1)}
         elif form.page.bare:
@@ -218,6 +230,8 @@ class ChangeReader:
         self._stop = stop
         self._awaits_oplog = awaits_oplog
         self._form = Form()
+        # The cluster time of the position at which the stream was opened.
+        self._opened_at = position.time
 
     def pages(self) -> Iterator[StreamPage]:
         """Yield pages of the stream without end. A page may have no events.
@@ -251,17 +265,31 @@ class ChangeReader:
         )
 
     def _pages(self) -> Iterator[StreamPage]:
-        """Yield pages until the stream must be reopened.
-
-        If a page is too large, the reader reopens the stream with smaller pages. After the first of these smaller pages
-        that has events, the stream must be reopened with larger pages.
-        """
+        """Yield pages until the stream must be reopened in another form."""
         for page in resilient_pages(self._reopen, self._classify, self._stop):
             read = self._stream_page(page)
             yield read
-            if self._form.step and read.events:
-                self._form = self._form.larger()
+            form = self._next_form(read)
+            if form != self._form:
+                self._form = form
                 return
+
+    def _next_form(self, read: StreamPage) -> Form:
+        """Return the form in which to read on after the page `read`.
+
+        If pages were too large, the first page with events shows that larger pages may be possible again. A window of
+        the filter is doubled after its end, and removed when the reader has caught up: without the filter, the source
+        could send events faster than the network carries them.
+        """
+        form = self._form
+        if form.step and read.events:
+            return form.larger()
+        if form.window is None or not self._position.is_past(self._opened_at):
+            return form
+        if not read.events:
+            return replace(form, window=None)
+        is_over = self._position.is_past(end_of_second(self._opened_at, form.window))
+        return replace(form, window=2 * form.window or 1) if is_over else form
 
     def _stream_page(self, page: Page) -> StreamPage:
         assert page.resume is not None
@@ -276,6 +304,7 @@ class ChangeReader:
         return StreamPage(page.documents(), self._position, self._newest)
 
     def _reopen(self) -> RawCursor:
+        self._opened_at = self._position.time
         return self._stream.open(self._position, self._form)
 
     def _classify(self, error: BaseException) -> Temporary | None:
@@ -290,11 +319,13 @@ class ChangeReader:
         if code in _TOO_LARGE and (smaller := self._form.smaller()) is not None:
             self._form = smaller
             return failures.again(error)
-        if code == failures.CHANGE_STREAM_FATAL and self._form.filtered:
+        if code == failures.CHANGE_STREAM_FATAL and self._form.window != 0:
             # A page may end at an event of a transaction that the filter leaves out. MongoDB 6.0 cannot resume there
             # with the filter, but can without it. The callers ignore events that are not selected.
-            self._form = replace(self._form, filtered=False)
+            self._form = replace(self._form, window=0)
             return failures.again(error)
+        if isinstance(error, NetworkTimeout):
+            self._form = self._form.sooner()
         if code == failures.INVALID_RESUME_TOKEN and not self._form.invalidated:
             # Routers before 8.0 can end a stream with the event `invalidate` when a database is moved to another shard
             # (movePrimary).

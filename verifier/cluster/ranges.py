@@ -39,6 +39,10 @@ _RANGES_A_THREAD = 2
 # Ranges are not made smaller than this just to occupy all threads, because each range needs some commands. In bytes.
 _LEAST_RANGE = 8 << 20
 
+# The least number of documents of a part of a range, and the number of keys from which the end of the part is chosen.
+_LEAST_PART = 10
+_ENDS_OF_A_PART = 10
+
 # The greatest possible key: an `_id` of MaxKey.
 LAST = rawbson.single(rawbson.MAX_KEY, b"_id", b"")
 
@@ -66,6 +70,55 @@ class Range:
         """Return the fields `min` and `max` of a `find` that reads the range with a hint of the `_id` index."""
         ends = {"min": self.lower, "max": LAST if self.leaves_out_last else self.upper}
         return {end: RawBSONDocument(key) for end, key in ends.items() if key is not None}
+
+
+@dataclass(frozen=True)
+class Part:
+    """The size of the parts in which a range is searched for documents that match a query, in documents.
+
+    A server answers only when it has found a matching document or has read the range to its end. This can take longer
+    than the driver waits.
+    """
+
+    documents: int
+
+    def larger(self) -> Part:
+        """Return the size of the parts after a part that was searched without a timeout."""
+        return Part(2 * self.documents)
+
+    @property
+    def beyond(self) -> dict[str, Any]:
+        """Return the fields of a `find`, without a query, that reads from the `_id` index the first keys after a part.
+
+        The caller adds the bounds of the range. Pass the cursor to `end_of_part`.
+        """
+        return {
+            "projection": {"_id": 1},
+            "sort": {"_id": 1},
+            "hint": {"_id": 1},
+            "skip": self.documents,
+            "limit": _ENDS_OF_A_PART,
+        }
+
+
+def part_after_timeout(part: Part | None, page: int) -> Part:
+    """Return the size of the parts of a range after a search in `part` timed out; None is a search in the whole range.
+
+    `page` is the usual number of documents in a page.
+    """
+    return Part(max(_LEAST_PART, page if part is None else part.documents // 4))
+
+
+def end_of_part(cursor: RawCursor) -> bytes | None:
+    """Return the upper bound (exclusive) of the first part of a range; None if the range must not be divided.
+
+    `cursor` reads the keys after the part: see `Part.beyond`. Raises the driver's errors.
+    """
+    with cursor:
+        # Ask for more keys than the limit, so that the server closes the cursor.
+        page = cursor.read(_ENDS_OF_A_PART + 1)
+    keys = [] if page is None else map(bytes, page.documents())
+    return next(filter(_is_bound, keys), None)
 
 
 @dataclass(frozen=True)
@@ -156,12 +209,14 @@ def _keys(
 
 
 def _evenly(sampled: list[bytes], number: int) -> list[bytes]:
-    """Return at most `number - 1` different bounds, evenly spread over the sampled keys.
-
-    Keys that are too long are left out, and so are MinKey and MaxKey, because no keys lie beyond them.
-    """
-    ends = (rawbson.MIN_KEY, rawbson.MAX_KEY)
-    fit = [key for key in sampled if len(key) <= LONGEST_BOUND and id_element(key).kind not in ends]
+    """Return at most `number - 1` different bounds, evenly spread over the sampled keys."""
+    fit = [*filter(_is_bound, sampled)]
     picked = (fit[index * len(fit) // number] for index in range(1, number) if fit)
     # Documents on different shards can have equal keys of different types, such as 1 and 1.0.
     return list({canonical_id(key): key for key in picked}.values())
+
+
+def _is_bound(key: bytes) -> bool:
+    """Return whether a key may divide a range: it is not too long, and not MinKey or MaxKey, where all keys end."""
+    ends = (rawbson.MIN_KEY, rawbson.MAX_KEY)
+    return len(key) <= LONGEST_BOUND and id_element(key).kind not in ends

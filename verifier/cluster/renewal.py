@@ -90,22 +90,25 @@ class _Opened:
         self._application = application
         self._users = _users(cluster.client)
         self._wait: waits.Wait | None = None
+        # The last logged refusal: the credentials, None if they could not be read, and the reason.
+        self._logged: tuple[Credentials | None, str] | None = None
 
     def renew(self) -> bool:
         """Read the credential files, and use new credentials. Return False if the files or credentials are unusable."""
+        found = None
         try:
             found = self._source.read()
             if found != self._in_use:
                 self._use(found)
         except OperationError as error:
-            self._report(error.description)
+            self._report(found, error.description)
             return False
         except PyMongoError as error:
-            self._report(f"{failures.text_of(error)}.")
+            self._report(found, f"{failures.text_of(error)}.")
             return False
         if self._wait is not None:
             waits.end(self._wait)
-            self._wait = None
+            self._wait = self._logged = None
         return True
 
     def _use(self, found: Credentials) -> None:
@@ -131,11 +134,15 @@ class _Opened:
             extra={"cluster": self._cluster.name},
         )
 
-    def _report(self, text: str) -> None:
+    def _report(self, found: Credentials | None, text: str) -> None:
+        """Show a refusal of the credentials `found` as a warning; log it if the credentials or the reason are new."""
         what = f"The new credentials of {self._cluster.name} cannot be used: {text}"
         if self._wait is None:
             self._wait = waits.begin(what, _REMEDY)
         self._wait.what = what
+        if self._logged == (found, text):
+            return
+        self._logged = found, text
         _log.error(
             "The new credentials of a cluster cannot be used; the former credentials stay in use. The field error "
             "gives the reason: correct the connection file, its TLS files, or the user on the cluster.",

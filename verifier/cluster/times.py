@@ -11,6 +11,7 @@ from bson.timestamp import Timestamp
 # high-water mark has the type 0, which is encoded as 29.
 _TOKEN_TYPE = slice(22, 24)
 _HIGH_WATER_MARK = "29"
+_LAST_INCREMENT = (1 << 32) - 1
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,11 @@ def passed_time(position: Position) -> Timestamp:
 def next_time(time: Timestamp) -> Timestamp:
     """Return the earliest cluster time after `time`."""
     return Timestamp(time.time, time.inc + 1)
+
+
+def end_of_second(time: Timestamp, later: int) -> Timestamp:
+    """Return the last cluster time in the second that is `later` seconds after that of `time`; 0 is the same second."""
+    return Timestamp(time.time + later, _LAST_INCREMENT)
 
 
 def seconds_between(earlier: Timestamp, later: Timestamp) -> int:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
 from bson.raw_bson import RawBSONDocument
 from bson.timestamp import Timestamp
-from pymongo.errors import OperationFailure, PyMongoError
+from pymongo.errors import NetworkTimeout, OperationFailure, PyMongoError
 
 from verifier.cluster import failures, rawbson
 from verifier.cluster.connect import Client
@@ -22,7 +21,15 @@ from verifier.cluster.document_filters import DocumentFilters, judging
 from verifier.cluster.inventory import list_raw
 from verifier.cluster.lookup import among, bounds
 from verifier.cluster.namespace import Namespace
-from verifier.cluster.ranges import LAST, Keys, Portion, Range
+from verifier.cluster.ranges import (
+    LAST,
+    Keys,
+    Part,
+    Portion,
+    Range,
+    end_of_part,
+    part_after_timeout,
+)
 from verifier.cluster.rawcursor import Page, RawCursor
 from verifier.cluster.reading import read
 from verifier.cluster.specification import Document, Kind
@@ -168,8 +175,10 @@ class Comparison:
         """Yield the documents of `reading.portion` that differ on the two clusters.
 
         `on_pages` is called as described in `documents`. After a failure, continue at the last key up to which all
-        documents were compared.
+        documents were compared. If a cluster needs too long to find a document that matches the queries, the rest of
+        the portion is compared in parts.
         """
+        searched = any(self._filters(reading.names.source))
         with ExitStack() as cursors:
             pairing: Pairing | None = None
             listed_before = False
@@ -180,14 +189,16 @@ class Comparison:
                     if pairing is None:
                         listed_before = reading.names in self._listed
                         stored = self._list(reading.names)
-                        reading = reading.fitting(stored)
+                        reading = self._divided(reading.fitting(stored), stored)
                         pairing = self._open(reading, stored, on_pages, cursors)
                     with self._room.hold(2 * pairing.page_bytes):
                         return pairing.step()
-                except PyMongoError:
+                except PyMongoError as error:
                     cursors.close()
                     self._listed.pop(reading.names, None)
                     reading = reading.after(pairing.aligned if pairing else None)
+                    if isinstance(error, NetworkTimeout) and searched:
+                        reading = reading.in_smaller_parts(self._tuning.first_page)
                     pairing = None
                     raise
 
@@ -196,11 +207,27 @@ class Comparison:
                 again = failures.again(error) if listed_before else None
                 return failures.lost_cursor(error) or again
 
-            while (found := retry(step, classify, self._stop)) is not None:
-                self._stop.check()
-                yield from found
+            while True:
+                while (found := retry(step, classify, self._stop)) is not None:
+                    self._stop.check()
+                    yield from found
+                if reading.end is None:
+                    break
+                cursors.close()
+                reading, pairing = reading.after_part(), None
         if reading.leaves_out_last:
-            yield from self._unequal(reading._replace(portion=Keys((LAST,))), on_pages)
+            yield from self._unequal(reading._replace(portion=Keys((LAST,)), part=None), on_pages)
+
+    def _divided(self, reading: _Reading, stored: tuple[_Stored, _Stored]) -> _Reading:
+        """Return the reading limited to its first part, if it is read in parts and both sides have the same order."""
+        source, destination = stored
+        part, name = reading.part, reading.names.source
+        reading = reading._replace(end=None)
+        if part is None or not source.is_there or source.collation != destination.collation:
+            return reading
+        command = reading.command(name, reading.not_before[0], source, [])
+        keys = RawCursor(self._clients[0], name.database, {**command, **part.beyond})
+        return reading._replace(end=end_of_part(keys))
 
     def _open(
         self,
@@ -308,6 +335,10 @@ class _Reading(NamedTuple):
     first_page: int | None = None
     # The key up to which all documents of the portion are compared; None before the first such key.
     aligned: bytes | None = None
+    # The size of the parts, None if the portion is read as a whole; and the upper bound of the part that is read now,
+    # None if this part is the last one.
+    part: Part | None = None
+    end: bytes | None = None
 
     def fitting(self, stored: tuple[_Stored, _Stored]) -> _Reading:
         """Return this reading, or one without bounds if the collations of the two collections differ.
@@ -334,12 +365,24 @@ class _Reading(NamedTuple):
             return self
         return self._replace(aligned=key)
 
+    def in_smaller_parts(self, page: int) -> _Reading:
+        """Return the reading to continue with after a timeout. `page` is the usual number of documents in a page."""
+        if isinstance(self.portion, Keys):
+            return self
+        return self._replace(part=part_after_timeout(self.part, self.first_page or page))
+
+    def after_part(self) -> _Reading:
+        """Return the reading that remains after a part, which must not be the last one."""
+        assert self.part is not None
+        return self._replace(aligned=self.end, part=self.part.larger(), end=None)
+
     @property
     def left(self) -> Portion:
         """Return the portion that is left to read."""
-        if self.aligned is None or isinstance(self.portion, Keys):
+        if isinstance(self.portion, Keys):
             return self.portion
-        return replace(self.portion, lower=self.aligned)
+        lower, upper = self.aligned or self.portion.lower, self.end or self.portion.upper
+        return Range(lower, upper)
 
     @property
     def leaves_out_last(self) -> bool:

@@ -9,9 +9,9 @@ import bson
 import pytest
 from bson import Int64, Timestamp
 from pymongo import MongoClient
-from pymongo.errors import OperationFailure
+from pymongo.errors import NetworkTimeout, OperationFailure
 
-from verifier.cluster.changes import ChangeReader, ChangeStream, Form
+from verifier.cluster.changes import ChangeReader, ChangeStream, Form, StreamPage
 from verifier.cluster.facts import ClusterFacts, Topology
 from verifier.cluster.failures import EVENT_TOO_LARGE
 from verifier.cluster.rawcursor import RawCursor
@@ -101,3 +101,41 @@ def test_an_event_that_is_too_large_without_contents_has_an_error_name() -> None
         with pytest.raises(OperationError, match="too large") as raised:
             next(reader.pages())
     assert raised.value.kind is EVENT_TOO_LARGE
+
+
+def test_a_window_of_the_filter_shrinks_after_each_timeout() -> None:
+    with MongoClient[dict[str, Any]]("mongodb://host", connect=False) as client:
+        reader = ChangeReader(
+            ChangeStream(client, FACTS), Position({}, Timestamp(1, 0)), StopToken()
+        )
+        windows = []
+        for _ in range(5):
+            assert reader._classify(NetworkTimeout("timed out")) is not None
+            windows.append(reader._form.window)
+    assert windows == [60, 15, 3, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("window", "reached", "has_events", "following"),
+    [
+        pytest.param(None, Timestamp(500, 1), True, None, id="no window"),
+        pytest.param(60, Timestamp(160, 9), True, 60, id="in the window"),
+        pytest.param(60, Timestamp(161, 1), True, 120, id="after the window"),
+        pytest.param(60, Timestamp(120, 1), False, None, id="caught up"),
+        pytest.param(60, Timestamp(100, 5), False, 60, id="a router that waits for a shard"),
+        pytest.param(0, Timestamp(100, 6), True, 0, id="in a second with many events"),
+        pytest.param(0, Timestamp(101, 1), True, 1, id="after this second"),
+    ],
+)
+def test_a_window_of_the_filter_grows_until_the_reader_has_caught_up(
+    window: int | None, reached: Timestamp, has_events: bool, following: int | None
+) -> None:
+    with MongoClient[dict[str, Any]]("mongodb://host", connect=False) as client:
+        reader = ChangeReader(
+            ChangeStream(client, FACTS), Position({}, Timestamp(100, 5)), StopToken()
+        )
+        reader._form = Form(window=window)
+        reader._position = Position({}, reached)
+        events = [memoryview(b"")] if has_events else []
+        page = StreamPage(events, reader._position, Timestamp(600, 1))
+        assert reader._next_form(page) == Form(window=following)
