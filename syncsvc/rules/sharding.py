@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from decimal import Decimal
 from itertools import cycle
+from typing import Any
 
 import bson
+from bson.decimal128 import Decimal128
 from bson.errors import BSONError
 from bson.max_key import MaxKey
 from bson.min_key import MinKey
@@ -187,11 +190,21 @@ def serves(index: Document, shard_key: Document) -> bool:
         return False
     if any(field == "$**" or field.endswith(".$**") for field in index["key"]):
         return False
-    fields, wanted = list(index["key"].items()), list(shard_key["key"].items())
+    fields, wanted = _fields(index["key"]), _fields(shard_key["key"])
     if shard_key["unique"]:
         return bool(index.get("unique")) and fields == wanted
-    ordered = all(value == "hashed" or isinstance(value, int | float) for _, value in fields)
+    ordered = all(
+        value == "hashed" or isinstance(value, int | float | Decimal) for _, value in fields
+    )
     return ordered and fields[: len(wanted)] == wanted
+
+
+def _fields(key: Document) -> list[tuple[str, Any]]:
+    """Return the fields of the key of an index, with directions that are equal if their numbers are equal."""
+    return [
+        (name, value.to_decimal() if isinstance(value, Decimal128) else value)
+        for name, value in key.items()
+    ]
 
 
 def support(definition: CollectionSpec) -> Document:
@@ -204,7 +217,9 @@ def support(definition: CollectionSpec) -> Document:
     key = dict(definition.shard_key["key"])
     own = definition.indexes.values()
     # No other index may have the key of the one on `_id`, or the key of a hidden index.
-    if key == {"_id": 1} or any(each["key"] == key for each in own if each.get("hidden")):
+    if key == {"_id": 1} or any(
+        _fields(each["key"]) == _fields(key) for each in own if each.get("hidden")
+    ):
         key[FILLER] = 1
     name = "_".join(f"{field}_{direction}" for field, direction in key.items())
     while name in definition.indexes:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bson.binary import UUID_SUBTYPE, Binary
 
 from syncsvc.engine.run.points import Point
 from syncsvc.metadata import METADATA_DATABASE
@@ -14,6 +15,7 @@ from syncsvc.sandbox.replica_set import Client
 from syncsvc.sandbox.workload import Workload
 from tests.support import writes
 from tests.support.daemon import Daemon, prepared
+from tests.support.failpoints import APPLICATION, failing
 from tests.support.fleet import Fleet
 from tests.support.foreign import assert_synced, content, create_foreign, user_namespaces
 from tests.support.pair import SHARDED, TO_SHARDED, Pair, across
@@ -259,7 +261,7 @@ def test_a_sync_killed_just_after_it_has_created_a_time_series_needs_help(
     """
     source, destination = pair.source.client, pair.destination.client
     writes.fill(source, 20)
-    daemon.kill_at(Point.TIME_SERIES_CREATED)
+    daemon.kill_at(Point.CREATED_WITH_NAME)
     if by_event:
         daemon.start(**EXISTING)
         daemon.wait_until_applying()
@@ -583,3 +585,28 @@ def test_a_reset_on_a_sharded_destination_leaves_foreign_data_alone(
     daemon.wait_for_state("IDLE")
     assert user_namespaces(destination) == foreign
     assert content(destination, foreign) == before
+
+
+def test_a_collection_with_encrypted_fields_is_created_without_a_rename(
+    pair: Pair, daemon: Daemon
+) -> None:
+    """Servers refuse to rename such a collection, if they are old or the user lacks a privilege."""
+    field = {
+        "path": "p",
+        "bsonType": "string",
+        "keyId": Binary(bytes(16), UUID_SUBTYPE),
+        "queries": {"queryType": "equality"},
+    }
+    source, destination = pair.source.client, pair.destination.client
+    create = {"encryptedFields": {"fields": [field]}}
+    source.d.command({"create": "early", **create})
+    destination.foreign.c.insert_one({"_id": 1})
+    refused = {"errorCode": 20, "failCommands": ["renameCollection"], "appName": APPLICATION}
+    with failing(destination, refused):
+        daemon.start(**EXISTING)
+        daemon.wait_until_committable()
+        source.d.command({"create": "late", **create})
+        source.d.drop_collection("early")
+        source.d.command({"create": "early", **create})
+        daemon.commit()
+    assert_synced(source, destination, {"foreign.c"})

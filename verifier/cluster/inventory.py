@@ -53,17 +53,22 @@ _INDEX_OPTIONS = _FLAGS.union(
     ("2dsphereIndexVersion", "coarsestIndexedLevel", "finestIndexedLevel", "bits", "min", "max"),
     ("bucketSize", "columnstoreProjection", "originalSpec", "wildcardProjection"),
 )
+# The options of the index on `_id` that the command `create` accepts.
+_ID_INDEX_OPTIONS = ("v", "key", "name", "collation")
 _LONGEST_TTL = 2**31 - 1
 
 
 def _id_index(options: Document, indexes: list[Document]) -> Document:
     """Return the options of a collection, with the index on `_id` as the field `idIndex` of the command `create`.
 
-    The options of a clustered collection are returned unchanged, because it has no index on `_id`.
+    Options that old servers have accepted for this index, such as `unique`, are left out, because `create` refuses them
+    and they have no effect. The options of a clustered collection are returned unchanged, because it has no index on
+    `_id`.
     """
     for index in indexes:
         if index["name"] == "_id_" and not index.get("clustered"):
-            return {**options, "idIndex": index}
+            accepted = {name: index[name] for name in _ID_INDEX_OPTIONS if name in index}
+            return {**options, "idIndex": accepted}
     return options
 
 

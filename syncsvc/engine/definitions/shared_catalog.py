@@ -5,10 +5,12 @@ this sync uses; its UUID is saved; then it is renamed, which the server refuses 
 crash, the temporary name or the saved UUID shows that the sync created the collection. Commands on an existing
 collection name its saved UUID, so the server refuses them for a foreign collection with the same name.
 
-Two kinds of namespaces cannot be protected in this way. Servers do not rename time-series collections, and do not
-accept their UUIDs in commands. So this module compares the UUID of such a collection just before each command. If the
-process is killed or loses its connection before it has saved the UUID, the new collection counts as foreign. A view is
-the sync's own if the saved definitions contain it.
+Some namespaces cannot be protected in this way. Servers do not rename time-series collections, and rename collections
+with the option `encryptedFields` only if they are new enough and the user has the privilege `setUserWriteBlockMode`.
+Such a collection is created with its own name: if the process is killed or loses its connection before it has saved
+the UUID, the new collection counts as foreign. Servers also do not accept the UUIDs of time-series collections in
+commands, so this module compares the UUID just before each command. A view is the sync's own if the saved definitions
+contain it.
 """
 
 from __future__ import annotations
@@ -120,8 +122,8 @@ class SharedCatalog(Catalog):
         if self._has(record, namespace):
             return False
         self._refuse_foreign(namespace)
-        if definition.kind is Kind.TIME_SERIES:
-            self._create_time_series(record, definition)
+        if definition.kind is Kind.TIME_SERIES or "encryptedFields" in definition.options:
+            self._create_with_name(record, definition)
             return True
         temporary = self._temporary(record)
         options = standin.stand_in(definition).options
@@ -132,12 +134,13 @@ class SharedCatalog(Catalog):
         self._take_name(self._newest(record), temporary, namespace)
         return True
 
-    def _create_time_series(self, record: CollectionRecord, definition: CollectionSpec) -> None:
+    def _create_with_name(self, record: CollectionRecord, definition: CollectionSpec) -> None:
+        """Create a collection that cannot be renamed, and save its UUID."""
         namespace = definition.namespace
         command = {"create": namespace.collection, **standin.stand_in(definition).options}
         if self._run(namespace, command, failures.NAMESPACE_EXISTS) is None:
             raise foreign_error(namespace)
-        self._observe(Point.TIME_SERIES_CREATED, str(namespace))
+        self._observe(Point.CREATED_WITH_NAME, str(namespace))
         self._save_uuid(record, definition.storage)
 
     def _by_uuid(self, namespace: Namespace, command: dict[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ class Point(Enum):
     COLLECTION_SHARDED = "collection sharded"
     TEMPORARY_CREATED = "temporary collection created"
     TEMPORARY_SAVED = "temporary collection saved"
-    TIME_SERIES_CREATED = "time series created"
+    CREATED_WITH_NAME = "created with its name"
     COLLECTION_CREATED = "collection created"
     VIEWS_SAVED = "views saved"
     VIEW_DROPPED = "view dropped"

@@ -9,6 +9,7 @@ import pytest
 from verifier.cluster.inventory import _converted, _id_index, _is_sound
 
 ID_INDEX = {"v": 2, "key": {"_id": 1}, "name": "_id_"}
+COLLATION = {"locale": "en"}
 OTHER = {"v": 2, "key": {"a": 1}, "name": "a_1"}
 
 
@@ -17,6 +18,9 @@ OTHER = {"v": 2, "key": {"a": 1}, "name": "a_1"}
     [
         ([ID_INDEX, OTHER], {"idIndex": ID_INDEX}),
         ([OTHER, ID_INDEX], {"idIndex": ID_INDEX}),
+        ([{**ID_INDEX, "collation": COLLATION}], {"idIndex": {**ID_INDEX, "collation": COLLATION}}),
+        ([{**ID_INDEX, "unique": True, "background": True}], {"idIndex": ID_INDEX}),
+        ([{**ID_INDEX, "expireAfterSeconds": 1, "sparse": True}], {"idIndex": ID_INDEX}),
         ([OTHER], {}),
         ([{**ID_INDEX, "clustered": True}], {}),
         ([], {}),

@@ -9,6 +9,7 @@ from typing import Any
 
 import bson
 import pytest
+from bson.decimal128 import Decimal128
 from bson.max_key import MaxKey
 from bson.min_key import MinKey
 from bson.regex import Regex
@@ -141,6 +142,10 @@ class TestServing:
         [
             (by(a=1), index(key={"a": 1}), True),
             (by(a=1), index(key={"a": 1.0}), True),
+            (by(a=1), index(key={"a": Decimal128("1")}), True),
+            (by(a=1), index(key={"a": 1, "b": Decimal128("-2.5")}), True),
+            (by(a=1), index(key={"a": Decimal128("-1")}), False),
+            (by(a=1, unique=True), index(key={"a": Decimal128("1.0")}, unique=True), True),
             (by(a=1), index(key={"a": 1, "b": -1}), True),
             (by(a=1), index(key={"a": 1, "b": "hashed"}), True),
             (by(a=1), index(key={"a": 1}, unique=True), True),
@@ -194,8 +199,9 @@ class TestSupport:
         taken = index(name="a_1", key={"a": 1}, sparse=True)
         assert support(spec(by(a=1), taken)) == index(name="a_1_", key={"a": 1})
 
-    def test_a_new_supporting_index_differs_from_a_hidden_one(self) -> None:
-        hidden = index(name="other", key={"a": 1}, hidden=True)
+    @pytest.mark.parametrize("direction", [1, 1.0, Decimal128("1")])
+    def test_a_new_supporting_index_differs_from_a_hidden_one(self, direction: Any) -> None:
+        hidden = index(name="other", key={"a": direction}, hidden=True)
         assert support(spec(by(a=1), hidden))["key"] == {"a": 1, "syncsvc": 1}
 
     def test_a_new_supporting_index_differs_from_the_id_index(self) -> None:
