@@ -85,9 +85,13 @@ def index_time_series() -> None:
     run = ClusterWriter.run
 
     def run_and_index(
-        self: ClusterWriter, database: str, command: dict[str, Any], retried: bool = True
+        self: ClusterWriter,
+        database: str,
+        command: dict[str, Any],
+        retried: bool = True,
+        **options: Any,
     ) -> dict[str, Any]:
-        reply = run(self, database, command, retried)
+        reply = run(self, database, command, retried, **options)
         series = command.get("timeseries", {}) if "create" in command else {}
         if "metaField" in series:
             key = {series["metaField"]: 1, series["timeField"]: 1}

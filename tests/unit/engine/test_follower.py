@@ -31,7 +31,9 @@ class _Saving(ClusterWriter):
     def __init__(self) -> None:
         pass
 
-    def run(self, database: str, command: dict[str, Any], retried: bool = True) -> dict[str, Any]:
+    def run(
+        self, database: str, command: dict[str, Any], retried: bool = True, **options: Any
+    ) -> dict[str, Any]:
         return {"n": 1}
 
 

@@ -22,7 +22,9 @@ class _Held(ClusterWriter):
         self.begun = threading.Event()
         self.released = threading.Event()
 
-    def run(self, database: str, command: dict[str, Any], retried: bool = True) -> dict[str, Any]:
+    def run(
+        self, database: str, command: dict[str, Any], retried: bool = True, **options: Any
+    ) -> dict[str, Any]:
         self.number += 1
         self.begun.set()
         assert self.released.wait(10)

@@ -33,7 +33,9 @@ class Server(ClusterWriter):
         self.saved: dict[str, Any] = {"owner": "9f8e", "beat": 0, "state": "PAUSED"}
         self._answers = list(answers)
 
-    def run(self, database: str, command: dict[str, Any], retried: bool = True) -> dict[str, Any]:
+    def run(
+        self, database: str, command: dict[str, Any], retried: bool = True, **options: Any
+    ) -> dict[str, Any]:
         (update,) = command["updates"]
         answer = self._answers.pop(0) if self._answers else True
         if answer is None:
