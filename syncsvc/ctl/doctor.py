@@ -159,6 +159,16 @@ def _oplog(estimates: Document) -> Check:
     if window is None:
         text = "It is unknown for how long the oplog of the source keeps changes: see the warnings of the preflight."
         return Check("oplog", SKIPPED, text)
-    text = f"The oplog of the source keeps changes for {duration(window)}; the copy takes about {duration(copy)}."
-    short = copy is not None and window < copy
-    return Check("oplog", WARNING if short else OK, text)
+    keeps = f"The oplog of the source keeps changes for {duration(window)}"
+    if copy is None:
+        return Check("oplog", OK, f"{keeps}. It is unknown how long the copy takes.")
+    if window >= copy:
+        return Check(
+            "oplog", OK, f"{keeps}, which is longer than the copy takes (about {duration(copy)})."
+        )
+    return Check(
+        "oplog",
+        WARNING,
+        f"{keeps}, but the copy takes about {duration(copy)}. Start with the event spool (eventSpool: auto or always), "
+        "which saves the changes on the destination, or enlarge the oplog first (replSetResizeOplog).",
+    )

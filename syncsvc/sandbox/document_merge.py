@@ -60,7 +60,10 @@ class DocumentStream:
 
 
 def any_collection(database: Database[Any], name: str) -> AnyCollection:
-    """Return the collection with this name, even if only the driver refuses the name, such as `a..b`."""
+    """Return the collection with this name, without the driver's check of the name.
+
+    Servers accept some names that the driver refuses, such as `a..b`.
+    """
     collection = database["any"]
     collection._name = name
     collection._full_name = f"{database.name}.{name}"

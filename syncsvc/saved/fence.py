@@ -206,10 +206,10 @@ class FencedWriter(ClusterWriter):
         self._without: dict[tuple[str, str], int] = {}
 
     def settle(self) -> None:
-        """Make sure that no command that this writer or an earlier engine has sent can still take effect.
+        """Make sure that no insert, update or delete sent by this writer or an earlier engine can still take effect.
 
-        This does not cover calls that are still running. Raises OperationError Superseded if another process has taken
-        over the run, and the driver's errors.
+        This covers neither calls of this writer that are still running nor DDL commands (see `end_definitions`). Raises
+        OperationError Superseded if another process has taken over the run, and the driver's errors.
         """
         left = self._fence.unsettled
         if left:

@@ -105,9 +105,10 @@ def _refused_operators(value: Any, in_expression: bool = False) -> Iterator[str]
 
 
 def _refused_variable(text: str) -> Iterator[str]:
-    """Yield why a document filter must not contain `text`, without a final period; nothing if it may contain it.
+    """Yield the reason why a document filter must not contain the string `text`; nothing if the string is allowed.
 
-    System variables whose value does not come from the document, such as $$NOW, are refused.
+    The reason has no final period. System variables whose value does not come from the document, such as $$NOW, are
+    refused.
     """
     if text.startswith("$$"):
         name = text[2:].partition(".")[0]

@@ -71,7 +71,10 @@ ONE_DATABASE = {"oneOf": [{"required": ["database"]}, {"required": ["databaseReg
 
 
 class NamespaceFilterSchema(Strict):
-    """The schema of one element of a namespace filter. An element loads into a dict for `NamespaceFilter`."""
+    """The schema of one element of a namespace filter.
+
+    An element is loaded into a dict such as `NamespaceFilter.include` and `NamespaceFilter.exclude` contain.
+    """
 
     database = fields.String(
         validate=[validate.Length(min=1), _of_users],

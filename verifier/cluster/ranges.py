@@ -217,6 +217,9 @@ def _evenly(sampled: list[bytes], number: int) -> list[bytes]:
 
 
 def _is_bound(key: bytes) -> bool:
-    """Return whether a key may divide a range: it is not too long, and not MinKey or MaxKey, where all keys end."""
+    """Return whether a key can be the bound between two ranges.
+
+    Such a key has at most `LONGEST_BOUND` bytes, and is neither MinKey nor MaxKey, the lowest and the highest key.
+    """
     ends = (rawbson.MIN_KEY, rawbson.MAX_KEY)
     return len(key) <= LONGEST_BOUND and id_element(key).kind not in ends

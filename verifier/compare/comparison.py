@@ -265,9 +265,10 @@ class Comparison:
         )
 
     def _list(self, names: NamespacePair) -> tuple[_Stored, _Stored]:
-        """Return the properties of both collections. Properties that were listed earlier may be out of date.
+        """Return the properties of both collections, from the cache if they were listed before.
 
-        In that case, the comparison may report differences that the next generation does not find.
+        Cached properties can be out of date: the comparison may then report differences that the next generation does
+        not find any more.
         """
         found = self._listed.get(names)
         if found is None:
@@ -378,7 +379,10 @@ class _Reading(NamedTuple):
 
     @property
     def left(self) -> Portion:
-        """Return the portion that is left to read."""
+        """Return the range that is left to read: in the current part, or in the whole portion if it has no parts.
+
+        A portion of single keys is returned whole.
+        """
         if isinstance(self.portion, Keys):
             return self.portion
         lower, upper = self.aligned or self.portion.lower, self.end or self.portion.upper

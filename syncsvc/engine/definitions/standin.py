@@ -242,7 +242,10 @@ def is_modifiable(found: Document, wanted: Document) -> bool:
 
 
 def conversions(definition: CollectionSpec) -> Iterator[Command]:
-    """Yield the collMod commands that turn indexes with `prepareUnique` into unique indexes."""
+    """Yield the collMod commands that make the unique indexes of `definition`, the final definition, unique.
+
+    On the destination, these indexes must already be `prepareUnique` (see `preparations`).
+    """
     for index in _built(supported(definition)):
         if index.get("unique"):
             yield _modify(definition.namespace.collection, index, unique=True)
@@ -251,8 +254,8 @@ def conversions(definition: CollectionSpec) -> Iterator[Command]:
 def deferred_indexes(definition: CollectionSpec) -> list[Document]:
     """Return the deferred indexes (see `deferred_earlier`), in the form that `createIndexes` accepts.
 
-    They must be built after the unique indexes have become unique. Some of them may already exist: those that only an
-    earlier version deferred.
+    They must be built after the unique indexes have become unique. The result includes the indexes that only earlier
+    versions of this program deferred; if this version created the collection, those already exist.
     """
     definition = supported(definition)
     names = sorted(deferred_earlier(definition))

@@ -59,16 +59,19 @@ class Renames:
         self._stop = stop
 
     def follow(self, uuid: bytes, before: Namespace, name: Namespace) -> None:
-        """Apply the rename of a collection from `before` to `name`; no-op if its record has another name than `before`.
+        """Apply the rename of a collection from `before` to `name`. `uuid` is its UUID. All are those on the source.
 
-        - If the collection is not synced or not completely copied yet, it is copied under its new name.
-        - If the new name has another document filter or leads to another database, the collection is copied again.
+        - If the collection is not synced or not completely copied yet, it is copied under its new name, unless the
+          filter excludes this name.
+        - Otherwise, the call is a no-op if the name in the record of the collection is not `before`.
+        - If the filter selects the new name, the collection is renamed on the destination. If the new name has another
+          document filter or leads to another database, the collection is copied again instead.
         - If the filter excludes the new name, the collection is dropped if it is temporary, the start options say so,
           or the source no longer has it. Otherwise, OperationError RenamedOutOfFilter is raised.
 
-        Also raises OperationError RenamedAcrossDatabases, and if the collection cannot have its name on the
-        destination: NamespaceCollision, NotRenamable, DestinationNamespaceExists and DefinitionNotApplicable. `uuid` is
-        the collection's UUID on the source.
+        Also raises OperationError RenamedAcrossDatabases, and if the collection cannot have its new name on the
+        destination: NamespaceCollision, NotRenamable, DestinationNamespaceExists and DefinitionNotApplicable. If the
+        source no longer has the collection under that name, the collection is dropped instead.
         """
         record = self._registry.get(uuid)
         if record is None or record.status is not CopyStatus.DONE:

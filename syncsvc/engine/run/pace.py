@@ -173,7 +173,10 @@ class Pace:
             return seconds
 
     def _portion_end(self, documents: Sequence[memoryview], begin: int) -> int:
-        """Return the index after the last document of the portion that begins at the index `begin`."""
+        """Return the index after the last document of the portion that begins at the index `begin` (see `portions`).
+
+        A portion has at least one document, even if this document alone exceeds the limit.
+        """
         by_number = self._buckets[Limit.COPY_DOCUMENTS].rate
         by_size = self._buckets[Limit.COPY_BYTES].rate
         end = len(documents)
