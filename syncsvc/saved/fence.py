@@ -198,9 +198,10 @@ class FencedWriter(ClusterWriter):
         self._fence = fence
         self._metadata = metadata
         self._sharded = sharded
-        # How many documents (marks) are updated to settle a slot; 0 until the collection `FENCES` is sharded.
-        self._marks = 0 if sharded else 1
-        # Held while the collection is sharded; guards _marks.
+        # The shards over which the collection `FENCES` is spread. Empty for a replica set, until the collection is
+        # sharded, and while it is created again because a shard was added.
+        self._spread: frozenset[str] = frozenset()
+        # Held while the collection is sharded; guards changes of _spread.
         self._spreading = threading.Lock()
         # By database and collection: how many more batches to write without a transaction.
         self._without: dict[tuple[str, str], int] = {}
@@ -351,44 +352,57 @@ class FencedWriter(ClusterWriter):
         This is a no-op if the slot is settled. The update must change documents, because a write that changes nothing
         raises the number only in the memory of one server. Raises the driver's errors; the slot then stays unsettled.
         """
-        if slot.settled:
-            return
-        marks = self._count_marks()
-        number = slot.next_number()
-        mark = {"$set": {"number": number, "lsid": slot.lsid}}
-        updates = [
-            {"q": {"_id": f"{slot.name} {each}"}, "u": mark, "upsert": True}
-            for each in range(marks)
-        ]
-        command = {"update": FENCES, "updates": updates, "ordered": False, "txnNumber": number}
-        reply = self._send(
-            slot, self._metadata, {**command, "writeConcern": MAJORITY, **self._extra}
-        )
-        if reply.get("writeErrors"):
-            slot.settled = False
-            raise RuntimeError(
-                f"the server refused updates that block late writes of earlier processes: {reply['writeErrors'][:3]}"
+        while not slot.settled:
+            spread = self._marked_shards()
+            number = slot.next_number()
+            mark = {"$set": {"number": number, "lsid": slot.lsid}}
+            updates = [
+                {"q": {"_id": f"{slot.name} {each}"}, "u": mark, "upsert": True}
+                for each in range(_MARKS_A_SHARD * len(spread) or 1)
+            ]
+            command = {"update": FENCES, "updates": updates, "ordered": False, "txnNumber": number}
+            reply = self._send(
+                slot, self._metadata, {**command, "writeConcern": MAJORITY, **self._extra}
             )
+            if reply.get("writeErrors"):
+                slot.settled = False
+                raise RuntimeError(
+                    "the server refused updates that block late writes of earlier processes: "
+                    f"{reply['writeErrors'][:3]}"
+                )
+            if self._spread != spread:
+                # Another thread has created the collection again: the marks may not have reached all shards.
+                slot.settled = False
 
-    def _count_marks(self) -> int:
-        """Return how many documents of the collection `FENCES` must be updated to settle a slot on all shards.
+    def _marked_shards(self) -> frozenset[str]:
+        """Return the shards over which the collection `FENCES` is spread: all shards. Empty for a replica set.
 
-        In a block of `retry.impatient`, raises OperationError ClusterUnreachable if another thread's call hangs.
+        Raises the driver's errors. In a block of `retry.impatient`, also raises OperationError ClusterUnreachable if
+        another thread's call hangs.
         """
+        if not self._sharded:
+            return frozenset()
+        # Read them each time, because a shard may be added during the sync.
+        shards = self._shards()
         with one_save(self._spreading, f"The collection {FENCES}"):
-            self._marks = self._marks or retry(self._spread_marks, _marked_too_early, self._stop)
-            return self._marks
+            if shards != self._spread:
+                self._spread = frozenset()
+                self._spread = retry(self._spread_marks, _marked_too_early, self._stop)
+            return self._spread
 
-    def _spread_marks(self) -> int:
+    def _shards(self) -> frozenset[str]:
+        found = self._client["config"]["shards"].find({"draining": {"$ne": True}})
+        return frozenset(each["_id"] for each in found)
+
+    def _spread_marks(self) -> frozenset[str]:
         """Make sure that the collection `FENCES` has a chunk on every shard, by creating it again if necessary.
 
-        Return how many documents of the collection must be updated to settle a slot on all shards.
+        Return the shards.
         """
-        config = self._client["config"]
-        shards = {each["_id"] for each in config["shards"].find({"draining": {"$ne": True}})}
+        shards = self._shards()
         listed = list_raw(self._client, self._metadata, {"name": FENCES})
         uuid = listed[0]["info"]["uuid"] if listed else None
-        chunks = config["chunks"].find({"uuid": uuid}) if listed else ()
+        chunks = self._client["config"]["chunks"].find({"uuid": uuid}) if listed else ()
         if not shards <= {each["shard"] for each in chunks}:
             if uuid is not None:
                 # The drop does nothing if the collection now has another UUID: then another writer has just sharded it.
@@ -396,7 +410,7 @@ class FencedWriter(ClusterWriter):
                 self.drop(self._metadata, FENCES, uuid)
             command = {"shardCollection": f"{self._metadata}.{FENCES}", "key": {"_id": "hashed"}}
             super().run("admin", command)
-        return _MARKS_A_SHARD * len(shards)
+        return shards
 
     def _send(self, slot: Slot, database: str, command: dict[str, Any]) -> dict[str, Any]:
         """Send one command on a slot, and return the reply.

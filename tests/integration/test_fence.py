@@ -17,12 +17,14 @@ from pymongo.errors import NetworkTimeout, OperationFailure, PyMongoError
 
 from syncsvc.errors import SUPERSEDED
 from syncsvc.metadata import METADATA_DATABASE
+from syncsvc.sandbox import ReplicaSet
 from syncsvc.saved import fence as fence_module
 from syncsvc.saved.fence import Fence, FencedWriter
 from syncsvc.source.filling import is_being_filled
 from tests.support.failpoints import delayed, failing, times
 from tests.support.members import ThreeMembers
 from tests.support.pair import SHARDED, Pair, across
+from tests.support.sharded.cluster import ShardedCluster
 from tests.support.waiting import PATIENCE, wait_for
 from verifier.cluster.connect import Client, connect
 from verifier.cluster.inventory import find_named, list_raw
@@ -197,6 +199,30 @@ def test_marks_in_a_collection_that_is_not_sharded_do_no_harm(pair: Pair, client
     destination[METADATA_DATABASE][fence_module.FENCES].insert_one({"_id": "mark"})
     writer(client, uuid4(), epoch=2, sharded=True).settle()
     _assert_marks_on_all_shards(pair)
+
+
+def test_a_shard_that_is_added_during_a_sync_refuses_late_writes() -> None:
+    """Settle one slot (session), add a shard, and settle the other slots: the new shard must have marks, too."""
+    with (
+        ShardedCluster(shards=1, routers=1) as cluster,
+        ReplicaSet(name="added", cluster_role="shardsvr") as added,
+        closing(connect(cluster.uri, _APPLICATION)) as client,
+    ):
+        writes = writer(client, uuid4(), epoch=2, sharded=True)
+        writes.run("d", update(1))
+        cluster.add_shard(added)
+        writes.settle()
+        assert _counted(added)
+        assert _counted(*cluster.shards)
+
+
+def _counted(*shards: ReplicaSet) -> int:
+    """Return the number of marks on these shards."""
+    total = 0
+    for each in shards:
+        with each.client() as client:
+            total += client[METADATA_DATABASE][fence_module.FENCES].count_documents({})
+    return total
 
 
 def _assert_marks_on_all_shards(pair: Pair) -> None:

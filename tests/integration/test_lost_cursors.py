@@ -19,10 +19,11 @@ from syncsvc.saved.registry import CollectionRecord, CopyStatus, Registry
 from tests.support import writes
 from tests.support.pair import REPLICA_SETS, SHARDED, Pair, across, across_topologies
 from verifier.cluster.cluster import Cluster, open_cluster
+from verifier.cluster.failures import lost_cursor
 from verifier.cluster.inventory import list_collections
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.ranges import split
-from verifier.cluster.rawcursor import RawCursor
+from verifier.cluster.rawcursor import RawCursor, resilient_pages
 from verifier.cluster.reading import read
 from verifier.cluster.specification import CollectionSpec, Kind
 from verifier.cluster.writer import ClusterWriter
@@ -132,6 +133,22 @@ def test_a_read_is_repeated_as_a_whole(
     with failing_pages(pair, {"times": 1}, code, APPLICATION):
         assert count() >= READS[prepared]
     assert "retried" in caplog.text, "no page failed"
+
+
+def test_the_log_names_the_command_that_lost_the_cursor(
+    pair: Pair, cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Lose a cursor: the log must name the getMore, not the killCursors that follows it."""
+    pair.source.client.d.c.insert_many({"_id": number} for number in range(ROWS))
+    pages = resilient_pages(
+        lambda: RawCursor(cluster.client, "d", {"find": "c"}, batch_size=500),
+        lost_cursor,
+        StopToken(),
+    )
+    with failing_pages(pair, {"times": 1}, CURSOR_NOT_FOUND, APPLICATION):
+        assert sum(len(page.documents()) for page in pages) > ROWS
+    (error,) = [each.__dict__["error"] for each in caplog.records if "error" in each.__dict__]
+    assert error.startswith("getMore of d.c ")
 
 
 @pytest.mark.full

@@ -21,6 +21,7 @@ from pymongo.read_preferences import ReadPreference
 
 from verifier.cluster import rawbson
 from verifier.cluster.block import Block
+from verifier.cluster.calls import kept
 from verifier.cluster.connect import Client, replacing_connections
 from verifier.cluster.pinning import Pin, ServerMode
 from verifier.runtime.retry import Classifier, retry
@@ -149,7 +150,8 @@ class RawCursor:
         preferences = cycle((self._pin.read_preference, ReadPreference.NEAREST))
         for preference in islice(preferences, _MOST_KILLS):
             try:
-                with pymongo.timeout(_KILL_SECONDS):
+                # Error texts must name the command that failed before.
+                with kept(), pymongo.timeout(_KILL_SECONDS):
                     self._run(
                         {"killCursors": self._collection, "cursors": [self._cursor_id]}, preference
                     )

@@ -162,7 +162,8 @@ class ShardedCluster:
             self._folder = keeper.make_folder(Path(tempfile.gettempdir()))
             with ThreadPoolExecutor() as pool:
                 list(pool.map(ReplicaSet.start, (self.config, *self.shards)))
-                self._add_shards()
+                for shard in self.shards:
+                    self._add(shard)
                 list(pool.map(Router.start, self.routers))
             undo.pop_all()
 
@@ -179,10 +180,18 @@ class ShardedCluster:
         assert self._folder is not None
         return self._folder
 
-    def _add_shards(self) -> None:
+    def add_shard(self, shard: ReplicaSet) -> None:
+        """Add a running shard to the cluster. The routers are restarted, because a stand-in keeps the list of shards.
+
+        The caller stops the shard.
+        """
+        self._add(shard)
+        for each in self.routers:
+            each.kill()
+            each.start()
+
+    def _add(self, shard: ReplicaSet) -> None:
+        host = f"{shard.name}/{shard.members[0].address}"
+        command = {"_configsvrAddShard": host, "name": shard.name, "writeConcern": _MAJORITY}
         with self.config.client() as client:
-            for shard in self.shards:
-                host = f"{shard.name}/{shard.members[0].address}"
-                client.admin.command(
-                    {"_configsvrAddShard": host, "name": shard.name, "writeConcern": _MAJORITY}
-                )
+            client.admin.command(command)
