@@ -228,6 +228,25 @@ def test_documents_that_an_older_or_newer_index_refuses(
     assert "warnings" not in daemon.progress()
 
 
+def test_withheld_indexes_are_built_before_the_commit(pair: Pair, daemon: Daemon) -> None:
+    """Insert a document that an index refused until it was dropped: the sync withholds all indexes during the copy."""
+    writes.fill(pair.source.client)
+    c = pair.source.client.d.c
+    c.create_index([("p", 1), ("q", 1)], name="both")
+    c.create_index("n")
+    with daemon.held_at(Point.LISTED):
+        daemon.start()
+        daemon.wait_until_reached(Point.LISTED)
+        c.drop_index("both")
+        c.insert_one({"_id": "parallel", "p": [1, 2], "q": [1, 2]})
+    wait_for(lambda: "The indexes of a collection are withheld" in daemon.log, "they are withheld")
+    built = {"_id_", "n_1"}
+    wait_for(lambda: index_names(pair.destination.client) == built, "the other index is built")
+    daemon.wait_without_warning("withheld")
+    daemon.commit()
+    pair.assert_equal()
+
+
 @prepared(Daemon.warn_soon, Daemon.give_up_soon)
 def test_a_long_index_build_is_no_failure(pair: Pair, daemon: Daemon) -> None:
     """Hold an index build for longer than a call waits: the daemon must not send the command again."""
