@@ -293,6 +293,22 @@ def test_an_index_that_becomes_ttl_is_not_built_again(
     pair.assert_equal()
 
 
+def test_a_restarted_daemon_joins_an_index_build(pair: Pair, daemon: Daemon) -> None:
+    """Restart the daemon during an index build: it must not set the write block again, which would abort the build."""
+    source, destination = pair.source.client, pair.destination.client
+    writes.fill(source)
+    daemon.start()
+    daemon.wait_until_applying()
+    with holding(destination, "hangAfterSettingUpIndexBuild"):
+        source.d.c.create_index("n")
+        wait_for(lambda: running(destination, "createIndexes"), "the index is built")
+        daemon.kill()
+        daemon.run()
+        wait_for(lambda: len(running(destination, "createIndexes")) > 1, "the daemon joins")
+    daemon.commit()
+    pair.assert_equal()
+
+
 def test_a_kill_while_indexes_are_built_after_the_copy(pair: Pair, daemon: Daemon) -> None:
     writes.fill(pair.source.client)
     writes.indexes(pair.source.client)
