@@ -126,7 +126,7 @@ class Coordinator(Phases):
         record = self._context.run.record
         if record.phase in _HOLDING:
             if record.options.blocks_destination:
-                self._context.destination_block.set()
+                self._context.destination_block.hold()
             self._keep_balancers_still(stop)
 
     def _keep_balancers_still(self, stop: StopToken) -> None:

@@ -25,7 +25,7 @@ class CollectionFigures:
     size: int = 0
     # Whether the indexes are being built.
     indexing: bool = False
-    # Whether the indexes are built, or withheld until the commit.
+    # Whether the indexes are built, or withheld for a time.
     indexed: bool = False
 
     def documents_per_second(self, now: float) -> float | None:

@@ -74,7 +74,7 @@ class CollectionRecord:
         """Return the definition that the collection must have on the destination now.
 
         It has no indexes while they are withheld: one of them refuses a document, so the sync has dropped all indexes
-        of the collection, and builds them during the commit.
+        of the collection, and builds them again later.
         """
         return replace(self.definition, indexes={}) if self.withheld else self.definition
 

@@ -228,6 +228,25 @@ def test_documents_that_an_older_or_newer_index_refuses(
     assert "warnings" not in daemon.progress()
 
 
+def test_withheld_indexes_are_built_before_the_commit(pair: Pair, daemon: Daemon) -> None:
+    """Insert a document that an index refused until it was dropped: the sync withholds all indexes during the copy."""
+    writes.fill(pair.source.client)
+    c = pair.source.client.d.c
+    c.create_index([("p", 1), ("q", 1)], name="both")
+    c.create_index("n")
+    with daemon.held_at(Point.LISTED):
+        daemon.start()
+        daemon.wait_until_reached(Point.LISTED)
+        c.drop_index("both")
+        c.insert_one({"_id": "parallel", "p": [1, 2], "q": [1, 2]})
+    wait_for(lambda: "The indexes of a collection are withheld" in daemon.log, "they are withheld")
+    built = {"_id_", "n_1"}
+    wait_for(lambda: index_names(pair.destination.client) == built, "the other index is built")
+    daemon.wait_without_warning("withheld")
+    daemon.commit()
+    pair.assert_equal()
+
+
 @prepared(Daemon.warn_soon, Daemon.give_up_soon)
 def test_a_long_index_build_is_no_failure(pair: Pair, daemon: Daemon) -> None:
     """Hold an index build for longer than a call waits: the daemon must not send the command again."""
@@ -270,6 +289,22 @@ def test_an_index_that_becomes_ttl_is_not_built_again(
         wait_for(is_ttl, "the index is a TTL index")
     dropped = {"ts": {"$gt": began}, "ns": "d.$cmd", "o.dropIndexes": "c"}
     assert bool(destination.local["oplog.rs"].find_one(dropped)) is refused
+    daemon.commit()
+    pair.assert_equal()
+
+
+def test_a_restarted_daemon_joins_an_index_build(pair: Pair, daemon: Daemon) -> None:
+    """Restart the daemon during an index build: it must not set the write block again, which would abort the build."""
+    source, destination = pair.source.client, pair.destination.client
+    writes.fill(source)
+    daemon.start()
+    daemon.wait_until_applying()
+    with holding(destination, "hangAfterSettingUpIndexBuild"):
+        source.d.c.create_index("n")
+        wait_for(lambda: running(destination, "createIndexes"), "the index is built")
+        daemon.kill()
+        daemon.run()
+        wait_for(lambda: len(running(destination, "createIndexes")) > 1, "the daemon joins")
     daemon.commit()
     pair.assert_equal()
 

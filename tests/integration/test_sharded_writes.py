@@ -277,8 +277,8 @@ def test_a_document_that_an_older_or_newer_index_refuses(pair: Pair, daemon: Dae
     with writes_in(When.LISTED, daemon):
         ranged.drop_index("both")
         ranged.insert_one({"_id": "parallel", "k": LOW, "p": [1, 2], "q": [1, 2]})
-    progress = daemon.wait_until_committable()
-    assert "The indexes of d.ranged are withheld" in progress["warnings"][0]
+    daemon.wait_until_committable()
+    assert "The indexes of a collection are withheld" in daemon.log
     ranged.update_one({"_id": "parallel", "k": LOW}, {"$set": {"k": HIGH}})
     ranged.update_one({"_id": "parallel", "k": HIGH}, {"$set": {"q": 1}})
     ranged.create_index([("p", 1), ("q", 1)], name="both")

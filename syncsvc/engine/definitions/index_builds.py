@@ -1,10 +1,11 @@
-"""Withholds the indexes of a collection until the commit if one of them refuses a document on the destination.
+"""Withholds the indexes of a collection for a time if one of them refuses a document on the destination.
 
 A document may reach the destination in a state from before an index was created or after it was dropped, and an index
 may be built over documents that were read at different times. So an index can refuse a document that it never had to
 index on the source (parallel arrays, unknown languages, invalid geometries). Then all indexes of the collection are
-withheld: dropped, and built again when all events are applied and the documents equal those of the source. If an index
-still refuses a document then, the sync fails.
+withheld: dropped, and built again when all events from the time of the copy are applied. If an index still refuses a
+document then, the next attempt is at the end of the commit, when the documents equal those of the source. If an index
+refuses a document even then, the sync fails.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def withhold(
             record = context.registry.change(record, definition=definition, withheld=True)
             _log.warning(
                 "The indexes of a collection are withheld from the destination, because one of them refuses a "
-                "document. You need not do anything: the indexes are built after the commit is requested.",
+                "document. You need not do anything: the indexes are built later, at the latest during the commit.",
                 extra={"namespace": str(record.namespace), "reason": reason},
             )
             _warn(context)
@@ -87,6 +88,23 @@ def build_deferred(context: RunContext, stop: StopToken) -> None:
         definition = record.definition
         if standin.deferred_earlier(definition) - standin.deferred_names(definition):
             build_indexes(context, record, stop)
+
+
+def try_withheld(context: RunContext, stop: StopToken) -> None:
+    """Build all withheld indexes; if the destination still refuses one, leave those of its collection withheld.
+
+    No events may be applied meanwhile.
+    """
+    catalog = catalog_of(context, stop)
+    for record in context.registry:
+        if record.withheld:
+            try:
+                catalog.reconcile_indexes(record.definition)
+            except OperationError:
+                catalog.reconcile_indexes(record.current_definition)
+            else:
+                context.registry.change(record, withheld=False)
+    _warn(context)
 
 
 def restore_indexes(context: RunContext, stop: StopToken) -> None:
@@ -122,7 +140,8 @@ def _warn(context: RunContext) -> None:
         WarningKind.INDEXES_WITHHELD,
         f"The indexes of {', '.join(names)} are withheld from the destination for now. The index definitions and the "
         "documents were read at different times, so an index refuses a document. You need not do anything: these "
-        "indexes are built after the commit is requested, which makes the commit take longer.",
+        "indexes are built when all changes from the time of the copy are applied. Those that still refuse a document "
+        "then are built during the commit, which takes longer.",
     )
 
 

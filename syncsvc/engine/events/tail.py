@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from bson.timestamp import Timestamp
 
+from syncsvc.engine.definitions.index_builds import try_withheld
 from syncsvc.engine.definitions.shared_catalog import catalog_of
 from syncsvc.engine.events.barrier import Barrier
 from syncsvc.engine.events.ddl import DefinitionEvents, has_consequences
@@ -73,6 +74,8 @@ class Tail:
         # The listing that waits until it can be applied, and the one that was applied last.
         self._awaited: Listing | None = None
         self._applied: Listing | None = None
+        # Whether the withheld indexes have been built after the copy, or refused again.
+        self._has_tried_withheld = False
         self._reader = reader
         catalog = catalog_of(context, stop)
         renames = self._renames = Renames(context, catalog, stop)
@@ -132,6 +135,7 @@ class Tail:
             self._hand_on(page)
             self._copy_resharded()
             self._apply_listing(page.position)
+            self._try_withheld(page.position)
             self._repair_work.run_pending(page.source_time)
             lag = seconds_between(self._frontier.passed.time, page.source_time)
             self._context.progress.set_lag(lag)
@@ -245,6 +249,21 @@ class Tail:
         for name, uuid in listing.collections.items():
             self._unreported.apply(name, uuid)
         self._awaited, self._applied = None, listing
+
+    def _try_withheld(self, read_until: Position) -> None:
+        """Build the withheld indexes once all events from the time of the copy are applied; a no-op if already tried.
+
+        From then on, the destination passes only through states of the source. `read_until` is the position up to which
+        all events are read. If several instances share the sync, other instances may not have applied their events yet.
+        """
+        record = self._context.run.record
+        if self._has_tried_withheld or record.instances or record.commit_time is not None:
+            return
+        assert record.copy_end is not None
+        if read_until.is_past(record.copy_end):
+            self._has_tried_withheld = True
+            self._frontier.wait_drained(self._stop)
+            try_withheld(self._context, self._stop)
 
     def _apply(self, event: DefinitionEvent) -> None:
         if self._context.source_facts.reports_ddl:

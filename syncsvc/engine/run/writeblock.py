@@ -60,6 +60,14 @@ class WriteBlock:
                 self._forget()
             raise
 
+    def hold(self) -> None:
+        """Block user writes like `set`, unless this sync has blocked them already and nobody has lifted the block.
+
+        WARNING: a server that gets the command again aborts all index builds on the cluster.
+        """
+        if self.cluster not in self.run.record.found_blocked or not self.is_set():
+            self.set()
+
     def keep(self) -> bool:
         """Block user writes like `set`, but accept an existing block with a reason; return False for such a block."""
         try:
