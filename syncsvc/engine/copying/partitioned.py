@@ -152,6 +152,11 @@ def copied_in_all(run: RunRecord, records: Sequence[CollectionRecord]) -> Copied
     """
     if not run.instances or run.reversals or not (run.coordinates or run.all_copied):
         return None
+    return amount_of(records)
+
+
+def amount_of(records: Sequence[CollectionRecord]) -> CopiedAmount:
+    """Return the sums of the copied bytes and documents in `records`."""
     return CopiedAmount(
         sum(each.copied for each in records), sum(each.documents for each in records)
     )
