@@ -103,7 +103,8 @@ class Tuning:
     )
     copy_save_interval: float = seconds(1.0, "How often the resume point of a copy is saved.")
     settle_interval: float = seconds(
-        1.0, "How often the progress that all instances have made in the copy is saved."
+        1.0,
+        "How often the progress that all instances have made in the copy is saved; less often if this takes long.",
     )
     portion_bytes: int = size(
         1 * MB,

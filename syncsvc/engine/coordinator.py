@@ -147,10 +147,7 @@ class Coordinator(Phases):
             settle(context)
             self._show_copied()
         copy_all(context, stop)
-        if context.run.record.instances:
-            context.instances.wait_for_all(lambda other: other.phase.copied, stop)
-            # Any instance may have withheld indexes.
-            context.registry.reload(stop)
+        self._wait_for_indexes(lambda other: other.phase.copied, stop)
         self._proceed(Phase.INDEXING, copy_end=end_copy(context, stop))
         _log.info(copy_summary(tuple(context.registry)))
         return Phase.INDEXING
@@ -183,20 +180,8 @@ class Coordinator(Phases):
             )
             self._oplog.follow(application.held_after)
             self._wait_for_commit(application, verification, group.stop)
-            self._block_source()
-            self._shard_keys.wait_until_copied(group.stop)
-            self._definitions.wait_until_applied(application.wait_until_past, group.stop)
-            verification.finish_repair()  # a repair reads the source, so the commit time must be later
-            commit_time = self._commit_time(group.stop)
-            application.wait_until_past(commit_time)
-            self._context.instances.wait_for_all(
-                lambda other: other.is_past(commit_time), group.stop
-            )
-            # Any instance may have withheld indexes.
-            self._context.registry.reload(group.stop)
-            self._done("drained")
-            self._definitions.check(group.stop)
-            self._shard_keys.check(group.stop)
+            commit_time = self._drain(application, verification, group.stop)
+            self._check_definitions(group.stop)
             reconcile_views(self._context, group.stop)
             ShardKeys(self._context, group.stop).reconcile()
             restore_indexes(self._context, group.stop)
@@ -207,8 +192,7 @@ class Coordinator(Phases):
             if self._context.run.record.commit_time != commit_time:
                 # The commit was postponed, because users have written meanwhile. They may also have changed definitions
                 # or resharded collections.
-                self._definitions.check(group.stop)
-                self._shard_keys.check(group.stop)
+                self._check_definitions(group.stop)
             self._done("verified")
             application.save_position()
             self._oplog.let_go()
@@ -217,12 +201,34 @@ class Coordinator(Phases):
             group.stop.stop("commit")
         return Phase.CUTTING_OVER
 
-    def _cut_over(self, stop: StopToken) -> Phase:
-        # From here on users may write to the destination, so no instance may write to it any more.
-        self._context.instances.wait_for_all(lambda other: other.phase.applied, stop)
+    def _drain(
+        self, application: Application, verification: Verification, stop: StopToken
+    ) -> Timestamp:
+        """Block the source, and return the commit time once all instances have applied all changes up to it."""
+        self._block_source()
+        self._shard_keys.wait_until_copied(stop)
+        self._definitions.wait_until_applied(application.wait_until_past, stop)
+        verification.finish_repair()  # a repair reads the source, so the commit time must be later
+        commit_time = self._commit_time(stop)
+        application.wait_until_past(commit_time)
+        self._wait_for_indexes(lambda other: other.is_past(commit_time), stop)
+        self._done("drained")
+        return commit_time
+
+    def _check_definitions(self, stop: StopToken) -> None:
+        self._definitions.check(stop)
+        self._shard_keys.check(stop)
+
+    def _wait_for_indexes(self, holds: Callable[[RunRecord], bool], stop: StopToken) -> None:
+        """Wait until `holds` is True for all other instances, and load the indexes that they have withheld."""
         if self._context.run.record.instances:
-            # Any instance may have withheld indexes because of an event after the commit time.
+            self._context.instances.wait_for_all(holds, stop)
             self._context.registry.reload(stop)
+
+    def _cut_over(self, stop: StopToken) -> Phase:
+        # From here on users may write to the destination, so no instance may write to it any more. An event after the
+        # commit time may have made an instance withhold indexes.
+        self._wait_for_indexes(lambda other: other.phase.applied, stop)
         try:
             Cutover(self._context, stop).run()
         except SourceWritten as error:

@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from typing import Any
 
-from syncsvc.engine.copying.partitioned import copied_in_all
+from syncsvc.engine.copying.partitioned import amount_of, copied_in_all
 from syncsvc.engine.events.spooler import Spooler
 from syncsvc.engine.oplog_watch import OplogWatch
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
-from syncsvc.saved.partitions import Partition
+from syncsvc.figures.progress import CopiedAmount
 from syncsvc.saved.registry import CollectionRecord
 from syncsvc.saved.run_store import HEARTBEAT_INTERVAL
 from syncsvc.state import Phase, State
@@ -139,14 +139,13 @@ class Phases(ABC):
     def _done(self, step: str) -> None:
         self._context.observe(Point.STEP_DONE, step)
 
-    def _own_copies(
-        self, records: Sequence[CollectionRecord]
-    ) -> Sequence[CollectionRecord | Partition]:
+    def _own_copy(self, records: Sequence[CollectionRecord]) -> CopiedAmount:
         run = self._context.run.record
         # After a reversal, both clusters hold the whole copy, and no part of it belongs to a single instance.
         if not run.instances or run.reversals:
-            return records
-        return [each for each in self._context.partitions if each.instance == run.instance]
+            return amount_of(records)
+        own = self._context.partitions.copied(run.instance).values()
+        return CopiedAmount(sum(each.bytes for each in own), sum(each.documents for each in own))
 
     def _show_copied(self) -> None:
         """Publish the total size of the copy, and the saved amounts that this instance and all instances have copied.
@@ -154,14 +153,14 @@ class Phases(ABC):
         Also resets the lag: to 0 if all events are applied, otherwise to unknown. Called when a phase begins.
         """
         records = list(self._context.registry)
-        own = self._own_copies(records)
+        own = self._own_copy(records)
         record = self._context.run.record
         phase, done = record.phase, record.all_copied
         total = sum(each.copied if done else each.total for each in records)
         self._context.progress.set(
             total_bytes=None if phase is Phase.INITIALIZING else total,
-            copied_bytes=sum(each.copied for each in own),
-            copied_documents=sum(each.documents for each in own),
+            copied_bytes=own.bytes,
+            copied_documents=own.documents,
             copied_in_all=copied_in_all(record, records),
             lag_seconds=0 if phase.applied else None,
             lag_until=inf,

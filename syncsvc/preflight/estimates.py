@@ -77,7 +77,8 @@ def _disk_needed(contents: Iterable[Measured], options: StartOptions) -> int:
     """Return the estimated bytes that the sync needs on the destination's disk.
 
     The estimate is the size on the source's disk of the documents, the `_id` indexes and the indexes that the sync
-    builds, plus a margin. It assumes that both clusters compress equally well.
+    builds, plus a margin. It assumes that both clusters compress equally well. It does not include the rechecks of the
+    verification, because the number of documents that will change is unknown.
     """
     taken = sum(
         each.size.on_disk

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -81,9 +81,9 @@ class Partition:
 
 @dataclass(frozen=True)
 class Copied:
-    """The amount of one collection that all instances together have copied.
+    """The amount of one collection that all instances together, or one instance, have copied.
 
-    `done` is whether all partitions of the collection are copied.
+    `done` is whether all of their partitions of the collection are copied.
     """
 
     bytes: int
@@ -190,10 +190,6 @@ class Partitions:
         unfinished = {"instance": instance, "status": {"$ne": CopyStatus.DONE.value}}
         self._claimed = deque(map(_partition, self._find(unfinished)))
 
-    def __iter__(self) -> Iterator[Partition]:
-        """Iterate over the saved partitions of all instances."""
-        return map(_partition, self._find({}))
-
     def planned(self) -> set[bytes]:
         """Return the UUIDs of the collections for which all partitions have been saved."""
         return {bytes(each["_id"]["collection"]) for each in self._find({"_id.number": 0})}
@@ -270,8 +266,13 @@ class Partitions:
         left = {"$in": [each.value for each in CopyStatus if each is not CopyStatus.DONE]}
         return not self._find({"status": left}, 1)
 
-    def copied(self) -> dict[bytes, Copied]:
-        """Return the copied amounts of each collection that has partitions, by UUID, as saved by all instances."""
+    def copied(self, instance: str | None = None) -> dict[bytes, Copied]:
+        """Return the copied amounts of each collection that has partitions, by UUID.
+
+        Count only the partitions that `instance` has claimed, unless it is None.
+        """
+        # The server adds up the amounts: the partitions of tens of terabytes would take more than a gigabyte here.
+        match = {} if instance is None else {"instance": instance}
         group = {
             "_id": "$_id.collection",
             "copied": {"$sum": "$copied"},
@@ -279,7 +280,7 @@ class Partitions:
             "left": {"$sum": {"$toInt": {"$ne": ["$status", CopyStatus.DONE.value]}}},
         }
         # Read the newest state, not that at `_since`: other instances have saved their progress since then.
-        found = self._rows.aggregate([{"$group": group}])
+        found = self._rows.aggregate([{"$match": match}, {"$group": group}])
         return {
             bytes(each["_id"]): Copied(each["copied"], each["documents"], not each["left"])
             for each in map(rawbson.decode, found)

@@ -22,7 +22,11 @@ from verifier.runtime.tasks import StopToken
 
 
 class Peers:
-    """The other instances that share the run. Every call reads their saved records again."""
+    """The other instances that share the run. Every call reads their saved records again.
+
+    The records include all saves that were acknowledged before this process last saved its own record. So an instance
+    that was resumed or started never sees its coordinator as it was before, not even right after an election.
+    """
 
     def __init__(self, metadata: Metadata, run: RunStore) -> None:
         self._metadata = metadata
@@ -52,7 +56,8 @@ class Peers:
         return None if own.coordinates else next(iter(self._load(stop, own.coordinator)), None)
 
     def _load(self, stop: StopToken, *instances: str) -> list[RunRecord]:
-        return read(lambda: load_runs(self._metadata, *instances), stop)
+        since = self._run.saved_time
+        return read(lambda: load_runs(self._metadata, *instances, since=since), stop)
 
 
 def awaited(instances: Iterable[str], records: Collection[RunRecord]) -> Iterator[tuple[str, str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from bson.timestamp import Timestamp
 from marshmallow import ValidationError, fields
 
 from syncsvc import errors
@@ -174,12 +175,21 @@ def load_run(metadata: Metadata, instance: str) -> RunRecord | None:
     return None if document is None else run_from(document)
 
 
-def load_runs(metadata: Metadata, *instances: str, with_journals: bool = False) -> list[RunRecord]:
+def load_runs(
+    metadata: Metadata,
+    *instances: str,
+    with_journals: bool = False,
+    since: Timestamp | None = None,
+) -> list[RunRecord]:
     """Return the saved runs of the instances with these IDs; without an ID, those of all instances.
 
-    Journals are only loaded if `with_journals` is true, because few callers need them. Raises OperationError
+    The runs include all saves up to the cluster time `since`. If it is None, they may be outdated right after an
+    election. Journals are only loaded if `with_journals` is true, because few callers need them. Raises OperationError
     IncompatibleMetadata, and the driver's errors.
     """
     query = {"_id": {"$in": instances}} if instances else {}
     projection = None if with_journals else {"journal": False}
-    return [run_from(each) for each in metadata[RUNS].find(query, projection)]
+    with metadata.client.start_session(causal_consistency=True) as session:
+        if since is not None:
+            session.advance_operation_time(since)
+        return [run_from(each) for each in metadata[RUNS].find(query, projection, session=session)]

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 from bson.binary import Binary
+from bson.timestamp import Timestamp
 from pymongo.errors import PyMongoError
 
 from syncsvc import errors
@@ -88,6 +89,8 @@ class RunStore:
         # The entries of the journal that are saved with the next change of the record.
         self._notes: list[Entry] = []
         self.record = record
+        # A cluster time that is not before any write acknowledged when the last save began; None before the first save.
+        self.saved_time: Timestamp | None = None
 
     def insert(self) -> None:
         """Save the record of a new run for the first time.
@@ -99,6 +102,7 @@ class RunStore:
         self._writer.run(self._database, {"createIndexes": RUNS, "indexes": [_ONLY_INDEX]})
         documents = [run_document(self.record)]
         reply = self._writer.run(self._database, {"insert": RUNS, "documents": documents})
+        self._keep_time(reply)
         if reply.get("writeErrors") and not self._is_ours():
             raise OperationError(
                 errors.METADATA_LEFT_OVER,
@@ -290,6 +294,7 @@ class RunStore:
         self._unconfirmed = True
         reply = self._writer.run(self._database, {"update": RUNS, "updates": [statement]})
         self._unconfirmed = False
+        self._keep_time(reply)
         if reply.get("writeErrors") or reply["n"] != 1:
             raise OperationError(
                 errors.SUPERSEDED,
@@ -298,3 +303,7 @@ class RunStore:
         self._saved = new
         del self._notes[:noted]
         self._confirmed_at = requested_at
+
+    def _keep_time(self, reply: Mapping[str, Any]) -> None:
+        # A newly elected primary may not know the cluster time yet.
+        self.saved_time = reply.get("operationTime", self.saved_time)

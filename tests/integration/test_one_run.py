@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from pymongo import MongoClient, WriteConcern
 from pymongo.database import Database
+from pymongo.monitoring import CommandListener, CommandStartedEvent
 
 from syncsvc.errors import METADATA_LEFT_OVER, SUPERSEDED
 from syncsvc.metadata import METADATA_DATABASE
@@ -74,6 +75,42 @@ def test_an_instance_reads_only_the_record_of_the_coordinator(pair: Pair) -> Non
     assert Peers(metadata, stores["a"]).coordinator(StopToken()) is None
     with pytest.raises(OperationError):
         Peers(metadata, stores["b"]).others(StopToken())
+
+
+class _Reads(CommandListener):
+    """Records the `afterClusterTime` of reads of run records; None for a read without it."""
+
+    def __init__(self) -> None:
+        self.waited_for: list[Any] = []
+
+    def started(self, event: CommandStartedEvent) -> None:
+        if event.command_name == "find":
+            self.waited_for.append(event.command.get("readConcern", {}).get("afterClusterTime"))
+
+    def succeeded(self, event: object) -> None: ...
+
+    def failed(self, event: object) -> None: ...
+
+
+def test_an_instance_reads_no_record_that_is_older_than_its_own(pair: Pair) -> None:
+    """Let a follower save its record after the coordinator: its next read must include the coordinator's save.
+
+    Otherwise, a read from a new primary could show the coordinator before a failure, and a resumed follower would join
+    the commit that the failure has withdrawn.
+    """
+    reads, names = _Reads(), ("a", "b")
+    with MongoClient[dict[str, Any]](pair.destination.uri, event_listeners=[reads]) as client:
+        metadata, writer = client[METADATA_DATABASE], ClusterWriter(client, False, StopToken())
+        coordinator, follower = (
+            begun(metadata, writer, run_record(instance=name, instances=names)) for name in names
+        )
+        for state in (State.FAILED, State.RUNNING):
+            coordinator.update(state=state)
+            saved_at = client.admin.command("hello")["lastWrite"]["majorityOpTime"]["ts"]
+            follower.update(state=state)
+            found = Peers(metadata, follower).coordinator(StopToken())
+            assert found is not None and found.state is state
+            assert reads.waited_for[-1] is not None and reads.waited_for[-1] >= saved_at
 
 
 def test_a_start_that_fails_after_its_record_was_saved_can_be_repeated(

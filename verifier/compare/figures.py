@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from verifier.cluster.namespace import Namespace
@@ -22,6 +22,7 @@ from verifier.compare.generation import Generation
 from verifier.compare.queue import counts_of
 from verifier.compare.record import CheckRecord, Side
 from verifier.compare.store import CheckStore
+from verifier.compare.task import Task
 
 
 class Figures:
@@ -63,11 +64,15 @@ class Figures:
     def recall(self) -> None:
         """Load the saved figures of the current generation. Raises the driver's errors, and `Cancelled`."""
         self._recalled = self._store.mismatch_counts()
-        tasks, tally = self._store.tasks(), Tally()
-        for task in tasks:
-            tally.plan(task)
-            tally.recall(task)
-        self._tasks, self._tally = counts_of(tasks), tally
+        tally = Tally()
+
+        def recalled() -> Iterator[Task]:
+            for task in self._store.tasks():
+                tally.plan(task)
+                tally.recall(task)
+                yield task
+
+        self._tasks, self._tally = counts_of(recalled()), tally
         is_first = self._store.record.generation == 0
         self.namespaces = tally.namespaces if is_first else self._store.compared()
 

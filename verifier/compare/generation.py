@@ -21,7 +21,7 @@ from verifier.compare.planning import Planner
 from verifier.compare.points import Point
 from verifier.compare.queue import TaskQueue
 from verifier.compare.scope import NamespacePair
-from verifier.compare.task import Task, Work
+from verifier.compare.task import Status, Task, Work
 from verifier.compare.worker import Worker
 from verifier.runtime.tasks import StopToken, TaskGroup
 
@@ -122,10 +122,16 @@ class Generation:
 
     def _resume(self) -> None:
         """Queue the tasks that an earlier process planned, and count the results of its finished tasks."""
-        tasks = list(self._planner.again())
-        self._queue(tasks)
-        for task in tasks:
-            self.tally.recall(task)
+        unfinished = []
+        for task in self._planner.again():
+            if task.status is Status.ADDED:
+                unfinished.append(task)
+            else:
+                # Do not collect the finished tasks: a large check has hundreds of thousands of them.
+                self._queue([task])
+                self.tally.recall(task)
+        # No task may run before all saved numbers are known, because a task that runs may add tasks with new numbers.
+        self._queue(unfinished)
 
     def _add(self, tasks: list[Task]) -> None:
         self._store.add_tasks(tasks)
@@ -148,6 +154,8 @@ class Generation:
         The new tasks are saved before the COLLECTION task is saved as done. `stored` names the namespaces that store
         the documents on both clusters. `documents` and `size` (bytes) are estimates for the whole collection.
         """
+        # The tasks share these objects, which saves memory.
+        documents, size = documents // len(ranges), size // len(ranges)
         tasks = [
             Task(
                 number=self.queue.number(),
@@ -155,8 +163,8 @@ class Generation:
                 names=stored,
                 lower=each.lower,
                 upper=each.upper,
-                documents=documents // len(ranges),
-                size=size // len(ranges),
+                documents=documents,
+                size=size,
             )
             for each in ranges
         ]

@@ -69,14 +69,10 @@ class Planner:
         If that process was killed while it split a collection into ranges, delete the saved tasks for its ranges:
         the collection is split again. Raises the driver's errors, and `Cancelled`.
         """
-        tasks = self._store.tasks()
         # A collection that was being split into ranges is split again.
-        cut_short = {
-            task.names
-            for task in tasks
-            if task.work is Work.COLLECTION and task.status is Status.ADDED
-        }
-        for task in tasks:
+        unfinished = self._store.tasks(status=Status.ADDED)
+        cut_short = {task.names for task in unfinished if task.work is Work.COLLECTION}
+        for task in self._store.tasks():
             owners = NamespacePair(task.names.source.owner, task.names.destination.owner)
             if task.work is Work.RANGE and owners in cut_short:
                 self._store.remove_task(task)
@@ -102,8 +98,7 @@ class Planner:
     def _failed_before(self) -> list[Task]:
         """Return the tasks of the previous generation that found a difference."""
         generation = self._store.record.generation
-        tasks = self._store.tasks(generation - 1) if generation else []
-        return [task for task in tasks if task.status is Status.FAILED]
+        return [*self._store.tasks(generation - 1, Status.FAILED)] if generation else []
 
     def _counted(self, before: Iterable[Task]) -> Iterable[NamespacePair]:
         if self._store.record.all_again:

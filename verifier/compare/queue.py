@@ -58,7 +58,8 @@ class TaskQueue:
     def add(self, *tasks: Task) -> None:
         """Add tasks. A task that an earlier process finished is counted, and not run again.
 
-        Tasks that already have numbers must be added in one call, so that none of these numbers is assigned again.
+        Unfinished tasks that already have numbers must be added last, in one call, so that none of the saved numbers is
+        assigned again.
         """
         with self._changed:
             for task in tasks:

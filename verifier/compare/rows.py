@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, fields
+from functools import lru_cache
 
 import bson
 from bson.errors import BSONError
@@ -80,11 +81,17 @@ def task_row(task: Task) -> Document:
     }
 
 
+@lru_cache
+def _read_pair(source: str, destination: str) -> NamespacePair:
+    """Return the pair with these names. Tasks share the cached pairs: copies would take more memory than the tasks."""
+    return NamespacePair(read_namespace(source), read_namespace(destination))
+
+
 def read_task(row: Document) -> Task:
     return Task(
         number=row["_id"],
         work=Work(row["work"]),
-        names=NamespacePair(read_namespace(row["source"]), read_namespace(row["destination"])),
+        names=_read_pair(row["source"], row["destination"]),
         scan=row["scan"],
         lower=row["lower"],
         upper=row["upper"],

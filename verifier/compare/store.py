@@ -55,7 +55,7 @@ from verifier.compare.rows import (
     recheck_row,
     task_row,
 )
-from verifier.compare.task import Recheck, RecheckId, Task, whole_collection
+from verifier.compare.task import Recheck, RecheckId, Status, Task, whole_collection
 from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import StopToken
 
@@ -201,9 +201,13 @@ class CheckStore(CheckReader):
     def add_tasks(self, tasks: Iterable[Task]) -> None:
         self._insert(self._name(_TASKS), map(task_row, tasks))
 
-    def tasks(self, generation: int | None = None) -> list[Task]:
-        """Return the saved tasks of `generation`, by default the current one, in the order of their numbers."""
-        return [read_task(row) for row in self._find(self._name(_TASKS, generation), {})]
+    def tasks(self, generation: int | None = None, status: Status | None = None) -> Iterator[Task]:
+        """Yield the saved tasks of `generation`, by default the current one, in the order of their numbers.
+
+        Yield only the tasks with `status`, unless it is None.
+        """
+        query = {} if status is None else {"status": status.value}
+        yield from map(read_task, self._find(self._name(_TASKS, generation), query))
 
     def save_tasks(self, tasks: Iterable[Task]) -> None:
         if self._unsaved_notes:

@@ -88,9 +88,9 @@ def whole_collection(namespace: Namespace) -> Recheck:
     return Recheck(RecheckId(namespace, b"", False), b"", None)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Task:
-    """One task of a generation, and its result."""
+    """One task of a generation, and its result. A large check has hundreds of thousands of tasks in memory."""
 
     number: int
     work: Work

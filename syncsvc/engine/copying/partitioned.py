@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from time import monotonic
 from typing import Any
 
 from bson.timestamp import Timestamp
@@ -26,6 +27,11 @@ from verifier.cluster.ranges import Range, range_bytes, split
 from verifier.cluster.reading import read
 from verifier.cluster.renamed import CollectionGone
 from verifier.runtime.tasks import StopToken, for_each
+
+# The pause between two calls of `settle`, as a multiple of the duration of the first call; and the longest pause that
+# results from this, in seconds.
+_PAUSES = 20
+_LONGEST_PAUSE = 60.0
 
 
 def plan_copy(context: RunContext, stop: StopToken) -> None:
@@ -153,6 +159,11 @@ def copied_in_all(run: RunRecord, records: Sequence[CollectionRecord]) -> Copied
     """
     if not run.instances or run.reversals or not (run.coordinates or run.all_copied):
         return None
+    return amount_of(records)
+
+
+def amount_of(records: Sequence[CollectionRecord]) -> CopiedAmount:
+    """Return the sums of the copied bytes and documents in `records`."""
     return CopiedAmount(
         sum(each.copied for each in records), sum(each.documents for each in records)
     )
@@ -168,11 +179,14 @@ def _progress(copied: Copied) -> dict[str, Any]:
 def settle_often(context: RunContext, stop: StopToken) -> None:
     """Save the progress that all instances have made in the copy (see `settle`), periodically until stopped.
 
-    Only one instance may call this function.
+    The more partitions there are, the longer the server takes to add up their progress. The pauses grow with this
+    time, so that the destination spends little of its time on it. Only one instance may call this function.
     """
     while True:
+        begun = monotonic()
         settle(context)
-        stop.sleep(context.tuning.settle_interval)
+        pause = min(_LONGEST_PAUSE, _PAUSES * (monotonic() - begun))
+        stop.sleep(max(context.tuning.settle_interval, pause))
 
 
 class ClaimedPartitions:

@@ -53,7 +53,7 @@ def follower(state: State, phase: Phase) -> tuple[Follower, RunStore]:
         progress=Progress(),
         spool=SimpleNamespace(end=None),
         registry=(),
-        partitions=(),
+        partitions=SimpleNamespace(copied=lambda instance: {}),
     )
     return Follower(context, StopToken()), run
 
