@@ -20,8 +20,12 @@ from verifier.runtime.waits import LongWait
 
 _log = logging.getLogger(__name__)
 
-# The largest lag of the destination, or of its verification, at which a commit is possible, in seconds.
+# The largest lag of the destination, or of the change readers of its verification, at which a commit is possible, in
+# seconds.
 MOST_LAG = 30
+# The largest lag with which changed documents are compared again, at which a commit is possible, in seconds. It is
+# longer, because one generation compares many of them, and the lag grows until that generation ends.
+MOST_RECHECK_LAG = 60
 # How long a measured lag counts if no newer one is measured, in seconds.
 _LAG_COUNTS_FOR = 15.0
 # The maximum number of states in a snapshot. Readers miss no state, because they read the states once a second.

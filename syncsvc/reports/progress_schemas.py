@@ -97,6 +97,11 @@ class _VerificationSide(Strict):
         fields.Integer,
         "The lag of the verification behind the change events of this cluster, in seconds.",
     )
+    recheckLagTimeSeconds = nullable(
+        fields.Integer,
+        "The lag with which the verification compares changed documents of this cluster again, in seconds; null until "
+        "those that changed during the first pass are compared.",
+    )
 
 
 class _VerificationProgress(Strict):

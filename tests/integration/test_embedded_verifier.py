@@ -196,6 +196,59 @@ def test_definitions_may_change_and_writers_may_write(pair: Pair, daemon: Daemon
     pair.assert_equal()
 
 
+def test_no_commit_is_possible_before_the_documents_that_changed_during_the_first_pass_are_compared(
+    pair: Pair, daemon: Daemon
+) -> None:
+    documents = pair.source.client.d.c
+    documents.insert_many({"_id": number} for number in range(1000))
+    rechecks = pair.destination.client[METADATA_DATABASE]["rechecks_1"]
+
+    def waits() -> bool:
+        overview = daemon.overview()
+        progress, reasons = overview["progress"], overview["commit"]["reasons"]
+        assert progress["canCommit"] is False
+        return all(
+            side["lagTimeSeconds"] is not None
+            and side["lagTimeSeconds"] <= 30
+            and side["recheckLagTimeSeconds"] is None
+            and any(f"{name} that changed during its first pass" in each for each in reasons)
+            for name, side in progress["verification"].items()
+        )
+
+    with daemon.held_at(Point.GENERATION_BEGUN, "1"):
+        with daemon.held_at(Point.GENERATION_DONE, "0"):
+            daemon.start()
+            daemon.wait_until_reached(Point.GENERATION_DONE, "0")
+            documents.update_many({}, {"$set": {"n": 1}})
+            wait_for(lambda: rechecks.count_documents({}) == 1000, "the changes are saved")
+        daemon.wait_until_reached(Point.GENERATION_BEGUN, "1")
+        for _ in range(3):
+            wait_for(waits, "only changed documents are not compared yet")
+    shown = daemon.wait_until_committable()
+    assert all(side["recheckLagTimeSeconds"] <= 60 for side in shown["verification"].values())
+    daemon.commit()
+    pair.assert_equal()
+
+
+def test_a_commit_stays_possible_under_constant_writes(pair: Pair, daemon: Daemon) -> None:
+    writes.fill(pair.source.client)
+    checks = pair.destination.client[METADATA_DATABASE].check
+    values: list[bool] = []
+
+    def compared(generation: int) -> bool:
+        values.append(daemon.progress()["canCommit"])
+        return (checks.find_one() or {})["generation"] >= generation
+
+    with Workload([pair.source.client.d.c], seed=7):
+        daemon.start()
+        daemon.wait_until_committable()
+        last = (checks.find_one() or {})["generation"] + 5
+        wait_for(lambda: compared(last), "five generations")
+    assert len(values) > 5 and all(values)
+    daemon.commit()
+    pair.assert_equal()
+
+
 KILLS = [(Point.TASK_DONE, ""), (Point.GENERATION_BEGUN, "1"), (Point.GENERATION_DONE, "2")]
 
 

@@ -127,6 +127,39 @@ def test_remaining_differences_are_reported(pair: Pair, checker: Checker, seed: 
     assert check.definitions() == set()
 
 
+def test_the_lag_of_the_rechecks_grows_until_the_changed_documents_are_compared(
+    pair: Pair, checker: Checker
+) -> None:
+    sides = pair.source.client, pair.destination.client
+
+    def write() -> None:
+        for side in sides:
+            side.d.a.update_one({"_id": 1}, {"$inc": {"n": 1}})
+
+    def lags() -> list[int | None]:
+        progress = check.check.figures.progress()
+        return [each.recheck_lag_seconds for each in (progress.source, progress.destination)]
+
+    def late() -> bool:
+        write()
+        return all(lag is not None and lag > 2 for lag in lags())
+
+    for side in sides:
+        side.d.a.insert_one({"_id": 1})
+    with checker.running() as check:
+        with check.held_at(Point.GENERATION_DONE, 1):
+            with check.held_at(Point.GENERATION_DONE, 0):
+                check.wait_until(Point.GENERATION_DONE, 0)
+                write()
+            check.wait_until(Point.GENERATION_DONE, 1)
+            assert lags() == [None, None]
+        with check.held_at(Point.GENERATION_DONE, 3):
+            wait_for(late, "the changes wait for generation 3")
+        wait_for(lambda: lags() == [0, 0], "all changes are compared")
+        check.end()
+    check.assert_passed()
+
+
 def test_a_difference_repaired_in_the_grace_period_is_no_mismatch(
     pair: Pair, checker: Checker
 ) -> None:
