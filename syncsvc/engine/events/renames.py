@@ -176,6 +176,7 @@ class Renames:
         # Remove the record after the drop: if the process is killed in between, the next one drops the collection
         # again.
         self._registry.remove(record)
+        self._context.progress.collections.forget(record.uuid)
         self._context.observe(Point.RECORD_REMOVED, str(record.source_name))
         self.release(record.definition.namespace)
 
