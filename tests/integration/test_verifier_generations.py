@@ -23,6 +23,7 @@ from verifier.cluster.connect import connect
 from verifier.cluster.note import append_note
 from verifier.cluster.quiet import is_quiet
 from verifier.compare import check as check_module
+from verifier.compare import worker as worker_module
 from verifier.compare.check_progress import Outcome
 from verifier.compare.points import Point
 from verifier.compare.record import Request
@@ -258,6 +259,23 @@ def test_a_clock_set_forward_does_not_end_the_grace_period(
             pair.destination.client.d.a.insert_one({"_id": 1})
         check.wait_for_verdict()
     check.assert_passed()
+
+
+def test_a_clock_set_forward_does_not_make_a_difference_last(
+    pair: Pair, checker: Checker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    days = count(1_700_000_000, 86_400)
+    monkeypatch.setattr(worker_module, "time", lambda: float(next(days)))
+    for side, number in ((pair.source, 1), (pair.destination, 2)):
+        side.client.d.a.insert_one({"_id": 1, "n": number})
+    with checker.running() as check:
+        with check.held_at(Point.GENERATION_BEGUN, 3):
+            check.wait_until(Point.GENERATION_BEGUN, 3)
+            found = check.check.figures.mismatches
+            (shown,) = check.store.document_mismatches(None, None, 0)
+    assert (found.are_some, found.lasting) == (True, 0)
+    assert shown.last_seen > 1_700_000_000 + 86_400
+    assert shown.last_seen - shown.first_seen < 60
 
 
 def test_a_cluster_that_does_not_answer_is_not_quiet() -> None:
