@@ -118,11 +118,12 @@ class SyncSubject:
 def is_settled(record: RunRecord, snapshot: ProgressSnapshot) -> bool:
     """Return whether to compare changed documents now: while all instances run, and lag by at most `MOST_LAG` seconds.
 
-    Otherwise, many documents would differ only because their changes are not applied yet. `record` is the run record of
+    Otherwise, many documents would differ only because their changes are not applied yet. For the same reason, return
+    False while a collection is copied that became part of the sync after its start. `record` is the run record of
     the coordinator; the lag of the other instances is measured from its saved position. Return False after a commit was
     requested, too: all changed documents are compared as soon as the last change is applied.
     """
-    if record.state is State.COMMITTING:
+    if record.state is State.COMMITTING or snapshot.adopts_collection:
         return False
     lag = snapshot.lag_seconds
     if lag is None or lag > MOST_LAG or record.position is None:

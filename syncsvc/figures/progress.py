@@ -137,6 +137,8 @@ class ProgressSnapshot:
     lag_until: float = inf
     # The lags of the last minutes, oldest first.
     lags: tuple[Lag, ...] = ()
+    # Whether a collection that became part of the sync after its start is being copied.
+    adopts_collection: bool = False
     # Whether the lag and the verification allow a commit.
     caught_up: bool = False
     # For how long the oplog of the source will hold the entries that the sync needs.

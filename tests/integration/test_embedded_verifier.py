@@ -15,7 +15,7 @@ from tests.integration.test_bad_input import assert_refused
 from tests.support import writes
 from tests.support.blocks import is_blocked
 from tests.support.daemon import Daemon, prepared
-from tests.support.failpoints import APPLICATION
+from tests.support.failpoints import APPLICATION, failing
 from tests.support.pair import Pair, across_topologies
 from tests.support.waiting import wait_for
 from verifier.compare.points import Point
@@ -245,6 +245,32 @@ def test_a_commit_stays_possible_under_constant_writes(pair: Pair, daemon: Daemo
         last = (checks.find_one() or {})["generation"] + 5
         wait_for(lambda: compared(last), "five generations")
     assert len(values) > 5 and all(values)
+    daemon.commit()
+    pair.assert_equal()
+
+
+def test_a_collection_that_is_copied_during_the_sync_is_compared_once(
+    pair: Pair, daemon: Daemon
+) -> None:
+    client, number = pair.source.client, 5000
+    writes.fill(client)
+    client.d.hidden.insert_many({"_id": each} for each in range(number))
+    hidden = {"database": "d", "collections": ["hidden"]}
+    checks = pair.destination.client[METADATA_DATABASE].check
+
+    def compared() -> int:
+        return int((checks.find_one() or {})["rechecked"])
+
+    daemon.start(excludeNamespaces=[hidden])
+    daemon.wait_until_committable()
+    before = compared()
+    refused = {"failCommands": ["insert"], "namespace": "d.late", "errorCode": 262}
+    with failing(pair.destination.client, refused):
+        client.admin.command({"renameCollection": "d.hidden", "to": "d.late"})
+        wait_for(lambda: (daemon.progress()["lagTimeSeconds"] or 0) > 5, "the copy takes long")
+    wait_for(lambda: compared() - before >= number, "the collection is compared")
+    daemon.wait_until_committable()
+    assert compared() - before < 1.5 * number
     daemon.commit()
     pair.assert_equal()
 

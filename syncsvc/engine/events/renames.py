@@ -249,6 +249,13 @@ class Renames:
         """
         if not self._context.selection.selects(name):
             return
+        self._context.progress.set(adopts_collection=True)
+        try:
+            self._adopt(uuid, name)
+        finally:
+            self._context.progress.set(adopts_collection=False)
+
+    def _adopt(self, uuid: bytes, name: Namespace) -> None:
         found = find_on_source(self._context, name.database, uuid, self._stop)
         if found is None or self.is_refused(replace(found, namespace=name)):
             # The source has dropped or renamed the collection since: the change event about this follows.

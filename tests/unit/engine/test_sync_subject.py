@@ -32,6 +32,11 @@ def test_changed_documents_wait_for_the_end_of_a_commit() -> None:
     assert not is_settled(committing, ProgressSnapshot(lag_seconds=0))
 
 
+def test_changed_documents_wait_while_a_collection_is_copied() -> None:
+    copying = ProgressSnapshot(lag_seconds=0, adopts_collection=True)
+    assert not is_settled(APPLYING, copying)
+
+
 @pytest.mark.parametrize(
     "others, settled",
     [
