@@ -10,6 +10,8 @@ from enum import Enum
 from math import inf
 from time import monotonic, time
 
+from bson.timestamp import Timestamp
+
 from syncsvc.figures.collections import Collections
 from syncsvc.figures.durations import Stopwatch
 from syncsvc.figures.throttling import Throttling
@@ -139,6 +141,8 @@ class ProgressSnapshot:
     lags: tuple[Lag, ...] = ()
     # Whether a collection that became part of the sync after its start is being copied.
     adopts_collection: bool = False
+    # The cluster time of the destination at the end of the last such copy.
+    adopted_until: Timestamp | None = None
     # Whether the lag and the verification allow a commit.
     caught_up: bool = False
     # For how long the oplog of the source will hold the entries that the sync needs.
@@ -213,11 +217,17 @@ class Progress:
             self._snapshot = replace(self._snapshot, pings=pings)
 
     def forget_pace(self) -> None:
-        """Mark the lag and the oplog estimate as unknown, and the sync as not caught up.
+        """Mark the lag, the oplog estimate and the last copy as unknown, and the sync as not caught up.
 
         Call this when a new engine begins, because these figures belong to the previous one.
         """
-        self.set(lag_seconds=None, lags=(), caught_up=False, oplog_seconds_left=None)
+        self.set(
+            lag_seconds=None,
+            lags=(),
+            caught_up=False,
+            oplog_seconds_left=None,
+            adopted_until=None,
+        )
 
     def clear(self) -> None:
         """Forget the figures and warnings of a sync that is over.

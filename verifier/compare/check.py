@@ -355,7 +355,11 @@ class Check:
             rested = monotonic() - began
             changed = self._rechecks.of_changes and rested > least
             some = changed or self._found_any() and rested > self._pause
-            return self._drained() or some and self._subject.is_settled()
+            return (
+                self._drained()
+                or some
+                and self._subject.is_settled(self._changes[Side.DESTINATION].position.time)
+            )
 
         wait_until(due, stop)
 

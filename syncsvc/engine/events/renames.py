@@ -37,6 +37,7 @@ from syncsvc.rules.indexing import check, destined, rename_violations
 from syncsvc.rules.sharding import key_of
 from syncsvc.saved.registry import CollectionRecord, CopyStatus
 from verifier.cluster.namespace import UUID_PATTERN, Namespace
+from verifier.cluster.note import append_note
 from verifier.cluster.specification import CollectionSpec, Kind
 from verifier.runtime.errors import OperationError, Violation, raise_all
 from verifier.runtime.tasks import StopToken
@@ -252,6 +253,8 @@ class Renames:
         self._context.progress.set(adopts_collection=True)
         try:
             self._adopt(uuid, name)
+            adopted_until = append_note(self._context.destination_client, self._stop)
+            self._context.progress.set(adopted_until=adopted_until)
         finally:
             self._context.progress.set(adopts_collection=False)
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
+from bson.timestamp import Timestamp
 
-from syncsvc.engine.sync_subject import is_settled
-from syncsvc.figures.progress import OtherInstance, ProgressSnapshot
+from syncsvc.engine.sync_subject import SyncSubject, is_settled
+from syncsvc.figures.progress import OtherInstance, Progress, ProgressSnapshot
 from syncsvc.state import Phase, State
+from tests.unit.engine.contexts import context_with
 from tests.unit.syncsvc.records import START, run_record
+from verifier.runtime.tasks import StopToken
 
 NOW = START.time.time
 APPLYING = run_record(instance="a", phase=Phase.APPLYING, position=START)
@@ -35,6 +40,18 @@ def test_changed_documents_wait_for_the_end_of_a_commit() -> None:
 def test_changed_documents_wait_while_a_collection_is_copied() -> None:
     copying = ProgressSnapshot(lag_seconds=0, adopts_collection=True)
     assert not is_settled(APPLYING, copying)
+
+
+@pytest.mark.parametrize("read_until, settled", [(NOW - 1, False), (NOW, True)])
+def test_changed_documents_wait_until_the_events_of_a_copy_are_read(
+    read_until: int, settled: bool
+) -> None:
+    progress = Progress()
+    progress.set_lag(0)
+    progress.set(adopted_until=Timestamp(NOW, 1))
+    context = context_with(run=SimpleNamespace(record=APPLYING), progress=progress)
+    subject = SyncSubject(context, Mock(), StopToken())
+    assert subject.is_settled(Timestamp(read_until, 1)) is settled
 
 
 @pytest.mark.parametrize(
