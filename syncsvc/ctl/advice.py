@@ -11,6 +11,7 @@ from syncsvc.ctl.text import count, duration, percent, share, size
 
 # The largest lag of the destination, and of the verification, at which a commit is accepted (docs/reference/api.rst).
 MAX_LAG_SECONDS = 30
+MAX_RECHECK_LAG_SECONDS = 60
 APPLYING = "change event application"
 COMPARED = "stream hashing"
 # In this phase, the amount to copy is not known.
@@ -91,6 +92,11 @@ def _behind(progress: Document) -> Iterator[str]:
         behind = side["lagTimeSeconds"]
         if behind is not None and behind > MAX_LAG_SECONDS:
             yield f"Verification is {duration(behind)} behind the changes of the {name}."
+        uncompared = side.get("recheckLagTimeSeconds", 0)  # earlier daemons do not have this field
+        if uncompared is None and side["phase"] == COMPARED:
+            yield f"Verification must still compare the documents of the {name} that changed during its first pass."
+        elif uncompared is not None and uncompared > MAX_RECHECK_LAG_SECONDS:
+            yield f"Verification is {duration(uncompared)} behind in comparing the changed documents of the {name}."
 
 
 @dataclass(frozen=True)

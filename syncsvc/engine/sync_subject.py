@@ -16,7 +16,7 @@ from syncsvc.engine.commit_end import CommitEnd
 from syncsvc.engine.definitions.created import created
 from syncsvc.engine.definitions.standin import stand_in
 from syncsvc.engine.run.context import RunContext
-from syncsvc.figures.progress import ProgressSnapshot
+from syncsvc.figures.progress import MOST_LAG, ProgressSnapshot
 from syncsvc.rules.indexing import destined, is_renamable
 from syncsvc.saved.run import RunRecord
 from syncsvc.state import ACTIVE, State
@@ -28,9 +28,6 @@ from verifier.compare.record import Side
 from verifier.compare.scope import NamespacePair
 from verifier.compare.subject import Watched
 from verifier.runtime.tasks import StopToken
-
-# Changed documents are compared again only while every instance lags by at most this many seconds.
-_MOST_LAG = 10
 
 
 @dataclass(frozen=True)
@@ -100,8 +97,12 @@ class SyncSubject:
     def _own(self, name: Namespace) -> Namespace | None:
         return None if self.context.registry.at(name) is None else self._defined(name)
 
-    def is_settled(self) -> bool:
-        return is_settled(self.context.run.record, self.context.progress.snapshot)
+    def is_settled(self, read_until: Timestamp) -> bool:
+        snapshot = self.context.progress.snapshot
+        if snapshot.adopted_until is not None and read_until < snapshot.adopted_until:
+            # The copied documents that are not read yet would be compared singly, after their whole collection.
+            return False
+        return is_settled(self.context.run.record, snapshot)
 
     def _is_committing(self) -> bool:
         return self.context.run.record.state is State.COMMITTING
@@ -119,18 +120,19 @@ class SyncSubject:
 
 
 def is_settled(record: RunRecord, snapshot: ProgressSnapshot) -> bool:
-    """Return whether to compare changed documents now: True while all instances run and lag by at most ten seconds.
+    """Return whether to compare changed documents now: while all instances run, and lag by at most `MOST_LAG` seconds.
 
-    Otherwise, many documents would differ only because their changes are not applied yet. `record` is the run record of
+    Otherwise, many documents would differ only because their changes are not applied yet. For the same reason, return
+    False while a collection is copied that became part of the sync after its start. `record` is the run record of
     the coordinator; the lag of the other instances is measured from its saved position. Return False after a commit was
     requested, too: all changed documents are compared as soon as the last change is applied.
     """
-    if record.state is State.COMMITTING:
+    if record.state is State.COMMITTING or snapshot.adopts_collection:
         return False
     lag = snapshot.lag_seconds
-    if lag is None or lag > _MOST_LAG or record.position is None:
+    if lag is None or lag > MOST_LAG or record.position is None:
         return False
     applied = {each.name: each.applied_until for each in snapshot.others if each.state in ACTIVE}
-    least = record.position.time.time - _MOST_LAG
+    least = record.position.time.time - MOST_LAG
     others = (applied.get(name) for name in record.instances if name != record.instance)
     return all(until is not None and until >= least for until in others)

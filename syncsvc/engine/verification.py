@@ -25,7 +25,7 @@ from syncsvc.errors import (
     VERIFICATION_INCOMPLETE,
     of_sync,
 )
-from syncsvc.figures.progress import MOST_LAG, WarningKind
+from syncsvc.figures.progress import MOST_LAG, MOST_RECHECK_LAG, WarningKind
 from syncsvc.saved.journal import MOST_NOTES, Verified
 from syncsvc.state import State
 from verifier.cluster import failures
@@ -214,12 +214,19 @@ class Verification:
 def is_ready(progress: CheckProgress) -> bool:
     """Return whether a check can soon verify a commit: its first pass is complete, and it has a verdict or little lag.
 
-    It has little lag if it is at most `MOST_LAG` seconds behind the change events of each cluster. An unknown lag is
-    not little.
+    It has little lag if it has read the change events of each cluster up to at most `MOST_LAG` seconds ago, and has
+    compared the documents of all changes up to at most `MOST_RECHECK_LAG` seconds ago. An unknown lag is not little.
     """
-    lags = (progress.source.lag_seconds, progress.destination.lag_seconds)
-    in_time = all(lag is not None and lag <= MOST_LAG for lag in lags)
+    in_time = all(
+        _is_at_most(each.lag_seconds, MOST_LAG)
+        and _is_at_most(each.recheck_lag_seconds, MOST_RECHECK_LAG)
+        for each in (progress.source, progress.destination)
+    )
     return progress.first is not None and (in_time or progress.verdict is not None)
+
+
+def _is_at_most(lag: int | None, most: int) -> bool:
+    return lag is not None and lag <= most
 
 
 def verified(check: CheckRecord) -> Verified:

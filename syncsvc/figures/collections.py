@@ -86,6 +86,12 @@ class Collections:
         """Record that the indexes of a collection are built, or withheld because one of them refuses a document."""
         self._set(uuid, indexing=False, indexed=True)
 
+    def forget(self, uuid: bytes) -> None:
+        """Remove the figures of a dropped collection; a no-op if documents were copied, which the totals contain."""
+        with self._lock:
+            if not self._figures.get(uuid, _NOTHING).documents:
+                self._figures.pop(uuid, None)
+
     def _set(self, uuid: bytes, **fields: bool) -> None:
         with self._lock:
             now = self._figures.get(uuid, _NOTHING)

@@ -10,6 +10,8 @@ from enum import Enum
 from math import inf
 from time import monotonic, time
 
+from bson.timestamp import Timestamp
+
 from syncsvc.figures.collections import Collections
 from syncsvc.figures.durations import Stopwatch
 from syncsvc.figures.throttling import Throttling
@@ -20,8 +22,12 @@ from verifier.runtime.waits import LongWait
 
 _log = logging.getLogger(__name__)
 
-# The largest lag of the destination, or of its verification, at which a commit is possible, in seconds.
+# The largest lag of the destination, or of the change readers of its verification, at which a commit is possible, in
+# seconds.
 MOST_LAG = 30
+# The largest lag with which changed documents are compared again, at which a commit is possible, in seconds. It is
+# longer, because one generation compares many of them, and the lag grows until that generation ends.
+MOST_RECHECK_LAG = 60
 # How long a measured lag counts if no newer one is measured, in seconds.
 _LAG_COUNTS_FOR = 15.0
 # The maximum number of states in a snapshot. Readers miss no state, because they read the states once a second.
@@ -134,6 +140,10 @@ class ProgressSnapshot:
     lag_until: float = inf
     # The lags of the last minutes, oldest first.
     lags: tuple[Lag, ...] = ()
+    # Whether a collection that became part of the sync after its start is being copied.
+    adopts_collection: bool = False
+    # The cluster time of the destination at the end of the last such copy.
+    adopted_until: Timestamp | None = None
     # Whether the lag and the verification allow a commit.
     caught_up: bool = False
     # For how long the oplog of the source will hold the entries that the sync needs.
@@ -208,11 +218,17 @@ class Progress:
             self._snapshot = replace(self._snapshot, pings=pings)
 
     def forget_pace(self) -> None:
-        """Mark the lag and the oplog estimate as unknown, and the sync as not caught up.
+        """Mark the lag, the oplog estimate and the last copy as unknown, and the sync as not caught up.
 
         Call this when a new engine begins, because these figures belong to the previous one.
         """
-        self.set(lag_seconds=None, lags=(), caught_up=False, oplog_seconds_left=None)
+        self.set(
+            lag_seconds=None,
+            lags=(),
+            caught_up=False,
+            oplog_seconds_left=None,
+            adopted_until=None,
+        )
 
     def clear(self) -> None:
         """Forget the figures and warnings of a sync that is over.

@@ -35,7 +35,7 @@ from syncsvc.reports.verification_answer import (
 from syncsvc.saved.lease import HOME, Lease
 from syncsvc.saved.run import RunRecord
 from syncsvc.state import Phase, State
-from verifier.compare.check_progress import LASTING, CheckProgress
+from verifier.compare.check_progress import LASTING, Changes, CheckProgress
 from verifier.runtime.metrics import Kind, Metric, Values, one_hot, single
 from verifier.runtime.webhook import metrics_of
 
@@ -170,14 +170,16 @@ def _of_check(read: Callable[[CheckProgress], float | None]) -> Callable[[Sync],
     return single(of)
 
 
-def _verification_lags(sync: Sync) -> Values:
-    check = sync.snapshot.check
-    if sync.record is None or check is None:
-        return {}
-    return {
-        ("source",): check.source.lag_seconds,
-        ("destination",): check.destination.lag_seconds,
-    }
+def _of_changes(read: Callable[[Changes], int | None]) -> Callable[[Sync], Values]:
+    """Return a function that reads a metric of the verification for each cluster."""
+
+    def of(sync: Sync) -> Values:
+        check = sync.snapshot.check
+        if sync.record is None or check is None:
+            return {}
+        return {("source",): read(check.source), ("destination",): read(check.destination)}
+
+    return of
 
 
 def _unless_standby(read: Callable[[Sync], float]) -> Callable[[Sync], Values]:
@@ -516,7 +518,15 @@ TABLE: tuple[Metric[Sync], ...] = (
         "mongosync_verification_lag_seconds",
         "How far the verification is behind the change events of each cluster, in seconds.",
         ("cluster",),
-        _verification_lags,
+        _of_changes(lambda changes: changes.lag_seconds),
+    ),
+    Metric(
+        Kind.GAUGE,
+        "mongosync_verification_recheck_lag_seconds",
+        "The lag with which the verification compares changed documents of each cluster again, in seconds; no value "
+        "until those that changed during the first pass are compared.",
+        ("cluster",),
+        _of_changes(lambda changes: changes.recheck_lag_seconds),
     ),
 )
 WEBHOOK_TABLE = metrics_of("mongosync")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from syncsvc.desired import Goal
-from syncsvc.figures.progress import MOST_LAG, WarningKind
+from syncsvc.figures.progress import MOST_LAG, MOST_RECHECK_LAG, WarningKind
 from syncsvc.options import CLUSTERS
 from syncsvc.principals.comparison import described
 from syncsvc.reports.durations import about
@@ -128,6 +128,14 @@ def _behind(name: str, changes: Changes) -> Iterator[str]:
         yield (
             f"The verification is {about(lag)} behind the changes of the {name}; a commit allows at most "
             f"{MOST_LAG} seconds."
+        )
+    uncompared = changes.recheck_lag_seconds
+    if uncompared is None:
+        yield f"The verification must still compare the documents of the {name} that changed during its first pass."
+    elif uncompared > MOST_RECHECK_LAG:
+        yield (
+            f"The verification is {about(uncompared)} behind in comparing the changed documents of the {name}; a "
+            f"commit allows at most {MOST_RECHECK_LAG} seconds."
         )
 
 

@@ -233,4 +233,5 @@ def _side(check: CheckProgress | None, changes: Changes) -> dict[str, Any]:
         "totalCollectionCount": amounts.namespaces or None,
         "scannedCollectionCount": collections_scanned(check),
         "lagTimeSeconds": changes.lag_seconds,
+        "recheckLagTimeSeconds": changes.recheck_lag_seconds,
     }

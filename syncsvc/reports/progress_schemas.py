@@ -99,6 +99,11 @@ class _VerificationSide(Strict):
         fields.Integer,
         "The lag of the verification behind the change events of this cluster, in seconds; null if unknown.",
     )
+    recheckLagTimeSeconds = nullable(
+        fields.Integer,
+        "The lag with which the verification compares changed documents of this cluster again, in seconds; null until "
+        "those that changed during the first pass are compared.",
+    )
 
 
 class _VerificationProgress(Strict):

@@ -6,6 +6,7 @@ Before that, both clusters are made to refuse the late writes of earlier engines
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
@@ -26,6 +27,7 @@ from syncsvc.saved import dashboards
 from syncsvc.saved.created_principals import CreatedPrincipals
 from syncsvc.saved.emptying import forget_earlier
 from syncsvc.saved.fence import Fence, FencedWriter
+from syncsvc.saved.journal import Site
 from syncsvc.saved.partitions import Partitions
 from syncsvc.saved.peers import Peers
 from syncsvc.saved.registry import Registry
@@ -149,7 +151,14 @@ class Assembly:
         source, destination = clusters[record.source], clusters[record.destination]
         if not self._resets:
             source = read(partial(refreshed, source), stop)
-        return source, read(partial(refreshed, destination), stop)
+        destination = read(partial(refreshed, destination), stop)
+        for name, before, now in new_versions(record.journal.sites, (source, destination)):
+            _log.warning(
+                "The version of a cluster has changed since the sync was started. The sync continues with the features "
+                "of the new version.",
+                extra={"cluster": name, "before": before, "now": now},
+            )
+        return source, destination
 
     def _document_writer(
         self, destination: Cluster, writer: FencedWriter, registry: Registry, stop: StopToken
@@ -239,3 +248,17 @@ def own_uuid(record: RunRecord, sharded: bool, registry: Registry, name: Namespa
     if found.destination_uuid is None:
         raise foreign_error(name.owner)
     return None if sharded or name != name.owner else found.destination_uuid
+
+
+def new_versions(
+    sites: Iterable[Site], clusters: Iterable[Cluster]
+) -> Iterator[tuple[str, str, str]]:
+    """Yield the name, the saved version and the current version of each cluster whose version has changed.
+
+    `sites` are the clusters as they were saved.
+    """
+    current = {each.name: each.facts.dotted_version for each in clusters}
+    for site in sites:
+        now = current.get(site.name, site.version)
+        if now != site.version:
+            yield site.name, site.version, now

@@ -203,7 +203,8 @@ class FencedWriter(ClusterWriter):
         self._spread: frozenset[str] = frozenset()
         # Held while the collection is sharded; guards changes of _spread.
         self._spreading = threading.Lock()
-        # By database and collection: how many more batches to write without a transaction.
+        # By database and collection: how many more batches to write without a transaction. Only positive numbers are
+        # kept, so that collections which are created and dropped all the time take no memory.
         self._without: dict[tuple[str, str], int] = {}
 
     def settle(self) -> None:
@@ -287,8 +288,9 @@ class FencedWriter(ClusterWriter):
         if self._sharded:
             # The transaction would need a two-phase commit, which costs more than it saves.
             return False
-        left = self._without.get((database, target), 0)
-        self._without[database, target] = max(left - 1, 0)
+        left = self._without.pop((database, target), 0)
+        if left > 1:
+            self._without[database, target] = left - 1
         return not left
 
     def _write(

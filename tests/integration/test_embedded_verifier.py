@@ -15,7 +15,7 @@ from tests.integration.test_bad_input import assert_refused
 from tests.support import writes
 from tests.support.blocks import is_blocked
 from tests.support.daemon import Daemon, prepared
-from tests.support.failpoints import APPLICATION
+from tests.support.failpoints import APPLICATION, failing
 from tests.support.pair import Pair, across_topologies
 from tests.support.waiting import wait_for
 from verifier.compare.points import Point
@@ -192,6 +192,85 @@ def test_definitions_may_change_and_writers_may_write(pair: Pair, daemon: Daemon
             workload.stop()
             daemon.wait_until_committable()
             other.stop()
+    daemon.commit()
+    pair.assert_equal()
+
+
+def test_no_commit_is_possible_before_the_documents_that_changed_during_the_first_pass_are_compared(
+    pair: Pair, daemon: Daemon
+) -> None:
+    documents = pair.source.client.d.c
+    documents.insert_many({"_id": number} for number in range(1000))
+    rechecks = pair.destination.client[METADATA_DATABASE]["rechecks_1"]
+
+    def waits() -> bool:
+        overview = daemon.overview()
+        progress, reasons = overview["progress"], overview["commit"]["reasons"]
+        assert progress["canCommit"] is False
+        return all(
+            side["lagTimeSeconds"] is not None
+            and side["lagTimeSeconds"] <= 30
+            and side["recheckLagTimeSeconds"] is None
+            and any(f"{name} that changed during its first pass" in each for each in reasons)
+            for name, side in progress["verification"].items()
+        )
+
+    with daemon.held_at(Point.GENERATION_BEGUN, "1"):
+        with daemon.held_at(Point.GENERATION_DONE, "0"):
+            daemon.start()
+            daemon.wait_until_reached(Point.GENERATION_DONE, "0")
+            documents.update_many({}, {"$set": {"n": 1}})
+            wait_for(lambda: rechecks.count_documents({}) == 1000, "the changes are saved")
+        daemon.wait_until_reached(Point.GENERATION_BEGUN, "1")
+        for _ in range(3):
+            wait_for(waits, "only changed documents are not compared yet")
+    shown = daemon.wait_until_committable()
+    assert all(side["recheckLagTimeSeconds"] <= 60 for side in shown["verification"].values())
+    daemon.commit()
+    pair.assert_equal()
+
+
+def test_a_commit_stays_possible_under_constant_writes(pair: Pair, daemon: Daemon) -> None:
+    writes.fill(pair.source.client)
+    checks = pair.destination.client[METADATA_DATABASE].check
+    values: list[bool] = []
+
+    def compared(generation: int) -> bool:
+        values.append(daemon.progress()["canCommit"])
+        return (checks.find_one() or {})["generation"] >= generation
+
+    with Workload([pair.source.client.d.c], seed=7):
+        daemon.start()
+        daemon.wait_until_committable()
+        last = (checks.find_one() or {})["generation"] + 5
+        wait_for(lambda: compared(last), "five generations")
+    assert len(values) > 5 and all(values)
+    daemon.commit()
+    pair.assert_equal()
+
+
+def test_a_collection_that_is_copied_during_the_sync_is_compared_once(
+    pair: Pair, daemon: Daemon
+) -> None:
+    client, number = pair.source.client, 5000
+    writes.fill(client)
+    client.d.hidden.insert_many({"_id": each} for each in range(number))
+    hidden = {"database": "d", "collections": ["hidden"]}
+    checks = pair.destination.client[METADATA_DATABASE].check
+
+    def compared() -> int:
+        return int((checks.find_one() or {})["rechecked"])
+
+    daemon.start(excludeNamespaces=[hidden])
+    daemon.wait_until_committable()
+    before = compared()
+    refused = {"failCommands": ["insert"], "namespace": "d.late", "errorCode": 262}
+    with failing(pair.destination.client, refused):
+        client.admin.command({"renameCollection": "d.hidden", "to": "d.late"})
+        wait_for(lambda: (daemon.progress()["lagTimeSeconds"] or 0) > 5, "the copy takes long")
+    wait_for(lambda: compared() - before >= number, "the collection is compared")
+    daemon.wait_until_committable()
+    assert compared() - before < 1.5 * number
     daemon.commit()
     pair.assert_equal()
 

@@ -23,6 +23,7 @@ from verifier.cluster.connect import connect
 from verifier.cluster.note import append_note
 from verifier.cluster.quiet import is_quiet
 from verifier.compare import check as check_module
+from verifier.compare import worker as worker_module
 from verifier.compare.check_progress import Outcome
 from verifier.compare.points import Point
 from verifier.compare.record import Request
@@ -127,6 +128,39 @@ def test_remaining_differences_are_reported(pair: Pair, checker: Checker, seed: 
     assert check.definitions() == set()
 
 
+def test_the_lag_of_the_rechecks_grows_until_the_changed_documents_are_compared(
+    pair: Pair, checker: Checker
+) -> None:
+    sides = pair.source.client, pair.destination.client
+
+    def write() -> None:
+        for side in sides:
+            side.d.a.update_one({"_id": 1}, {"$inc": {"n": 1}})
+
+    def lags() -> list[int | None]:
+        progress = check.check.figures.progress()
+        return [each.recheck_lag_seconds for each in (progress.source, progress.destination)]
+
+    def late() -> bool:
+        write()
+        return all(lag is not None and lag > 2 for lag in lags())
+
+    for side in sides:
+        side.d.a.insert_one({"_id": 1})
+    with checker.running() as check:
+        with check.held_at(Point.GENERATION_DONE, 1):
+            with check.held_at(Point.GENERATION_DONE, 0):
+                check.wait_until(Point.GENERATION_DONE, 0)
+                write()
+            check.wait_until(Point.GENERATION_DONE, 1)
+            assert lags() == [None, None]
+        with check.held_at(Point.GENERATION_DONE, 3):
+            wait_for(late, "the changes wait for generation 3")
+        wait_for(lambda: lags() == [0, 0], "all changes are compared")
+        check.end()
+    check.assert_passed()
+
+
 def test_a_difference_repaired_in_the_grace_period_is_no_mismatch(
     pair: Pair, checker: Checker
 ) -> None:
@@ -225,6 +259,23 @@ def test_a_clock_set_forward_does_not_end_the_grace_period(
             pair.destination.client.d.a.insert_one({"_id": 1})
         check.wait_for_verdict()
     check.assert_passed()
+
+
+def test_a_clock_set_forward_does_not_make_a_difference_last(
+    pair: Pair, checker: Checker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    days = count(1_700_000_000, 86_400)
+    monkeypatch.setattr(worker_module, "time", lambda: float(next(days)))
+    for side, number in ((pair.source, 1), (pair.destination, 2)):
+        side.client.d.a.insert_one({"_id": 1, "n": number})
+    with checker.running() as check:
+        with check.held_at(Point.GENERATION_BEGUN, 3):
+            check.wait_until(Point.GENERATION_BEGUN, 3)
+            found = check.check.figures.mismatches
+            (shown,) = check.store.document_mismatches(None, None, 0)
+    assert (found.are_some, found.lasting) == (True, 0)
+    assert shown.last_seen > 1_700_000_000 + 86_400
+    assert shown.last_seen - shown.first_seen < 60
 
 
 def test_a_cluster_that_does_not_answer_is_not_quiet() -> None:

@@ -63,6 +63,8 @@ _RECENT = 10
 # The longest pause after a generation, as a multiple of the generation's duration. A `tuning.most_pause` that is longer
 # applies instead.
 _MOST_PAUSES = 10
+# The longest pause before changed documents are compared again, in seconds. A sync cannot commit while they wait long.
+_MOST_PAUSE_AFTER_CHANGES = 5.0
 # The maximum number of characters of a filter that a note quotes.
 _MOST_SHOWN = 300
 
@@ -157,8 +159,8 @@ class Check:
         self._began_at: float | None = None
         self._grace_since: float | None = None
         self.figures = Figures(store)
-        # The positions up to which the current generation covers events; empty if an earlier process began it.
-        self._noted: dict[Side, Position] = {}
+        # The cluster times up to which the current generation covers changes; empty if an earlier process began it.
+        self._covered: dict[Side, Timestamp] = {}
         if feed is not None:
             feed.open(store, self._rechecks)
 
@@ -329,8 +331,9 @@ class Check:
                 "recheck_seconds": recent,
             }
         self._store.update(done=True, **changes)
-        for side, position in self._noted.items():
-            self._store.update_side(side, rechecked=position.time)
+        for side, until in self._covered.items():
+            self._store.update_side(side, rechecked=until)
+        self.figures.rechecked = self._covered
         _log.info(
             "A generation of the check is complete.",
             extra={"generation": record.generation, "documents": amounts.documents},
@@ -348,12 +351,30 @@ class Check:
         least = pause_after_changes(self._last_duration, self._found_any(), self._tuning)
 
         def due() -> bool:
+            self._note_rechecked()
             rested = monotonic() - began
             changed = self._rechecks.of_changes and rested > least
             some = changed or self._found_any() and rested > self._pause
-            return self._drained() or some and self._subject.is_settled()
+            return (
+                self._drained()
+                or some
+                and self._subject.is_settled(self._changes[Side.DESTINATION].position.time)
+            )
 
         wait_until(due, stop)
+
+    def _note_rechecked(self) -> None:
+        """Note that all changes read so far were compared again, if no changed document waits for a generation.
+
+        Call this only between generations.
+        """
+        # Read the positions first: changes that are saved in the meantime are newer.
+        read_until = self._read_until()
+        if not self._rechecks.of_changes:
+            self.figures.rechecked = read_until
+
+    def _read_until(self) -> dict[Side, Timestamp]:
+        return {side: each.position.time for side, each in self._changes.items()}
 
     def _begin_next(self, compare_all: bool) -> bool:
         """Save that the next generation begins. Return whether the collections must be listed again first.
@@ -367,7 +388,7 @@ class Check:
         if becomes_last:
             changes = {"last_from": record.generation + 1}
         self.figures.between_generations()
-        self._noted = {side: each.position for side, each in self._changes.items()}
+        self._covered = self._read_until()
         others = self._rechecks.begin_next(planned=False, done=False, **changes)
         self._began_at = monotonic()
         if self._store.record.last and self._grace_since is None:
@@ -413,11 +434,11 @@ def pause_after_changes(duration: float, mismatches: bool, tuning: CheckTuning) 
     """Return the least pause before a generation that compares changed documents, in seconds.
 
     `duration` is the duration of the previous generation. If there are mismatches, the pause is as long as `duration`,
-    but at most `tuning.most_pause`: the next generation compares and saves all mismatches again, too.
+    but at most five seconds: the next generation compares and saves all mismatches again, too.
     """
     if not mismatches:
         return tuning.least_pause
-    return min(tuning.most_pause, max(tuning.least_pause, duration))
+    return max(tuning.least_pause, min(_MOST_PAUSE_AFTER_CHANGES, duration))
 
 
 def _time_is_known(changes: ChangeSource) -> Callable[[], bool]:

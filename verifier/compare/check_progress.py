@@ -112,6 +112,8 @@ class Changes:
     lag_seconds: int | None = None
     # The documents of all changes up to this cluster time have been compared again.
     rechecked: Timestamp | None = None
+    # How far `rechecked` is behind the cluster.
+    recheck_lag_seconds: int | None = None
 
 
 # How long a document must differ to count as a lasting mismatch, in seconds.

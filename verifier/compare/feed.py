@@ -163,11 +163,10 @@ class Feed:
         return end is not None and self.position.is_past(end)
 
     def changes(self) -> Changes:
-        """Return the rate and the lag of the change events, and the cluster time up to which they were rechecked.
+        """Return the rate and the lag of the change events.
 
         The numbers of events are left out, because the reader of the events counts them itself.
         """
         lag = self._lag.seconds(self.drained)
         rate = None if lag is None else self._rate.per_second
-        rechecked = None if self._check is None else self._check[0].record.source.rechecked
-        return Changes({}, rate, lag, rechecked)
+        return Changes({}, rate, lag)

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from bson.timestamp import Timestamp
+
 from verifier.cluster.namespace import Namespace
+from verifier.cluster.times import seconds_between
 from verifier.compare.amounts import Tally
 from verifier.compare.change_source import ChangeSource
 from verifier.compare.check_progress import (
@@ -35,6 +38,8 @@ class Figures:
         self._store = store
         self.sources: dict[Side, ChangeSource] = {}
         self.generation: Generation | None = None
+        # The cluster times up to which all changes were compared again; empty until this process knows them.
+        self.rechecked: Mapping[Side, Timestamp] = {}
         # The progress of generation 0, by namespace.
         self.namespaces: Mapping[Namespace, NamespaceProgress] = {}
         # The verdict with which this process ended the check after an error. It is not always saved.
@@ -123,11 +128,13 @@ class Figures:
         )
 
     def _changes(self, side: Side) -> Changes:
-        source = self.sources.get(side)
-        if source is not None:
-            return source.changes()
-        record = self._store.record.side(side)
-        return Changes(seen=record.seen, rechecked=record.rechecked)
+        record, source = self._store.record.side(side), self.sources.get(side)
+        rechecked = self.rechecked.get(side, record.rechecked)
+        if source is None:
+            return Changes(seen=record.seen, rechecked=rechecked)
+        newest = source.newest
+        lag = None if rechecked is None or newest is None else seconds_between(rechecked, newest)
+        return replace(source.changes(), rechecked=rechecked, recheck_lag_seconds=lag)
 
 
 def _phase(record: CheckRecord, verdict: Verdict | None) -> Phase:

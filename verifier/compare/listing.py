@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
+from bson.timestamp import Timestamp
+
 from verifier.cluster.cluster import Cluster, filter_evaluator
 from verifier.cluster.connect import Client
 from verifier.cluster.filters import NamespaceFilter, Selection
@@ -74,7 +76,7 @@ class Listing:
         namespaces = NamespaceFilter() if self._scope.renamed else self._scope.namespaces
         return Watched(without_reserved(namespaces), self._selected_there)
 
-    def is_settled(self) -> bool:
+    def is_settled(self, read_until: Timestamp) -> bool:
         """Return True, because the verifier does not know the lag of the sync tool and compares without waiting."""
         return True
 

@@ -92,11 +92,9 @@ class Recorder:
         return self._store.record.side(self._side).end
 
     def changes(self) -> Changes:
-        """Return the numbers, rate and lag of the change events, and the cluster time up to which all are rechecked."""
         lag = self._lag.seconds(self.drained)
         rate = None if lag is None else self._rate.per_second
-        rechecked = self._store.record.side(self._side).rechecked
-        return Changes(dict(self._seen), rate, lag, rechecked)
+        return Changes(dict(self._seen), rate, lag)
 
     def run(self) -> None:
         """Read change events until stopped. Save rechecks for them, and every few seconds the position.

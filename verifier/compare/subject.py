@@ -51,8 +51,11 @@ class Subject(Protocol):
     def watched(self, side: Side) -> Watched:
         """Return the events that the check needs from the change stream of this cluster."""
 
-    def is_settled(self) -> bool:
-        """Return whether the destination has nearly caught up with the source, so that a recheck is worthwhile."""
+    def is_settled(self, read_until: Timestamp) -> bool:
+        """Return whether the destination has nearly caught up with the source, so that a recheck is worthwhile.
+
+        `read_until` is the cluster time up to which the changes of the destination are read.
+        """
 
     def later_end(self, differs: bool) -> Timestamp | None:
         """Return a later end of the writes to the source if the check must continue; None to end it with a verdict.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime
 from itertools import islice
-from time import time
+from time import monotonic, time
 from typing import NamedTuple, cast
 
 from bson.raw_bson import RawBSONDocument
@@ -36,6 +36,17 @@ from verifier.runtime.tasks import StopToken
 
 # The number of mismatches that are saved with one call.
 _MOST_UNSAVED = 500
+
+# The clock of the machine, without the changes to it since this process started; see `_steady_time`.
+_CLOCK_START = time() - monotonic()
+
+
+def _steady_time() -> float:
+    """Return the UNIX time in seconds, as if the clock of the machine was not changed since this process started.
+
+    Otherwise, a change of the clock would make documents that differ for a moment count as lasting mismatches.
+    """
+    return _CLOCK_START + monotonic()
 
 
 class Definitions(NamedTuple):
@@ -207,15 +218,17 @@ class Worker:
     def _save(self, found: list[DocumentMismatch], since: dict[bytes, float]) -> None:
         """Save mismatches, count them, and save rechecks of them for the next generation.
 
-        `since` maps the digest of a document's key to the time at which the document was first seen to differ, in UNIX
-        seconds. For other documents, this time is the current time.
+        `since` maps the digest of a document's key to the `_steady_time` at which the document was first seen to
+        differ. For other documents, this time is the current time.
         """
-        now = time()
+        steady, now = _steady_time(), time()
         for each in found:
             self._tally.found(each)
-        self._store.add_document_mismatches(found, since, now)
+        # Users see times of the clock of the machine.
+        shown = {digest: now - steady + each for digest, each in since.items()}
+        self._store.add_document_mismatches(found, shown, now)
         self._rechecks.add(
-            recheck_of(each.namespace, each.key, since.get(digest_of(each.key), now))
+            recheck_of(each.namespace, each.key, since.get(digest_of(each.key), steady))
             for each in found
         )
 

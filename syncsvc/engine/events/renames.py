@@ -37,6 +37,7 @@ from syncsvc.rules.indexing import check, destined, rename_violations
 from syncsvc.rules.sharding import key_of
 from syncsvc.saved.registry import CollectionRecord, CopyStatus
 from verifier.cluster.namespace import UUID_PATTERN, Namespace
+from verifier.cluster.note import append_note
 from verifier.cluster.specification import CollectionSpec, Kind
 from verifier.runtime.errors import OperationError, Violation, raise_all
 from verifier.runtime.tasks import StopToken
@@ -179,6 +180,7 @@ class Renames:
         # Remove the record after the drop: if the process is killed in between, the next one drops the collection
         # again.
         self._registry.remove(record)
+        self._context.progress.collections.forget(record.uuid)
         self._context.observe(Point.RECORD_REMOVED, str(record.source_name))
         self.release(record.definition.namespace)
 
@@ -251,6 +253,15 @@ class Renames:
         """
         if not self._context.selection.selects(name):
             return
+        self._context.progress.set(adopts_collection=True)
+        try:
+            self._adopt(uuid, name)
+            adopted_until = append_note(self._context.destination_client, self._stop)
+            self._context.progress.set(adopted_until=adopted_until)
+        finally:
+            self._context.progress.set(adopts_collection=False)
+
+    def _adopt(self, uuid: bytes, name: Namespace) -> None:
         found = find_on_source(self._context, name.database, uuid, self._stop)
         if found is None or self.is_refused(replace(found, namespace=name)):
             # The source has dropped or renamed the collection since: the change event about this follows.

@@ -13,6 +13,7 @@ def side(phase: str, compared: int, total: int | None, lag: int | None = 0) -> d
         "totalCollectionCount": 2,
         "scannedCollectionCount": 1,
         "lagTimeSeconds": lag,
+        "recheckLagTimeSeconds": lag,
     }
 
 

@@ -6,8 +6,14 @@ from typing import Any
 
 import pytest
 
-from syncsvc.ctl.advice import MAX_LAG_SECONDS, destination_name, next_step, obstacles
-from syncsvc.figures.progress import MOST_LAG
+from syncsvc.ctl.advice import (
+    MAX_LAG_SECONDS,
+    MAX_RECHECK_LAG_SECONDS,
+    destination_name,
+    next_step,
+    obstacles,
+)
+from syncsvc.figures.progress import MOST_LAG, MOST_RECHECK_LAG
 from syncsvc.state import State
 from tests.unit.ctl.progress import (
     APPLYING,
@@ -24,6 +30,14 @@ from tests.unit.ctl.progress import (
 BEHIND = {
     "source": side("stream hashing", 9, 9, 40),
     "destination": side("stream hashing", 9, 9, 0),
+}
+UNCOMPARED = {
+    "source": {**side("stream hashing", 9, 9), "recheckLagTimeSeconds": None},
+    "destination": side("stream hashing", 9, 9),
+}
+LATE = {
+    "source": side("stream hashing", 9, 9),
+    "destination": {**side("stream hashing", 9, 9), "recheckLagTimeSeconds": 61},
 }
 COMPARING = {name: side("initial hashing", 4, 9) for name in ("source", "destination")}
 
@@ -49,6 +63,14 @@ PART = {**COPYING, "collectionCopy": {**_COPIED, "estimatedCopiedBytesInAll": No
         ({**APPLYING, "repairs": {"inProgress": True}}, "are being repaired"),
         ({**APPLYING, "verification": COMPARING}, "4 of 9 documents"),
         ({**APPLYING, "verification": BEHIND}, "40 s behind the changes of the source"),
+        (
+            {**APPLYING, "verification": UNCOMPARED},
+            "documents of the source that changed during its first pass",
+        ),
+        (
+            {**APPLYING, "verification": LATE},
+            "1 min 1 s behind in comparing the changed documents of the destination",
+        ),
         (APPLYING, "is still checking"),
     ],
 )
@@ -112,7 +134,7 @@ def test_the_daemon_says_whether_a_committed_sync_can_be_reversed() -> None:
 
 
 def test_the_largest_lag_is_that_of_the_daemon() -> None:
-    assert MAX_LAG_SECONDS == MOST_LAG
+    assert (MAX_LAG_SECONDS, MAX_RECHECK_LAG_SECONDS) == (MOST_LAG, MOST_RECHECK_LAG)
 
 
 @pytest.mark.parametrize("state", [each.value for each in State])

@@ -26,29 +26,37 @@ from verifier.runtime.tasks import StopToken, TaskGroup
 PASSED = Verdict(Outcome.PASSED)
 
 
+def changes(lag: int | None, recheck_lag: int | None) -> Changes:
+    return Changes(lag_seconds=lag, recheck_lag_seconds=recheck_lag)
+
+
 @pytest.mark.parametrize(
     "first, source, destination, verdict, ready",
     [
-        (None, 0, 0, None, False),
-        (Amounts(), None, 0, None, False),
-        (Amounts(), 0, None, None, False),
-        (Amounts(), 31, 0, None, False),
-        (Amounts(), 0, 31, None, False),
-        (Amounts(), 30, 30, None, True),
-        (Amounts(), None, None, PASSED, True),
+        (None, (0, 0), (0, 0), None, False),
+        (Amounts(), (None, 0), (0, 0), None, False),
+        (Amounts(), (0, 0), (None, 0), None, False),
+        (Amounts(), (0, None), (0, 0), None, False),
+        (Amounts(), (0, 0), (0, None), None, False),
+        (Amounts(), (31, 0), (0, 0), None, False),
+        (Amounts(), (0, 0), (31, 0), None, False),
+        (Amounts(), (0, 61), (0, 0), None, False),
+        (Amounts(), (0, 0), (0, 61), None, False),
+        (Amounts(), (30, 60), (30, 60), None, True),
+        (Amounts(), (None, None), (None, None), PASSED, True),
     ],
 )
 def test_a_check_is_ready_after_the_first_pass_with_a_short_lag(
     first: Amounts | None,
-    source: int | None,
-    destination: int | None,
+    source: tuple[int | None, int | None],
+    destination: tuple[int | None, int | None],
     verdict: Verdict | None,
     ready: bool,
 ) -> None:
     progress = CheckProgress(
         first=first,
-        source=Changes(lag_seconds=source),
-        destination=Changes(lag_seconds=destination),
+        source=changes(*source),
+        destination=changes(*destination),
         verdict=verdict,
     )
     assert is_ready(progress) is ready

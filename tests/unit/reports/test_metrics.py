@@ -35,7 +35,7 @@ CHECK = CheckProgress(
     started=1.0,
     amounts=Amounts(30, 20, 3000, 2000, 2),
     mismatches=MismatchCounts({Difference.CONTENT: 2, Difference.EXTRA: 1}, lasting=1),
-    source=Changes(lag_seconds=1),
+    source=Changes(lag_seconds=1, recheck_lag_seconds=2),
 )
 VERIFYING = ProgressSnapshot(check=CHECK)
 UNKNOWN = {
@@ -48,7 +48,7 @@ UNKNOWN = {
     *("mongosync_verification_documents", "mongosync_verification_estimated_documents"),
     *("mongosync_verification_collections", "mongosync_verification_mismatches"),
     "mongosync_verification_lasting_mismatches",
-    "mongosync_verification_lag_seconds",
+    *("mongosync_verification_lag_seconds", "mongosync_verification_recheck_lag_seconds"),
     *("mongosync_active", "mongosync_lease_since_timestamp_seconds"),
     "mongosync_lease_expires_timestamp_seconds",
     *("mongosync_limit", "mongosync_throttled_seconds_total"),
@@ -267,6 +267,7 @@ def test_verification_metrics_exist_only_with_verification() -> None:
     found = shown(run_record(phase=Phase.APPLYING), VERIFYING)
     assert found["mongosync_verification_phase"][("initial hashing",)] == 1
     assert found["mongosync_verification_lag_seconds"] == {("source",): 1}
+    assert found["mongosync_verification_recheck_lag_seconds"] == {("source",): 2}
     off = run_record(options=StartOptions("cluster0", "cluster1", verification=False))
     assert not [name for name in shown(off) if name.startswith("mongosync_verification")]
 
@@ -277,6 +278,7 @@ def test_every_row_has_a_test() -> None:
         *("mongosync_can_commit", "mongosync_namespaces", "mongosync_verification_phase"),
         *("mongosync_indexes_built", "mongosync_indexes_to_build", "mongosync_cluster_answers"),
         *("mongosync_ping_seconds", "mongosync_verification_lag_seconds"),
+        "mongosync_verification_recheck_lag_seconds",
         *("mongosync_active", "mongosync_lease_since_timestamp_seconds"),
         "mongosync_lease_expires_timestamp_seconds",
         *("mongosync_limit", "mongosync_throttled", "mongosync_throttled_seconds_total"),

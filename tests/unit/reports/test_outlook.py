@@ -22,7 +22,7 @@ from syncsvc.state import Phase, State
 from tests.unit.syncsvc.records import START, collection_record, known, run_record
 from verifier.compare.check_progress import Amounts, Changes, CheckProgress, Outcome, Verdict
 
-NEAR = Changes(lag_seconds=1)
+NEAR = Changes(lag_seconds=1, recheck_lag_seconds=2)
 FIRST = Amounts(10, 10)
 CLEAN = CheckProgress(started=1.0, first=FIRST, source=NEAR, destination=NEAR)
 
@@ -67,8 +67,24 @@ REASONS: list[tuple[Sync, list[str]]] = [
         ["has compared 5 of about 10 documents"],
     ),
     (
-        applying(replace(CLEAN, source=Changes(), destination=Changes(lag_seconds=240))),
+        applying(
+            replace(
+                CLEAN,
+                source=replace(NEAR, lag_seconds=None),
+                destination=replace(NEAR, lag_seconds=240),
+            )
+        ),
         ["not known yet how far", "4 minutes behind the changes of the destination"],
+    ),
+    (
+        applying(
+            replace(
+                CLEAN,
+                source=replace(NEAR, recheck_lag_seconds=None),
+                destination=replace(NEAR, recheck_lag_seconds=240),
+            )
+        ),
+        ["of the source that changed during its first pass", "4 minutes behind in comparing"],
     ),
     (applying(warnings={WarningKind.DEFINITIONS_CHANGED: "x"}), ["A definition was changed"]),
     (

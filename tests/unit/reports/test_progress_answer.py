@@ -79,6 +79,7 @@ def test_running_shows_everything() -> None:
         "totalCollectionCount": None,
     }
     side |= {"phase": "not started", "scannedCollectionCount": 0, "lagTimeSeconds": None}
+    side |= {"recheckLagTimeSeconds": None}
     assert report(run_record(phase=Phase.APPLYING), can_commit=True) == {
         "state": "RUNNING",
         "canCommit": True,
@@ -375,7 +376,7 @@ FIRST = CheckProgress(
         NAMES[0]: NamespaceProgress(30, 30, tasks=2, tasks_done=2),
         NAMES[1]: NamespaceProgress(0, 70, tasks=3, tasks_done=1),
     },
-    source=Changes(lag_seconds=1),
+    source=Changes(lag_seconds=1, recheck_lag_seconds=2),
     destination=Changes(lag_seconds=None),
 )
 # No document has changed, so there is no next generation (round of rechecks) yet.
@@ -403,6 +404,6 @@ def test_the_verification_is_shown_for_both_clusters(
     found = report(run_record(phase=Phase.APPLYING), ProgressSnapshot(check=check))["verification"]
     names = ("phase", "estimatedDocumentCount", "hashedDocumentCount", "totalCollectionCount")
     for side in ("source", "destination"):
-        lag = found[side].pop("lagTimeSeconds")
+        lags = found[side].pop("lagTimeSeconds"), found[side].pop("recheckLagTimeSeconds")
         assert found[side] == dict(zip((*names, "scannedCollectionCount"), shown, strict=True))
-        assert lag == (1 if check and check.started and side == "source" else None)
+        assert lags == ((1, 2) if check and check.started and side == "source" else (None, None))

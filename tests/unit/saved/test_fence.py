@@ -77,6 +77,14 @@ def test_an_unsettled_slot_is_checked_out_first() -> None:
         assert not fence.unsettled  # slots in use are ignored
 
 
+def test_only_collections_whose_transaction_failed_are_remembered() -> None:
+    writer = FencedWriter(MagicMock(), False, StopToken(), Fence(RUN, 1), METADATA_DATABASE, False)
+    assert writer._takes_transaction("d", "c") and not writer._without
+    writer._without["d", "c"] = 2
+    assert [writer._takes_transaction("d", "c") for _ in range(3)] == [False, False, True]
+    assert not writer._without
+
+
 def test_a_slot_is_used_by_one_write_at_a_time() -> None:
     fence, stop = Fence(RUN, 1, slots=1), StopToken()
     stop.stop("enough")
