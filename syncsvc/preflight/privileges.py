@@ -110,6 +110,7 @@ SHARDING = (
     ),
 )
 # A restarted process, a standby and a reverse begin with these queries.
+# `inprog` is also needed to wait for a long index build (`ClusterWriter`).
 FENCING = Need(
     "reject late writes of an earlier process",
     "clusterMonitor",

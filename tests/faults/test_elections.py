@@ -319,6 +319,48 @@ def test_definitions_that_are_rolled_back_are_prepared_again(
             each.close()
 
 
+def test_a_conversion_that_is_rolled_back_is_repeated(sets: Sets, tmp_path: Path) -> None:
+    """Roll back converted and deferred indexes that only the primary had: the commit must repeat both steps."""
+    source, destination = (each.client() for each in sets)
+    pair = Pair(Side(sets[0].uri, source), Side(sets[1].uri, destination))
+    pair.empty()
+    for name in ("a", "b"):
+        source.d[name].create_index("n", name="unique", unique=True)
+        source.d[name].create_index("n", name="twin")
+        source.d[name].insert_many({"_id": n, "n": n} for n in range(10))
+    daemon = pair.daemon(tmp_path)
+    hold = ExitStack()
+
+    def converted(client: Client) -> list[str]:
+        indexes = [client.d[name].index_information() for name in ("a", "b")]
+        return [
+            name for each in indexes for name in each if name == "twin" or "unique" in each[name]
+        ]
+
+    def write(primary: Client) -> None:
+        hold.close()
+        wait_for(lambda: len(converted(primary)) == 4, "all indexes are converted")
+
+    try:
+        daemon.run()
+        daemon.start()
+        daemon.wait_until_committable()
+        # The commit passes CHANGES_BEGIN when it prepares the definitions, and when it converts the indexes.
+        hold.enter_context(daemon.held_at(Point.CHANGES_BEGIN, number=2))
+        assert daemon.post("commit").ok
+        daemon.wait_until_reached(Point.CHANGES_BEGIN, number=2)
+        with daemon.held_at(Point.CHANGES_BEGIN, number=3):
+            sets[1].roll_back(write)
+            daemon.wait_until_reached(Point.CHANGES_BEGIN, number=3)
+            assert converted(destination) == []
+        daemon.wait_for_state("COMMITTED")
+        pair.assert_equal()
+    finally:
+        daemon.close()
+        for each in (source, destination):
+            each.close()
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("side", [(0,), (1,), (0, 1)], ids=["source", "destination", "both"])
 @pytest.mark.parametrize("name", OF_SERVERS)

@@ -136,6 +136,10 @@ class ClusterWriter:
 
         If it were sent again, a `createIndexes` would wait for the same index build, so that the waiting operations
         accumulate; and a `collMod` that makes an index unique would scan the whole index again.
+
+        On a sharded cluster, a `collMod` is never found, because shards run it as `_shardsvrCollMod`. This is intended:
+        if it is sent again, it waits for the end of the first one, and returns its reply. If it were sent only after
+        that end, a scan that outlasts the socket timeout would begin again and again.
         """
         name = next(iter(command))
         fields = [each for each in (name, "index", "indexes") if each in command]

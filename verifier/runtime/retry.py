@@ -45,7 +45,7 @@ class Temporary(NamedTuple):
     Retries end `patience` seconds after the first failure of the call. The time before that failure does not count.
 
     An `expected` failure only means that the call takes a long time: `what` then describes the wait for its answer, and
-    the next attempt continues this wait.
+    the next attempt continues this wait. The first failure after it counts as the first failure of the call.
     """
 
     what: str
@@ -106,19 +106,24 @@ class _Attempts:
 
     def __init__(self, classify: Classifier) -> None:
         self._classify = classify
-        self._began = monotonic()
+        self._attempted = monotonic()
         self._failed_at = 0.0
+        self._since = 0.0
         self._reason: Temporary | None = None
         self._wait: waits.Wait | None = None
 
     def is_retryable(self, error: BaseException) -> bool:
-        self._failed_at = self._failed_at or monotonic()
-        self._reason = self._classify(error)
+        now = monotonic()
+        self._failed_at = self._failed_at or now
+        before, self._reason = self._reason, self._classify(error)
         if self._reason is None:
             return False
+        if before is None or before.expected is not self._reason.expected:
+            # A slow answer has been awaited since its attempt began. A failure is new, however slow the call was.
+            self._since = self._attempted if self._reason.expected else now
         patience = _patience.get()
-        longest = min(self._reason.patience, patience.of_call)
-        return monotonic() <= min(self._failed_at + longest, patience.end)
+        ends = self._since + self._reason.patience, self._failed_at + patience.of_call
+        return now <= min(*ends, patience.end)
 
     def report(self, state: tenacity.RetryCallState) -> None:
         reason = self._reason
@@ -129,10 +134,8 @@ class _Attempts:
         if self._wait is None:
             self._wait = waits.begin(what, reason.remedy)
         self._wait.what, self._wait.remedy = what, reason.remedy
-        self._wait.expected = reason.expected
-        if reason.expected:
-            # The answer has been awaited since the first attempt.
-            self._wait.since = self._began
+        self._wait.expected, self._wait.since = reason.expected, self._since
+        self._attempted = monotonic()
         # Log attempts 1, 2, 4, 8 and so on: an outage of an hour must not flood the log.
         if not reason.expected and state.attempt_number & (state.attempt_number - 1) == 0:
             _log.warning(

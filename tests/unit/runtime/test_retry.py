@@ -172,23 +172,50 @@ def test_an_expected_failure_is_shown_but_not_logged(
 
 
 def test_the_wait_for_a_slow_call_begins_with_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failure begins when the call fails: the time in which an index was built before must not count."""
     now = 1000.0
-    shown: list[waits.LongWait] = []
+    errors = iter(("slow", "slow", "down", "down", "slow"))
+    shown: list[tuple[bool, float]] = []
 
     class Watching(StopToken):
         def sleep(self, seconds: float) -> None:
-            shown.extend(waits.long_waits())
+            shown.extend((each.expected, each.seconds) for each in waits.long_waits())
 
     def call() -> None:
         nonlocal now
         now += 60.0
-        if now < 1100.0:
-            raise Outage("slow")
+        if error := next(errors, None):
+            raise Outage(error)
+
+    def classify(error: BaseException) -> Temporary:
+        return Temporary("The index is being built", "Wait.", expected=str(error) == "slow")
 
     for module in (waits, retry_module):
         monkeypatch.setattr(module, "monotonic", lambda: now)
-    retry(call, lambda _: Temporary("The index is being built", "Wait.", expected=True), Watching())
-    assert [each.seconds for each in shown] == [60.0]
+    retry(call, classify, Watching())
+    # The first failure is new, so the wait is not long yet.
+    assert shown == [(True, 60.0), (True, 120.0), (False, 60.0), (True, 60.0)]
+
+
+def test_a_slow_call_uses_up_no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failure after hours of an index build must be retried as long as one at the beginning."""
+    now = 1000.0
+
+    class Waiting(StopToken):
+        def sleep(self, seconds: float) -> None:
+            nonlocal now
+            now += 60.0
+
+    def classify(error: BaseException) -> Temporary:
+        if str(error) == "slow":
+            return Temporary("The index is being built", "Wait.", expected=True)
+        return Temporary("unexpected", "Look.", 100.0)
+
+    monkeypatch.setattr(retry_module, "monotonic", lambda: now)
+    errors = [Outage(each) for each in ("slow", "slow", "slow", "down", "down")]
+    retry(fails(*errors), classify, Waiting())
+    with pytest.raises(Outage, match="third"):
+        retry(fails(*errors, Outage("third")), classify, Waiting())
 
 
 def test_retrying_is_registered_as_a_wait(monkeypatch: pytest.MonkeyPatch) -> None:
