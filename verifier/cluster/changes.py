@@ -188,10 +188,8 @@ class ChangeStream:
                 if form.window:
                     end = end_of_second(position.time, form.window)
                     yield {"$match": {"$or": [*passed, {"clusterTime": {"$gt": end}}]}}
-                # $regexMatch would fail for a name that is not UTF-8.
-                of_buckets = {"$eq": [{"$indexOfBytes": ["$ns.coll", BUCKETS_PREFIX]}, 0]}
-                is_passed = {"$or": [condition(selected), condition(definitions), of_buckets]}
-                yield {"$replaceWith": {"$cond": [is_passed, "$$ROOT", {"_id": "$_id"}]}}
+                matches = condition({"$or": passed})
+                yield {"$replaceWith": {"$cond": [matches, "$$ROOT", {"_id": "$_id"}]}}
         if self.keys_only:
             yield {"$project": dict.fromkeys(KEY_EVENT_FIELDS, 1)}
         elif form.page.bare:
