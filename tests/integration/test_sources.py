@@ -27,6 +27,7 @@ from verifier.cluster.connect import connect
 from verifier.cluster.facts import gather
 from verifier.cluster.filters import NamespaceFilter
 from verifier.cluster.times import Position
+from verifier.runtime.retry import Temporary
 from verifier.runtime.tasks import StopToken
 
 MEGABYTE = 1 << 20
@@ -148,6 +149,36 @@ def test_a_window_of_the_filter_leaves_out_the_same_events(
                         return
 
         assert [*tokens(Form(step, window=0))] == [*tokens(Form(step))]
+
+
+def test_a_window_does_not_end_where_the_server_cannot_resume(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MongoDB 6.0 cannot resume, with the filter, after an event of a transaction that does not match the filter."""
+    errors = []
+    classify = ChangeReader._classify
+
+    def noted(reader: ChangeReader, error: BaseException) -> Temporary | None:
+        errors.append(error)
+        return classify(reader, error)
+
+    monkeypatch.setattr(ChangeReader, "_classify", noted)
+    source, stop = pair.source.client, StopToken()
+    source.other.create_collection("c")
+    with connect(pair.source.uri, "test") as client:
+        only_d = NamespaceFilter(include=[{"database": "d"}])
+        stream = ChangeStream(client, gather(client), namespaces=only_d, page_events=7)
+        position = start_position(stream)
+        end = position.time.time + 4
+        while source.admin.command("ping")["operationTime"].time < end:
+            with source.start_session() as session, session.start_transaction():
+                source.other.c.insert_many([{} for _ in range(5)], session=session)
+        source.d.c.insert_one({"_id": "last"})
+        reader = ChangeReader(stream, position, stop)
+        reader._form = Form(window=0)
+        events = (bson.decode(each) for page in reader.pages() for each in page.events)
+        assert any(each.get("documentKey") == {"_id": "last"} for each in events)
+    assert errors == []
 
 
 def test_an_id_too_large_for_any_event_fails_the_sync_by_name(pair: Pair, daemon: Daemon) -> None:

@@ -99,8 +99,8 @@ class Form:
     # For how many seconds of the oplog after the position the filter of the stream applies; None if it always applies,
     # 0 if it does not apply. A server answers only when it has found enough events or has read the oplog to its end.
     # If the events that match are rare, this can take longer than the driver waits. The events after the window end
-    # the page, and the stream is reopened there. If they do not match, the server sends only their `_id`, and the
-    # reader leaves them out: a caller that got only some of them could undo changes that a copy of the collection,
+    # the page, and the stream is reopened there. If they do not match, the server sends only `_id` and `txnNumber`, and
+    # the reader leaves them out: a caller that got only some of them could undo changes that a copy of the collection,
     # renamed to a name that matches, already contains.
     window: int | None = None
     # Whether the stream continues after an event `invalidate`.
@@ -189,7 +189,8 @@ class ChangeStream:
                     end = end_of_second(position.time, form.window)
                     yield {"$match": {"$or": [*passed, {"clusterTime": {"$gt": end}}]}}
                 matches = condition({"$or": passed})
-                yield {"$replaceWith": {"$cond": [matches, "$$ROOT", {"_id": "$_id"}]}}
+                emptied = {"_id": "$_id", "txnNumber": "$txnNumber"}
+                yield {"$replaceWith": {"$cond": [matches, "$$ROOT", emptied]}}
         if self.keys_only:
             yield {"$project": dict.fromkeys(KEY_EVENT_FIELDS, 1)}
         elif form.page.bare:
@@ -202,7 +203,16 @@ class ChangeStream:
 
 def _is_empty(event: memoryview) -> bool:
     """Return whether a server has emptied an event, because it does not match the filter of the stream."""
-    return {each.name for each in rawbson.elements(bytes(event))} <= {b"_id", b"padding"}
+    names = {each.name for each in rawbson.elements(bytes(event))}
+    return names <= {b"_id", b"txnNumber", b"padding"}
+
+
+def _is_resumable(event: memoryview) -> bool:
+    """Return whether MongoDB 6.0 can resume after an event with the filter of the stream.
+
+    It cannot if the event belongs to a transaction and does not match the filter.
+    """
+    return not _is_empty(event) or rawbson.find(bytes(event), b"txnNumber") is None
 
 
 def _padding(doublings: int) -> dict[str, Any]:
@@ -303,7 +313,9 @@ class ChangeReader:
         if not read.events:
             return replace(form, window=None)
         is_over = self._position.is_past(end_of_second(self._opened_at, form.window))
-        return replace(form, window=2 * form.window or 1) if is_over else form
+        if is_over and _is_resumable(read.events[-1]):
+            return replace(form, window=2 * form.window or 1)
+        return form
 
     def _stream_page(self, page: Page) -> StreamPage:
         assert page.resume is not None
