@@ -360,6 +360,33 @@ def test_a_range_without_matches_for_longer_than_the_driver_waits(pair: Pair) ->
         }
 
 
+@pytest.mark.parametrize("extra", [[], [399.5]])
+def test_a_long_range_without_matches_on_the_destination_alone(
+    pair: Pair, extra: list[float]
+) -> None:
+    """The part that the servers search must be short on the destination, although the source has few documents."""
+    fill(pair, [{"_id": each, "n": each in (0, 399)} for each in range(400)])
+    pair.source.client.d.c.drop()
+    for each in extra:
+        pair.source.client.d.c.insert_one({"_id": each, "n": True})
+    slow = RawBSONDocument(bson.encode({"$where": "sleep(10) || this.n"}))
+    stop = StopToken()
+    deadline = Timer(PATIENCE, stop.stop, ["the comparison does not advance"])
+    deadline.start()
+    with ExitStack() as opened:
+        opened.callback(deadline.cancel)
+        clients = [
+            opened.enter_context(connect(each.uri, "test", socket_ms=1000))
+            for each in (pair.source, pair.destination)
+        ]
+        compared = Comparison(clients[0], clients[1], Mode.BINARY, slow, stop, SMALL_PAGES)
+        assert told(mismatches(pair, compared=compared)) == {
+            0: "extra on the destination",
+            399: "extra on the destination",
+            **dict.fromkeys(extra, "missing on the destination"),
+        }
+
+
 @contextmanager
 def time_running_out(client: Client) -> Iterator[None]:
     """Let the server stop each command with a time limit during the block."""

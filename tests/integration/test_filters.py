@@ -18,12 +18,12 @@ from tests.support.resuming import fails_again
 from tests.support.waiting import wait_for
 from tests.support.writes import AnyClient
 
-INCLUDE = [
+INCLUDE: list[dict[str, Any]] = [
     {"database": "shop", "collectionsRegex": {"pattern": "^orders", "options": "i"}},
     {"database": "hr"},
     {"databaseRegex": {"pattern": r"^logs_\d"}, "collections": ["app", "db"]},
 ]
-EXCLUDE = [
+EXCLUDE: list[dict[str, Any]] = [
     {"database": "hr", "collections": ["secret"]},
     {"database": "logs_1", "collectionsRegex": {"pattern": "b$"}},
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from threading import Timer
 from typing import Any
@@ -12,6 +13,7 @@ import bson
 import pytest
 
 from syncsvc.sandbox import ReplicaSet
+from tests.integration.test_filters import EXCLUDE, INCLUDE, fill
 from tests.support import writes
 from tests.support.behaviours import UPDATES
 from tests.support.daemon import Daemon
@@ -25,6 +27,7 @@ from verifier.cluster.connect import connect
 from verifier.cluster.facts import gather
 from verifier.cluster.filters import NamespaceFilter
 from verifier.cluster.times import Position
+from verifier.runtime.retry import Temporary
 from verifier.runtime.tasks import StopToken
 
 MEGABYTE = 1 << 20
@@ -109,6 +112,73 @@ def test_a_filter_that_nothing_matches_for_longer_than_the_driver_waits(pair: Pa
             assert any(each.get("documentKey") == {"_id": "last"} for each in events)
         finally:
             deadline.cancel()
+
+
+@across(REPLICA_SETS, SHARDED)
+@pytest.mark.parametrize("keys_only", [False, True])
+@pytest.mark.parametrize("step", [0, 6])
+def test_a_window_of_the_filter_leaves_out_the_same_events(
+    pair: Pair, keys_only: bool, step: int
+) -> None:
+    """Read the same changes with a filter that always applies, and with one that does not apply at first.
+
+    If a caller got only some changes of an excluded collection, and the sync has copied the collection after a rename
+    into the filter, the older changes would undo newer ones.
+    """
+    with connect(pair.source.uri, "test") as client:
+        stream = ChangeStream(
+            client,
+            gather(client),
+            keys_only=keys_only,
+            namespaces=NamespaceFilter(INCLUDE, EXCLUDE),
+            page_events=7,
+        )
+        position = start_position(stream)
+        fill(pair.source.client)
+        pair.source.client.other.create_collection("series", timeseries={"timeField": "t"})
+        pair.source.client.other.series.insert_one({"t": datetime.now(UTC)})
+        pair.source.client.hr.c.insert_one({"_id": "last"})
+
+        def tokens(form: Form) -> Iterator[str]:
+            reader = ChangeReader(stream, position, StopToken())
+            reader._form = form
+            for page in reader.pages():
+                for event in map(bson.decode, page.events):
+                    yield event["_id"]["_data"]
+                    if event.get("documentKey") == {"_id": "last"}:
+                        return
+
+        assert [*tokens(Form(step, window=0))] == [*tokens(Form(step))]
+
+
+def test_a_window_does_not_end_where_the_server_cannot_resume(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MongoDB 6.0 cannot resume, with the filter, after an event of a transaction that does not match the filter."""
+    errors = []
+    classify = ChangeReader._classify
+
+    def noted(reader: ChangeReader, error: BaseException) -> Temporary | None:
+        errors.append(error)
+        return classify(reader, error)
+
+    monkeypatch.setattr(ChangeReader, "_classify", noted)
+    source, stop = pair.source.client, StopToken()
+    source.other.create_collection("c")
+    with connect(pair.source.uri, "test") as client:
+        only_d = NamespaceFilter(include=[{"database": "d"}])
+        stream = ChangeStream(client, gather(client), namespaces=only_d, page_events=7)
+        position = start_position(stream)
+        end = position.time.time + 4
+        while source.admin.command("ping")["operationTime"].time < end:
+            with source.start_session() as session, session.start_transaction():
+                source.other.c.insert_many([{} for _ in range(5)], session=session)
+        source.d.c.insert_one({"_id": "last"})
+        reader = ChangeReader(stream, position, stop)
+        reader._form = Form(window=0)
+        events = (bson.decode(each) for page in reader.pages() for each in page.events)
+        assert any(each.get("documentKey") == {"_id": "last"} for each in events)
+    assert errors == []
 
 
 def test_an_id_too_large_for_any_event_fails_the_sync_by_name(pair: Pair, daemon: Daemon) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import filterfalse
 from typing import Any, NamedTuple
 
 from bson.timestamp import Timestamp
 from pymongo.errors import NetworkTimeout, OperationFailure
 
-from verifier.cluster import failures
+from verifier.cluster import failures, rawbson
 from verifier.cluster.connect import Client
 from verifier.cluster.events import DATA_OPERATIONS, KEY_EVENT_FIELDS
 from verifier.cluster.facts import ClusterFacts, Topology
@@ -21,7 +22,7 @@ from verifier.cluster.features import (
     SPLIT_EVENTS,
     SYSTEM_EVENTS,
 )
-from verifier.cluster.filters import NamespaceFilter
+from verifier.cluster.filters import NamespaceFilter, condition
 from verifier.cluster.namespace import BUCKETS_PREFIX
 from verifier.cluster.oplog_reach import Reach, reach
 from verifier.cluster.rawcursor import Page, RawCursor, resilient_pages
@@ -98,7 +99,9 @@ class Form:
     # For how many seconds of the oplog after the position the filter of the stream applies; None if it always applies,
     # 0 if it does not apply. A server answers only when it has found enough events or has read the oplog to its end.
     # If the events that match are rare, this can take longer than the driver waits. The events after the window end
-    # the page, and the stream is reopened there.
+    # the page, and the stream is reopened there. If they do not match, the server sends only `_id` and `txnNumber`, and
+    # the reader leaves them out: a caller that got only some of them could undo changes that a copy of the collection,
+    # renamed to a name that matches, already contains.
     window: int | None = None
     # Whether the stream continues after an event `invalidate`.
     invalidated: bool = False
@@ -174,14 +177,20 @@ class ChangeStream:
             stage["startAtOperationTime"] = next_time(position.time)
         yield {"$changeStream": stage}
         selected = self.namespaces.expression("ns.db", "ns.coll")
-        if selected is not None and form.window != 0:
+        if selected is not None:
             definitions = {"operationType": {"$nin": list(DATA_OPERATIONS)}}
             # An expression over names cannot determine the owner of buckets; the caller can, by their UUID.
             buckets = {"ns.coll": {"$regex": f"^{re.escape(BUCKETS_PREFIX)}"}}
             passed = [selected, definitions, buckets]
-            if position is not None and form.window is not None:
-                passed.append({"clusterTime": {"$gt": end_of_second(position.time, form.window)}})
-            yield {"$match": {"$or": passed}}
+            if position is None or form.window is None:
+                yield {"$match": {"$or": passed}}
+            else:
+                if form.window:
+                    end = end_of_second(position.time, form.window)
+                    yield {"$match": {"$or": [*passed, {"clusterTime": {"$gt": end}}]}}
+                matches = condition({"$or": passed})
+                emptied = {"_id": "$_id", "txnNumber": "$txnNumber"}
+                yield {"$replaceWith": {"$cond": [matches, "$$ROOT", emptied]}}
         if self.keys_only:
             yield {"$project": dict.fromkeys(KEY_EVENT_FIELDS, 1)}
         elif form.page.bare:
@@ -190,6 +199,20 @@ class ChangeStream:
             yield {SPLIT_EVENTS.name: {}}
         if form.page.doublings:
             yield {"$set": {"padding": _padding(form.page.doublings)}}
+
+
+def _is_empty(event: memoryview) -> bool:
+    """Return whether a server has emptied an event, because it does not match the filter of the stream."""
+    names = {each.name for each in rawbson.elements(bytes(event))}
+    return names <= {b"_id", b"txnNumber", b"padding"}
+
+
+def _is_resumable(event: memoryview) -> bool:
+    """Return whether MongoDB 6.0 can resume after an event with the filter of the stream.
+
+    It cannot if the event belongs to a transaction and does not match the filter.
+    """
+    return not _is_empty(event) or rawbson.find(bytes(event), b"txnNumber") is None
 
 
 def _padding(doublings: int) -> dict[str, Any]:
@@ -268,7 +291,8 @@ class ChangeReader:
         """Yield pages until the stream must be reopened in another form."""
         for page in resilient_pages(self._reopen, self._classify, self._stop):
             read = self._stream_page(page)
-            yield read
+            matching = self._form.window is None
+            yield read if matching else read._replace(events=[*filterfalse(_is_empty, read.events)])
             form = self._next_form(read)
             if form != self._form:
                 self._form = form
@@ -289,7 +313,9 @@ class ChangeReader:
         if not read.events:
             return replace(form, window=None)
         is_over = self._position.is_past(end_of_second(self._opened_at, form.window))
-        return replace(form, window=2 * form.window or 1) if is_over else form
+        if is_over and _is_resumable(read.events[-1]):
+            return replace(form, window=2 * form.window or 1)
+        return form
 
     def _stream_page(self, page: Page) -> StreamPage:
         assert page.resume is not None
@@ -321,7 +347,7 @@ class ChangeReader:
             return failures.again(error)
         if code == failures.CHANGE_STREAM_FATAL and self._form.window != 0:
             # A page may end at an event of a transaction that the filter leaves out. MongoDB 6.0 cannot resume there
-            # with the filter, but can without it. The callers ignore events that are not selected.
+            # with the filter, but can without it.
             self._form = replace(self._form, window=0)
             return failures.again(error)
         if isinstance(error, NetworkTimeout):

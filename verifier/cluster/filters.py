@@ -78,6 +78,27 @@ def _regex(pattern: Document) -> Document:
     return {"$regex": pattern["pattern"], "$options": pattern.get("options", "")}
 
 
+def condition(matched: Document) -> Document:
+    """Convert a match expression to the aggregation expression that is true for the same documents.
+
+    The match expression may contain $and, $or and $nor, and compare fields by $in, $nin, $regex or a value.
+    """
+    ((name, value),) = matched.items()
+    if name in ("$and", "$or"):
+        return {name: [*map(condition, value)]}
+    if name == "$nor":
+        return {"$not": [{"$or": [*map(condition, value)]}]}
+    match value:
+        case {"$in": listed}:
+            return {"$in": [f"${name}", {"$literal": listed}]}
+        case {"$nin": listed}:
+            return {"$not": [condition({name: {"$in": listed}})]}
+        case {"$regex": pattern}:
+            options, regex = value.get("$options", ""), {"$literal": pattern}
+            return {"$regexMatch": {"input": f"${name}", "regex": regex, "options": options}}
+    return {"$eq": [f"${name}", {"$literal": value}]}
+
+
 class Selection:
     """A namespace filter that the server of `client` evaluates. The server must support `$documents` (5.1 or newer).
 

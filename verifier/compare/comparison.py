@@ -219,15 +219,24 @@ class Comparison:
             yield from self._unequal(reading._replace(portion=Keys((LAST,)), part=None), on_pages)
 
     def _divided(self, reading: _Reading, stored: tuple[_Stored, _Stored]) -> _Reading:
-        """Return the reading limited to its first part, if it is read in parts and both sides have the same order."""
-        source, destination = stored
-        part, name = reading.part, reading.names.source
+        """Return the reading limited to its first part, if it is read in parts and both sides have the same order.
+
+        The first part ends at the end that comes first: the source and the destination may have different documents.
+        """
+        part, collations = reading.part, [each.collation for each in stored if each.is_there]
         reading = reading._replace(end=None)
-        if part is None or not source.is_there or source.collation != destination.collation:
+        if part is None or collations[1:] not in ([], collations[:1]):
             return reading
-        command = reading.command(name, reading.not_before[0], source, [])
-        keys = RawCursor(self._clients[0], name.database, {**command, **part.beyond})
-        return reading._replace(end=end_of_part(keys))
+        order = _order(self._clients[0], stored[0].collation, stored[1].collation)
+        first: bytes | None = None
+        for client, name, time, each in zip(
+            self._clients, reading.names, reading.not_before, stored, strict=True
+        ):
+            if each.is_there:
+                command = {**reading.command(name, time, each, []), **part.beyond}
+                end = end_of_part(RawCursor(client, name.database, command))
+                first = end if first is None or (end and order(end, first)) else first
+        return reading._replace(end=first)
 
     def _open(
         self,

@@ -115,20 +115,27 @@ def test_a_window_of_the_filter_shrinks_after_each_timeout() -> None:
     assert windows == [60, 15, 3, 0, 0]
 
 
+MATCHING = {"_id": 1, "operationType": "insert", "txnNumber": 1}
+EMPTIED = {"_id": 1}
+OF_TRANSACTION = {"_id": 1, "txnNumber": 1}
+
+
 @pytest.mark.parametrize(
-    ("window", "reached", "has_events", "following"),
+    ("window", "reached", "event", "following"),
     [
-        pytest.param(None, Timestamp(500, 1), True, None, id="no window"),
-        pytest.param(60, Timestamp(160, 9), True, 60, id="in the window"),
-        pytest.param(60, Timestamp(161, 1), True, 120, id="after the window"),
-        pytest.param(60, Timestamp(120, 1), False, None, id="caught up"),
-        pytest.param(60, Timestamp(100, 5), False, 60, id="a router that waits for a shard"),
-        pytest.param(0, Timestamp(100, 6), True, 0, id="in a second with many events"),
-        pytest.param(0, Timestamp(101, 1), True, 1, id="after this second"),
+        pytest.param(None, Timestamp(500, 1), MATCHING, None, id="no window"),
+        pytest.param(60, Timestamp(160, 9), MATCHING, 60, id="in the window"),
+        pytest.param(60, Timestamp(161, 1), MATCHING, 120, id="after the window"),
+        pytest.param(60, Timestamp(161, 1), EMPTIED, 120, id="after the window, emptied"),
+        pytest.param(60, Timestamp(161, 1), OF_TRANSACTION, 60, id="no resume point"),
+        pytest.param(60, Timestamp(120, 1), None, None, id="caught up"),
+        pytest.param(60, Timestamp(100, 5), None, 60, id="a router that waits for a shard"),
+        pytest.param(0, Timestamp(100, 6), MATCHING, 0, id="in a second with many events"),
+        pytest.param(0, Timestamp(101, 1), MATCHING, 1, id="after this second"),
     ],
 )
 def test_a_window_of_the_filter_grows_until_the_reader_has_caught_up(
-    window: int | None, reached: Timestamp, has_events: bool, following: int | None
+    window: int | None, reached: Timestamp, event: dict[str, Any] | None, following: int | None
 ) -> None:
     with MongoClient[dict[str, Any]]("mongodb://host", connect=False) as client:
         reader = ChangeReader(
@@ -136,6 +143,6 @@ def test_a_window_of_the_filter_grows_until_the_reader_has_caught_up(
         )
         reader._form = Form(window=window)
         reader._position = Position({}, reached)
-        events = [memoryview(b"")] if has_events else []
+        events = [] if event is None else [memoryview(bson.encode(event))]
         page = StreamPage(events, reader._position, Timestamp(600, 1))
         assert reader._next_form(page) == Form(window=following)
