@@ -335,24 +335,14 @@ def test_a_count_that_takes_too_long_is_left_out(pair: Pair, query: dict[str, An
 
 
 def test_a_range_without_matches_for_longer_than_the_driver_waits(pair: Pair) -> None:
-    """Let both servers need 4 seconds to find the second match, and the driver wait for one."""
+    """Both servers need 4 seconds to find the second match."""
     matches = [0, 399, MaxKey()]
     documents = [{"_id": each, "n": each in matches} for each in [*range(400), MaxKey()]]
     fill(pair, documents)
     pair.destination.client.d.c.delete_one({"_id": MaxKey()})
     pair.destination.client.d.c.insert_one({"_id": 200.5, "n": True})
     pair.destination.client.d.c.update_one({"_id": 399}, {"$set": {"n": 1}})
-    slow = RawBSONDocument(bson.encode({"$where": "sleep(10) || this.n"}))
-    stop = StopToken()
-    deadline = Timer(PATIENCE, stop.stop, ["the comparison does not advance"])
-    deadline.start()
-    with ExitStack() as opened:
-        opened.callback(deadline.cancel)
-        clients = [
-            opened.enter_context(connect(each.uri, "test", socket_ms=1000))
-            for each in (pair.source, pair.destination)
-        ]
-        compared = Comparison(clients[0], clients[1], Mode.BINARY, slow, stop, SMALL_PAGES)
+    with slow_comparison(pair) as compared:
         assert told(mismatches(pair, compared=compared)) == {
             200.5: "extra on the destination",
             399: "n",
@@ -369,7 +359,21 @@ def test_a_long_range_without_matches_on_the_destination_alone(
     pair.source.client.d.c.drop()
     for each in extra:
         pair.source.client.d.c.insert_one({"_id": each, "n": True})
-    slow = RawBSONDocument(bson.encode({"$where": "sleep(10) || this.n"}))
+    with slow_comparison(pair) as compared:
+        assert told(mismatches(pair, compared=compared)) == {
+            0: "extra on the destination",
+            399: "extra on the destination",
+            **dict.fromkeys(extra, "missing on the destination"),
+        }
+
+
+@contextmanager
+def slow_comparison(pair: Pair) -> Iterator[Comparison]:
+    """Yield a comparison of documents with a true `n`, which is stopped if it does not end.
+
+    The servers search 100 documents in a second, and the driver waits for one second.
+    """
+    query = RawBSONDocument(bson.encode({"$where": "sleep(10) || this.n"}))
     stop = StopToken()
     deadline = Timer(PATIENCE, stop.stop, ["the comparison does not advance"])
     deadline.start()
@@ -379,12 +383,7 @@ def test_a_long_range_without_matches_on_the_destination_alone(
             opened.enter_context(connect(each.uri, "test", socket_ms=1000))
             for each in (pair.source, pair.destination)
         ]
-        compared = Comparison(clients[0], clients[1], Mode.BINARY, slow, stop, SMALL_PAGES)
-        assert told(mismatches(pair, compared=compared)) == {
-            0: "extra on the destination",
-            399: "extra on the destination",
-            **dict.fromkeys(extra, "missing on the destination"),
-        }
+        yield Comparison(clients[0], clients[1], Mode.BINARY, query, stop, SMALL_PAGES)
 
 
 @contextmanager
