@@ -285,6 +285,9 @@ class Coordinator(Phases):
         lag = self._context.progress.snapshot.lag_seconds
         if not application.passed.is_past(copy_end) or lag is None or lag > MOST_LAG:
             return False
+        # The lag does not show yet that the destination builds withheld indexes, which may take hours.
+        if not application.has_tried_withheld:
+            return False
         # Use the records that `Instances.watch` has read: this method may run many times a second for weeks.
         return self._context.instances.all_held(is_near(application.passed, copy_end))
 

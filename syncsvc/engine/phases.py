@@ -13,6 +13,7 @@ from math import inf
 from typing import Any
 
 from syncsvc.engine.copying.partitioned import amount_of, copied_in_all
+from syncsvc.engine.definitions.index_builds import warn_of_withheld
 from syncsvc.engine.events.spooler import Spooler
 from syncsvc.engine.oplog_watch import OplogWatch
 from syncsvc.engine.run.context import RunContext
@@ -39,6 +40,7 @@ class Phases(ABC):
         self._spooler = Spooler(context)
         self._oplog = OplogWatch(context, self._spooler)
         context.progress.forget_pace()
+        warn_of_withheld(context)
         self._show_copied()
 
     def commit(self) -> None:

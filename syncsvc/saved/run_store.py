@@ -89,7 +89,7 @@ class RunStore:
         # The entries of the journal that are saved with the next change of the record.
         self._notes: list[Entry] = []
         self.record = record
-        # A cluster time that is not before any write acknowledged when the last save began; None before the first save.
+        # A cluster time that is not before any write acknowledged when the last update began; None before any update.
         self.saved_time: Timestamp | None = None
 
     def insert(self) -> None:
@@ -102,7 +102,6 @@ class RunStore:
         self._writer.run(self._database, {"createIndexes": RUNS, "indexes": [_ONLY_INDEX]})
         documents = [run_document(self.record)]
         reply = self._writer.run(self._database, {"insert": RUNS, "documents": documents})
-        self._keep_time(reply)
         if reply.get("writeErrors") and not self._is_ours():
             raise OperationError(
                 errors.METADATA_LEFT_OVER,
@@ -292,9 +291,9 @@ class RunStore:
         query = {"_id": old.instance, "$or": saved}
         statement = {"q": query, "u": run_document(new)}
         self._unconfirmed = True
-        reply = self._writer.run(self._database, {"update": RUNS, "updates": [statement]})
+        command = {"update": RUNS, "updates": [statement]}
+        reply, self.saved_time = self._writer.run_timed(self._database, command)
         self._unconfirmed = False
-        self._keep_time(reply)
         if reply.get("writeErrors") or reply["n"] != 1:
             raise OperationError(
                 errors.SUPERSEDED,
@@ -303,7 +302,3 @@ class RunStore:
         self._saved = new
         del self._notes[:noted]
         self._confirmed_at = requested_at
-
-    def _keep_time(self, reply: Mapping[str, Any]) -> None:
-        # A newly elected primary may not know the cluster time yet.
-        self.saved_time = reply.get("operationTime", self.saved_time)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from typing import Any
 
 import pytest
 
@@ -228,20 +229,40 @@ def test_documents_that_an_older_or_newer_index_refuses(
     assert "warnings" not in daemon.progress()
 
 
-def test_withheld_indexes_are_built_before_the_commit(pair: Pair, daemon: Daemon) -> None:
+def _start_and_withhold(pair: Pair, daemon: Daemon, **options: Any) -> None:
     """Insert a document that an index refused until it was dropped: the sync withholds all indexes during the copy."""
     writes.fill(pair.source.client)
     c = pair.source.client.d.c
     c.create_index([("p", 1), ("q", 1)], name="both")
     c.create_index("n")
     with daemon.held_at(Point.LISTED):
-        daemon.start()
+        daemon.start(**options)
         daemon.wait_until_reached(Point.LISTED)
         c.drop_index("both")
         c.insert_one({"_id": "parallel", "p": [1, 2], "q": [1, 2]})
     wait_for(lambda: "The indexes of a collection are withheld" in daemon.log, "they are withheld")
+
+
+def test_withheld_indexes_are_built_before_the_commit(pair: Pair, daemon: Daemon) -> None:
+    _start_and_withhold(pair, daemon)
     built = {"_id_", "n_1"}
     wait_for(lambda: index_names(pair.destination.client) == built, "the other index is built")
+    daemon.wait_without_warning("withheld")
+    daemon.commit()
+    pair.assert_equal()
+
+
+def test_a_commit_must_wait_for_withheld_indexes(pair: Pair, daemon: Daemon) -> None:
+    """Hold the build of withheld indexes: canCommit must be false, because a commit would block users meanwhile."""
+    _start_and_withhold(pair, daemon, verification={"enabled": False})
+    with holding(pair.destination.client, "hangAfterSettingUpIndexBuild"):
+        wait_for(lambda: running(pair.destination.client, "createIndexes"), "the index is built")
+        # The first measurements are small enough for a commit.
+        wait_for(lambda: (daemon.progress()["lagTimeSeconds"] or 0) > 1, "the lag is measured")
+        assert not daemon.progress()["canCommit"]
+        daemon.kill()
+        daemon.run()
+        assert "are withheld" in daemon.wait_until_applying()["warnings"][0]
     daemon.wait_without_warning("withheld")
     daemon.commit()
     pair.assert_equal()

@@ -404,3 +404,30 @@ def test_a_failed_cut_over_without_blocks_is_resumed(pair: Pair, daemon: Daemon)
     daemon.resume()
     daemon.commit()
     pair.assert_equal()
+
+
+@prepared(Daemon.warn_soon)
+@across(SHARDED)
+def test_a_restarted_daemon_waits_for_a_block_that_only_one_shard_has(
+    pair: Pair, daemon: Daemon
+) -> None:
+    """Kill the daemon while it sets a block again that an administrator has lifted; only one of two shards has it.
+
+    The restarted daemon must not continue while users can write to the other shard.
+    """
+    writes.fill(pair.source.client)
+    daemon.start()
+    daemon.wait_until_applying()
+    daemon.kill()
+    block(pair.destination, False)
+    with _one_shard_refuses(pair.destination):
+        daemon.run()
+        _wait_for_change(pair.destination, True)
+        daemon.kill()
+        daemon.run()
+        pair.source.client.d.c.insert_one({"_id": "late"})
+        unanswered = "No answer yet to setUserWriteBlockMode"
+        wait_for(lambda: unanswered in str(daemon.progress().get("warnings")), "it waits")
+        assert pair.destination.client.d.c.find_one({"_id": "late"}) is None
+    daemon.commit()
+    pair.assert_equal()

@@ -4,8 +4,8 @@ A document may reach the destination in a state from before an index was created
 may be built over documents that were read at different times. So an index can refuse a document that it never had to
 index on the source (parallel arrays, unknown languages, invalid geometries). Then all indexes of the collection are
 withheld: dropped, and built again when all events from the time of the copy are applied. If an index still refuses a
-document then, the next attempt is at the end of the commit, when the documents equal those of the source. If an index
-refuses a document even then, the sync fails.
+document then, or refuses one later, the next attempt is at the end of the commit, when the documents equal those of the
+source. If an index refuses a document even then, the sync fails.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from syncsvc.engine.definitions.catalog import Catalog
 from syncsvc.engine.definitions.shared_catalog import catalog_of
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
+from syncsvc.errors import DEFINITION_NOT_APPLICABLE
 from syncsvc.figures.progress import WarningKind
 from syncsvc.saved.registry import CollectionRecord
 from verifier.cluster.specification import CollectionSpec
@@ -60,7 +61,7 @@ def withhold(
                 "document. You need not do anything: the indexes are built later, at the latest during the commit.",
                 extra={"namespace": str(record.namespace), "reason": reason},
             )
-            _warn(context)
+            warn_of_withheld(context)
         catalog_of(context, stop).reconcile_indexes(record.current_definition)
         return True
 
@@ -100,11 +101,13 @@ def try_withheld(context: RunContext, stop: StopToken) -> None:
         if record.withheld:
             try:
                 catalog.reconcile_indexes(record.definition)
-            except OperationError:
+            except OperationError as error:
+                if error.kind is not DEFINITION_NOT_APPLICABLE:
+                    raise
                 catalog.reconcile_indexes(record.current_definition)
             else:
                 context.registry.change(record, withheld=False)
-    _warn(context)
+    warn_of_withheld(context)
 
 
 def restore_indexes(context: RunContext, stop: StopToken) -> None:
@@ -117,7 +120,7 @@ def restore_indexes(context: RunContext, stop: StopToken) -> None:
         if record.withheld:
             _restore(catalog, record, stop)
             context.registry.change(record, withheld=False)
-    _warn(context)
+    warn_of_withheld(context)
 
 
 def _restore(catalog: Catalog, record: CollectionRecord, stop: StopToken) -> None:
@@ -131,7 +134,8 @@ def _restore(catalog: Catalog, record: CollectionRecord, stop: StopToken) -> Non
         stop.sleep(_PAUSE)
 
 
-def _warn(context: RunContext) -> None:
+def warn_of_withheld(context: RunContext) -> None:
+    """Warn of the collections whose indexes are withheld; end the warning if there are none."""
     names = sorted(str(each.namespace) for each in context.registry if each.withheld)
     if not names:
         context.progress.end_warning(WarningKind.INDEXES_WITHHELD)
@@ -140,8 +144,8 @@ def _warn(context: RunContext) -> None:
         WarningKind.INDEXES_WITHHELD,
         f"The indexes of {', '.join(names)} are withheld from the destination for now. The index definitions and the "
         "documents were read at different times, so an index refuses a document. You need not do anything: these "
-        "indexes are built when all changes from the time of the copy are applied. Those that still refuse a document "
-        "then are built during the commit, which takes longer.",
+        "indexes are built when all changes from the time of the copy are applied, and otherwise during the commit, "
+        "which then takes longer.",
     )
 
 

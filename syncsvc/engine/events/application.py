@@ -89,6 +89,11 @@ class Application:
         """Return the position up to which this instance has applied all its events."""
         return self._frontier.passed
 
+    @property
+    def has_tried_withheld(self) -> bool:
+        """Return whether the indexes withheld during the copy are built, or are left to the commit."""
+        return self._tail.has_tried_withheld
+
     def wait_until_past(self, time: Timestamp) -> None:
         """Wait until this instance has applied all its events up to `time`, a cluster time of the source.
 

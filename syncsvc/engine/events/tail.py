@@ -74,7 +74,6 @@ class Tail:
         # The listing that waits until it can be applied, and the one that was applied last.
         self._awaited: Listing | None = None
         self._applied: Listing | None = None
-        # Whether the withheld indexes have been built after the copy, or refused again.
         self._has_tried_withheld = False
         self._reader = reader
         catalog = catalog_of(context, stop)
@@ -106,6 +105,11 @@ class Tail:
         Return None while the stream is being read.
         """
         return self._held_after
+
+    @property
+    def has_tried_withheld(self) -> bool:
+        """Return whether the indexes withheld during the copy are built, or are left to the commit."""
+        return self._has_tried_withheld
 
     def read(self) -> None:
         """Read pages of change events, and queue them for `run`, until stopped.
@@ -254,16 +258,19 @@ class Tail:
         """Build the withheld indexes once all events from the time of the copy are applied; a no-op if already tried.
 
         From then on, the destination passes only through states of the source. `read_until` is the position up to which
-        all events are read. If several instances share the sync, other instances may not have applied their events yet.
+        all events are read. If several instances share the sync, other instances may not have applied their events yet:
+        then, and after the commit time, the commit builds these indexes.
         """
-        record = self._context.run.record
-        if self._has_tried_withheld or record.instances or record.commit_time is not None:
+        if self._has_tried_withheld:
             return
-        assert record.copy_end is not None
-        if read_until.is_past(record.copy_end):
-            self._has_tried_withheld = True
+        record = self._context.run.record
+        if not record.instances and record.commit_time is None:
+            assert record.copy_end is not None
+            if not read_until.is_past(record.copy_end):
+                return
             self._frontier.wait_drained(self._stop)
             try_withheld(self._context, self._stop)
+        self._has_tried_withheld = True
 
     def _apply(self, event: DefinitionEvent) -> None:
         if self._context.source_facts.reports_ddl:

@@ -63,9 +63,14 @@ class WriteBlock:
     def hold(self) -> None:
         """Block user writes like `set`, unless this sync has blocked them already and nobody has lifted the block.
 
-        WARNING: a server that gets the command again aborts all index builds on the cluster.
+        On a sharded cluster, wait like `set` until all shards have the block. WARNING: a server that gets the command
+        again aborts all index builds on the cluster.
         """
-        if self.cluster not in self.run.record.found_blocked or not self.is_set():
+        if (
+            self.cluster not in self.run.record.found_blocked
+            or self._changes()
+            or not self.is_set()
+        ):
             self.set()
 
     def keep(self) -> bool:
@@ -110,11 +115,15 @@ class WriteBlock:
         if self.sharded:
             # Routers do not report the mode. Their config server stores the change that it is making, and the mode that
             # all shards have had since the last complete change.
-            for change in self._configured(_CHANGES, {"_id.coordinatorType": _COMMAND}):
+            for change in self._changes():
                 return bool(change["block"])
             return bool(self._configured(_MODES, {"blockUserWrites": True}))
         status = self.writer.administer({"serverStatus": 1})
         return bool(status["repl"].get("userWriteBlockMode") == _BLOCKED)
+
+    def _changes(self) -> list[dict[str, Any]]:
+        """Return the change of the mode that the config server is making; empty if none, or if not sharded."""
+        return self._configured(_CHANGES, {"_id.coordinatorType": _COMMAND}) if self.sharded else []
 
     def _configured(self, collection: str, query: dict[str, Any]) -> list[dict[str, Any]]:
         command = {"find": collection, "filter": query}

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from bson import Timestamp
 
 from syncsvc.engine.follower import Follower
 from syncsvc.figures.progress import Progress
@@ -29,12 +30,12 @@ class _Saving(ClusterWriter):
     """A writer whose commands all succeed."""
 
     def __init__(self) -> None:
-        pass
+        self._stop = StopToken()
 
     def run(
         self, database: str, command: dict[str, Any], retried: bool = True, **options: Any
     ) -> dict[str, Any]:
-        return {"n": 1}
+        return {"n": 1, "operationTime": Timestamp(1, 1)}
 
 
 def follower(state: State, phase: Phase) -> tuple[Follower, RunStore]:

@@ -8,16 +8,20 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+from bson import Timestamp
+
 from syncsvc.metadata import METADATA_DATABASE
 from syncsvc.saved.run_store import RunStore
 from tests.unit.syncsvc.records import run_record
 from verifier.cluster.writer import ClusterWriter
+from verifier.runtime.tasks import StopToken
 
 
 class _Held(ClusterWriter):
     """A writer that counts its commands. None of them completes before `released` is set."""
 
     def __init__(self) -> None:
+        self._stop = StopToken()
         self.number = 0
         self.begun = threading.Event()
         self.released = threading.Event()
@@ -28,7 +32,7 @@ class _Held(ClusterWriter):
         self.number += 1
         self.begun.set()
         assert self.released.wait(10)
-        return {"n": 1}
+        return {"n": 1, "operationTime": Timestamp(1, 1)}
 
 
 def test_threads_that_wait_for_a_confirmation_share_one_save() -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from bson import Timestamp
 from pymongo.errors import AutoReconnect
 
 from syncsvc.metadata import METADATA_DATABASE
@@ -17,8 +18,10 @@ from tests.unit.syncsvc.records import run_record
 from verifier.cluster.failures import CLUSTER_UNREACHABLE
 from verifier.cluster.writer import ClusterWriter
 from verifier.runtime.errors import OperationError
+from verifier.runtime.tasks import StopToken
 
 RESET = Entry(Kind.COMMAND, 1700000000.0, "reset", Sender(None, None))
+TIME = Timestamp(1700000000, 1)
 FAILURE = Failure("VerificationFailed", "The clusters differ.")
 
 
@@ -26,10 +29,13 @@ class Server(ClusterWriter):
     """A cluster that holds one run record.
 
     Each element of `answers` is about one save: True if the cluster saves the record and answers, False if it saves the
-    record but the answer is lost, and None if it does neither. After these saves, it answers each save.
+    record but the answer is lost, and None if it does neither. After these saves, it answers each save. `timeless` is
+    the number of answers without a cluster time.
     """
 
-    def __init__(self, *answers: bool | None) -> None:
+    def __init__(self, *answers: bool | None, timeless: int = 0) -> None:
+        self._stop = StopToken()
+        self._timeless = timeless
         self.saved: dict[str, Any] = {"owner": "9f8e", "beat": 0, "state": "PAUSED"}
         self._answers = list(answers)
 
@@ -46,7 +52,9 @@ class Server(ClusterWriter):
             self.saved = update["u"]
         if not answer:
             raise AutoReconnect("connection closed")
-        return {"n": int(matched)}
+        self._timeless -= 1
+        known = {} if self._timeless >= 0 else {"operationTime": TIME}
+        return {"n": int(matched), **known}
 
 
 def store_at(server: Server, state: State = State.PAUSED) -> RunStore:
@@ -108,3 +116,11 @@ def test_a_later_command_replaces_a_failure() -> None:
     store.update(RESET, state=State.RESETTING, failure=None)
     store.update()
     assert (server.saved["state"], server.saved["failure"]) == ("RESETTING", None)
+
+
+def test_a_save_is_repeated_until_its_cluster_time_is_known() -> None:
+    """Let a new primary answer without a cluster time: reads after the save must nevertheless be as new as the save."""
+    server = Server(timeless=1)
+    store = store_at(server)
+    store.update(state=State.RUNNING)
+    assert (server.saved["state"], store.saved_time) == ("RUNNING", TIME)
