@@ -124,10 +124,12 @@ def is_settled(record: RunRecord, snapshot: ProgressSnapshot) -> bool:
 
     Otherwise, many documents would differ only because their changes are not applied yet. For the same reason, return
     False while a collection is copied that became part of the sync after its start. `record` is the run record of
-    the coordinator; the lag of the other instances is measured from its saved position. Return False after a commit was
-    requested, too: all changed documents are compared as soon as the last change is applied.
+    the coordinator; the lag of the other instances is measured from its saved position. Return False once the commit
+    time is saved, too: all changed documents are compared as soon as the last change is applied. Before that, the
+    coordinator may wait long for the commit commands of other instances, which need a short lag of the rechecks.
     """
-    if record.state is State.COMMITTING or snapshot.adopts_collection:
+    ends = record.state is State.COMMITTING and record.commit_time is not None
+    if ends or snapshot.adopts_collection:
         return False
     lag = snapshot.lag_seconds
     if lag is None or lag > MOST_LAG or record.position is None:

@@ -285,6 +285,27 @@ def test_the_commands_of_the_page_on_instances_of_a_replica_set(pair: Pair, flee
     pair.assert_equal()
 
 
+def test_changed_documents_are_compared_until_all_instances_commit(
+    pair: Pair, fleet: Fleet
+) -> None:
+    writes.fill(pair.source.client)
+    checks = pair.destination.client[METADATA_DATABASE].check
+
+    def compared() -> int:
+        return int((checks.find_one() or {})["rechecked"])
+
+    fleet.start()
+    fleet.wait_until_committable()
+    fleet.coordinator.ask_for_commit()
+    before = compared()
+    pair.source.client.d.c.update_many({}, {"$set": {"late": 1}})
+    # Otherwise the lag of the rechecks would grow, and the commit of the other instance would be refused for good.
+    wait_for(lambda: compared() > before, "the changed documents are compared")
+    fleet.follower.ask_for_commit()
+    fleet.wait_for_state("COMMITTED")
+    pair.assert_equal()
+
+
 @pytest.mark.full
 def test_both_repair_and_apply_writes_after_the_verdict(pair: Pair, fleet: Fleet) -> None:
     """Write to the source after the verdict, and let the coordinator save a position after this write.

@@ -63,8 +63,9 @@ _RECENT = 10
 # The longest pause after a generation, as a multiple of the generation's duration. A `tuning.most_pause` that is longer
 # applies instead.
 _MOST_PAUSES = 10
-# The longest pause before changed documents are compared again, in seconds. A sync cannot commit while they wait long.
-_MOST_PAUSE_AFTER_CHANGES = 5.0
+# The longest pause of a sync before changed documents are compared again, in seconds. A sync cannot commit while they
+# wait long.
+_MOST_PAUSE_IN_SYNC = 5.0
 # The maximum number of characters of a filter that a note quotes.
 _MOST_SHOWN = 300
 
@@ -348,7 +349,8 @@ class Check:
         when stopped.
         """
         began = monotonic()
-        least = pause_after_changes(self._last_duration, self._found_any(), self._tuning)
+        in_sync = self._feed is not None
+        least = pause_after_changes(self._last_duration, self._found_any(), in_sync, self._tuning)
 
         def due() -> bool:
             self._note_rechecked()
@@ -430,15 +432,19 @@ def next_pause(before: float, same: bool, duration: float, tuning: CheckTuning) 
     return min(2 * before, max(tuning.most_pause, _MOST_PAUSES * duration))
 
 
-def pause_after_changes(duration: float, mismatches: bool, tuning: CheckTuning) -> float:
+def pause_after_changes(
+    duration: float, mismatches: bool, in_sync: bool, tuning: CheckTuning
+) -> float:
     """Return the least pause before a generation that compares changed documents, in seconds.
 
     `duration` is the duration of the previous generation. If there are mismatches, the pause is as long as `duration`,
-    but at most five seconds: the next generation compares and saves all mismatches again, too.
+    because the next generation compares and saves all mismatches again, too. It is at most `tuning.most_pause`; in a
+    sync, at most five seconds.
     """
     if not mismatches:
         return tuning.least_pause
-    return max(tuning.least_pause, min(_MOST_PAUSE_AFTER_CHANGES, duration))
+    most = _MOST_PAUSE_IN_SYNC if in_sync else tuning.most_pause
+    return max(tuning.least_pause, min(most, duration))
 
 
 def _time_is_known(changes: ChangeSource) -> Callable[[], bool]:

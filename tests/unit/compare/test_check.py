@@ -30,10 +30,11 @@ def test_the_pause_grows_while_the_mismatches_stay_the_same(
 
 
 @pytest.mark.parametrize(
-    "duration, mismatches, pause",
-    [(0.1, False, 1), (60, False, 1), (0.1, True, 1), (3, True, 3), (60, True, 5)],
+    "duration, mismatches, pause, in_sync",
+    [(0.1, False, 1, 1), (60, False, 1, 1), (0.1, True, 1, 1), (3, True, 3, 3), (60, True, 30, 5)],
 )
 def test_changed_documents_wait_longer_if_many_mismatches_are_compared_with_them(
-    duration: float, mismatches: bool, pause: float
+    duration: float, mismatches: bool, pause: float, in_sync: float
 ) -> None:
-    assert pause_after_changes(duration, mismatches, TUNING) == pause
+    assert pause_after_changes(duration, mismatches, False, TUNING) == pause
+    assert pause_after_changes(duration, mismatches, True, TUNING) == in_sync

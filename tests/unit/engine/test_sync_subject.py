@@ -34,7 +34,9 @@ def test_changed_documents_are_compared_while_the_lag_is_short(
 
 def test_changed_documents_wait_for_the_end_of_a_commit() -> None:
     committing = replace(APPLYING, state=State.COMMITTING)
-    assert not is_settled(committing, ProgressSnapshot(lag_seconds=0))
+    assert is_settled(committing, ProgressSnapshot(lag_seconds=0))
+    ending = replace(committing, commit_time=Timestamp(NOW, 1))
+    assert not is_settled(ending, ProgressSnapshot(lag_seconds=0))
 
 
 def test_changed_documents_wait_while_a_collection_is_copied() -> None:
