@@ -344,19 +344,19 @@ class ChangeReader:
             return self._classify_loss() if self._awaits_oplog else None
         if code in _TOO_LARGE and (smaller := self._form.smaller()) is not None:
             self._form = smaller
-            return failures.again(error)
+            return failures.again(error, at_once=True)
         if code == failures.CHANGE_STREAM_FATAL and self._form.window != 0:
             # A page may end at an event of a transaction that the filter leaves out. MongoDB 6.0 cannot resume there
             # with the filter, but can without it.
             self._form = replace(self._form, window=0)
-            return failures.again(error)
+            return failures.again(error, at_once=True)
         if isinstance(error, NetworkTimeout):
             self._form = self._form.sooner()
         if code == failures.INVALID_RESUME_TOKEN and not self._form.invalidated:
             # Routers before 8.0 can end a stream with the event `invalidate` when a database is moved to another shard
             # (movePrimary).
             self._form = replace(self._form, invalidated=True)
-            return failures.again(error)
+            return failures.again(error, at_once=True)
         return failures.lost_cursor(error)
 
     def _classify_loss(self) -> Temporary | None:

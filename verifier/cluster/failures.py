@@ -346,13 +346,13 @@ def only_lost_cursor(error: BaseException) -> Temporary | None:
     return again(error) if is_cursor_lost(error) else None
 
 
-def again(error: BaseException) -> Temporary:
-    """Return a Temporary that makes `retry` repeat the call without limit.
+def again(error: BaseException, at_once: bool = False) -> Temporary:
+    """Return a Temporary that makes `retry` repeat the call without limit; without a pause if `at_once`.
 
     Use this only if the next attempt differs, for example by other options or a new cursor, so that `error` does not
     recur.
     """
-    return Temporary(_with_command(error), _CHECK_SERVERS)
+    return Temporary(_with_command(error), _CHECK_SERVERS, at_once=at_once)
 
 
 def _with_command(error: BaseException) -> str:

@@ -46,12 +46,15 @@ class Temporary(NamedTuple):
 
     An `expected` failure only means that the call takes a long time: `what` then describes the wait for its answer, and
     the next attempt continues this wait. The first failure after it counts as the first failure of the call.
+
+    If `at_once`, the next attempt is made without a pause, because it asks the server for something else.
     """
 
     what: str
     remedy: str
     patience: float = FOREVER
     expected: bool = False
+    at_once: bool = False
 
 
 # A function that returns why an error is temporary; None means that the same call would fail again.
@@ -92,7 +95,7 @@ def retry(call: Callable[[], T], classify: Classifier, stop: StopToken) -> T:
         return tenacity.Retrying(
             retry=tenacity.retry_if_exception(attempts.is_retryable),
             # No pause is longer than the caller waits.
-            wait=lambda state: min(growing(state), patience_left()),
+            wait=lambda state: 0.0 if attempts.is_at_once else min(growing(state), patience_left()),
             sleep=stop.sleep,
             before_sleep=attempts.report,
             reraise=True,
@@ -124,6 +127,10 @@ class _Attempts:
         patience = _patience.get()
         ends = self._since + self._reason.patience, self._failed_at + patience.of_call
         return now <= min(*ends, patience.end)
+
+    @property
+    def is_at_once(self) -> bool:
+        return self._reason is not None and self._reason.at_once
 
     def report(self, state: tenacity.RetryCallState) -> None:
         reason = self._reason

@@ -131,14 +131,30 @@ def test_a_stop_ends_a_pause() -> None:
         retry(call, forever, stop)
 
 
-def test_pauses_grow_but_stay_short() -> None:
-    class Recording(StopToken):
-        def sleep(self, seconds: float) -> None:
-            pauses.append(seconds)
+class Recording(StopToken):
+    """A stop token that notes the pauses instead of waiting."""
 
-    pauses: list[float] = []
-    retry(fails(*(Outage(str(n)) for n in range(20))), forever, Recording())
-    assert pauses[0] < 2 <= max(pauses) <= PATIENCE / 4
+    def __init__(self) -> None:
+        super().__init__()
+        self.pauses: list[float] = []
+
+    def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+
+
+def test_pauses_grow_but_stay_short() -> None:
+    stop = Recording()
+    retry(fails(*(Outage(str(n)) for n in range(20))), forever, stop)
+    assert stop.pauses[0] < 2 <= max(stop.pauses) <= PATIENCE / 4
+
+
+def test_a_different_attempt_is_made_without_a_pause() -> None:
+    def at_once(error: BaseException) -> Temporary:
+        return Temporary("refused", "Wait.", at_once=str(error) == "a")
+
+    stop = Recording()
+    assert retry(fails(Outage("a"), Outage("b"), Outage("a")), at_once, stop) == "done"
+    assert [bool(each) for each in stop.pauses] == [False, True, False]
 
 
 @pytest.mark.usefixtures("short_pauses")
