@@ -11,9 +11,9 @@ source. If an index refuses a document even then, the sync fails.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from syncsvc.engine.definitions import standin
-from syncsvc.engine.definitions.catalog import Catalog
 from syncsvc.engine.definitions.shared_catalog import catalog_of
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
@@ -97,17 +97,18 @@ def try_withheld(context: RunContext, stop: StopToken) -> None:
     No events may be applied meanwhile.
     """
     catalog = catalog_of(context, stop)
-    for record in context.registry:
-        if record.withheld:
-            try:
-                catalog.reconcile_indexes(record.definition)
-            except OperationError as error:
-                if error.kind is not DEFINITION_NOT_APPLICABLE:
-                    raise
-                catalog.reconcile_indexes(record.current_definition)
-            else:
-                context.registry.change(record, withheld=False)
-    warn_of_withheld(context)
+
+    def build(record: CollectionRecord) -> bool:
+        try:
+            catalog.reconcile_indexes(record.definition)
+        except OperationError as error:
+            if error.kind is not DEFINITION_NOT_APPLICABLE:
+                raise
+            catalog.reconcile_indexes(record.current_definition)
+            return False
+        return True
+
+    _build_withheld(context, build)
 
 
 def restore_indexes(context: RunContext, stop: StopToken) -> None:
@@ -116,22 +117,30 @@ def restore_indexes(context: RunContext, stop: StopToken) -> None:
     Raises OperationError DefinitionNotApplicable if an index cannot be built.
     """
     catalog = catalog_of(context, stop)
+
+    def build(record: CollectionRecord) -> bool:
+        for attempt in range(1, _BUILDS + 1):
+            try:
+                catalog.reconcile_indexes(record.definition)
+                break
+            except OperationError:
+                if attempt == _BUILDS:
+                    raise
+            stop.sleep(_PAUSE)
+        return True
+
+    _build_withheld(context, build)
+
+
+def _build_withheld(context: RunContext, build: Callable[[CollectionRecord], bool]) -> None:
+    """Build all withheld indexes with `build`, which returns False for a collection whose indexes stay withheld.
+
+    Save the collections whose indexes are built, and show or end the warning.
+    """
     for record in context.registry:
-        if record.withheld:
-            _restore(catalog, record, stop)
+        if record.withheld and build(record):
             context.registry.change(record, withheld=False)
     warn_of_withheld(context)
-
-
-def _restore(catalog: Catalog, record: CollectionRecord, stop: StopToken) -> None:
-    for attempt in range(1, _BUILDS + 1):
-        try:
-            catalog.reconcile_indexes(record.definition)
-            return
-        except OperationError:
-            if attempt == _BUILDS:
-                raise
-        stop.sleep(_PAUSE)
 
 
 def warn_of_withheld(context: RunContext) -> None:
