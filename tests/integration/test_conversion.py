@@ -19,10 +19,7 @@ UNLOCKED = "hangAfterCollModIndexUniqueReleaseIXLock"
 def test_a_conversion_outlasts_the_socket_timeout(pair: Pair, daemon: Daemon) -> None:
     """Hold the scan of an index for longer than a call waits: the daemon must not send the command again."""
     destination = pair.destination.client
-    writes.fill(pair.source.client)
-    pair.source.client.d.c.create_index("n", unique=True)
-    daemon.start()
-    daemon.wait_until_committable()
+    sync_unique_index(pair, daemon)
     with holding(destination, SCANNED):
         daemon.ask_for_commit()
         wait_for(lambda: running_for(destination, 12.0, "collMod"), "the call has timed out")
@@ -36,10 +33,7 @@ def test_a_conversion_outlasts_the_socket_timeout(pair: Pair, daemon: Daemon) ->
 def test_users_modify_an_index_while_it_is_converted(pair: Pair, daemon: Daemon) -> None:
     """Hide and unhide an index after its scan: the server refuses the conversion, and the daemon must repeat it."""
     destination = pair.destination.client
-    writes.fill(pair.source.client)
-    pair.source.client.d.c.create_index("n", unique=True)
-    daemon.start()
-    daemon.wait_until_committable()
+    sync_unique_index(pair, daemon)
     with holding(destination, UNLOCKED):
         daemon.ask_for_commit()
         wait_for(lambda: is_converting(destination), "the index is converted")
@@ -47,6 +41,14 @@ def test_users_modify_an_index_while_it_is_converted(pair: Pair, daemon: Daemon)
             destination.d.command({"collMod": "c", "index": {"name": "n_1", "hidden": hidden}})
     daemon.wait_for_state("COMMITTED")
     pair.assert_equal()
+
+
+def sync_unique_index(pair: Pair, daemon: Daemon) -> None:
+    """Run a sync of a collection with a unique index until a commit is possible."""
+    writes.fill(pair.source.client)
+    pair.source.client.d.c.create_index("n", unique=True)
+    daemon.start()
+    daemon.wait_until_committable()
 
 
 def is_converting(client: writes.AnyClient) -> bool:
