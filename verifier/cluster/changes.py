@@ -63,9 +63,10 @@ class StreamPage(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """How much a page of a change stream contains: at most `events` events, without their contents if `bare`.
+    """The content of a page of a change stream.
 
-    `doublings` is the number of times that the padding of each event was doubled, beginning with one byte.
+    A page has at most `events` events, without their contents if `bare`. The padding of each event begins with one
+    byte, and is doubled `doublings` times.
     """
 
     events: int

@@ -61,10 +61,10 @@ class WriteBlock:
             raise
 
     def hold(self) -> None:
-        """Block user writes like `set`, unless this sync has blocked them already and nobody has lifted the block.
+        """Block user writes like `set`, but do not repeat the command if the block of this sync still exists.
 
-        On a sharded cluster, wait like `set` until all shards have the block. WARNING: a server that gets the command
-        again aborts all index builds on the cluster.
+        WARNING: repeating the command makes the servers abort all index builds on the cluster. A sharded cluster that
+        is still changing its mode gets the command again, which waits until all shards have the block.
         """
         if (
             self.cluster not in self.run.record.found_blocked
