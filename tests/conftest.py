@@ -16,6 +16,7 @@ from tests.support.pair import FROM_SHARDED, SHARDED, TO_SHARDED, Clusters, Pair
 from tests.support.spreading import Spreading
 from tests.support.waiting import PATIENCE
 from verifier.cluster.cluster import open_cluster
+from verifier.runtime import waits
 from verifier.runtime.retry import impatient
 
 pytest_plugins = (
@@ -57,6 +58,15 @@ def _by_clusters(item: pytest.Item) -> tuple[bool, int, int]:
 
 def _members(item: pytest.Item) -> int:
     return 3 if item.get_closest_marker("three_members") else 1
+
+
+@pytest.fixture(autouse=True)
+def no_wait_remains() -> Iterator[None]:
+    """Require that the test ends its waits: tests that follow in the same process would find them."""
+    yield
+    left = {each.what for each in waits._waits}
+    waits._waits.clear()
+    assert not left, "The test leaves waits."
 
 
 @pytest.fixture(scope="session")

@@ -184,6 +184,8 @@ def test_a_refusal_is_logged_once_for_each_file(
         assert renewed._opened[0]._wait is None
         file.write_text("first")
         assert not renewed._opened[0].renew()
+        file.write_text(pair.source.uri)
+        assert renewed._opened[0].renew()
     assert len(caplog.records) == 4
 
 

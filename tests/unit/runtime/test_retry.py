@@ -244,9 +244,11 @@ def test_retrying_is_registered_as_a_wait(monkeypatch: pytest.MonkeyPatch) -> No
 
     thread = threading.Thread(target=repeat)
     thread.start()
-    (shown,) = wait_for(waits.long_waits, "the wait is shown")
+    try:
+        (shown,) = wait_for(waits.long_waits, "the wait is shown")
+    finally:
+        stop.stop("enough")
+        thread.join()
     assert shown.what == "A call to a cluster fails and is being retried: outage always"
     assert shown.remedy == "Wait."
-    stop.stop("enough")
-    thread.join()
     assert waits.long_waits() == ()

@@ -85,9 +85,11 @@ def test_a_failure_that_waits_for_other_threads_is_shown(monkeypatch: pytest.Mon
     outer = StopToken()
     with pytest.raises(ValueError, match="the reason"), TaskGroup("outer", outer) as watched:
         watched.spawn("group", leave)
-        (shown,) = wait_for(waits.long_waits, "the failure is shown")
-        assert (
-            shown.what
-            == "The task group has failed (the reason), and waits until its calls to the clusters end"
-        )
-        release.set()
+        try:
+            (shown,) = wait_for(waits.long_waits, "the failure is shown")
+        finally:
+            release.set()
+    assert (
+        shown.what
+        == "The task group has failed (the reason), and waits until its calls to the clusters end"
+    )
