@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any
 
 import bson
@@ -15,7 +15,11 @@ from pymongo.change_stream import ChangeStream
 from pymongo.errors import OperationFailure, PyMongoError
 
 from syncsvc.sandbox.replica_set import Client
+from tests.support.sharded.call import Call
 from tests.support.sharded.cluster import ShardedCluster, find_mongos
+from tests.support.sharded.cursors import Cursors
+from tests.support.sharded.servers import Servers
+from tests.support.sharded.wire import Clock, refusal
 from tests.support.waiting import wait_for
 
 NUMBERS = [{"_id": number, "k": number} for number in range(100)]
@@ -122,6 +126,22 @@ def test_orphaned_documents_are_not_read(cluster: ShardedCluster, client: Client
     # Like mongos, this includes orphaned documents; only count_documents is exact.
     assert client.d.c.estimated_document_count() == 140
     assert client.d.c.create_index("a") == "a_1"
+
+
+@pytest.mark.skipif(find_mongos() is not None, reason="tests the stand-in for mongos")
+def test_shards_refresh_metadata_that_stays_stale(cluster: ShardedCluster, client: Client) -> None:
+    """Answer that a version is stale, longer than the stand-in waits before it refreshes the metadata of all shards."""
+    shard(client, "c", k=1)
+    with closing(Servers(cluster.config.members[0].address, Clock(), Cursors())) as servers:
+        call = Call({"count": "c", "$db": "d"})
+        answers = iter([13388] * 30)
+
+        def run() -> dict[str, Any]:
+            if (code := next(answers, None)) is not None:
+                raise refusal(code, "stale")
+            return {"ok": 1.0}
+
+        assert servers.until_fresh(call, run) == {"ok": 1.0}
 
 
 def chunks(client: Client, name: str) -> list[tuple[Any, Any, str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.support.sharded.call import Call
-from tests.support.sharded.servers import MAJORITY, Handler, Servers, until_fresh
+from tests.support.sharded.servers import MAJORITY, Handler, Servers
 from tests.support.sharded.wire import NAMESPACE_NOT_FOUND, Document, Refused, refusal
 
 _ILLEGAL_OPERATION = 20
@@ -37,7 +37,7 @@ def _create_indexes(servers: Servers, call: Call) -> Document:
             reply = servers.owner(owner, call.having(writeConcern=MAJORITY))
         return reply
 
-    return until_fresh(run)
+    return servers.until_fresh(call, run)
 
 
 def _drop_database(servers: Servers, call: Call) -> Document:

@@ -10,7 +10,7 @@ import bson
 
 from tests.support.sharded.call import Call
 from tests.support.sharded.catalog import Owner
-from tests.support.sharded.servers import ON_CONFIG_SERVER, Handler, Servers, until_fresh
+from tests.support.sharded.servers import ON_CONFIG_SERVER, Handler, Servers
 from tests.support.sharded.streams import MergedStream
 from tests.support.sharded.wire import (
     NAMESPACE_NOT_FOUND,
@@ -30,7 +30,7 @@ def _find(servers: Servers, call: Call) -> Document:
     if call.body.get("tailable"):
         # Capped collections are never sharded; a shard that forwards a tailable cursor crashes.
         return servers.opening(servers.catalog.primary(call.database).shard.address, call)
-    return until_fresh(lambda: servers.any_shard(call.called("clusterFind")))
+    return servers.until_fresh(call, lambda: servers.any_shard(call.called("clusterFind")))
 
 
 def _aggregate(servers: Servers, call: Call) -> Document:
@@ -41,7 +41,7 @@ def _aggregate(servers: Servers, call: Call) -> Document:
         return stream.first(servers.cursors.add(stream))
     if call.database in ON_CONFIG_SERVER and call.target != 1:
         return servers.opening(servers.config, call)
-    return until_fresh(lambda: servers.any_shard(call.called("clusterAggregate")))
+    return servers.until_fresh(call, lambda: servers.any_shard(call.called("clusterAggregate")))
 
 
 def _explain(servers: Servers, call: Call) -> Document:
@@ -66,7 +66,7 @@ def _count(servers: Servers, call: Call) -> Document:
 
     asked = bool(call.body.get("query"))
     try:
-        return until_fresh(run)
+        return servers.until_fresh(call, run)
     except Refused as error:
         if error.code != NAMESPACE_NOT_FOUND:
             raise
@@ -84,7 +84,7 @@ def _distinct(servers: Servers, call: Call) -> Document:
         return {"values": [*values.values()], "ok": 1.0}
 
     try:
-        return until_fresh(run)
+        return servers.until_fresh(call, run)
     except Refused as error:
         if error.code != NAMESPACE_NOT_FOUND:
             raise
@@ -111,7 +111,7 @@ def _list_indexes(servers: Servers, call: Call) -> Document:
         # Send the versions, so that the shard makes the command wait during a rename, as for a mongos.
         return servers.opening(owner.shard.address, call.having(**owner.versions))
 
-    return until_fresh(run)
+    return servers.until_fresh(call, run)
 
 
 def _list_databases(servers: Servers, call: Call) -> Document:

@@ -16,6 +16,7 @@ _STALE = frozenset({249, 13388})
 # The maximum number of attempts while the version is stale, and the pause between them in seconds. Meanwhile, the shard
 # refreshes its metadata, which takes more than two seconds if other tests use all CPUs.
 _MOST_TRIES = 300
+_TRIES_BEFORE_REFRESH = 20
 _PAUSE = 0.05
 
 
@@ -77,28 +78,39 @@ class Servers:
 
         The command carries the database version that the shard requires.
         """
-        return until_fresh(
-            lambda: self.owner(self.catalog.primary(database or call.database), call)
-        )
+        name = database or call.database
+        return self.until_fresh(call, lambda: self.owner(self.catalog.primary(name), call))
 
     def definition(self, call: Call, database: str | None = None) -> Document:
         return self.primary(call.having(writeConcern=MAJORITY), database)
 
+    def until_fresh(self, call: Call, run: Callable[[], Document]) -> Document:
+        """Call `run`, which runs `call`, until it succeeds, and return its reply.
+
+        Raise any error other than a stale metadata version. After 15 seconds, raise the error about the stale version,
+        too.
+        """
+        for tried in range(1, _MOST_TRIES + 1):
+            try:
+                return run()
+            except Refused as error:
+                if error.code not in _STALE or tried == _MOST_TRIES:
+                    raise
+            if tried % _TRIES_BEFORE_REFRESH == 0 and isinstance(call.target, str):
+                self._refresh(f"{call.database}.{call.target}")
+            _pause.wait(_PAUSE)
+        raise AssertionError("not reached")
+
+    def _refresh(self, namespace: str) -> None:
+        """Make each shard read the metadata of a collection again, for its own documents and for its use as a router.
+
+        A shard that is used as a router can keep old metadata of a collection that was dropped and created again.
+        """
+        owned = {"_flushRoutingTableCacheUpdates": namespace, "syncFromConfig": True}
+        for shard in self.catalog.shards:
+            for command in ({"flushRouterConfig": namespace}, owned):
+                self.run(shard.address, Call({**command, "$db": "admin"}))
+
 
 _pause = threading.Event()
 Handler = Callable[[Servers, Call], Document]
-
-
-def until_fresh(run: Callable[[], Document]) -> Document:
-    """Call `run` until it succeeds, and return its reply. Raise any error other than a stale metadata version.
-
-    After 15 seconds, raise the error about the stale version, too.
-    """
-    for left in reversed(range(_MOST_TRIES)):
-        try:
-            return run()
-        except Refused as error:
-            if error.code not in _STALE or not left:
-                raise
-        _pause.wait(_PAUSE)
-    raise AssertionError("not reached")

@@ -7,7 +7,7 @@ from typing import Any
 import bson
 
 from tests.support.sharded.call import Call
-from tests.support.sharded.servers import MAJORITY, Handler, Servers, until_fresh
+from tests.support.sharded.servers import MAJORITY, Handler, Servers
 from tests.support.sharded.wire import Document, documents, refusal
 
 _SHARD_KEY_NOT_FOUND = 61
@@ -59,7 +59,7 @@ def _find_and_modify(servers: Servers, call: Call) -> Document:
             raise refusal(_SHARD_KEY_NOT_FOUND, message)
         return servers.owner(owners[0], call)
 
-    return until_fresh(run)
+    return servers.until_fresh(call, run)
 
 
 def _targets(servers: Servers, call: Call) -> set[str]:
