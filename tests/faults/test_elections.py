@@ -319,6 +319,7 @@ def test_definitions_that_are_rolled_back_are_prepared_again(
             each.close()
 
 
+@pytest.mark.full
 def test_a_conversion_that_is_rolled_back_is_repeated(sets: Sets, tmp_path: Path) -> None:
     """Roll back converted and deferred indexes that only the primary had: the commit must repeat both steps."""
     source, destination = (each.client() for each in sets)

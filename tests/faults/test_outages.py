@@ -96,6 +96,7 @@ def test_a_missing_majority_is_shown_and_holds_up_no_command(
     pair.assert_equal()
 
 
+@pytest.mark.full
 def test_a_reset_during_an_outage_is_never_run(
     three: ThreeMembers, pair: Pair, daemon: Daemon
 ) -> None:
@@ -123,6 +124,7 @@ def saved_state(pair: Pair) -> str:
     return str(found["state"])
 
 
+@pytest.mark.in_turns
 @from_three
 @pytest.mark.parametrize("concern", [1, "majority"])
 def test_a_reversal_is_refused_while_the_old_source_has_no_majority(

@@ -114,13 +114,13 @@ _ACROSS_DATABASES = {
 def _some(offset: int, unfit: Container[str]) -> list[Any]:
     """Return all behaviours whose collections are sharded and, to save time, half of the other behaviours.
 
-    Behaviours named in `unfit` are left out. `offset`, 0 or 1, selects the half. `make test` runs half of the sharded
-    behaviours and a quarter of the returned others; `--full` runs all of them.
+    Behaviours named in `unfit` are left out. `offset`, 0 or 1, selects the half. `make test` runs a quarter of the
+    sharded behaviours and an eighth of the returned others; `--full` runs all of them.
     """
     fit = [(n, each) for n, each in enumerate(ALL) if each.name not in unfit]
     sharded = [(n, each) for n, each in fit if each.name in _SHARDED]
     others = [(n, each) for n, each in fit if each.name not in _SHARDED and n % 2 == offset]
-    steps = [*((2, *row) for row in sharded), *((8, *row) for row in others)]
+    steps = [*((4, *row) for row in sharded), *((16, *row) for row in others)]
     return [each if n % step == offset else full(each) for step, n, each in steps]
 
 
@@ -206,7 +206,7 @@ def test_a_behaviour_is_synced_to_shards(outcome: Outcome, behaviour: Behaviour)
     outcome.assert_equal(behaviour)
 
 
-@pytest.mark.in_turns(10)
+@pytest.mark.in_turns(5)
 @pytest.mark.parametrize(
     "outcome",
     [

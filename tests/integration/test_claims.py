@@ -93,6 +93,7 @@ def test_an_interrupted_plan_leaves_no_partitions(pair: Pair) -> None:
     assert [each.range for each in claimed(partitions)] == RANGES[:2]
 
 
+@pytest.mark.full
 def test_an_interrupted_deletion_leaves_no_complete_plan(pair: Pair) -> None:
     partitions = saved(pair, "a")
     partitions.plan(ONE, RANGES * 150)

@@ -334,6 +334,7 @@ def test_a_count_that_takes_too_long_is_left_out(pair: Pair, query: dict[str, An
         assert comparison(pair, query=query).counts(BOTH) is None
 
 
+@pytest.mark.full
 def test_a_range_without_matches_for_longer_than_the_driver_waits(pair: Pair) -> None:
     """Both servers need 4 seconds to find the second match."""
     matches = [0, 399, MaxKey()]
@@ -350,6 +351,7 @@ def test_a_range_without_matches_for_longer_than_the_driver_waits(pair: Pair) ->
         }
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("extra", [[], [399.5]])
 def test_a_long_range_without_matches_on_the_destination_alone(
     pair: Pair, extra: list[float]

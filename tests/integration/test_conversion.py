@@ -14,6 +14,7 @@ SCANNED = "hangAfterCollModIndexUniqueFullIndexScan"
 UNLOCKED = "hangAfterCollModIndexUniqueReleaseIXLock"
 
 
+@pytest.mark.full
 @pytest.mark.three_members
 @prepared(Daemon.warn_soon, Daemon.give_up_soon)
 def test_a_conversion_outlasts_the_socket_timeout(pair: Pair, daemon: Daemon) -> None:

@@ -43,6 +43,7 @@ def _assert_restored(database: Any, name: str, former: str) -> None:
     assert indexes["when"]["expireAfterSeconds"] == TTL, (name, indexes)
 
 
+@pytest.mark.in_turns(2)
 @across(REPLICA_SETS, SHARDED)
 @pytest.mark.parametrize("options", [{}, EXISTING], ids=["alone", "with existing data"])
 def test_users_rename_collections_before_the_end_of_the_commit(
@@ -81,6 +82,7 @@ def test_users_rename_collections_before_the_end_of_the_commit(
     assert set(d.list_collection_names()) == {*renamed, "replaced"}
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("step", [WRITABLE, UNIQUE])
 def test_users_rename_a_collection_while_the_commit_changes_it(
     pair: Pair, daemon: Daemon, step: str
@@ -104,6 +106,7 @@ def test_users_rename_a_collection_while_the_commit_changes_it(
     _assert_restored(client.d, "renamed", "c")
 
 
+@pytest.mark.in_turns
 @across(REPLICA_SETS, SHARDED)
 def test_unique_indexes_that_only_their_filters_distinguish(pair: Pair, daemon: Daemon) -> None:
     """Sync two unique indexes that differ only in their filters: both must refuse duplicates once users may write."""

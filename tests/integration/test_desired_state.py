@@ -133,6 +133,7 @@ def test_a_declared_sync_survives_kills(declared: Declared, point: Point) -> Non
     pair.assert_equal()
 
 
+@pytest.mark.full
 def test_a_declared_commit_that_failed_is_not_repeated_under_the_applications(
     declared: Declared,
 ) -> None:

@@ -337,7 +337,7 @@ def test_the_copy_of_ranges_continues_after_a_kill(
     assert_selected(pair, {"shop.orders": QUERY})
 
 
-@pytest.mark.in_turns
+@pytest.mark.full
 @pytest.mark.parametrize(
     "point",
     [Point.EVENTS_APPLIED, Point.DEFINITION_APPLIED, Point.POSITION_SAVED],
@@ -426,6 +426,7 @@ def test_without_repair_an_unselected_document_fails_the_commit(pair: Pair, daem
     assert ("extraOnDst", None, 0) in listed(daemon)
 
 
+@pytest.mark.in_turns
 @across(REPLICA_SETS, SHARDED)
 def test_a_commit_waits_only_for_selected_documents(pair: Pair, daemon: Daemon) -> None:
     """Keep writing unselected documents; the commit must apply the writes of selected ones, and end."""
@@ -717,6 +718,7 @@ def make_unreadable(client: AnyClient, kind: str) -> None:
     client.shop.people.update_one({"_id": "unreadable"}, update, upsert=True)
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("kind", UNREADABLE)
 def test_a_document_for_which_the_query_fails_is_reported(
     pair: Pair, daemon: Daemon, kind: str
@@ -752,6 +754,7 @@ DENSE = {"n": {"$mod": [97, 0]}}
 SCANNED = Namespace("d", "c")
 
 
+@pytest.mark.in_turns(2)
 @pytest.mark.parametrize("query", [SPARSE, {"$nor": [DENSE]}, {"n": -1}], ids=str)
 @pytest.mark.parametrize("in_ranges", [False, True])
 def test_a_scan_continues_at_each_of_its_resume_points(

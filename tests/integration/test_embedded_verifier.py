@@ -125,6 +125,7 @@ def test_without_verification_nothing_is_compared(pair: Pair, daemon: Daemon) ->
     assert mismatches(daemon) == []
 
 
+@pytest.mark.full
 def test_a_collection_recreated_with_another_collation_fails_the_verification(
     pair: Pair, daemon: Daemon
 ) -> None:
@@ -249,6 +250,7 @@ def test_a_commit_stays_possible_under_constant_writes(pair: Pair, daemon: Daemo
     pair.assert_equal()
 
 
+@pytest.mark.full
 def test_a_collection_that_is_copied_during_the_sync_is_compared_once(
     pair: Pair, daemon: Daemon
 ) -> None:

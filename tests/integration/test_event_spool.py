@@ -137,6 +137,7 @@ def roll_over_while_read(source: writes.AnyClient, destination: writes.AnyClient
         wait_for(is_applied, "all events are applied")
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("blocking", ["destinationOnly", "sourceAndDestination"])
 def test_a_commit_outlives_the_oplog(pair: Pair, daemon: Daemon, blocking: str) -> None:
     """During a commit, drop the oplog entries in which the sync searches for later writes.

@@ -189,7 +189,7 @@ def _out(pair: Pair) -> None:
 EVENTS = [_create, _rename, _rename_from_elsewhere, _create_view, _create_time_series, _out]
 
 
-@pytest.mark.in_turns(2)
+@pytest.mark.in_turns
 @pytest.mark.parametrize("event", EVENTS, ids=lambda each: each.__name__.strip("_"))
 @pytest.mark.parametrize("is_view", [False, True], ids=["collection", "view"])
 def test_an_event_that_meets_foreign_data_fails_the_sync(
@@ -306,6 +306,7 @@ def test_an_empty_database_whose_name_differs_in_case_fails_the_sync(
     assert_synced(source, destination, set())
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("kept", [True, False], ids=["kept", "dropped"])
 def test_a_foreign_database_whose_name_differs_in_case_fails_the_sync(
     pair: Pair, daemon: Daemon, kept: bool

@@ -399,6 +399,7 @@ def test_every_write_carries_the_session(pair: Pair, client: Client) -> None:
     assert slot.lsid in sessions
 
 
+@pytest.mark.full
 def test_a_connection_that_was_opened_during_maintenance_is_replaced() -> None:
     """Open connections to a member in maintenance mode, then make the member the primary: all calls must succeed.
 

@@ -144,6 +144,7 @@ def test_an_exclude_filter_alone_syncs_everything_else(pair: Pair, daemon: Daemo
     assert {database for database, _ in names(pair.destination)} == {"shop", "hr", "other"}
 
 
+@pytest.mark.in_turns
 @across(REPLICA_SETS, SHARDED)
 def test_ddl_of_excluded_collections_does_not_delay_changes(pair: Pair, daemon: Daemon) -> None:
     source, destination = pair.source.client, pair.destination.client
@@ -218,6 +219,7 @@ def test_a_rename_out_of_the_filter_fails_the_sync_by_name(pair: Pair, daemon: D
     assert ("shop", "orders") not in names(pair.destination)
 
 
+@pytest.mark.in_turns
 @across(REPLICA_SETS, FROM_SHARDED)
 def test_a_new_collection_replaces_one_that_was_renamed_out_of_the_filter(
     pair: Pair, daemon: Daemon
@@ -258,7 +260,7 @@ def test_a_collection_renamed_out_of_the_filter_is_dropped_on_request(
     assert_selected(pair)
 
 
-@pytest.mark.in_turns
+@pytest.mark.full
 @across(TO_SHARDED, SHARDED, FROM_SHARDED)
 def test_a_sharded_collection_renamed_out_of_the_filter_is_dropped_on_request(
     pair: Pair, daemon: Daemon

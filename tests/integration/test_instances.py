@@ -308,6 +308,7 @@ def test_a_single_instance_cannot_join_a_shared_sync(
     assert (answer.status_code, answer.json()["error"]) == (409, "MetadataLeftOver")
 
 
+@pytest.mark.full
 def test_each_instance_is_paused_separately(pair: Pair, fleet: Fleet) -> None:
     source = pair.source.client
     writes.fill(source)
@@ -619,6 +620,7 @@ def test_each_instance_spools_for_itself(pair: Pair, fleet: Fleet) -> None:
     assert not rows(destination)
 
 
+@pytest.mark.full
 def test_a_resume_keeps_the_intact_spools_of_other_instances(pair: Pair, fleet: Fleet) -> None:
     """Damage the event spool of the follower: the resume must clear it, and keep that of the coordinator."""
     source, destination = pair.source.client, pair.destination.client

@@ -67,6 +67,7 @@ def copied(pair: Pair) -> int:
     return sum(pair.destination.client.d[name].count_documents({}) for name in ("one", "two"))
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_limits_in_every_state(pair: Pair, daemon: Daemon) -> None:
     fill(pair, 2_000)
@@ -138,6 +139,7 @@ def test_concurrent_changes_are_all_kept(pair: Pair) -> None:
     assert {name: saved(pair)[name] for name in names} == dict.fromkeys(names, 5)
 
 
+@pytest.mark.full
 @across(SHARDED)
 def test_instances_share_the_limits(pair: Pair, fleet: Fleet) -> None:
     pair.shard("d.one")

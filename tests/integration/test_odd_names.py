@@ -19,6 +19,7 @@ from verifier.cluster.namespace import Namespace
 NAMES = ("a..b", "a.")
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("filtered", [False, True])
 def test_large_collections_are_synced_and_checked(
     pair: Pair, daemon: Daemon, tmp_path: Path, filtered: bool

@@ -100,7 +100,7 @@ def replace(client: writes.AnyClient) -> None:
     client.regained.c.insert_many({"_id": n} for n in range(5))
 
 
-@pytest.mark.in_turns(2)
+@pytest.mark.in_turns
 @old
 @pytest.mark.parametrize("when", [w for w in When if w is not When.BEFORE], ids=lambda w: w.name)
 def test_ddl_is_applied_for_the_commit_at_the_latest(
@@ -113,6 +113,7 @@ def test_ddl_is_applied_for_the_commit_at_the_latest(
     pair.assert_equal()
 
 
+@pytest.mark.in_turns
 @watched
 @across(REPLICA_SETS, TO_SHARDED)
 def test_ddl_is_applied_during_change_event_application(pair: Pair, daemon: Daemon) -> None:
@@ -133,7 +134,7 @@ def test_ddl_is_applied_during_change_event_application(pair: Pair, daemon: Daem
     pair.assert_equal()
 
 
-@pytest.mark.in_turns
+@pytest.mark.full
 @watched
 @pytest.mark.parametrize(
     ("point", "subject"),

@@ -156,6 +156,7 @@ def test_a_start_whose_engine_cannot_be_created_can_be_repeated(
         daemon.commit()
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("loses_lease", [False, True], ids=["keeps the lease", "loses the lease"])
 def test_an_active_daemon_deletes_the_record_of_a_failed_start(
     pair: Pair, tmp_path: Path, loses_lease: bool

@@ -59,6 +59,7 @@ def test_answers_of_a_failed_sync_match_the_description(pair: Pair, daemon: Daem
     assert daemon.wait_for_state("FAILED")["error"] == "RenamedOutOfFilter"
 
 
+@pytest.mark.full
 def test_answers_of_a_connecting_process_match_the_description(tmp_path: Path) -> None:
     nobody = "mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=600000"
     daemon = Daemon(nobody, nobody, tmp_path)

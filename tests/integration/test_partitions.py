@@ -142,6 +142,7 @@ KILLS_IN_TURN = [
 ]
 
 
+@pytest.mark.full
 @across(REPLICA_SETS, full(SHARDED))
 def test_a_copy_continues_after_a_kill_at_every_point(pair: Pair, finely: Daemon) -> None:
     fill(pair)

@@ -114,6 +114,7 @@ def test_presplit_needs_sharded_clusters(pair: Pair, daemon: Daemon, presplit: s
     assert "is a replica set" in answer.json()["errorDescription"]
 
 
+@pytest.mark.full
 @across(TO_SHARDED)
 def test_the_sample_of_few_large_documents_is_small(pair: Pair, daemon: Daemon) -> None:
     """Presplit a collection of few documents: a server reads all of them to draw more than 5 % as a sample."""

@@ -274,6 +274,7 @@ def test_a_document_read_twice_is_no_duplicate(client: Client) -> None:
     refuse_equal(client, NAME, uuid, FOLDING, [key, bson.encode({"_id": "A"})], StopToken())
 
 
+@pytest.mark.in_turns
 @across(REPLICA_SETS, SHARDED)
 def test_a_range_without_matches_for_longer_than_the_driver_waits(pair: Pair) -> None:
     """Let the server need 4 seconds to find the second match, and the driver wait for one.

@@ -224,6 +224,7 @@ def test_two_namespaces_exchange_their_names(
     assert_renamed(pair, names)
 
 
+@pytest.mark.full
 @prepared(Daemon.save_every_page, Daemon.small_partitions)
 def test_a_kill_and_a_restart_in_every_phase(pair: Pair, daemon: Daemon) -> None:
     client = pair.source.client
@@ -487,7 +488,7 @@ def rename_within(client: AnyClient) -> None:
     client.store.other.rename("sales")
 
 
-@pytest.mark.in_turns(2)
+@pytest.mark.in_turns
 @pytest.mark.parametrize("remedy", ["drop", "rename"])
 @pytest.mark.parametrize(
     "collide", [create, rename_into, rename_within, create_view, create_time_series]
@@ -542,7 +543,7 @@ IN_OTHER_CASE = [
 ]
 
 
-@pytest.mark.in_turns(2)
+@pytest.mark.in_turns
 @pytest.mark.parametrize("pair, collide", IN_OTHER_CASE, indirect=["pair"])
 def test_a_database_in_other_case_during_the_sync_fails_it_and_can_be_dropped(
     pair: Pair, daemon: Daemon, collide: Callable[[AnyClient], None]
@@ -660,6 +661,7 @@ def synced(pair: Pair, daemon: Daemon) -> None:
     daemon.commit()
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("synced")
 def test_the_verifier_accepts_the_same_list(pair: Pair, verifier: Verifier) -> None:
     there = pair.destination.client

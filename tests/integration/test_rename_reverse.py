@@ -348,7 +348,7 @@ _NOT_MAPPED_BACK = (
 )
 
 
-@pytest.mark.in_turns
+@pytest.mark.full
 @pytest.mark.parametrize("collide", [in_gap, view_in_gap, renamed_into_gap])
 def test_a_name_that_cannot_be_mapped_back_is_refused(
     pair: Pair, daemon: Daemon, collide: Callable[[AnyClient], None]
@@ -388,7 +388,7 @@ def test_exchanged_names_are_exchanged_back(
     assert_renamed(pair, names)
 
 
-@pytest.mark.in_turns
+@pytest.mark.full
 @across(REPLICA_SETS, SHARDED)
 def test_a_chain_of_names_is_followed_back(pair: Pair, daemon: Daemon) -> None:
     names = {"shop.orders": "store.sales", "hr": "people", "people": "humans"}

@@ -471,6 +471,7 @@ def test_a_commit_does_not_wait_for_documents_that_expire(pair: Pair, daemon: Da
     pair.assert_equal()
 
 
+@pytest.mark.in_turns
 @across(REPLICA_SETS, SHARDED)
 def test_deletes_by_users_of_documents_that_can_expire_are_applied(
     pair: Pair, daemon: Daemon
@@ -578,6 +579,7 @@ def test_a_warning_lasts_while_the_commit_is_repeated(pair: Pair, daemon: Daemon
     pair.assert_equal()
 
 
+@pytest.mark.in_turns(2)
 @across(REPLICA_SETS, SHARDED)
 @pytest.mark.parametrize("step", ["drained", "definitions prepared"])
 def test_writes_that_pass_the_block_of_the_source_are_applied(
@@ -632,7 +634,7 @@ def warnings_of_writes(daemon: Daemon) -> list[str]:
     return daemon.warnings("wrote to the source")
 
 
-@pytest.mark.in_turns
+@pytest.mark.full
 @JUDGING_SOON
 @across(REPLICA_SETS, full(SHARDED))
 def test_a_killed_repair_continues(pair: Pair, daemon: Daemon) -> None:

@@ -377,6 +377,7 @@ def mortal(pair: Pair) -> Iterator[tuple[ReplicaSet, Pair]]:
         yield source, Pair(Side(source.uri, client), pair.destination)
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("commits", [False, True], ids=["unblocked source", "blocked source"])
 def test_a_reset_does_not_need_the_source(
     mortal: tuple[ReplicaSet, Pair], tmp_path: Path, commits: bool
@@ -401,6 +402,7 @@ def test_a_reset_does_not_need_the_source(
         assert (UNBLOCK in daemon.log) is commits
 
 
+@pytest.mark.full
 def test_a_reset_of_a_failed_sync_does_not_need_the_source(
     mortal: tuple[ReplicaSet, Pair], tmp_path: Path
 ) -> None:

@@ -166,7 +166,7 @@ def test_a_renamed_collection_is_copied_again(
         assert shard_keys(destination)["new.name"] == ([("m", 1)], False)
 
 
-@pytest.mark.in_turns
+@pytest.mark.full
 def test_a_resharding_during_the_commit_fails_it_until_the_sync_is_resumed(
     pair: Pair, daemon: Daemon
 ) -> None:

@@ -107,6 +107,7 @@ def test_a_crash_before_a_checkpoint_invalidates_resume_points() -> None:
         assert sorted(the_rest(replica_set.uri, point)) == [*range(DOCUMENTS)]
 
 
+@pytest.mark.full
 def test_replaced_data_files_invalidate_resume_points(tmp_path: Path) -> None:
     """Replace a member's files by a snapshot from before its last start: the scan must start again.
 

@@ -164,6 +164,7 @@ def test_a_database_moves_to_another_shard(pair: Pair, daemon: Daemon, when: Whe
     assert client.d.plain.count_documents({}) == 91
 
 
+@pytest.mark.full
 @across(SHARDED)
 @prepared(Daemon.small_partitions, Daemon.save_every_page)
 def test_a_unique_shard_key_fits_documents_of_different_moments(pair: Pair, daemon: Daemon) -> None:
@@ -271,7 +272,7 @@ def test_a_collection_becomes_capped(pair: Pair, daemon: Daemon, when: When) -> 
     assert pair.destination.client.d.plain.options()["capped"]
 
 
-@pytest.mark.in_turns
+@pytest.mark.full
 @from_shards
 def test_a_sharded_time_series_is_refused(pair: Pair, daemon: Daemon) -> None:
     """Shard a time-series collection: a start must be refused, and a sync that has begun must fail."""
@@ -374,6 +375,7 @@ def test_balancers_are_stopped_until_the_commit(pair: Pair, daemon: Daemon, by_h
     assert_equal(pair)
 
 
+@pytest.mark.full
 @between_sharded_clusters
 def test_balancers_are_restored_after_a_failure(pair: Pair, daemon: Daemon) -> None:
     """Kill the daemon after it has saved the balancer modes, and after it has saved its failure.
@@ -516,7 +518,7 @@ def _bounds(client: Client, name: str) -> tuple[Any, Any]:
     return chunk["min"], chunk["max"]
 
 
-@pytest.mark.in_turns
+@pytest.mark.full
 @between_sharded_clusters
 @pytest.mark.parametrize("more_on_source", [True, False], ids=["3 to 2", "2 to 3"])
 def test_clusters_may_have_different_numbers_of_shards(

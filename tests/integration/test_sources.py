@@ -58,6 +58,7 @@ def test_events_that_are_too_large_to_be_sent(pair: Pair, daemon: Daemon, when: 
     pair.assert_equal()
 
 
+@pytest.mark.in_turns(2)
 @across(REPLICA_SETS, SHARDED)
 @pytest.mark.parametrize("keys_only", [False, True])
 def test_pages_that_are_too_large_with_their_resume_token(pair: Pair, keys_only: bool) -> None:
@@ -92,6 +93,7 @@ class _Slow(ChangeStream):
         yield from others
 
 
+@pytest.mark.full
 def test_a_filter_that_nothing_matches_for_longer_than_the_driver_waits(pair: Pair) -> None:
     """Let the server need 4 seconds to find the first event that matches the filter, and the driver wait for one.
 
@@ -114,6 +116,7 @@ def test_a_filter_that_nothing_matches_for_longer_than_the_driver_waits(pair: Pa
             deadline.cancel()
 
 
+@pytest.mark.in_turns(2)
 @across(REPLICA_SETS, SHARDED)
 @pytest.mark.parametrize("keys_only", [False, True])
 @pytest.mark.parametrize("step", [0, 6])
@@ -181,6 +184,7 @@ def test_a_window_does_not_end_where_the_server_cannot_resume(
     assert errors == []
 
 
+@pytest.mark.full
 def test_an_id_too_large_for_any_event_fails_the_sync_by_name(pair: Pair, daemon: Daemon) -> None:
     """Each event contains the `_id` three times: once in the document key, and twice as long in the resume token."""
     writes.fill(pair.source.client)

@@ -196,6 +196,7 @@ def test_readiness_names_what_is_missing(tmp_path: Path) -> None:
         daemon.close()
 
 
+@pytest.mark.full
 def test_a_repair_is_completed_by_the_standby(pair: Pair, duo: Duo) -> None:
     """Kill the active daemon during a repair: the standby must repeat the repair.
 

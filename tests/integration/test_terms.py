@@ -76,6 +76,7 @@ def test_the_end_of_a_term_does_not_end_the_reporter(
             service.keep_journal()
 
 
+@pytest.mark.full
 def test_a_failed_start_is_withdrawn_in_a_later_term(
     pair: Pair, opened: dict[str, Cluster]
 ) -> None:

@@ -82,6 +82,7 @@ def test_a_time_series_without_buckets_is_left_out(pair: Pair, daemon: Daemon) -
     assert pair.destination.client.d.list_collection_names() == ["c"]
 
 
+@pytest.mark.in_turns(3)
 @pytest.mark.parametrize("build", ["beforeDataCopy", "afterDataCopy", "never"])
 @pytest.mark.parametrize("when", [When.BEFORE, When.APPLY])
 @prepared(Daemon.believe_the_destination_is_new)

@@ -125,6 +125,7 @@ def test_each_of_two_shards_has_a_fair_share(pair: Pair, daemon: Daemon) -> None
     assert_spread(pair, daemon)
 
 
+@pytest.mark.full
 def test_each_of_three_shards_has_a_fair_share(pair: Pair, tmp_path: Path) -> None:
     with (
         ShardedCluster(name="destination", shards=3) as cluster,
@@ -353,6 +354,7 @@ class TestChangesOfIndexes:
         assert found["own"]["hidden"]
         assert found["n_1_syncsvc_1"]["key"] == [("n", 1), ("syncsvc", 1)]
 
+    @pytest.mark.full
     def test_a_unique_index_that_conflicts_with_the_shard_key_is_named(
         self, pair: Pair, daemon: Daemon
     ) -> None:
@@ -546,6 +548,7 @@ def test_a_start_with_unsupported_sharding_is_refused(pair: Pair, daemon: Daemon
     assert "d" not in pair.destination.client.list_database_names()
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("is_view", [False, True], ids=["collection", "view"])
 def test_an_empty_database_whose_name_differs_in_case_fails_the_sync(
     pair: Pair, daemon: Daemon, is_view: bool
@@ -601,6 +604,7 @@ KILLS = [
 ]
 
 
+@pytest.mark.full
 def test_sharding_continues_after_a_kill_at_every_point(pair: Pair, daemon: Daemon) -> None:
     fill_and_shard(pair)
     daemon.kill()

@@ -406,6 +406,7 @@ def test_a_failed_cut_over_without_blocks_is_resumed(pair: Pair, daemon: Daemon)
     pair.assert_equal()
 
 
+@pytest.mark.full
 @prepared(Daemon.warn_soon)
 @across(SHARDED)
 def test_a_restarted_daemon_waits_for_a_block_that_only_one_shard_has(
