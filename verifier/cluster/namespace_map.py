@@ -91,11 +91,11 @@ class NamespaceMap:
 
     def renames_within(self, database: str) -> bool:
         """Return whether a view in this database may have to refer to its collections by other names."""
-        if any(here.database == database for here, _ in self._singles):
-            return True
-        # All collections of a renamed database keep their names within the database.
-        is_whole = Namespace(database, "") in self.renamed
-        return not is_whole and any(there.database == database for _, there in self._singles)
+        # All other collections of a renamed database keep their names within the database.
+        target = self.renamed.get(Namespace(database, ""), Namespace(database, "")).database
+        return any(
+            here.database == database or there.database == target for here, there in self._singles
+        )
 
     @cached_property
     def _singles(self) -> list[tuple[Namespace, Namespace]]:

@@ -20,6 +20,7 @@ from verifier.cluster.namespace_map import (
     reverse_collision,
     reverse_contradictions,
 )
+from verifier.cluster.references import NotRewritable
 from verifier.cluster.specification import CollectionSpec, Kind
 
 # Each example: the renamed namespaces, and the names on the source with those on the destination.
@@ -413,6 +414,14 @@ def test_a_definition_is_unchanged_except_for_its_names() -> None:
     assert moved == CollectionSpec(
         named("e.b"), Kind.COLLECTION, b"u", {"x": 1}, {"i": {"name": "i"}}
     )
+
+
+def test_a_reversed_sync_refuses_a_view_of_a_name_that_it_cannot_map_back() -> None:
+    """Create a view on a missing collection whose name, within the renamed database, another collection gets back."""
+    back = mapping({"d": "e", "d.a": "f.a"}).inverse
+    view = spec("e.v", Kind.VIEW, viewOn="a", pipeline=[])
+    with pytest.raises(NotRewritable, match="e.a, to which the view refers, would be named e.a"):
+        renamed(view, back)
 
 
 def test_a_view_refers_to_the_names_on_the_destination() -> None:
