@@ -118,7 +118,8 @@ def _creations(
     into it.
 
     If the destination may hold other data, an empty collection proves nothing. Then, the sync creates each collection
-    under a name that begins with `temporary`, saves the UUID, and then renames the collection.
+    under a name that begins with `temporary`, saves the UUID, and then renames the collection. So only a collection
+    with a saved UUID or such a name counts as created by the sync.
     """
     uuids = {each.destination_uuid for each in records if each.destination_uuid}
     unsaved = {each.definition.namespace: each for each in records if not each.destination_uuid}
@@ -141,7 +142,7 @@ def _creations(
 def temporary_prefix(record: RunRecord) -> str | None:
     """Return the prefix of the temporary names that this sync gives to new collections. No other sync uses it.
 
-    Return None if the destination holds no other data, so that no temporary names are needed.
+    Return None if the option `preExistingDestinationData` is false: then, no temporary names are needed.
     """
     return (
         f"syncsvc.new.{record.fence.hex}." if record.options.pre_existing_destination_data else None

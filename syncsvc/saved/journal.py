@@ -209,7 +209,10 @@ class Journal:
     saved_at: float | None = None
 
     def with_entries(self, *entries: Entry) -> Journal:
-        """Return the journal with more entries. Long texts are cut. If the journal is full, old entries are dropped."""
+        """Return the journal with more entries. Long texts are cut.
+
+        If the journal is full, the oldest entries are dropped, but essential ones only if there are no others.
+        """
         kept = [*self.entries, *(replace(each, text=each.text[:LONGEST_TEXT]) for each in entries)]
         excess = max(0, len(kept) - MOST_ENTRIES)
         for _ in range(excess):

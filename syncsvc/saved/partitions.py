@@ -81,9 +81,9 @@ class Partition:
 
 @dataclass(frozen=True)
 class Copied:
-    """The amount of one collection that all instances together, or one instance, have copied.
+    """The progress of the copy of one collection: of all its partitions, or of those that one instance has claimed.
 
-    `done` is whether all of their partitions of the collection are copied.
+    `bytes` and `documents` are the copied amounts, and `done` is whether all of these partitions are copied.
     """
 
     bytes: int

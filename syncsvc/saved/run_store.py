@@ -86,7 +86,7 @@ class RunStore:
         # The changes that the next save includes.
         self._deferred: dict[str, Any] = {}
         self._watch: Callable[[RunRecord], None] = _do_nothing
-        # The entries of the journal that are saved with the next change of the record.
+        # The new entries of the journal that the next save includes.
         self._notes: list[Entry] = []
         self.record = record
         # A cluster time that is not before any write acknowledged when the last update began; None before any update.
@@ -158,8 +158,8 @@ class RunStore:
         sent during an outage is refused, and a restarted process does not run it.
 
         Raises OperationError Superseded if another process owns the run, or the run was deleted. If the save fails,
-        raises the driver's error or an OperationError with the same meaning, for example ClusterUnreachable. Such an
-        OperationError is also raised if this thread waits for another thread's save, and that save fails or hangs.
+        raises the driver's error or an OperationError with the same meaning, for example ClusterUnreachable. The same
+        can happen if this thread must wait for a save of another thread, and that save fails or takes too long.
         """
         return self.update_unless(_do_nothing, command, **changes)
 
@@ -198,7 +198,7 @@ class RunStore:
         self._publish()
 
     def note(self, entry: Entry) -> None:
-        """Add an entry to the journal. The next change of the record saves the entry. Never waits."""
+        """Add an entry to the journal. The next save of the record includes the entry. Never waits."""
         self._notes.append(entry)
 
     def revise(self, change: Callable[[Journal], Journal]) -> None:
