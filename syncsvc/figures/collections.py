@@ -87,7 +87,10 @@ class Collections:
         self._set(uuid, indexing=False, indexed=True)
 
     def forget(self, uuid: bytes) -> None:
-        """Remove the figures of a dropped collection; a no-op if documents were copied, which the totals contain."""
+        """Remove the figures of a dropped collection, unless this process has copied documents of the collection.
+
+        Such documents still count in the totals of this process.
+        """
         with self._lock:
             if not self._figures.get(uuid, _NOTHING).documents:
                 self._figures.pop(uuid, None)

@@ -134,8 +134,8 @@ class History:
     """The chart series of one process. Only one thread may record samples; any thread may read points.
 
     `last_clean` is the last time at which the verification had compared everything and no difference was left, in UNIX
-    seconds; None if this process has seen no such time. `step` is the interval between the points of the first series,
-    in seconds.
+    seconds; None if there is no verification, or if this process has not seen such a time yet. `step` is the interval
+    between the points of the first series, in seconds.
     """
 
     RANGES = ("15m", "6h", "all")

@@ -103,7 +103,7 @@ def copy_seconds_left(looks: Sequence[Look], total: int | None) -> float | None:
 
 
 def warning(left: float, copy_left: float | None, warned: bool) -> str | None:
-    """Return why the oplog is too short for the sync, as the last part of a warning; None if it is long enough.
+    """Return the reason why the oplog is too short for the sync, as the end of a warning; None if it is long enough.
 
     `left` is the time until the oplog drops entries that the sync needs, and `copy_left` the remaining time of the copy
     (None if unknown), in seconds. `warned` is whether the warning is already active. An active warning ends at a higher

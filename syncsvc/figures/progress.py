@@ -89,7 +89,7 @@ class OtherInstance:
     """Another instance of the sync, as its saved record shows it.
 
     `applied_until` is the cluster time of the source up to which the instance has applied all events, in UNIX seconds;
-    None if it has not begun. `heard_at` is when this process last saw a new heartbeat of the instance, or saw the
+    None until it is known. `heard_at` is when this process last saw a new heartbeat of the instance, or saw the
     instance in a state in which it sends no heartbeats, in seconds of the monotonic clock.
     """
 
@@ -192,7 +192,7 @@ class Progress:
 
     @property
     def snapshot(self) -> ProgressSnapshot:
-        """Return the newest figures. The lag is unknown if it was not measured within the last 15 seconds."""
+        """Return the newest figures. If the last measured lag no longer counts, the lag is unknown."""
         return self._snapshot.at(monotonic())
 
     def set(self, **values: object) -> None:
@@ -218,9 +218,9 @@ class Progress:
             self._snapshot = replace(self._snapshot, pings=pings)
 
     def forget_pace(self) -> None:
-        """Mark the lag, the oplog estimate and the last copy as unknown, and the sync as not caught up.
+        """Mark the lag, the oplog estimate and `adopted_until` as unknown, and the sync as not caught up.
 
-        Call this when a new engine begins, because these figures belong to the previous one.
+        Call this when a new engine begins, because these figures belong to the previous engine.
         """
         self.set(
             lag_seconds=None,
@@ -297,10 +297,10 @@ class Progress:
 
     @property
     def begun(self) -> Mapping[str, str]:
-        """Return the texts of the warnings and long waits shown since the last call of `forget_begun`, by name.
+        """Return the texts of the warnings and long waits that `forget_begun` has not removed yet, by name.
 
-        Unlike the snapshot, the result includes ended warnings and waits. The caller saves them, and then calls
-        `forget_begun`.
+        Unlike the snapshot, the result includes ended warnings and waits. The caller saves the result, and then calls
+        `forget_begun` with it.
         """
         with self._lock:
             return dict(self._begun)

@@ -1,6 +1,7 @@
 """Creates the context of a new engine (the object whose threads run a sync) from the saved run record.
 
-Before that, both clusters are made to refuse the late writes of earlier engines.
+Before that, every cluster to which the engine writes documents or metadata is made to refuse the late writes of earlier
+engines.
 """
 
 from __future__ import annotations
@@ -63,9 +64,9 @@ class Assembly:
     def next_context(self, stop: StopToken) -> RunContext:
         """Save the next epoch, and return the context of a new engine, which the token `stop` can stop.
 
-        When this method returns, both clusters refuse late writes of earlier engines. If this instance is the
-        coordinator and has no saved start position, also delete the saved state of an earlier run. Raises
-        OperationError and the driver's errors.
+        When this method returns, the destination and the cluster with the metadata refuse late writes of earlier
+        engines. If this instance is the coordinator and has no saved start position, also delete the saved state of an
+        earlier run. Raises OperationError and the driver's errors.
         """
         # Save the epoch before using it, so that no other engine of the run has this epoch.
         self._store.update(epoch=self._store.record.epoch + 1)

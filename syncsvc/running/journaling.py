@@ -35,7 +35,7 @@ class JournalKeeper:
         self._counted = counts_of(progress.snapshot)
 
     def keep(self) -> None:
-        """Save the warnings of this process, and the increase of its counts since the last call, in the journal.
+        """Save the warnings of this process, and the increase of its counts since the last save, in the journal.
 
         Raises OperationError and the driver's errors.
         """

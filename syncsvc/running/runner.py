@@ -103,9 +103,9 @@ class _Pause(NamedTuple):
 class Runner:
     """Runs one sync from its saved record.
 
-    The constructor saves the next epoch, makes the clusters refuse writes of earlier engines, and creates an engine:
-    the object whose threads run the phases of the sync. `begin` starts the engine. `cleared` is called at the end of a
-    reset, when no record of the sync is saved any more.
+    The constructor saves the next epoch, makes the destination refuse late writes of earlier engines, and creates an
+    engine: the object whose threads run the phases of the sync. `begin` starts the engine. `cleared` is called at the
+    end of a reset, when the run record of this instance no longer exists.
     """
 
     def __init__(
@@ -178,8 +178,8 @@ class Runner:
     def resume(self, command: Entry) -> None:
         """Save the new state, and start a new engine that continues where the run was paused or failed.
 
-        Raises OperationError if the resume is refused (see `resuming`), and ClusterUnreachable if the old engine does
-        not stop.
+        Raises OperationError if the resume is refused (see `syncsvc.resuming`), OperationError ClusterUnreachable if
+        the old engine does not stop, and the driver's errors.
         """
         state = next_state(self.record.state, Trigger.RESUME)
         self._pause.stop.stop("resume")
@@ -196,9 +196,10 @@ class Runner:
     def _refuse_overwriting(self) -> None:
         """Block the old source again before a failed reversal is resumed.
 
-        Someone may have lifted the block since the reversal began. Raises OperationError OldSourceWritten if users
-        wrote to the old source meanwhile, because the reversed sync would overwrite these writes. This is a no-op in
-        other phases than REVERSING, and on an instance that is not the coordinator.
+        Someone may have lifted the block since the reversal began. Raises OperationError OldSourceWritten if users have
+        written to the old source since the commit, because the reversed sync would overwrite these writes. This is a
+        no-op in other phases than REVERSING, on an instance that is not the coordinator, and if an earlier version
+        began the reversal.
         """
         record = self.record
         if record.phase is Phase.REVERSING and record.coordinates and record.committed is not None:
@@ -263,8 +264,8 @@ class Runner:
     def replaced(self) -> set[Namespace]:
         """Return the names of the collections that users have dropped on the destination and created again.
 
-        If saved mismatches name such a collection in several ways, for example by its current and its former name, the
-        result contains all these names. Raises OperationError.
+        The result contains every name under which the verification may report mismatches of such a collection (see
+        `mismatch_names`). Raises OperationError and the driver's errors.
         """
         client = self._process.clusters[self.record.destination].client
         with failures.named_errors():
@@ -306,8 +307,9 @@ class Runner:
     def commit(self, command: Entry) -> None:
         """Save the state COMMITTING, and let the engine proceed to the cut-over.
 
-        Raises OperationError CannotCommit if canCommit is false, and other OperationErrors if some of the users and
-        roles to copy cannot be copied.
+        Raises OperationError InvalidState if the state is not RUNNING, CannotCommit if canCommit is false in this
+        state, and other OperationErrors if some of the users and roles to copy cannot be copied. Also raises the
+        driver's errors.
         """
         if can_commit(self.record, self._process.progress.snapshot):
             self.principals.refuse_commit()
@@ -365,9 +367,10 @@ class Runner:
             self._spawn()
 
     def reset(self, command: Entry) -> None:
-        """Save the state RESETTING, and stop the engine; then a thread drops everything that the sync has created.
+        """Save the state RESETTING, stop the engine, and start a thread that runs the reset (`syncsvc.engine.reset`).
 
-        This is a no-op if a reset has already begun. Raises OperationError if the reset is refused.
+        This is a no-op if a reset has already begun. Raises OperationError if the reset is refused, and the driver's
+        errors.
         """
         self._admission.refuse_reset()
         with self._changing:
@@ -394,10 +397,11 @@ class Runner:
         self._store.note(entry)
 
     def resettable(self) -> tuple[RunRecord, Contents]:
-        """Return the state that a reset would undo: the coordinator's run record, and the contents of the destination.
+        """Return the coordinator's run record and the contents of the destination, for a description of a reset.
 
-        The record contains the write blocks and the stopped balancers. The contents are divided into those that a reset
-        would drop and all others. Raises OperationError if a reset would be refused, and the driver's errors.
+        A reset restores the write blocks and balancers in the record. The contents are divided into those that a reset
+        would drop and all others. If the coordinator was not started, the record of this instance is returned. Raises
+        OperationError DestinationInUse or InvalidState if the sync cannot be reset, and the driver's errors.
         """
         leader = self._admission.refuse_in_use()
         next_state(self.record.state, Trigger.RESET)
@@ -410,7 +414,10 @@ class Runner:
         return leader or self.record, found
 
     def _wait_for_rest(self) -> None:
-        """Wait until the engine has stopped. Raises OperationError ClusterUnreachable after ten seconds."""
+        """Wait until the engine, and the thread that spools in a pause, have ended.
+
+        Raises OperationError ClusterUnreachable after ten seconds, and `Cancelled` if the process stops.
+        """
         deadline = monotonic() + _REST_SECONDS
         while not self._is_at_rest(self._pause):
             self._process.stop.check()
@@ -457,7 +464,10 @@ class Runner:
         self._process.spawn("pause", partial(self._run_pause, self._pause, before))
 
     def _run_sync(self) -> None:
-        """Run the phases, and save whether the run is committed or has failed. Outermost function of a thread."""
+        """Run the phases; then save the state COMMITTED, or handle the failure (`_fail`).
+
+        Outermost function of a thread.
+        """
         try:
             self._phases.run()
             self._store.update(state=next_state(self.record.state, Trigger.FINISH))
@@ -490,11 +500,12 @@ class Runner:
             pause.over.set()
 
     def _has_spooled(self, pause: _Pause) -> bool:
-        """Spool events until the pause ends; return False if an error ended the spooling and the caller must retry.
+        """Spool events while the sync is paused; return False if an error ended the spooling and the caller must retry.
 
-        If events are lost, or another process owns the run, the sync fails, and nothing is retried. Other errors become
-        a warning, because a resume may still succeed. The warning ends once events are saved, or once the oplog is
-        known to be long enough.
+        The sync fails, and nothing is retried, if another process owns the run, or if the kind of the error is one that
+        is saved (see `is_saved`), for example because events are lost. Any other error becomes a warning, because a
+        resume may still succeed. The warning ends once events are saved, or once the oplog is known to be long enough.
+        Raises `Cancelled` when the pause ends.
         """
         progress = self._process.progress
         try:
@@ -594,9 +605,9 @@ class Runner:
             )
 
     def _release(self) -> None:
-        """Save the failure; then restore the original write blocks and balancers of the clusters.
+        """Save the failure; then restore the original write blocks (see `to_put_back`) and balancers of the clusters.
 
-        Raises OperationError, the driver's errors, and `Cancelled` if a reset begins.
+        Raises OperationError, the driver's errors, and `Cancelled` if a reset begins or the process stops.
         """
         # Save the failure before releasing the clusters: a run that continues must never find its source unblocked.
         self._store.update_unless(refuse_resetting)

@@ -112,12 +112,14 @@ def _creations(
     A view counts as created by the sync if `views` contains the same definition under its name.
 
     Collections are compared by UUID, because users may drop a collection and create another one with its name. If a
-    process was killed before it saved the UUID of a new collection, it wrote nothing to that collection, so the
-    collection counts as created by the sync if it is empty. Registries of older versions contain no UUIDs: with these,
-    a collection also counts if the sync has copied documents into it.
+    process was killed before it saved the UUID of a new collection, it wrote nothing to that collection. So the
+    collection with the name of a record without a UUID counts as created by the sync if the collection is empty.
+    Registries of older versions contain no UUIDs: with these, a collection also counts if the sync has copied documents
+    into it.
 
     If the destination may hold other data, an empty collection proves nothing. Then, the sync creates each collection
-    under a name that begins with `temporary`, saves the UUID, and then renames the collection.
+    under a name that begins with `temporary`, saves the UUID, and then renames the collection. So only a collection
+    with a saved UUID or such a name counts as created by the sync.
     """
     uuids = {each.destination_uuid for each in records if each.destination_uuid}
     unsaved = {each.definition.namespace: each for each in records if not each.destination_uuid}
@@ -140,7 +142,7 @@ def _creations(
 def temporary_prefix(record: RunRecord) -> str | None:
     """Return the prefix of the temporary names that this sync gives to new collections. No other sync uses it.
 
-    Return None if the destination holds no other data, so that no temporary names are needed.
+    Return None if the option `preExistingDestinationData` is false: then, no temporary names are needed.
     """
     return (
         f"syncsvc.new.{record.fence.hex}." if record.options.pre_existing_destination_data else None
@@ -170,9 +172,9 @@ def under_current_names(
 ) -> Iterator[CollectionRecord]:
     """Yield `records` with the current names of their collections on the destination, which users may have renamed.
 
-    `uuids` maps the current names on the destination to UUIDs. If no collection has the UUID of a record, but users
-    have created another collection of the same name, the record is yielded unchanged: `$out` replaces a collection, and
-    keeps its indexes. All other records are left out, because their collections were dropped.
+    `uuids` maps the current names on the destination to UUIDs. If no collection has the UUID of a record, but a
+    collection that does not belong to any record has the name, the record is yielded unchanged: `$out` replaces a
+    collection, and keeps its indexes. All other records are left out, because their collections were dropped.
     """
     records = list(records)
     names = {uuid: name for name, uuid in uuids.items()}

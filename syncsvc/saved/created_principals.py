@@ -1,4 +1,4 @@
-"""Saves the users and roles that the sync has created on the destination, so that a reset drops exactly these."""
+"""Saves the users and roles that the sync has created on the destination, so that a reset drops no others."""
 
 from __future__ import annotations
 

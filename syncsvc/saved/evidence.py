@@ -111,10 +111,10 @@ def _views(metadata: Metadata) -> tuple[str, ...]:
 
 
 def _checked(reader: CheckReader) -> _Checked:
-    """Return the saved verification and its differences; an empty result if no verification is saved.
+    """Return the saved check with at most `MOST_LISTED` of its differences; an empty result if no check is saved.
 
-    If the verification replaces its list of differences during the read, read everything again. After several attempts,
-    raise OperationError MismatchesReplaced.
+    If the check replaces its list of differences during the read, read everything again. After several attempts, raise
+    OperationError MismatchesReplaced. Also raises the other errors of CheckReader.
     """
     for attempts_left in reversed(range(_ATTEMPTS)):
         check = reader.load()

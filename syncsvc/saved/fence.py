@@ -260,13 +260,16 @@ class FencedWriter(ClusterWriter):
         *,
         is_done: Callable[[], bool] | None = None,
     ) -> dict[str, Any]:
-        """Run a command and return the server's reply; with `as_transaction`, first try to run it as one transaction.
+        """Run a command like `ClusterWriter.run`. Inserts, updates and deletes always wait for the majority.
 
-        The command waits for a majority. Unless `retried` is False, temporary failures are retried. A transaction costs
-        the server half as much as retryable updates or deletes, each of which the server records separately; retryable
-        inserts cost less than a transaction. If the transaction fails, the statements are run without a transaction,
-        except if `retried` is False and the connection is lost. Only DDL commands use `is_done`. Raises OperationError
-        Superseded if another process has taken the run over, and the driver's errors.
+        With `as_transaction`, an insert, update or delete first runs as one transaction, except on a sharded cluster,
+        and except shortly after a failed transaction on the same collection. A transaction costs the server half as
+        much as retryable updates or deletes, each of which the server records separately; retryable inserts cost less
+        than a transaction. If the transaction fails, the statements are run without a transaction, except if `retried`
+        is False and the connection is lost.
+
+        Only DDL commands use `is_done`. Raises OperationError Superseded if another process has taken the run over, and
+        the errors of `ClusterWriter.run`.
         """
         name, target = next(iter(command.items()))
         if name not in _NUMBERED:
@@ -333,7 +336,7 @@ class FencedWriter(ClusterWriter):
         """Settle a slot after a failed write, unless the time of the caller is used up.
 
         In that case, the next write on the slot settles it. Error texts name the command of the failed write, not the
-        commands that settle the slot. Raises OperationError Superseded, and the driver's errors that are not temporary.
+        commands that settle the slot. Raises OperationError Superseded, and the driver's errors that are not transient.
         """
         try:
             with kept():
@@ -352,7 +355,8 @@ class FencedWriter(ClusterWriter):
         """Make a majority record a `txnNumber` above the numbers of all earlier commands of the slot.
 
         This is a no-op if the slot is settled. The update must change documents, because a write that changes nothing
-        raises the number only in the memory of one server. Raises the driver's errors; the slot then stays unsettled.
+        raises the number only in the memory of one server. Raises the errors of `_marked_shards` and `_send`, and
+        RuntimeError if the server refuses the update; the slot then stays unsettled.
         """
         while not slot.settled:
             spread = self._marked_shards()
@@ -377,10 +381,10 @@ class FencedWriter(ClusterWriter):
                 slot.settled = False
 
     def _marked_shards(self) -> frozenset[str]:
-        """Return the shards over which the collection `FENCES` is spread: all shards. Empty for a replica set.
+        """Return the shards over which the collection `FENCES` is spread: all that are not draining.
 
-        Raises the driver's errors. In a block of `retry.impatient`, also raises OperationError ClusterUnreachable if
-        another thread's call hangs.
+        The result is empty for a replica set. Raises the driver's errors. In a block of `retry.impatient`, also raises
+        OperationError ClusterUnreachable if another thread's call hangs.
         """
         if not self._sharded:
             return frozenset()
@@ -399,7 +403,7 @@ class FencedWriter(ClusterWriter):
     def _spread_marks(self) -> frozenset[str]:
         """Make sure that the collection `FENCES` has a chunk on every shard, by creating it again if necessary.
 
-        Return the shards.
+        Return the IDs of these shards; shards that are draining are left out. Raises the driver's errors.
         """
         shards = self._shards()
         listed = list_raw(self._client, self._metadata, {"name": FENCES})

@@ -29,10 +29,11 @@ LONGEST_TEXT = 500
 class Kind(Enum):
     """The kinds of entries, with their texts.
 
-    COMMAND: the name of an accepted command. STATE: the name of a new state of the sync. FAILURE: the name and the
-    description of the error with which the sync failed. WITHDRAWN: the cut-over was undone. WRITABLE: users may write
-    to the destination. REPAIRED: the total numbers of repaired documents and definitions after a round of repairs.
-    PRINCIPALS: the numbers of users and roles that a commit or a copy on request has copied.
+    COMMAND: an accepted command; for a change of the limits, with the changes. STATE: the name of a new state of the
+    sync. FAILURE: the name and the description of the error with which the sync failed. WITHDRAWN: the cut-over was
+    undone. WRITABLE: users may write to the destination. REPAIRED: the total numbers of repaired documents and
+    definitions after a round of repairs. PRINCIPALS: the numbers of users and roles that a commit or a copy on request
+    has copied.
     """
 
     COMMAND = "command"
@@ -208,7 +209,10 @@ class Journal:
     saved_at: float | None = None
 
     def with_entries(self, *entries: Entry) -> Journal:
-        """Return the journal with more entries. Long texts are cut. If the journal is full, old entries are dropped."""
+        """Return the journal with more entries. Long texts are cut.
+
+        If the journal is full, the oldest entries are dropped, but essential ones only if there are no others.
+        """
         kept = [*self.entries, *(replace(each, text=each.text[:LONGEST_TEXT]) for each in entries)]
         excess = max(0, len(kept) - MOST_ENTRIES)
         for _ in range(excess):

@@ -1,8 +1,8 @@
 """The saved rate limits of a sync: one document in the metadata, which all instances and standbys read and change.
 
-A change replaces the whole document under a new random name, `change`, and only if no other change has replaced the
-document since it was read. So concurrent changes of different fields are all kept, and a change that the network delays
-until after another change matches nothing.
+Each change replaces the whole document, and saves a new random ID in its field `change`. The document is replaced only
+if it still has the ID with which it was read. So concurrent changes of different fields are all kept, and a change that
+the network delays until after another change has no effect.
 """
 
 from __future__ import annotations
@@ -63,10 +63,11 @@ class LimitsStore:
             return self._read(found["limits"])
 
     def _replace(self, before: str | None, change: str, document: dict[str, Any]) -> bool:
-        """Save the limits `document` under the change ID `change`. Return whether they were saved.
+        """Save the limits `document` with the change ID `change`, if the saved change ID is still `before`.
 
-        If the saved change ID is no longer `before` (None: no limits are saved), nothing is saved: the limits have
-        changed in the meantime.
+        `before` is None if no limits are saved yet. If this returns True, the limits were saved. If it returns False,
+        read the saved change ID again: either other limits were saved in the meantime, or a first attempt has saved
+        these limits, and its reply was lost. Raises the driver's errors.
         """
         query = {"_id": _KEY, "change": before}
         saved = {"_id": _KEY, "change": change, "limits": document}

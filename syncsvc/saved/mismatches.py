@@ -55,8 +55,8 @@ def mismatches(
     Yield nothing if no check is saved. `after` is the page token of the last mismatch already read; None to begin with
     the first. `limit` is the maximum number of mismatches; None for all. Documents are included if they have differed
     for `least_seconds` without being changed. With `namespaces`, only mismatches of these namespaces of the source are
-    included. Raises OperationError InvalidRequest, ClusterUnreachable, NotAuthorized, IncompatibleMetadata,
-    MismatchesReplaced.
+    included. Raises OperationError InvalidRequest if `after` is invalid, IncompatibleMetadata, MismatchesReplaced, and
+    the kinds of `failures.CLUSTER_ERRORS`.
     """
     among_documents = _is_among_documents(after)
     reader = CheckReader(metadata.client, metadata.name, stop, _PATIENCE)
@@ -76,7 +76,8 @@ def repaired(metadata: Metadata, after: str | None, limit: int | None) -> Iterat
     """Yield the differences that the sync has repaired or is repairing now, in the order of their saved `_id`s.
 
     `after` is the page token of the last difference already read; None to begin with the first. `limit` is the maximum
-    number; None for all. Raises OperationError InvalidRequest, ClusterUnreachable, NotAuthorized.
+    number; None for all. Raises OperationError InvalidRequest if `after` is invalid, and the kinds of
+    `failures.CLUSTER_ERRORS`.
     """
     _is_among_documents(after)
     with _named_errors():
@@ -84,10 +85,10 @@ def repaired(metadata: Metadata, after: str | None, limit: int | None) -> Iterat
 
 
 def repair_plan(metadata: Metadata, replaced: Container[Namespace], stop: StopToken) -> RepairPlan:
-    """Return what a repair would do now: the first differences with their repairs, and the numbers of differences.
+    """Return the plan of a repair: the first differences with their repairs, and the numbers of all differences.
 
-    `replaced` are the collections that users have dropped on the destination and created again. Raises OperationError
-    ClusterUnreachable, NotAuthorized, IncompatibleMetadata, MismatchesReplaced.
+    `replaced` are the names of the collections that users have dropped on the destination and created again. Raises
+    OperationError IncompatibleMetadata, MismatchesReplaced, and the kinds of `failures.CLUSTER_ERRORS`.
     """
     found = mismatches(metadata, None, MOST_PLANNED, 0, stop)
     steps = tuple((each.mismatch, action_of(each.mismatch, replaced)) for each in found)

@@ -81,9 +81,9 @@ class Partition:
 
 @dataclass(frozen=True)
 class Copied:
-    """The amount of one collection that all instances together, or one instance, have copied.
+    """The progress of the copy of one collection: of all its partitions, or of those that one instance has claimed.
 
-    `done` is whether all of their partitions of the collection are copied.
+    `bytes` and `documents` are the copied amounts, and `done` is whether all of these partitions are copied.
     """
 
     bytes: int
@@ -166,7 +166,8 @@ class Partitions:
 
     `reversals` is the number of reversals so far: each direction has its own partitions. `instance` is the ID of this
     instance, and `alone` is whether no other instance takes part. `writer` writes to the cluster of `metadata`. The
-    constructor loads the unfinished claims of the instance. Every method raises the driver's errors.
+    constructor loads the unfinished claims of the instance. The constructor and every method raise the errors of
+    `Rows`.
     """
 
     def __init__(
@@ -227,7 +228,10 @@ class Partitions:
             self._insert(partitions)
 
     def forget(self, uuid: bytes) -> None:
-        """Delete all partitions of a collection, and the claims of this instance, so that it can be planned again."""
+        """Delete all partitions of a collection, so that the collection can be planned again.
+
+        This instance also forgets the partitions of the collection that it has claimed.
+        """
         # The first partition marks the plan as complete. Delete it first, so that an interrupted deletion leaves no
         # plan that counts as complete.
         self._rows.delete([_identity(uuid, 0)])
@@ -237,9 +241,10 @@ class Partitions:
             self._claimed = deque(each for each in self._claimed if each.uuid != uuid)
 
     def claim(self) -> Partition | None:
-        """Claim the largest free partition for this instance, and return it; None if none is left.
+        """Claim a free partition for this instance, and return it; None if none is left.
 
-        Partitions that this instance had claimed before a restart come first.
+        Partitions that this instance has already claimed, before a restart or in advance, are returned first. Free
+        partitions are claimed in the order of their size, the largest first.
         """
         with self._lock:
             self._claim_some()
@@ -267,9 +272,10 @@ class Partitions:
         return not self._find({"status": left}, 1)
 
     def copied(self, instance: str | None = None) -> dict[bytes, Copied]:
-        """Return the copied amounts of each collection that has partitions, by UUID.
+        """Return the copied amounts of the collections that have partitions, by UUID.
 
-        Count only the partitions that `instance` has claimed, unless it is None.
+        If `instance` is not None, count only the partitions that this instance has claimed, and leave out collections
+        without such a partition.
         """
         # The server adds up the amounts: the partitions of tens of terabytes would take more than a gigabyte here.
         match = {} if instance is None else {"instance": instance}

@@ -24,7 +24,7 @@ from verifier.runtime.tasks import StopToken
 class Peers:
     """The other instances that share the run. Every call reads their saved records again.
 
-    The records include all saves that were acknowledged before this process last saved its own record. So an instance
+    The records include all saves that were acknowledged before this process last updated its own record. So an instance
     that was resumed or started never sees its coordinator as it was before, not even right after an election.
     """
 

@@ -267,9 +267,9 @@ class Registry:
                     self._holders[record.definition.namespace] = record.uuid
 
     def save_next(self, records: Iterable[CollectionRecord]) -> None:
-        """Save the records of the registry that the sync will use after its next reversal.
+        """Replace the saved records of the registry that the sync will use after its next reversal.
 
-        The records saved by an earlier call are deleted. The registry that is in use now does not change.
+        The registry that is in use now does not change.
         """
         rows = replace(self._rows, name=collections_of(self._reversals + 1))
         rows.delete_all({})

@@ -104,7 +104,7 @@ class Repairs:
         self._rows.delete_all({})
 
     def _newest(self, query: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Yield the saved differences that match the query, in `_id` order, including all saved before the call."""
+        """Yield the rows that match the query, in `_id` order, including all rows saved before the iteration begins."""
         time = self._rows.newest_time()
 
         def portion(after: list[dict[str, Any]]) -> list[bytes]:

@@ -1,4 +1,4 @@
-"""The record of a run: everything that one instance saves about its sync, as a frozen value."""
+"""The record of a run: the state and the options of a sync as one instance saves them, as a frozen value."""
 
 from __future__ import annotations
 

@@ -22,7 +22,10 @@ def this_process(now: float, gap: float | None = None) -> Process:
 
 
 def with_changes(old: RunRecord, new: RunRecord, now: float) -> Journal:
-    """Return the journal of `new`, with an entry added for each change since `old`. `now` is the time of the change."""
+    """Return the journal of `new`, with entries added for the changes since `old` that a journal lists.
+
+    `now` is the time of these changes and of the save, in UNIX seconds.
+    """
     journal = new.journal
     if new.owner != old.owner:
         journal = journal.with_process(this_process(now, _gap(old, now)))

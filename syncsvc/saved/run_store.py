@@ -1,11 +1,11 @@
 """Saves the record of a run. Only one process may save it: the owner of the record.
 
-Everything is saved with write concern majority before it is visible or relied on.
+Every save has write concern majority, and a saved change becomes visible only after its save.
 
 A process that takes over a run puts its own random name into the record, as the owner. A save names the owner and the
-version of the record that the process knows. If the saved record has another owner or version, the save matches
-nothing, and the process stops at once. (The owner is a name, not a counter: two processes may count to the same number,
-and a takeover that is retried after a lost reply must recognise its own name.)
+version of the record that the process knows. If the saved record has another owner or version, the save changes
+nothing and raises OperationError Superseded. (The owner is a name, not a counter: two processes may count to the same
+number, and a takeover that is retried after a lost reply must recognise its own name.)
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ def _do_nothing(record: RunRecord) -> None:
 
 
 class _GaveUp(NamedTuple):
-    """The last save of the run record that failed and is not retried: its time, error kind and error description.
+    """The last failed save of a thread whose retries had no time limit: its time, error kind and error description.
 
-    The time is in seconds of the monotonic clock; 0 if no save has failed.
+    The time is in seconds of the monotonic clock; 0 if there was no such failure.
     """
 
     at: float = 0.0
@@ -86,7 +86,7 @@ class RunStore:
         # The changes that the next save includes.
         self._deferred: dict[str, Any] = {}
         self._watch: Callable[[RunRecord], None] = _do_nothing
-        # The entries of the journal that are saved with the next change of the record.
+        # The new entries of the journal that the next save includes.
         self._notes: list[Entry] = []
         self.record = record
         # A cluster time that is not before any write acknowledged when the last update began; None before any update.
@@ -110,9 +110,11 @@ class RunStore:
 
     @classmethod
     def take_over(cls, metadata: Metadata, writer: ClusterWriter, record: RunRecord) -> RunStore:
-        """Make this process the owner of a saved run: save its newest record with a new owner.
+        """Make this process the owner of a saved run, and return the store of the run.
 
-        Raises OperationError Superseded if another process took the run over first.
+        If the previous owner has saved the run since `record` was read, the newest record is taken over. Raises
+        OperationError Superseded if the run was deleted or another process has taken it over in the meantime, and
+        IncompatibleMetadata if this version cannot read the newest record. Also raises the driver's errors.
         """
         store = cls(metadata.name, writer, record)
         try:
@@ -150,14 +152,14 @@ class RunStore:
         return True
 
     def update(self, command: Entry | None = None, **changes: Any) -> RunRecord:
-        """Save the record with the fields in `changes`; return the record. A `command` is added to the journal.
+        """Save the record with the fields in `changes`, and return the record. A `command` is added to the journal.
 
-        A command is saved only if the cluster answers a save of the unchanged record first. So a command that is sent
-        during an outage is refused, and a restarted process does not run it.
+        A command is saved only after the cluster has answered a save of the unchanged record. So a command that is
+        sent during an outage is refused, and a restarted process does not run it.
 
-        Raises OperationError Superseded if another process owns the run. In a block of `retry.impatient`, raises
-        OperationError ClusterUnreachable if another thread's save hangs. If another thread's save fails while this
-        thread waits for it, raises the error of that save. Also raises the driver's errors.
+        Raises OperationError Superseded if another process owns the run, or the run was deleted. If the save fails,
+        raises the driver's error or an OperationError with the same meaning, for example ClusterUnreachable. The same
+        can happen if this thread must wait for a save of another thread, and that save fails or takes too long.
         """
         return self.update_unless(_do_nothing, command, **changes)
 
@@ -196,14 +198,15 @@ class RunStore:
         self._publish()
 
     def note(self, entry: Entry) -> None:
-        """Add an entry to the journal. The next change of the record saves the entry. Never waits."""
+        """Add an entry to the journal. The next save of the record includes the entry. Never waits."""
         self._notes.append(entry)
 
     def revise(self, change: Callable[[Journal], Journal]) -> None:
-        """Call `change` with the newest journal, and save the journal that it returns, unless nothing has changed.
+        """Call `change` with the newest journal. If `change` returns a different journal, save that journal.
 
-        Also save the record if changes are deferred, or if the last save is unconfirmed: the saved record may then
-        contain a command that was refused, and that a restarted process would run. Raises the errors of `update`.
+        Also save the record if the next save has to include deferred changes or noted entries, or if the last save was
+        not confirmed: the saved record may then contain a refused command, which a restarted process would run. Raises
+        the errors of `update`.
         """
         with self._one_save():
             journal = change(self._saved.journal)
@@ -229,8 +232,9 @@ class RunStore:
     def confirm(self, within: float = CONFIRM_INTERVAL) -> None:
         """Raise OperationError Superseded if this process no longer owns the run.
 
-        If the last save began more than `within` seconds ago, save the record again to find out. Call this before every
-        write: a process that was suspended must not overwrite newer data of the process that replaced it.
+        If the last successful save began more than `within` seconds ago, save the record again to find out. Call this
+        before every write: a process that was suspended must not overwrite newer data of the process that replaced it.
+        Also raises the other errors of `update`.
         """
         if self._is_confirmed(within):
             return
@@ -258,17 +262,16 @@ class RunStore:
             self._deferred = changes
 
     def withdraw(self) -> None:
-        """Delete the saved record of a run that has done nothing yet, because its start is refused."""
+        """Delete the saved record of the run, unless it has another owner. Raises the driver's errors."""
         record = self.record
         query = {"_id": record.instance, "owner": record.owner}
         command = {"delete": RUNS, "deletes": [{"q": query, "limit": 1}]}
         self._writer.run(self._database, command)
 
     def drop_all(self, uuid: Binary) -> None:
-        """Drop the collection that holds the run records of all instances, which ends a reset.
+        """Drop the collection with the run records of all instances, as the last step of a reset.
 
-        `uuid` is the UUID of that collection. This is a no-op if the collection was already dropped. Raises
-        OperationError Superseded, and the driver's errors.
+        `uuid` is the UUID of that collection. Raises the errors of `confirm`, and the driver's errors.
         """
         self.confirm()
         self._writer.drop(self._database, RUNS, uuid)

@@ -145,13 +145,13 @@ class Spool:
 
     @property
     def end(self) -> Position | None:
-        """Return the position after the last saved event; None if no rows are saved."""
+        """Return the position at which the last saved row ends; None if no rows are saved."""
         rows = self._rows
         return rows[-1].end if rows else None
 
     @property
     def begin(self) -> Timestamp | None:
-        """Return the cluster time of the position before the first saved event; None if no rows are saved."""
+        """Return the cluster time of the position at which the first saved row begins; None if no rows are saved."""
         rows = self._rows
         return rows[0].since if rows else None
 
@@ -176,7 +176,8 @@ class Spool:
     def load(self, position: Position) -> None:
         """Load the headers of the saved rows, and delete the rows up to `position`, whose events are applied.
 
-        Raises OperationError EventSpoolDamaged if a row after `position` is missing, and the driver's errors.
+        Raises OperationError EventSpoolDamaged if the remaining rows do not begin at or before `position`, or if a row
+        is missing between them. Also raises the driver's errors.
         """
         self._since = self._documents.newest_time()
         documents = self._find(filter=self._headers, sort={"_id": 1})

@@ -1,8 +1,9 @@
 """The saved form of the start options and of change stream positions: schemas that write them and read them back.
 
 These schemas are separate from the schemas of the API, because a stricter check of requests must not refuse a saved
-sync. Missing fields get the default of the dataclass, and unknown fields are ignored. So a field may be added without a
-new format if older versions may ignore it. Renaming an attribute does not change its saved name.
+sync. Missing optional fields get a default, in most cases that of the dataclass, and unknown fields are ignored. So a
+field may be added without a new format if older versions may ignore it. If you rename an attribute, set its `data_key`
+to the old name: the saved name must not change.
 """
 
 from __future__ import annotations
