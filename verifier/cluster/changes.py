@@ -65,8 +65,8 @@ class StreamPage(NamedTuple):
 class _Step(NamedTuple):
     """The content of a page of a change stream.
 
-    A page has at most `events` events, without their contents if `bare`. The padding of each event begins with one
-    byte, and is doubled `doublings` times.
+    A page has at most `events` events, without their contents if `bare`. If `doublings` is not 0, each event is padded
+    with 2 ** `doublings` bytes.
     """
 
     events: int
@@ -93,7 +93,10 @@ _STEPS = (
 
 @dataclass(frozen=True)
 class Form:
-    """The form in which a change stream is opened. A reader changes the form if the server refuses the default form."""
+    """The form in which a change stream is opened.
+
+    A reader changes the form if the server cannot send the next page in the default form, or does not send it in time.
+    """
 
     # The index in _STEPS of the size of the pages.
     step: int = 0
@@ -120,7 +123,7 @@ class Form:
         return replace(self, step=self.step - 1)
 
     def sooner(self) -> Form:
-        """Return the form in which a server answers sooner than in this form, in which it did not answer in time."""
+        """Return a form in which a server answers sooner. Call this after a read in this form has timed out."""
         return replace(self, window=_FIRST_WINDOW if self.window is None else self.window // 4)
 
 
@@ -300,11 +303,11 @@ class ChangeReader:
                 return
 
     def _next_form(self, read: StreamPage) -> Form:
-        """Return the form in which to read on after the page `read`.
+        """Return the form in which to continue after the page `read`.
 
-        If pages were too large, the first page with events shows that larger pages may be possible again. A window of
-        the filter is doubled after its end, and removed when the reader has caught up: without the filter, the source
-        could send events faster than the network carries them.
+        After pages that were too large, the first page with events shows that larger pages may be possible again. A
+        window is doubled at its end, if the stream can be reopened there with the filter. When the reader has caught
+        up, the window is removed, so that the filter applies to all events again.
         """
         form = self._form
         if form.step and read.events:

@@ -103,10 +103,11 @@ def unfit(
     oldest: tuple[int, int],
     too_old: ErrorKind,
 ) -> Iterator[Violation]:
-    """Yield a violation for each reason why a cluster is unsuitable for its `role`, "source" or "destination".
+    """Yield a violation for each reason why a cluster is unsuitable for its role.
 
-    Reasons are its topology and its version. `topologies` are the supported topologies. `too_old` is the error for a
-    version before `oldest`, or before 6.0 if the cluster is sharded.
+    Reasons are its topology and its version. `role` names the cluster in the texts, for example "source". `topologies`
+    are the supported topologies. `too_old` is the error for a version before `oldest`, or before 6.0 if the cluster is
+    sharded.
     """
     if facts.topology not in topologies:
         yield UNSUPPORTED_TOPOLOGY, f"The {role} is a {facts.topology.value}, which is not supported."

@@ -1,8 +1,8 @@
 """The queries that select a part of the documents of single collections of the source.
 
 Only the source's server evaluates a query: the query is added to each read of the collection there. All these reads
-must select the same documents, at any time. So operators are refused if their result depends on the time, on chance, on
-the user, on an index or on scripting.
+must select the same documents, at any time. So operators and variables are refused if their result depends on the time,
+on chance, on the user, on an index or on scripting.
 """
 
 from __future__ import annotations

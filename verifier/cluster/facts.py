@@ -197,7 +197,7 @@ def _address(client: Client, hello: Mapping[str, Any]) -> str:
 
 
 def _identity(client: Client, topology: Topology) -> str | None:
-    """Return the ID of the cluster; None for a standalone server, and if the user may not read it."""
+    """Return the ID of the cluster; None for a standalone server, and if the server refuses to return the ID."""
     try:
         if topology is Topology.REPLICA_SET:
             config = client.admin.command("replSetGetConfig")["config"]

@@ -1,6 +1,6 @@
 """Classifies the driver's errors: whether to retry the call, and under which error name to report the error.
 
-The class, the labels and the code of an error decide this, never its text.
+The class, the labels and the code of an error decide this, never the server's message.
 """
 
 from __future__ import annotations
@@ -276,7 +276,7 @@ def actual_collection(error: OperationFailure) -> str | None:
 
 
 def is_transient(error: BaseException) -> bool:
-    """Return whether the same call may succeed later without any change."""
+    """Return whether an error is known to be transient: the same call may succeed later without any change."""
     if isinstance(error, ConnectionFailure | WriteConcernError):
         return True
     if not isinstance(error, PyMongoError):
@@ -376,7 +376,7 @@ def _failed_call(error: BaseException) -> Call | None:
 
 
 def is_history_lost(error: BaseException) -> bool:
-    """Return whether the error means that the oplog no longer holds the requested resume point."""
+    """Return whether the error means that the oplog no longer holds the events that a change stream must read next."""
     return code_of(error) in (CHANGE_STREAM_HISTORY_LOST, CAPPED_POSITION_LOST)
 
 
@@ -389,7 +389,11 @@ def is_cursor_lost(error: BaseException) -> bool:
 
 
 def named_kind(error: BaseException) -> ErrorKind | None:
-    """Return the error kind under which a driver's error is reported; None if no kind of the error table fits."""
+    """Return the error kind under which a driver's error is reported.
+
+    The kind is OplogWindowExceeded, NotAuthorized, ClusterUnreachable or UnexpectedServerError. Return None for other
+    refusals by a server (see `is_refusal_code`), and for errors without a server's code that are not transient.
+    """
     if is_history_lost(error):
         return OPLOG_WINDOW_EXCEEDED
     code = code_of(error)

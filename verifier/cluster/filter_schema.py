@@ -22,7 +22,7 @@ VALID_DATABASE_PATTERN = USER_DATABASE_PATTERN + r'[^/\\. "$\x00]{1,63}$'
 
 
 def valid_database(name: str) -> None:
-    """Raise ValidationError unless servers accept a name of this length, and with these characters, for a database."""
+    """Raise ValidationError if servers refuse this name of a database because of its length or its characters."""
     if len(name.encode()) > LONGEST_DATABASE:
         raise ValidationError(f"Longer than {LONGEST_DATABASE} bytes.")
     if NOT_IN_DATABASES & {*name}:
@@ -73,7 +73,7 @@ ONE_DATABASE = {"oneOf": [{"required": ["database"]}, {"required": ["databaseReg
 class NamespaceFilterSchema(Strict):
     """The schema of one element of a namespace filter.
 
-    An element is loaded into a dict such as `NamespaceFilter.include` and `NamespaceFilter.exclude` contain.
+    `load` returns the element as a dict, as `NamespaceFilter.include` and `NamespaceFilter.exclude` contain it.
     """
 
     database = fields.String(

@@ -81,7 +81,8 @@ def _regex(pattern: Document) -> Document:
 def condition(matched: Document) -> Document:
     """Convert a match expression to the aggregation expression that is true for the same documents.
 
-    The match expression may contain $and, $or and $nor, and compare fields by $in, $nin, $regex or a value.
+    The match expression may contain $and, $or and $nor, and compare fields by $in, $nin, $regex or a value. In each
+    document, a compared field must hold a string or be missing.
     """
     ((name, value),) = matched.items()
     if name in ("$and", "$or"):

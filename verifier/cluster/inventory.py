@@ -183,8 +183,9 @@ def _definitions(
 ) -> Iterator[CollectionSpec]:
     """Yield the collections and views that rows of `listCollections` describe, with their shard keys.
 
-    `rows` maps names to rows; a row of buckets describes their time-series collection. The indexes are taken from
-    `catalog`. If `catalog` is None or lacks a collection, its indexes are listed now.
+    `rows` maps names to rows; a row of buckets describes their time-series collection. On a sharded cluster, all rows
+    must be from one database. The indexes are taken from `catalog`; if it is None or its `of` returns None, they are
+    listed now.
 
     On a sharded cluster, collections that no longer have their names are left out: mongos lists indexes only by name,
     so the listed indexes could belong to other collections.
@@ -385,7 +386,8 @@ class Snapshot:
     """The collections and views of one cluster, as listed when the object was created.
 
     Their definitions are kept as BSON and decoded by `find`, to save memory. The snapshot is empty if the server cannot
-    list all indexes with one command (`IndexCatalog`). The constructor and `find` raise the driver's errors.
+    list all indexes with one command (`IndexCatalog`). If `IndexCatalog.of` cannot return the indexes of a collection,
+    `find` lists its current indexes. The constructor and `find` raise the driver's errors.
     """
 
     def __init__(self, client: Client) -> None:

@@ -47,8 +47,8 @@ def bounds(keys: Sequence[bytes]) -> list[RawBSONDocument]:
 
     Without these conditions, MongoDB 6.0 scans a clustered collection completely to find a list of keys. The conditions
     are only valid for a collection that compares strings by their bytes. The list is empty if there are no valid
-    conditions: if there are no keys, if the lowest and the highest `_id` have different types (all numbers count as one
-    type), if the lowest is NaN, or if a key is longer than LONGEST_BOUND bytes.
+    conditions: if there are no keys, if the types of the lowest and the highest `_id` differ (all numbers count as one
+    type, and so do strings and symbols), if the lowest is NaN, or if a key is longer than LONGEST_BOUND bytes.
     """
     if not keys or max(map(len, keys)) > LONGEST_BOUND:
         return []

@@ -20,7 +20,7 @@ USER_DATABASE_PATTERN = (
 )
 USER_COLLECTION_PATTERN = r"^(?!system\.)"
 
-# Before the name of a time-series collection, this prefix gives the name of its buckets, which hold its documents.
+# This prefix and the name of a time-series collection form the name of its buckets, the collection with its documents.
 BUCKETS_PREFIX = "system.buckets."
 
 # A regular expression for the UUIDs in the names of collections that servers create for themselves.
@@ -70,7 +70,7 @@ def is_user_database(name: str) -> bool:
 def is_user_namespace(namespace: Namespace) -> bool:
     """Return whether the namespace belongs to users: not in a system or reserved database, not `system.*`.
 
-    Return False without a database: the event `invalidate` has no namespace.
+    Return False if the database is empty, as in the event `invalidate`, which has no namespace.
     """
     database, collection = namespace
     return bool(database) and is_user_database(database) and not collection.startswith("system.")

@@ -32,7 +32,7 @@ class NamespaceMap:
     """Maps names on the source to names on the destination. Names that `renamed` does not mention stay the same.
 
     In `renamed`, a Namespace without a collection stands for a database with all of its collections; an entry for a
-    single collection has precedence. `contradictions` must find nothing in `renamed`.
+    single collection has precedence. `contradictions` must find nothing in `renamed`, except in an `inverse` map.
 
     The map is one-to-one: each name on the source belongs to exactly one name on the destination, and vice versa. For
     example, if the only entry renames A to B, the map pairs A on the source with B on the destination. It also pairs B
@@ -106,7 +106,10 @@ class NamespaceMap:
         return {there: here for here, there in self.renamed.items()}
 
     def _forward(self, name: Namespace) -> Namespace | None:
-        """Return the new name of a namespace of the source; None if the namespace is not renamed."""
+        """Return the new name of a namespace of the source.
+
+        Return None if the namespace is not renamed, or if another namespace gets its new name.
+        """
         return _matched(name, self.renamed, self._inverse)
 
     def _back(self, name: Namespace) -> Namespace | None:
@@ -266,7 +269,7 @@ def reverse_collision(name: Namespace, names: NamespaceMap) -> str | None:
 def obstacles(definition: CollectionSpec, names: NamespaceMap) -> Iterator[str]:
     """Yield a sentence for each reason why a collection or view cannot have its new name on the destination.
 
-    Yield nothing if no namespaces are renamed.
+    Yield nothing if no namespaces are renamed. This does not check whether the new name is taken: see `collision`.
     """
     if not names:
         return

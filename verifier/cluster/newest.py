@@ -26,7 +26,7 @@ _NO_CHANGE = {"q": {"_id": None}, "u": {"$set": {"unused": True}}}
 def read_newest(client: Client, database: str, collection: str, key: str) -> dict[str, Any] | None:
     """Return the document with the `_id` `key`, with all writes acknowledged before this call; None if there is none.
 
-    Raises the driver's errors, such as MaxTimeMSExpired if no majority confirms the primary within 30 seconds.
+    Raises the driver's errors, such as ExecutionTimeout if no majority confirms the primary within 30 seconds.
     """
     concern = ReadConcern("linearizable")
     found = client[database].get_collection(collection, read_concern=concern)

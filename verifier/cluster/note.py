@@ -19,12 +19,12 @@ _NOTE = {"appendOplogNote": 1, "data": {"syncsvc": "tick"}}
 def append_note(
     client: Client, stop: StopToken, write_concern: Mapping[str, Any] | None = None
 ) -> Timestamp:
-    """Write a no-op to the oplog, and return the cluster's newest time: every later write has a newer time.
+    """Write a no-op to the oplog, and return a cluster time that is not before any write acknowledged so far.
 
-    With `write_concern`, the no-op is written again until a write fulfils the write concern.
+    With `write_concern`, the no-op is written again until it fulfils the write concern.
 
-    The no-op makes change streams reach that time immediately. If the user lacks the privilege, or the mongos is too
-    old, nothing is written: change streams reach that time with the cluster's own periodic no-op. The stream of a
+    The no-op makes change streams reach that time immediately. If the user lacks the privilege, or the server lacks the
+    command, nothing is written: change streams reach that time with the cluster's own periodic no-op. The stream of a
     mongos may also wait for the config servers, which this no-op does not advance. Raises the driver's errors that are
     not temporary, and `Cancelled`.
     """

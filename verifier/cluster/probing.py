@@ -40,7 +40,7 @@ def compatibility(client: Client) -> tuple[int, int] | None:
 def refused(client: Client, version: Version) -> frozenset[str]:
     """Return the names of the features that the cluster refuses although its version promises them.
 
-    If the cluster refuses no feature, only one change stream is opened. A feature that the user may not try counts as
+    Only features with the probes COMMANDS and STREAM are checked. A feature that the user may not try counts as
     supported. Raises the driver's errors.
     """
     commands = client.admin.command("listCommands")["commands"]

@@ -59,7 +59,7 @@ class Range:
 
     @property
     def leaves_out_last(self) -> bool:
-        """Return whether a scan with `bounds` leaves out a document of the range, the one whose `_id` is MaxKey.
+        """Return whether a scan with `bounds` leaves out the document whose `_id` is MaxKey, although the range has it.
 
         A scan with only a lower bound ends before MaxKey, and there is no upper bound beyond MaxKey.
         """
@@ -74,7 +74,7 @@ class Range:
 
 @dataclass(frozen=True)
 class Part:
-    """The size of the parts in which a range is searched for documents that match a query, in documents.
+    """The size, in documents, of the parts in which a range is searched for the documents that match a query.
 
     A server answers only when it has found a matching document or has read the range to its end. This can take longer
     than the driver waits.
@@ -102,17 +102,19 @@ class Part:
 
 
 def part_after_timeout(part: Part | None, page: int) -> Part:
-    """Return the size of the parts of a range after a search in `part` timed out; None is a search in the whole range.
+    """Return the size of the parts in which to search a range after a search has timed out.
 
-    `page` is the usual number of documents in a page.
+    `part` is the size of the part that was searched; None if it was the whole range. `page` is the usual number of
+    documents in a page.
     """
     return Part(max(_LEAST_PART, page if part is None else part.documents // 4))
 
 
 def end_of_part(cursor: RawCursor) -> bytes | None:
-    """Return the upper bound (exclusive) of the first part of a range; None if the range must not be divided.
+    """Return the upper bound (exclusive) of the first part of a range; None if the part ends with the range.
 
-    `cursor` reads the keys after the part: see `Part.beyond`. Raises the driver's errors.
+    The part ends with the range if no document follows, or if none of the next keys can be a bound. `cursor` reads the
+    next keys: see `Part.beyond`. Raises the driver's errors.
     """
     with cursor:
         # Ask for more keys than the limit, so that the server closes the cursor.

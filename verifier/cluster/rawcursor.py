@@ -97,10 +97,14 @@ class RawCursor:
     """A command that opens a cursor, and its getMores, on one server and in one session.
 
     Use it as a context manager: the `with` block starts the session, and its end frees the cursor. The first read sends
-    the command. `batch_size` is the number of documents in a page. If it is None, pages have about `page_bytes`
-    bytes. If `first_page` is not None, it is the number of documents in the first page; a first page of 0 documents
-    only opens the cursor, and is not yielded. `await_ms` returns how long the next getMore of a change stream waits for
-    an event, in milliseconds. Pass a `pin` if other commands must run on the same server, or to read from a secondary.
+    the command.
+
+    `pages` requests `first_page` documents for the first page (default: `batch_size` or FIRST_PAGE), and `batch_size`
+    documents for each later page. If `batch_size` is None, later pages have about `page_bytes` bytes. A `first_page` of
+    0 requires a `batch_size`: the first command then only opens the cursor, and `pages` does not yield its reply.
+
+    `await_ms` returns how long the next getMore of a change stream waits for an event, in milliseconds. Pass a `pin` if
+    other commands must run on the same server, or to read from a secondary.
     """
 
     def __init__(
@@ -170,10 +174,7 @@ class RawCursor:
                 yield page
 
     def read(self, size: int) -> Page | None:
-        """Return the next page; None after the last page. Raises the driver's errors.
-
-        The page has `size` documents, unless the server cuts it short.
-        """
+        """Return the next page, of at most `size` documents; None after the last page. Raises the driver's errors."""
         self._size = size
         if self._opened and not self._cursor_id:
             return None

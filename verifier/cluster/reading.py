@@ -1,4 +1,4 @@
-"""Retries a read from its beginning if the cluster fails between two pages."""
+"""Retries a read from its beginning after a temporary error, also if its cursor was lost between two pages."""
 
 from __future__ import annotations
 

@@ -59,7 +59,10 @@ class _NameSchema(Strict):
 
 
 class RemapSchema(Strict):
-    """The schema of one element of `namespaceRemap`. An element loads into a dict for `namespace_map.entries_of`."""
+    """The schema of one element of `namespaceRemap`.
+
+    `load` returns the element as a dict; `namespace_map.entries_of` converts these dicts.
+    """
 
     class Meta(Strict.Meta):
         # "from" is a keyword of Python.

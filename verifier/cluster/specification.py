@@ -32,7 +32,7 @@ class Kind(Enum):
 class CollectionSpec:
     """The definition of one collection or view.
 
-    In `options` and `indexes`, expressions (validators, pipelines, filters of partial indexes) are RawBSONDocuments.
+    In `options` and `indexes`, validators, stages of pipelines, and filters of partial indexes are RawBSONDocuments.
     """
 
     namespace: Namespace

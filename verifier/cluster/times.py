@@ -26,10 +26,10 @@ class Position:
     time: Timestamp
 
     def is_past(self, time: Timestamp) -> bool:
-        """Return whether all events up to the cluster time `time` come before the position.
+        """Return whether the position is later than the cluster time `time`: all events up to then come before it.
 
-        The position must be later than `time`, not equal to it: all events of a transaction have the same time, and a
-        page may end between them.
+        A position at `time` itself is not enough: all events of a transaction have the same time, and a page may end
+        between them.
         """
         return self.time > time
 
@@ -56,8 +56,7 @@ def position_after(time: Timestamp) -> Position:
 def passed_time(position: Position) -> Timestamp:
     """Return the latest cluster time that an event before the position can have.
 
-    If the token of the position belongs to an event, this is the time of the position. Other tokens (high-water marks)
-    come before all events of their time, which may be in the future: see `next_time`.
+    This is the time of the position, unless its token is a high-water mark: this comes before all events of its time.
     """
     time = position.time
     is_mark = position.token.get("_data", "")[_TOKEN_TYPE] == _HIGH_WATER_MARK

@@ -60,8 +60,9 @@ class ClusterWriter:
         or scans an index, the command is not sent again. Raises the driver's errors, the errors of `confirm`, and
         `Cancelled` if stopped before a retry; the first attempt is made in any case.
 
-        `is_done` is called before each attempt: if it returns True, the command has already had its effect, and an
-        empty reply is returned.
+        `is_done`, which is only used if `retried`, is called before each attempt: if it returns True, the command has
+        already had its effect, and an empty reply is returned. With `is_done`, the error CommandFailed is retried, too:
+        another command may have changed the same index meanwhile.
         """
 
         # Our fields go last: the first field names the command.
