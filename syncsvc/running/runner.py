@@ -11,16 +11,14 @@ import threading
 from collections.abc import Callable, Container
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from time import monotonic, time
-from typing import Any, NamedTuple
+from typing import Any
 
 from pymongo.errors import PyMongoError
 
 from syncsvc import errors
 from syncsvc.engine.coordinator import Coordinator
 from syncsvc.engine.follower import Follower
-from syncsvc.engine.pause import spool_while_paused
 from syncsvc.engine.phases import Phases
 from syncsvc.engine.principal_copy import PrincipalCopy
 from syncsvc.engine.reset import Reset
@@ -38,7 +36,6 @@ from syncsvc.figures.progress import WarningKind
 from syncsvc.resuming import (
     continued,
     is_damaged,
-    is_saved,
     needs_new_check,
     refuse_repair,
     resumed,
@@ -46,6 +43,7 @@ from syncsvc.resuming import (
 from syncsvc.running.admission import Admission, can_commit
 from syncsvc.running.assembly import Assembly
 from syncsvc.running.journaling import JournalKeeper
+from syncsvc.running.pausing import Pausing
 from syncsvc.running.principal_check import Principals
 from syncsvc.running.process import ProcessContext
 from syncsvc.saved.created_collections import (
@@ -75,29 +73,6 @@ _log = logging.getLogger(__name__)
 
 # How long a command waits for the run to stop, in seconds.
 _REST_SECONDS = 10.0
-# A paused sync that cannot save change events doubles its wait before each retry, up to this multiple of the first one.
-_MOST_BACKOFF = 8
-_UNSPOOLED = (
-    "During the pause, the oplog of the source cannot be watched, or its change events cannot be saved in the event "
-    "spool. The process tries again; until it succeeds, the oplog must keep the events: remove the cause, or resume "
-    "the sync before the oplog drops them."
-)
-
-
-class _Pause(NamedTuple):
-    """The signals of the thread that spools change events in a pause.
-
-    `stop` stops the thread. The thread sets `needed` once the oplog may be too short for the pause, and `over` when
-    the thread ends.
-    """
-
-    stop: StopToken
-    needed: threading.Event
-    over: threading.Event
-
-    @classmethod
-    def of(cls, process: ProcessContext) -> _Pause:
-        return cls(StopToken(process.stop), threading.Event(), threading.Event())
 
 
 class Runner:
@@ -118,12 +93,13 @@ class Runner:
         self._at_rest = threading.Event()  # set while no thread runs the sync
         self._at_rest.set()
         self._stop = StopToken(process.stop)
-        self._pause = _Pause.of(process)
-        self._pause.over.set()
         # Stops the calls of `_release` when a reset begins: the reset must not wait for a source that is gone for good.
         self._releasing = StopToken(process.stop)
         self._admission = Admission(store, process)
         self._assembly = Assembly(store, process)
+        self._pausing = Pausing(
+            process, self._assembly, lambda: self._engine, self._at_rest, self._fail_in_pause
+        )
         # The users and roles of both clusters.
         self.principals = Principals(store, process)
         self._journal = JournalKeeper(store, process.progress)
@@ -142,7 +118,7 @@ class Runner:
         if self.record.state in ACTIVE or self.record.state is State.RESETTING:
             self._spawn()
         elif self.record.state is State.PAUSED:
-            self._spawn_pause()
+            self._pausing.begin()
         elif self.record.state is State.FAILED:
             # A reset stops this work, because it releases the clusters itself.
             with suppress(Cancelled):
@@ -173,7 +149,7 @@ class Runner:
             self._store.update(command, state=state)
         _log.info("The sync is paused.", extra={"state": state.value})
         self._stop.stop("pause")
-        self._spawn_pause()
+        self._pausing.begin()
 
     def resume(self, command: Entry) -> None:
         """Save the new state, and start a new engine that continues where the run was paused or failed.
@@ -182,14 +158,14 @@ class Runner:
         the old engine does not stop, and the driver's errors.
         """
         state = next_state(self.record.state, Trigger.RESUME)
-        self._pause.stop.stop("resume")
+        self._pausing.end("resume")
         try:
             self._wait_for_rest()
             self._save_resumed(state, command)
         finally:
             if self.record.state is State.PAUSED:
                 # The resume was refused, so the pause continues.
-                self._spawn_pause()
+                self._pausing.begin()
         _log.info("The sync is resumed.", extra={"state": self.record.state.value})
         self._spawn()
 
@@ -380,7 +356,7 @@ class Runner:
             self._store.update_unless(refuse_in_use, command, state=state, failure=None)
         _log.info("The reset of the sync begins.", extra={"state": state.value})
         self._process.observe(Point.RESET_SAVED, "")
-        self._pause.stop.stop("reset")
+        self._pausing.end("reset")
         self._releasing.stop("reset")
         self._stop.stop("reset")
         self._spawn()
@@ -419,7 +395,7 @@ class Runner:
         Raises OperationError ClusterUnreachable after ten seconds, and `Cancelled` if the process stops.
         """
         deadline = monotonic() + _REST_SECONDS
-        while not self._is_at_rest(self._pause):
+        while not self._is_at_rest():
             self._process.stop.check()
             if monotonic() > deadline:
                 raise OperationError(
@@ -428,9 +404,9 @@ class Runner:
                     "These calls end within three minutes; then send the command again.",
                 )
 
-    def _is_at_rest(self, pause: _Pause) -> bool:
-        """Wait briefly for the engine and for the thread that spools in `pause`; return whether both have ended."""
-        return self._at_rest.wait(SLOW_POLL) and pause.over.wait(SLOW_POLL)
+    def _is_at_rest(self) -> bool:
+        """Wait briefly for the engine and for the thread of the pause; return whether both have ended."""
+        return self._at_rest.wait(SLOW_POLL) and self._pausing.has_ended()
 
     def _prepare(self) -> RunContext:
         """Save the next epoch, create an engine from the saved state with a new stop token, and return its context.
@@ -457,12 +433,6 @@ class Runner:
         self._at_rest.clear()
         self._process.spawn("sync", self._run_sync)
 
-    def _spawn_pause(self) -> None:
-        before = self._pause
-        self._process.stop.release(before.stop)
-        self._pause = _Pause.of(self._process)
-        self._process.spawn("pause", partial(self._run_pause, self._pause, before))
-
     def _run_sync(self) -> None:
         """Run the phases; then save the state COMMITTED, or handle the failure (`_fail`).
 
@@ -483,60 +453,12 @@ class Runner:
         finally:
             self._at_rest.set()
 
-    def _run_pause(self, pause: _Pause, before: _Pause) -> None:
-        """Spool events while the sync is paused. Outermost function of a thread.
-
-        Before that, wait until the engine and the thread of the earlier pause `before` have ended.
-        """
-        try:
-            while not self._is_at_rest(before):
-                pause.stop.check()
-            backoff = 1
-            while not self._has_spooled(pause):
-                pause.stop.sleep(self._process.tuning.pause_retry * backoff)
-                backoff = min(2 * backoff, _MOST_BACKOFF)
-        finally:
-            self._process.progress.end_warning(WarningKind.PAUSE_UNSPOOLED)
-            pause.over.set()
-
-    def _has_spooled(self, pause: _Pause) -> bool:
-        """Spool events while the sync is paused; return False if an error ended the spooling and the caller must retry.
-
-        The sync fails, and nothing is retried, if another process owns the run, or if the kind of the error is one that
-        is saved (see `is_saved`), for example because events are lost. Any other error becomes a warning, because a
-        resume may still succeed. The warning ends once events are saved, or once the oplog is known to be long enough.
-        Raises `Cancelled` when the pause ends.
-        """
-        progress = self._process.progress
-        try:
-            spool_while_paused(
-                self._engine,
-                lambda: self._assembly.next_context(pause.stop),
-                pause.needed,
-                pause.stop,
-            )
-        except Exception as error:
-            kind, description = describe(in_words_of(errors.ALL, failures.named(error)))
-            if not is_saved(kind) and kind is not errors.SUPERSEDED:
-                text = f"{_UNSPOOLED} {description}"
-                if progress.snapshot.warnings.get(WarningKind.PAUSE_UNSPOOLED) != text:
-                    _log.warning(
-                        "During the pause, the oplog of the source cannot be watched, or its change events cannot be "
-                        "saved in the event spool. This is retried; until it succeeds, the oplog must keep the events: "
-                        "remove the cause, or resume the sync before the oplog drops them.",
-                        exc_info=error,
-                    )
-                progress.warn(WarningKind.PAUSE_UNSPOOLED, text)
-                return False
-            self._fail(error, during=State.PAUSED)
-        return True
-
     def _run_reset(self) -> None:
         """Wait until the engine has stopped, then reset the run. Outermost function of a thread.
 
         If the reset fails, the failure becomes visible, but is not saved: a restart continues the reset.
         """
-        while not self._is_at_rest(self._pause):
+        while not self._is_at_rest():
             self._process.stop.check()
         self._at_rest.clear()
         try:
@@ -548,6 +470,9 @@ class Runner:
             self._cleared()
         finally:
             self._at_rest.set()
+
+    def _fail_in_pause(self, error: Exception) -> None:
+        self._fail(error, during=State.PAUSED)
 
     def _fail(self, error: Exception, during: State | None = None) -> None:
         """Make the failure of the sync visible, and save the failure unless a restart repeats the failed work.
