@@ -42,8 +42,8 @@ class Option:
     """One process option.
 
     `name` is its flag without the dashes and its YAML key; each alias is another flag and key. `meaning` is its help
-    text, and `value` the placeholder for its value in the help text. `parse` converts the text of a value, and raises
-    ArgumentTypeError if it is invalid.
+    text, and `value` the placeholder for its value in the help text. `parse` converts the text of a value, or of one
+    element of a list, and raises ArgumentTypeError if it is invalid.
     """
 
     name: str
@@ -107,7 +107,7 @@ class _YamlFile(configargparse.YAMLConfigFileParser):  # type: ignore[misc] # it
         }
 
     def get_syntax_description(self) -> str:
-        """Return the sentence about the configuration file, with which the help text ends."""
+        """Return the sentence about the configuration file in the help text."""
         return "The file is YAML: the names of the options, without the dashes, are its keys."
 
     def parse(self, stream: TextIO) -> dict[str, Any]:
