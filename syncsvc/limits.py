@@ -111,7 +111,10 @@ def limits_of(document: Document) -> Limits:
 
 
 def merged(document: Document, changes: Document) -> dict[str, Any]:
-    """Return `document` with the fields of `changes` replaced. In the object `auto`, only the given fields change."""
+    """Return `document` updated with the fields of `changes`.
+
+    The object `auto` is updated field by field, too, unless its new value is None.
+    """
     whole = {**document, **changes}
     if changes.get("auto") is not None:
         whole["auto"] = {**(document.get("auto") or {}), **changes["auto"]}

@@ -61,7 +61,11 @@ _Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_integer)
 
 
 def read_request(file: Path) -> dict[str, Any]:
-    """Return the fields in a YAML or JSON file. Raises ValueError, which names the wrong line or field."""
+    """Return the fields in a YAML or JSON file.
+
+    Raises ValueError if the file cannot be read, is neither YAML nor JSON, or does not hold fields that JSON can
+    represent. The text of the error names the file.
+    """
     try:
         body = _parsed(file)
         wrong = "; ".join(_not_json(body, ""))
