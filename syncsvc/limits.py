@@ -127,7 +127,10 @@ def rates_shown(rates: Rates) -> dict[str, int | None]:
 
 
 def share_of(rates: Rates, instances: int) -> dict[Limit, int]:
-    """Return the limits of one of several instances. The rates are divided equally, the limit of threads is not."""
+    """Return the limits of one of several instances. The rates are divided equally; each is at least 1.
+
+    The limit of threads is not divided.
+    """
     return {
         limit: amount if limit is Limit.THREADS else max(1, amount // instances)
         for limit, amount in rates.items()

@@ -31,9 +31,9 @@ _CORE = {
 
 
 class _Loader(yaml.SafeLoader):
-    """A YAML loader that refuses a field that is given twice. Other loaders silently use the last value.
+    """A YAML loader that refuses a field that is given twice. PyYAML's loaders silently use the last value.
 
-    Its types are those of YAML 1.2, except that it recognizes dates and `<<`, which are refused later.
+    Its types are those of YAML 1.2, except that it recognizes dates and `<<`, which `read_request` refuses.
     """
 
     yaml_implicit_resolvers = {

@@ -159,8 +159,8 @@ def nullable(kind: type[fields.Field[Any]], meaning: str, *of: Any, **options: A
 def sometimes(kind: type[fields.Field[Any]], meaning: str, *of: Any, **options: Any) -> Any:
     """Return a field that an answer omits if the field does not apply.
 
-    The parameters have the same meaning as in `always`. The field is never null, unless the option `allow_none` is
-    given.
+    The parameters have the same meaning as in `always`, but `options` must not contain `metadata`. The field is never
+    null, unless the option `allow_none` is given.
     """
     return kind(*of, metadata={"description": meaning}, **options)
 
@@ -214,7 +214,7 @@ def endpoint(description: Callable[[], dict[str, Any]]) -> Blueprint:
 
 
 def _failures(kinds: Sequence[ErrorKind]) -> dict[str, Any]:
-    """Return an OpenAPI response for each HTTP status in `kinds`, which must be sorted by status."""
+    """Return the OpenAPI responses for these errors, by HTTP status. `kinds` must be sorted by status."""
     return {
         str(status): _failure([*of_status])
         for status, of_status in groupby(kinds, key=lambda kind: kind.status)
