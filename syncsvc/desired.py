@@ -33,8 +33,8 @@ _NEXT = {
         State.RUNNING: Trigger.COMMIT,
     },
 }
-# For each declared state, the commands that lead away from it. This process would undo most of them with its next
-# command; a commit cannot be undone.
+# For each declared state, the commands that are refused. This process would undo most of them with its next command; a
+# commit cannot be undone.
 _UNDONE = {
     DesiredState.RUNNING: frozenset({Trigger.PAUSE, Trigger.RESET}),
     DesiredState.PAUSED: frozenset(
@@ -62,7 +62,7 @@ class Goal:
         return None if command is Trigger.COMMIT and not can_commit else command
 
     def contradicts(self, command: Trigger) -> bool:
-        """Return whether the command contradicts the declared state, because it leads to another state."""
+        """Return whether the command contradicts the declared state (see `_UNDONE`). RUNNING permits a commit."""
         return command in _UNDONE[self.state]
 
     def refuse(self, command: Trigger) -> None:

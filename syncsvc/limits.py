@@ -111,7 +111,10 @@ def limits_of(document: Document) -> Limits:
 
 
 def merged(document: Document, changes: Document) -> dict[str, Any]:
-    """Return `document` with the fields of `changes` replaced. In the object `auto`, only the given fields change."""
+    """Return `document` updated with the fields of `changes`.
+
+    The object `auto` is updated field by field, too, unless its new value is None.
+    """
     whole = {**document, **changes}
     if changes.get("auto") is not None:
         whole["auto"] = {**(document.get("auto") or {}), **changes["auto"]}
@@ -124,7 +127,10 @@ def rates_shown(rates: Rates) -> dict[str, int | None]:
 
 
 def share_of(rates: Rates, instances: int) -> dict[Limit, int]:
-    """Return the limits of one of several instances. The rates are divided equally, the limit of threads is not."""
+    """Return the limits of one of several instances. The rates are divided equally; each is at least 1.
+
+    The limit of threads is not divided.
+    """
     return {
         limit: amount if limit is Limit.THREADS else max(1, amount // instances)
         for limit, amount in rates.items()

@@ -47,7 +47,8 @@ class Queries:
     def progress(self) -> dict[str, Any]:
         """Return the document `progress` in the answer to `GET /api/v1/progress`.
 
-        On a standby, this is the progress that the active daemon has saved in its lease.
+        On a standby, this is the progress that the active daemon has saved in the lease, with the warnings of the
+        standby; without saved progress, the progress of the standby itself.
         """
         return self._progress_of(self._take())
 

@@ -31,9 +31,9 @@ _CORE = {
 
 
 class _Loader(yaml.SafeLoader):
-    """A YAML loader that refuses a field that is given twice. Other loaders silently use the last value.
+    """A YAML loader that refuses a field that is given twice. PyYAML's loaders silently use the last value.
 
-    Its types are those of YAML 1.2, except that it recognizes dates and `<<`, which are refused later.
+    Its types are those of YAML 1.2, except that it recognizes dates and `<<`, which `read_request` refuses.
     """
 
     yaml_implicit_resolvers = {
@@ -61,7 +61,11 @@ _Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_integer)
 
 
 def read_request(file: Path) -> dict[str, Any]:
-    """Return the fields in a YAML or JSON file. Raises ValueError, which names the wrong line or field."""
+    """Return the fields in a YAML or JSON file.
+
+    Raises ValueError if the file cannot be read, is neither YAML nor JSON, or does not hold fields that JSON can
+    represent. The text of the error names the file.
+    """
     try:
         body = _parsed(file)
         wrong = "; ".join(_not_json(body, ""))

@@ -144,9 +144,9 @@ def why_final(record: RunRecord, others: Collection[RunRecord]) -> str | None:
 
     A failure is not final if a resume continues the interrupted work, as a restart does: see `continued`.
 
-    The sync cannot be resumed if it would fail at the same change event again, or if users may have changed the
-    destination during the cut-over. `others` are the records of the other instances. Lost change events are not checked
-    here; see `may_be_lost`.
+    The sync cannot be resumed if it would fail at the same change event again, or if users may have written to the
+    destination before `canWrite` was true. `others` are the records of the other instances. Lost change events are not
+    checked here; see `may_be_lost`.
     """
     failure = record.failure
     if failure is None or continued(failure) is not None:

@@ -159,15 +159,15 @@ class Service:
         return find_run(clusters, self.instance, self._process.database)
 
     def use(self, clusters: Mapping[str, Cluster]) -> None:
-        """Use these source and destination clusters from now on. Call this only while this process has no run."""
+        """Use these clusters (by name, as in `CLUSTERS`) from now on. Call this only while this process has no run."""
         self._process = replace(self._process, clusters=clusters)
 
     def initialize(self, saved: RunRecord | None, term: TaskGroup | None = None) -> None:
         """Continue the run `saved` (None: there is no run), and accept commands from then on.
 
-        If the start of the run was invalid, the run is deleted instead (see `Starts.take_over`), and the state becomes
-        IDLE. All threads of the run belong to the task group `term`, or to the process if `term` is None. Raises
-        OperationError Superseded if another process took the run over, and the driver's errors.
+        If the start of the run was never accepted, the run is deleted instead (see `Starts.take_over`), and the state
+        becomes IDLE. All threads of the run belong to the task group `term`, or to the process if `term` is None.
+        Raises OperationError Superseded if another process took the run over, and the driver's errors.
         """
         if term is not None:
             self._process = replace(self._process, spawn=term.spawn, stop=term.stop)
@@ -560,7 +560,7 @@ class Service:
             )
 
     def _recover(self, saved: RunRecord) -> bool:
-        """Take over and continue a saved run; return False if it was deleted instead, because its start was invalid."""
+        """Take over and continue a saved run. Return False if it was deleted instead: see `Starts.take_over`."""
         self._limiter.begin_at(self._limits_at(saved.home))
         store = self._starts.take_over(self._process, saved)
         if store is None:

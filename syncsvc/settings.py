@@ -148,7 +148,7 @@ class Settings:
     # The body of the start that `desired_state` needs.
     start: Mapping[str, Any] = field(default_factory=lambda: DEFAULT_START)
     webhook: WebhookOptions | None = None
-    # The given values of the options by name, for the log. The URL of the webhook is reduced to its origin.
+    # The values of all options by name, for the log. The URL of the webhook is reduced to its origin.
     options: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     @property

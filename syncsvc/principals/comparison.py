@@ -1,8 +1,8 @@
 """Compares the users and custom roles of two clusters, and decides which are copied.
 
 Documents of `admin.system.users` and `admin.system.roles` are copied as they are. They are equal if they differ only in
-the ID that each cluster gives its users (`userId`), in the order of roles and privileges, or in empty restrictions. The
-functions here have no side effects.
+the ID that each cluster gives its users (`userId`), in an order without a meaning (such as that of the roles), or in
+empty restrictions. The functions here have no side effects.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ class Outcome(Enum):
     """The effect of a copy on a principal. The API shows these values.
 
     COPY: the principal is copied. EQUAL: the destination already has it. KEPT: the destination has another definition,
-    and keeps it. OWN: not copied, because the daemon itself logs in as this user.
+    and keeps it. OWN: not copied, because this process or the servers themselves log in as this user.
 
-    With any other value, nothing is copied. CONFLICT: the destination has another definition. MISSING: the role is
-    neither copied nor on the destination, although a copied principal has it. SURPLUS: a principal of the source names
-    this role, but only the destination has it.
+    If any principal has another outcome, the whole copy is refused. CONFLICT: the destination has another definition.
+    MISSING: a selected principal has or inherits this role, which is neither copied nor on the destination. SURPLUS: a
+    selected principal has or inherits this role, but only the destination has a definition of it.
     """
 
     COPY = "copy"
@@ -108,7 +108,10 @@ class Principal:
 
     @cached_property
     def databases(self) -> frozenset[str]:
-        """Return the names of the databases on which this role has privileges; empty for a user."""
+        """Return the databases that the privileges of this role name; empty for a user.
+
+        A privilege on all databases names none.
+        """
         resources = (each["resource"] for each in self._fields.get("privileges", ()))
         return frozenset(each["db"] for each in resources if each.get("db"))
 
@@ -433,8 +436,8 @@ def in_order_of_removal(principals: Iterable[Principal]) -> list[Principal]:
 def removable(created: Iterable[Principal], listing: Listing) -> list[Principal]:
     """Return the principals in `created` that can be dropped from the cluster of `listing`.
 
-    Leave out the users as which this process logs in to the cluster, and roles that other principals have or inherit: a
-    server that drops a role also takes it from all principals that have it.
+    Leave out the users as which this process logs in to the cluster, and roles that principals outside the result have
+    or inherit: a server that drops a role also takes it from all principals that have it.
     """
     by_identity = {each.identity: each for each in created if each.identity not in listing.own}
     waiting = [each for each in listing.principals if each.identity not in by_identity]

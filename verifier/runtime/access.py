@@ -1,6 +1,6 @@
 """Access control of the HTTP API: bearer tokens with roles, from a file that is read again on SIGHUP.
 
-Only the digests of the tokens are kept in memory, so no log line, error or answer can contain a token.
+Only the digests of the tokens in the file are kept in memory.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _NAME = re.compile(r"[\w.@+-]{1,64}")
 
 
 class Role(Enum):
-    """The role of a token: a reader may only send GET requests, an operator may send any request."""
+    """The role of a token: a reader may only send GET, HEAD and OPTIONS requests; an operator may send any request."""
 
     READER = "reader"
     OPERATOR = "operator"
@@ -59,7 +59,7 @@ class Role(Enum):
 
 @dataclass(frozen=True)
 class Caller:
-    """The sender of a request: the name and the role of its token; None without a token."""
+    """The sender of a request: the name and the role of the request's token; both None if no token was needed."""
 
     name: str | None
     role: Role | None
@@ -153,7 +153,7 @@ def _invalid(description: str) -> OperationError:
 
 
 def public(view: V) -> V:
-    """Mark a view as public: its GET requests need no token. Its answers must reveal nothing about the sync."""
+    """Mark a view as public: its GET requests need no token. Its answers must contain nothing confidential."""
     setattr(view, "is_public", True)
     return view
 
@@ -183,7 +183,7 @@ def require_tokens(app: Flask, tokens: TokenFile | None) -> None:
 
 
 def caller() -> Caller:
-    """Return the sender of the current request; ANYONE if no token of the request was checked."""
+    """Return the sender of the current request; ANYONE if the request needs no token or has no valid one."""
     sender: Caller = g.get("caller", ANYONE)
     return sender
 

@@ -44,7 +44,8 @@ def audit_commands(app: Flask) -> None:
 class OwnCommands:
     """Records the commands that the process sends to itself, as `caller`. Not thread-safe.
 
-    The process repeats a refused command. A repetition is logged only if its answer differs from the last answer.
+    The process retries refused commands. For a retry, only the answer is logged, and only if it differs from the
+    previous answer.
     """
 
     def __init__(self, caller: str) -> None:
@@ -56,12 +57,12 @@ class OwnCommands:
         return self._refused is not None and self._refused["command"] == command
 
     def forget(self) -> None:
-        """Forget the last refused command, so that the next command is not a repetition and is logged completely."""
+        """Forget the last refused command, so that the next command is not a retry and is logged completely."""
         self._refused = None
 
     @contextmanager
     def record(self, command: str) -> Iterator[None]:
-        """Log a command that the block executes, and its answer."""
+        """Log the command that the block executes, and its answer. See the class for retries."""
         subject = {"caller": self._caller, "command": command}
         answer: dict[str, Any] = {**subject, "status": None, "error": None}
         if not self.repeats(command):

@@ -1,4 +1,4 @@
-"""Connection limits of the HTTP server: idle, half-sent and unread connections must not block new ones.
+"""Connection limits of the HTTP server, so that clients that are idle or do not read their answers block no others.
 
 Without this module, waitress accepts no connection at its limit until idle connections time out. All functions here run
 in the thread of the waitress event loop, the only thread that opens and closes connections.
@@ -14,7 +14,7 @@ from waitress.channel import HTTPChannel
 
 # The maximum number of connections. To accept more, the connections that have been idle longest are closed.
 MOST_CONNECTIONS = 256
-# A connection without traffic for this long is closed, unless one of its requests is being processed. In seconds.
+# A connection without traffic for this long is closed, unless its client is waiting for an answer. In seconds.
 LONGEST_SILENCE = 60
 
 # How often waitress closes idle connections, in seconds.
@@ -22,9 +22,11 @@ CLEANUP_INTERVAL = 15
 
 
 def make_room(sockets: Mapping[int, Any]) -> None:
-    """Close connections whose client does not read its answer. At the connection limit, also close the most idle ones.
+    """Close connections whose client does not read its answer. At the limit, make room for one more connection.
 
-    `sockets` is the socket map of waitress: connections and listening sockets by file descriptor.
+    To make room, close connections that wait for their next request or for the rest of it, beginning with the one that
+    has been idle longest. `sockets` is the socket map of waitress: connections and listening sockets by file
+    descriptor.
     """
     channels = [each for each in sockets.values() if isinstance(each, HTTPChannel)]
     _close_unread(channels)

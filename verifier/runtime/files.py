@@ -1,4 +1,4 @@
-"""Files that only their owner may access: creates log files, reads secrets, and detects changed files."""
+"""Functions for private files: open log files, read secrets, and detect that a file has changed."""
 
 from __future__ import annotations
 

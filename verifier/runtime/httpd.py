@@ -1,6 +1,6 @@
-"""Serves a Flask app with waitress until a signal arrives.
+"""Serves a Flask app with waitress until a signal or a stop request.
 
-Every error is answered with a JSON body that has the fields `success`, `error` and `errorDescription`.
+The app answers errors with a JSON body that has the fields `success`, `error` and `errorDescription`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Writes the log as JSON lines, each with `time`, `level`, `message` and the `extra` fields of the log call.
 
-At a terminal, the same content is written as text for people. Credentials are redacted.
+If the log goes to a terminal, its lines are text for people instead. Credentials are redacted.
 
 Times have microseconds, because log tools for mongosync read the first 26 characters of a time.
 """
@@ -82,7 +82,7 @@ class Style:
 
 
 class RedactingJsonFormatter(JsonFormatter):
-    """A JSON formatter that redacts every text of a line, at any depth, before it is quoted as JSON."""
+    """A JSON formatter that redacts the credentials in all strings of a line, before the line is encoded as JSON."""
 
     levels: Mapping[str, str] = {}
 
@@ -141,8 +141,8 @@ def _formatter(style: Style, kind: type[RedactingJsonFormatter]) -> logging.Form
 class LogFile(logging.FileHandler):
     """A log file with rotation: the old file is renamed, with the current time in its name, and a new file is started.
 
-    Rotation happens when the process starts, unless the old file is small, and before the first line after a call of
-    `request_rotation`.
+    Rotation happens when the process starts, unless the old file may be continued (see `_may_be_continued`), and before
+    the first line after a call of `request_rotation`. A file that cannot be renamed is continued.
     """
 
     def __init__(self, path: Path) -> None:
@@ -173,7 +173,10 @@ class LogFile(logging.FileHandler):
         return open(self.baseFilename, "a", encoding=self.encoding, opener=open_private)
 
     def _rotate(self) -> None:
-        """Rename the file and close it; the next line opens a new file. Never raises OSError."""
+        """Rename the file and close it, so that the next line opens a new file. Never raises OSError.
+
+        If the file cannot be renamed, the next line continues it.
+        """
         # If the old file cannot be renamed, continue it: a line in the wrong file is better than none.
         with contextlib.suppress(OSError):
             _move_away(Path(self.baseFilename))
@@ -243,7 +246,7 @@ def set_up(
     style: Style = Style(),
     audit_name: str = "audit.log",
 ) -> None:
-    """Write the log of the process to the file `directory`/`file_name`. Rename an existing file, unless it is small.
+    """Write the log of the process to the file `directory`/`file_name`; see `LogFile` for its rotation.
 
     `level` is one of `LEVELS`. The audit log goes to `directory`/`audit_name`, whatever the level. If `directory` is
     None, both logs go to `stream` (by default, standard output): as text at a terminal, otherwise as JSON. Only their

@@ -37,7 +37,7 @@ class Kind(Enum):
 class Metric(Generic[T]):
     """One row of a process's table of metrics. `meaning` is its help text, and `labels` are the names of its labels.
 
-    `read` takes a snapshot, which describes the process at the time of one scrape, and returns the metric's values.
+    `read` returns the metric's values from a snapshot, which describes the process at the time of one scrape.
     """
 
     kind: Kind

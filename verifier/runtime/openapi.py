@@ -37,10 +37,11 @@ HTML = "text/html"
 class Operation:
     """One method of one path.
 
-    `body` and `parameters` are the schemas that load the request. `answer` is the schema of an answer with status 200,
-    or None if the answer is text. If `content` is LINES, each line has the schema `answer` or `other`. With `page`, the
-    answer can be HTML, too. `errors` are the errors of this operation, in addition to those that any request can cause.
-    A `public` operation needs no token.
+    `method` is in lower case. `body` and `parameters` are the schemas that load the request. `answer` is the schema of
+    an answer with status 200, or None if the answer is text. If `content` is LINES, each line has the schema `answer`
+    or `other`; after an error, the last line has the schema ErrorAnswer. With `page`, the answer can be HTML, too.
+    `errors` are the errors of this operation, in addition to those that any request can cause. A `public` operation
+    needs no token.
     """
 
     method: str
@@ -102,7 +103,7 @@ class Operation:
 
 
 class SuccessAnswer(Strict):
-    """The answer to a command, and the common part of the other successful answers that are JSON objects."""
+    """The answer to a command that returns no data, and the base class of most other successful answers."""
 
     success = Boolean(
         required=True, metadata={"enum": [True], "description": "True: the request succeeded."}
@@ -158,8 +159,8 @@ def nullable(kind: type[fields.Field[Any]], meaning: str, *of: Any, **options: A
 def sometimes(kind: type[fields.Field[Any]], meaning: str, *of: Any, **options: Any) -> Any:
     """Return a field that an answer omits if the field does not apply.
 
-    The parameters have the same meaning as in `always`. The field is never null, unless the option `allow_none` is
-    given.
+    The parameters have the same meaning as in `always`, but `options` must not contain `metadata`. The field is never
+    null, unless the option `allow_none` is given.
     """
     return kind(*of, metadata={"description": meaning}, **options)
 
@@ -201,7 +202,7 @@ def _more_keywords(field: fields.Field[Any], **options: Any) -> dict[str, Any]:
 def endpoint(description: Callable[[], dict[str, Any]]) -> Blueprint:
     """Return the blueprint with the endpoint GET /api/v1/openapi.json, which returns the result of `description()`.
 
-    The document is built by the first request, not when the process starts.
+    Requests call `description`, which should cache its result. It is not called when the process starts.
     """
     blueprint = Blueprint("openapi", __name__)
 
@@ -213,7 +214,7 @@ def endpoint(description: Callable[[], dict[str, Any]]) -> Blueprint:
 
 
 def _failures(kinds: Sequence[ErrorKind]) -> dict[str, Any]:
-    """Return an OpenAPI response for each HTTP status in `kinds`, which must be sorted by status."""
+    """Return the OpenAPI responses for these errors, by HTTP status. `kinds` must be sorted by status."""
     return {
         str(status): _failure([*of_status])
         for status, of_status in groupby(kinds, key=lambda kind: kind.status)

@@ -27,8 +27,9 @@ _SERVICE_HOST = "_SERVICE_HOST"
 class Form(Enum):
     """The form of an option's value: one text, a flag without a value, a list, or JSON text.
 
-    In the environment and in the configuration file, a flag has the value true or false. A list is separated by commas,
-    or given by repeating the option; the file may also contain a YAML list. In the file, JSON may be written as YAML.
+    In the environment and in the configuration file, a flag has the value true or false. The elements of a list are
+    separated by commas, or the option is repeated on the command line; the file may also contain a YAML list. In the
+    file, JSON may be written as YAML.
     """
 
     TEXT = "text"
@@ -42,8 +43,8 @@ class Option:
     """One process option.
 
     `name` is its flag without the dashes and its YAML key; each alias is another flag and key. `meaning` is its help
-    text, and `value` the placeholder for its value in the help text. `parse` converts the text of a value, and raises
-    ArgumentTypeError if it is invalid.
+    text, and `value` the placeholder for its value in the help text. `parse` converts the text of a value, or of one
+    element of a list, and raises ArgumentTypeError if it is invalid.
     """
 
     name: str
@@ -107,7 +108,7 @@ class _YamlFile(configargparse.YAMLConfigFileParser):  # type: ignore[misc] # it
         }
 
     def get_syntax_description(self) -> str:
-        """Return the sentence about the configuration file, with which the help text ends."""
+        """Return the sentence about the configuration file in the help text."""
         return "The file is YAML: the names of the options, without the dashes, are its keys."
 
     def parse(self, stream: TextIO) -> dict[str, Any]:
@@ -156,11 +157,11 @@ def parse(
     prefix: str,
     arguments: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """Return the values of all options by name, from flags, environment, configuration file or defaults, in this order.
+    """Return the values of all options by name, from flags, environment, configuration file and defaults.
 
-    `prefix` begins the names of the environment variables. `arguments` are the flags and their values; None means those
-    of the command line. Exits with status 2 and a message on standard error if an option is unknown, missing or has an
-    invalid value.
+    If several of these sources give a value, the one that is named first takes precedence. `prefix` begins the names of
+    the environment variables. `arguments` are the flags and their values; None means those of the command line. Exits
+    with status 2 and a message on standard error if an option is unknown, missing or has an invalid value.
     """
     parser = _Parser(
         prog=program,
@@ -188,7 +189,7 @@ def parse(
 
 
 def _without_values(arguments: Sequence[str]) -> str:
-    """Return the flags among these arguments of the command line, without their values, which may be secret."""
+    """Return a text with the flags in these command-line arguments, but not their values, which may be secret."""
     flags = [each.partition("=")[0] for each in arguments if each.startswith("--")]
     return ", ".join(flags) or "an argument without an option"
 
@@ -208,10 +209,10 @@ def warn_of_unknown_variables(
 def unknown_variables(
     table: Sequence[Option], prefix: str, given: Collection[str], others: tuple[str, ...]
 ) -> list[str]:
-    """Return the names in `given` that look like environment variables of options, but are not in the table; sorted.
+    """Return the names in `given` that begin with `prefix` and an underscore, but belong to no option; sorted.
 
-    `others` are the beginnings of names that other programs read. The variables that Kubernetes sets for services are
-    left out, too.
+    Leave out names that begin with an element of `others`, which other programs read, and the variables that Kubernetes
+    sets for services.
     """
     services = [name.removesuffix(_SERVICE_HOST) for name in given if name.endswith(_SERVICE_HOST)]
     links = {f"{each}_PORT" for each in services}

@@ -34,7 +34,7 @@ class Program:
 def run(program: Program, set_up_log: Callable[[], None], work: Callable[[], int]) -> int:
     """Run the process: set up the log, let SIGUSR1 rotate the log file, run `work`, and return its exit status.
 
-    If an error is raised, report it in the log and on standard error, and return `program.failed`.
+    If an error is raised, report it as `_report` does, and return `program.failed`.
     """
     try:
         set_up_log()
@@ -95,7 +95,10 @@ def _leave(program: Program, cause: str | BaseException | None, status: int) -> 
 
 
 def _report(program: Program, error: Exception) -> int:
-    """Report the error that ends the process, in the log and on standard error; return the exit status."""
+    """Report the error that ends the process on standard error and in the log; return the exit status.
+
+    If the log goes to a terminal, only unexpected errors are logged: the operator reads the others on standard error.
+    """
     kind, description = describe(error)
     text = str(error) if isinstance(error, OSError) else f"{kind.name}: {description}"
     text = logs.redact(text)

@@ -1,4 +1,4 @@
-"""Logs every request and its answer with a trace ID, which the answer also contains in its header `Trace-Id`.
+"""Logs requests and their answers with a trace ID, which the answer also contains in its header `Trace-Id`.
 
 Log tools for mongosync expect exactly these messages and fields: `Received request` with `uri`, `method`, `body`,
 `clientIP` and `traceID`; `sent response` with `status`, `body`, `traceID` and `latency`.

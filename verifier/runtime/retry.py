@@ -47,7 +47,7 @@ class Temporary(NamedTuple):
     An `expected` failure only means that the call takes a long time: `what` then describes the wait for its answer, and
     the next attempt continues this wait. The first failure after it counts as the first failure of the call.
 
-    If `at_once`, the next attempt is made without a pause, because it asks the server for something else.
+    If `at_once`, the next attempt is made without a pause, because its request differs from the one that failed.
     """
 
     what: str

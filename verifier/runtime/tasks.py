@@ -1,9 +1,8 @@
-"""Threads with an owner: stop tokens, task groups, budgets, channels. No other module of the programs starts threads.
+"""Threads with an owner: stop tokens, task groups, budgets, channels. All threads of the programs' own code start here.
 
-A thread lives inside a `with TaskGroup(...)` block. Leaving the block joins all of its threads. The first error stops
-the other threads, and is raised from the block; several errors are raised as a BaseExceptionGroup. If the group was
-stopped from outside, leaving the block raises `Cancelled`, so that the code after the block only runs if the work is
-finished.
+The threads of a TaskGroup live inside its `with` block, which joins them at its end. The first error stops the other
+threads, and is raised from the block; several errors are raised as a BaseExceptionGroup. If the group was stopped from
+outside, leaving the block raises `Cancelled`, so that the code after the block only runs if the work is finished.
 """
 
 from __future__ import annotations
@@ -345,10 +344,10 @@ def for_each(
 ) -> None:
     """Run `work(item, stop)` for each item, in at most `threads` threads; return when all items are done.
 
-    If one thread is enough, the calling thread does the work. The threads inherit the context variables of the caller,
-    such as its patience with retries. Work on the items begins in their order. The first error stops the other calls of
-    `work` through their token, and is raised; several errors become a BaseExceptionGroup. Raises `Cancelled` when
-    stopped.
+    If there is only one item, or `threads` is 1, the calling thread does the work. The threads inherit the context
+    variables of the caller, such as its patience with retries. Work on the items begins in their order. The first error
+    stops the other calls of `work` through their token, and is raised; several errors become a BaseExceptionGroup.
+    Raises `Cancelled` when stopped.
     """
     with TaskGroup(name, stop) as group:
         left = list(items)

@@ -48,7 +48,10 @@ class Certificate:
         return self._tried != self._versions()
 
     def reload(self) -> None:
-        """Read the files again, for new connections. If they are invalid, raise OperationError and change nothing."""
+        """Read the files again, for new connections.
+
+        Raise OperationError, and keep the former certificate, if the files cannot be used.
+        """
         # Get the versions before the files are read, because the files may change again meanwhile.
         self._tried = self._versions()
         self._context = self._load()

@@ -106,7 +106,10 @@ def long_waits() -> tuple[LongWait, ...]:
 
 
 def watch(show: Callable[[tuple[LongWait, ...]], None], sleep: Callable[[float], None]) -> None:
-    """Pass the long waits to `show` every second, and log when one begins or ends. Ends only if `sleep` raises."""
+    """Pass the long waits to `show` every second. Log when a wait becomes long, and when a long wait has ended.
+
+    Ends only if `sleep` or `show` raises.
+    """
     known: dict[str, LongWait] = {}
     while True:
         current = {each.what: each for each in long_waits()}
