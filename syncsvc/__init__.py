@@ -3,9 +3,10 @@
 Overview for newcomers:
 
 - `cli` wires the parts together. `api` parses a request and calls `service`, which decides whether to run the command.
-- `running.runner` runs one sync with `engine.coordinator`, which lists the phases in order. `engine.copying`,
-  `engine.events` and `engine.cutover` do most of their work. If several instances share a run, all but one use
-  `engine.follower`.
+  `queries` and `cluster_queries` answer the requests that only read; `queries` contacts no cluster.
+- `running.current` holds the run of the process. `running.runner` runs one sync with `engine.coordinator`, which
+  lists the phases in order. `engine.copying`, `engine.events` and `engine.cutover` do most of their work. If several
+  instances share a run, all but one use `engine.follower`.
 - `preflight` decides whether a sync may begin.
 - `rules` compute the definitions and shard keys of the destination's collections, and the repairs of differences.
 - `resuming` decides for each kind of error whether a failed sync can be resumed, and how its saved state changes.

@@ -55,7 +55,9 @@ def blueprint(service: Service, recent: RecentCommands) -> Blueprint:
     _add_limits(api, service)
     _add_queries(api, service, readers)
     _add_overview(api, service, recent)
-    api.add_url_rule("/report", "report", report_view(service.report, PAGE, readers))
+    api.add_url_rule(
+        "/report", "report", report_view(service.cluster_queries.report, PAGE, readers)
+    )
     return api
 
 
@@ -81,7 +83,7 @@ def _add_reset(api: Blueprint, service: Service) -> None:
     def reset() -> dict[str, Any]:
         given = load(ResetSchema(), json_body())
         if given["dryRun"]:
-            return {**SUCCESS, **service.list_reset(given["confirm"])}
+            return {**SUCCESS, **service.cluster_queries.reset_plan(given["confirm"])}
         _log.info("Reset handler called")
         service.reset(given["confirm"], _sender())
         return SUCCESS
@@ -92,7 +94,7 @@ def _add_repair(api: Blueprint, service: Service, readers: Readers) -> None:
     def repair() -> dict[str, Any]:
         if load(RepairSchema(), json_body())["dryRun"]:
             with readers.one():
-                return {**SUCCESS, **repair_report(service.repair_plan())}
+                return {**SUCCESS, **repair_report(service.cluster_queries.repair_plan())}
         _log.info("Repair handler called")
         service.repair(_sender())
         return SUCCESS
@@ -119,7 +121,7 @@ def _add_users(api: Blueprint, service: Service, readers: Readers) -> None:
     @api.get("/users")
     def users() -> dict[str, Any]:
         with readers.one():
-            return {**service.users(), **SUCCESS}
+            return {**service.cluster_queries.users(), **SUCCESS}
 
     @api.post("/users")
     def copy_users() -> dict[str, Any]:
@@ -155,7 +157,7 @@ def _add_queries(api: Blueprint, service: Service, readers: Readers) -> None:
     @api.get("/mismatches")
     def mismatches() -> Response:
         given = load(MismatchesSchema(), parameters())
-        found = service.mismatches(
+        found = service.cluster_queries.mismatches(
             given.get("after"),
             given.get("limit"),
             given["minDurationSecs"],

@@ -1,16 +1,15 @@
-"""The commands of the API, and the queries that read from the clusters. A `Runner` executes the sync itself.
+"""The commands of the API. A `Runner` executes the sync itself.
 
 A command is checked, saved, made visible and answered, in this order, so that a crash cannot lose an answered command.
 
 The conditions that all commands share are in `syncsvc.gate`. The queries that contact no cluster are in
-`syncsvc.queries`.
+`syncsvc.queries`, and the others in `syncsvc.cluster_queries`.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -22,50 +21,41 @@ from uuid import uuid4
 import pymongo
 from pymongo.errors import PyMongoError
 
-from syncsvc import __version__, errors
 from syncsvc.background.dashboards import Dashboards
 from syncsvc.background.limiter import Limiter
 from syncsvc.background.reporter import Reporter
+from syncsvc.cluster_queries import ClusterQueries
 from syncsvc.desired import Goal
 from syncsvc.engine.run.pace import Pace
 from syncsvc.figures.progress import Progress
 from syncsvc.gate import Gate
 from syncsvc.limits import Document
-from syncsvc.metadata import METADATA_DATABASE, Metadata
+from syncsvc.metadata import METADATA_DATABASE
 from syncsvc.options import CLUSTERS, StartOptions
 from syncsvc.preflight.judgement import Judgement, judge
 from syncsvc.queries import Queries
-from syncsvc.reports.failure import failure_description
 from syncsvc.reports.limits import limits_report
-from syncsvc.reports.principals import copied_report, principals_report
-from syncsvc.reports.report import Subject, report
-from syncsvc.reports.reset import reset_report
-from syncsvc.reports.standing import refuse_on_standby, silent_clusters, why_not_ready
+from syncsvc.reports.principals import copied_report
+from syncsvc.reports.standing import silent_clusters, why_not_ready
 from syncsvc.reports.sync import Sync, Watcher
-from syncsvc.resuming import refuse_repair
 from syncsvc.running.admission import can_commit
 from syncsvc.running.beginning import Starts
-from syncsvc.running.principal_check import not_requested
+from syncsvc.running.current import CurrentRun
 from syncsvc.running.process import ProcessContext
-from syncsvc.running.runner import Runner
-from syncsvc.saved.evidence import gather
 from syncsvc.saved.find_run import find_run
 from syncsvc.saved.journal import Entry, Journal, Kind, Sender, Site
 from syncsvc.saved.lease import HOME
 from syncsvc.saved.limits import LimitsStore
-from syncsvc.saved.mismatches import RepairPlan, mismatches, repair_plan, repaired
-from syncsvc.saved.registry import CollectionRecord
-from syncsvc.saved.run import PhaseBegin, RunRecord, refuse_in_use
+from syncsvc.saved.run import PhaseBegin, RunRecord
 from syncsvc.saved.run_documents import load_owner
 from syncsvc.saved.run_journal import this_process
-from syncsvc.saved.run_store import RunStore, new_owner
+from syncsvc.saved.run_store import new_owner
 from syncsvc.state import Phase, State, Trigger, next_state
 from syncsvc.tuning import LoadLevel, Tuning
 from verifier.cluster import failures
 from verifier.cluster.bounds import PATIENCE, answered_soon
 from verifier.cluster.cluster import Cluster
 from verifier.cluster.writer import ClusterWriter
-from verifier.compare.mismatch import StoredMismatch
 from verifier.runtime.errors import OperationError, Violation, raise_all
 from verifier.runtime.observer import Observer
 from verifier.runtime.retry import impatient
@@ -82,11 +72,11 @@ _JOURNAL_PATIENCE = 5.0
 
 
 class Service:
-    """Runs the commands and queries of the API. There is at most one sync at a time.
+    """Runs the commands of the API. There is at most one sync at a time.
 
     `spawn` runs a function in a thread that the process owns. `watchers` are called every second with a snapshot of the
-    sync. `gate` admits or refuses commands (see `Gate.command` for the errors). `queries` answers the queries that
-    contact no cluster. `goal` is the declared state; None without `--desiredState`.
+    sync. `gate` admits or refuses commands (see `Gate.command` for the errors). `queries` and `cluster_queries` answer
+    the queries. `goal` is the declared state; None without `--desiredState`.
     """
 
     def __init__(
@@ -107,9 +97,10 @@ class Service:
         self.gate = Gate(lambda: self.state, tuning.startup_wait, goal)
         self._progress = Progress()
         pace = Pace()
-        self._process = ProcessContext(
+        process = ProcessContext(
             {}, database, load, pace, tuning, self._progress, spawn, observe, stop
         )
+        self._run = CurrentRun(process, lambda: self._limiter.forget_home())
         self._limiter = Limiter(pace, self._progress, self.sync, self._saved_limits)
         self._dashboards = Dashboards(
             self._progress,
@@ -120,23 +111,25 @@ class Service:
         )
         self.queries = Queries(instance, self.sync, self._addresses, tuning.history_step)
         self._watchers = (self.queries.record, self._dashboards.watch, *watchers)
-        self._state = State.INITIALIZING  # while there is no run
-        self._runner: Runner | None = None
-        # Whether this process continues a saved run. Then, clients may repeat the start request that began the run.
-        self._recovered = False
+        self.cluster_queries = ClusterQueries(
+            self._run, self.gate, self.sync, self.keep_journal, lambda: self._limiter.limits, stop
+        )
         self._starts = Starts()
 
     @property
     def state(self) -> State:
-        runner = self._runner
-        return self._state if runner is None else runner.record.state
+        return self._run.state
+
+    @property
+    def _process(self) -> ProcessContext:
+        return self._run.process
 
     def connect(self, clusters: Mapping[str, Cluster]) -> None:
         """Use these clusters, and start the threads that report progress, apply speed limits and update dashboards.
 
         Commands still wait: they are accepted after `initialize`.
         """
-        self.use(clusters)
+        self._run.use(clusters)
         self._process.spawn(
             "reporter",
             Reporter(
@@ -160,7 +153,7 @@ class Service:
 
     def use(self, clusters: Mapping[str, Cluster]) -> None:
         """Use these clusters (by name, as in `CLUSTERS`) from now on. Call this only while this process has no run."""
-        self._process = replace(self._process, clusters=clusters)
+        self._run.use(clusters)
 
     def initialize(self, saved: RunRecord | None, term: TaskGroup | None = None) -> None:
         """Continue the run `saved` (None: there is no run), and accept commands from then on.
@@ -170,9 +163,9 @@ class Service:
         Raises OperationError Superseded if another process took the run over, and the driver's errors.
         """
         if term is not None:
-            self._process = replace(self._process, spawn=term.spawn, stop=term.stop)
+            self._run.use_term(term)
         if saved is None or not self._recover(saved):
-            self._become(next_state(self._state, Trigger.READY))
+            self._run.become(next_state(self.state, Trigger.READY))
         _log.info("The process is ready.", extra={"state": self.state.value})
         self.gate.startup.end()
 
@@ -181,10 +174,7 @@ class Service:
 
         After this, `initialize` may be called again.
         """
-        self._runner = None
-        self._recovered = False
-        self._become(State.INITIALIZING)
-        self._progress.clear()
+        self._run.forget()
 
     def is_superseded(self) -> bool:
         """Return whether another process has saved or taken over the run of this instance. Raises the driver's errors.
@@ -193,12 +183,12 @@ class Service:
         because a reset may just have ended. If the saved run belongs to a start that failed in this process, delete the
         run, and return False.
         """
-        runner = self._runner
+        runner = self._run.runner
         if self.state is State.INITIALIZING:
             return False
         with pymongo.timeout(_OWNER_PATIENCE), impatient(0.0):
             owner = load_owner(self._process.metadata(HOME), self.instance)
-            if self.gate.busy or self._runner is not runner or owner is None:
+            if self.gate.busy or self._run.runner is not runner or owner is None:
                 return False
             if runner is not None:
                 return runner.record.owner != owner
@@ -239,7 +229,7 @@ class Service:
             _log.info("Preflight checks completed.", extra={"warnings": list(judgement.warnings)})
             # Use the facts that the preflight has read: those read when the process started may lack the cluster IDs,
             # which are saved in the record.
-            self.use(judgement.clusters)
+            self._run.use(judgement.clusters)
             names = (options.source, options.destination)
             source, destination = (judgement.clusters[name] for name in names)
             now = time()
@@ -257,7 +247,7 @@ class Service:
             )
             # The limits are saved before the run: after a crash, a restarted process must not continue without limits.
             self._limiter.begin_at(self._limits_at(record.home))
-            self._launch(self._starts.begin(self._process, record, self._runner_of))
+            self._run.launch(self._starts.begin(self._process, record, self._run.runner_of))
 
     def preflight(self, options: StartOptions) -> Judgement:
         """Check a start with these options: return its violations, warnings and estimates. Changes nothing.
@@ -277,13 +267,13 @@ class Service:
         Calls to a cluster that are in progress may end after this method returns; `resume` waits for them.
         """
         with self.gate.command(Trigger.PAUSE), answered_soon():
-            self._runner_for(Trigger.PAUSE).pause(_command("pause", sender))
+            self._run.runner_for(Trigger.PAUSE).pause(_command("pause", sender))
 
     def resume(self, sender: Sender) -> None:
         """Continue a sync that is paused or failed. Raises OperationError."""
         # The whole command has no time limit, because it waits for the run to stop, and prepares an engine.
         with self.gate.command(Trigger.RESUME), impatient(PATIENCE):
-            self._runner_for(Trigger.RESUME).resume(_command("resume", sender))
+            self._run.runner_for(Trigger.RESUME).resume(_command("resume", sender))
 
     def repair(self, sender: Sender) -> None:
         """Request a repair of the differences that the verification has found, without waiting for the repair.
@@ -292,28 +282,7 @@ class Service:
         """
         # The whole command has no time limit, because it may wait for the run to stop, and prepare an engine.
         with self.gate.command(Trigger.REPAIR), impatient(PATIENCE):
-            self._runner_for(Trigger.REPAIR).repair(_command("repair", sender))
-
-    def repair_plan(self) -> RepairPlan:
-        """Return the plan of the repair that `repair` would request now. Changes nothing. Raises OperationError."""
-        self.gate.await_startup()
-        with self.gate.while_active(), impatient(PATIENCE):
-            runner = self._runner_for(Trigger.REPAIR)
-            refuse_repair(runner.record)
-            return repair_plan(self._metadata(runner), runner.replaced(), self._stop)
-
-    def users(self) -> dict[str, Any]:
-        """Return the effect that a commit would have now on each user and role, in the form of `principals_report`.
-
-        Changes nothing. Raises OperationError, for example if no sync was started with `usersAndRoles.copy` true.
-        """
-        self.gate.await_startup()
-        runner = self._runner
-        with self.gate.while_active(), answered_soon():
-            found = None if runner is None else runner.principals.compare()
-        if found is None:
-            raise not_requested()
-        return principals_report(found)
+            self._run.runner_for(Trigger.REPAIR).repair(_command("repair", sender))
 
     def copy_users(self, sender: Sender) -> dict[str, Any]:
         """Copy users and roles before the commit; return how many were copied, in the form of `copied_report`.
@@ -322,20 +291,20 @@ class Service:
         """
         # The whole command has no time limit, because there may be many users.
         with self.gate.command(Trigger.COPY_PRINCIPALS), impatient(PATIENCE):
-            runner = self._runner_for(Trigger.COPY_PRINCIPALS)
+            runner = self._run.runner_for(Trigger.COPY_PRINCIPALS)
             runner.copy_principals(_command("copy users and roles", sender))
             return copied_report(runner.record)
 
     def commit(self, sender: Sender) -> None:
         """Request the cut-over of the sync, without waiting for its end. Raises OperationError."""
         with self.gate.command(Trigger.COMMIT), answered_soon():
-            self._runner_for(Trigger.COMMIT).commit(_command("commit", sender))
+            self._run.runner_for(Trigger.COMMIT).commit(_command("commit", sender))
 
     def reverse(self, sender: Sender) -> None:
         """Reverse a committed sync: its destination becomes the source. Raises OperationError."""
         # The whole command has no time limit, because it reads the change streams of both clusters.
         with self.gate.command(Trigger.REVERSE), impatient(PATIENCE):
-            self._runner_for(Trigger.REVERSE).reverse(_command("reverse", sender))
+            self._run.runner_for(Trigger.REVERSE).reverse(_command("reverse", sender))
 
     def reset(self, confirm: str, sender: Sender) -> None:
         """Reset the sync: save the state RESETTING, and start a thread that drops everything that the sync has created.
@@ -343,40 +312,10 @@ class Service:
         `confirm` must be the name of the sync's destination. Raises OperationError.
         """
         with self.gate.command(Trigger.RESET), answered_soon():
-            self._confirmed(confirm).reset(_command("reset", sender))
-
-    def list_reset(self, confirm: str) -> dict[str, Any]:
-        """Return the effects that `reset` would have, in the form of `reset_report`. Drops nothing.
-
-        `confirm` must be the name of the sync's destination. Raises OperationError.
-        """
-        with self.gate.command(), impatient(PATIENCE):
-            runner = self._confirmed(confirm)
-            return reset_report(*runner.resettable())
+            self._run.runner_to_reset(confirm).reset(_command("reset", sender))
 
     def _addresses(self) -> dict[str, str]:
         return {name: each.facts.address for name, each in self._process.clusters.items()}
-
-    def _confirmed(self, confirm: str) -> Runner:
-        """Return the runner if `confirm` is the name of the sync's destination.
-
-        Raises OperationError InvalidState if there is no sync, DestinationInUse if users may write to the destination
-        or the sync was reversed (for any `confirm`), and InvalidRequest if `confirm` is another name.
-        """
-        runner = self._runner
-        if runner is None:
-            raise OperationError(
-                errors.INVALID_STATE, f"There is no sync to reset; the state is {self.state.value}."
-            )
-        # After a reversal, the destination of the start has the newest data: never ask for its name as a confirmation.
-        refuse_in_use(runner.record)
-        destination = runner.record.home
-        if confirm != destination:
-            raise OperationError(
-                INVALID_REQUEST,
-                f"confirm: Must be the name of the destination, {destination}, whose data is dropped.",
-            )
-        return runner
 
     def limits(self) -> dict[str, Any]:
         """Return the answer to `GET /api/v1/limits`, without `success`. Contacts no cluster."""
@@ -393,7 +332,7 @@ class Service:
             raise self.gate.not_initialized()
         with answered_soon(), failures.named_errors():
             self._limiter.change(changes)
-        runner = self._runner
+        runner = self._run.runner
         if runner is not None:
             runner.note(_command(f"limits {json.dumps(changes)}", sender))
 
@@ -406,7 +345,7 @@ class Service:
         `report`. Errors are ignored, because the next call saves the same warnings and counts. Raises `Cancelled` only
         when the process is stopping.
         """
-        runner = self._runner
+        runner = self._run.runner
         if runner is None:
             # Otherwise, the report of the next sync would show these warnings as its own.
             self._progress.forget_begun(self._progress.begun)
@@ -422,40 +361,12 @@ class Service:
         # The end of a term as active daemon also cancels the save, but must not end the thread of the reporter.
         self._stop.check()
 
-    def report(self) -> dict[str, Any]:
-        """Return the report of the sync, in the form of `reports.report`. It names saved data that cannot be read.
-
-        The journal is saved first, so the report includes the newest warnings. Raises OperationError: InvalidState if
-        there is no sync or the process is not initialized in time, NotActive if this process is a standby.
-        """
-        self.gate.await_startup()
-        with self.gate.while_active():
-            self.keep_journal()
-            sync, runner = self.sync(), self._runner
-            if sync.record is None or runner is None:
-                state = self.state.value
-                description = f"There is no sync to report on; the state is {state}."
-                raise OperationError(errors.INVALID_STATE, description)
-            evidence = gather(self._metadata(runner), sync.record, self._process.stop)
-            clusters = self._process.clusters.items()
-            return report(
-                Subject(
-                    sync,
-                    evidence,
-                    tuple(Site.of(name, each.facts) for name, each in clusters),
-                    self._limiter.limits,
-                    __version__,
-                    socket.gethostname(),
-                    time(),
-                )
-            )
-
     def _saved_limits(self) -> LimitsStore | None:
         """Return the store of the limits.
 
         Return None during a reset, and while it is unknown which cluster stores the limits.
         """
-        runner, standing = self._runner, self.gate.standing
+        runner, standing = self._run.runner, self.gate.standing
         if self.state is State.RESETTING:
             return None
         if runner is not None:
@@ -480,7 +391,7 @@ class Service:
 
     def sync(self) -> Sync:
         """Return a snapshot of everything that this process knows about the sync. Contacts no cluster."""
-        runner, snapshot = self._runner, self._progress.snapshot
+        runner, snapshot = self._run.runner, self._progress.snapshot
         sync = Sync(
             self._shown_state,
             None,
@@ -508,47 +419,10 @@ class Service:
         """Return the state to show while this process has no run; on a standby, the state of the active daemon."""
         standing = self.gate.standing
         if standing is None or not standing.is_standby or standing.lease is None:
-            return self._state
+            return self.state
         saved = (standing.lease.progress or {}).get("state")
         # A daemon of a later version may have more states.
-        return next((each for each in State if each.value == saved), self._state)
-
-    def mismatches(
-        self,
-        after: str | None,
-        limit: int | None,
-        least_seconds: float,
-        repaired_ones: bool,
-        namespace: str | None = None,
-    ) -> Iterator[StoredMismatch]:
-        """Return an iterator over the mismatches that the verification has found; empty if there is no sync.
-
-        Begin after the page token `after` (None: with the first mismatch), and return at most `limit` mismatches (None:
-        all). Leave out documents that have differed for less than `least_seconds`. With `namespace`, return only
-        mismatches of this collection of the source. With `repaired_ones`, return the repaired mismatches instead, and
-        ignore `least_seconds` and `namespace`.
-
-        Raises OperationError, both from this call and from the iterator.
-        """
-        refuse_on_standby(self.gate.standing)
-        if self.state is State.INITIALIZING:
-            raise OperationError(
-                errors.INVALID_STATE,
-                "The state is INITIALIZING: the process does not know yet whether there is a saved sync. Repeat the "
-                "request when the state has changed.",
-            )
-        runner = self._runner
-        if runner is None:
-            return iter(())
-        metadata = self._metadata(runner)
-        if repaired_ones:
-            return repaired(metadata, after, limit)
-        names = () if namespace is None else _names(namespace, runner.collections)
-        return mismatches(metadata, after, limit, least_seconds, self._stop, names)
-
-    def _metadata(self, runner: Runner) -> Metadata:
-        """Return the metadata database of the run."""
-        return self._process.metadata(runner.record.home)
+        return next((each for each in State if each.value == saved), self.state)
 
     def _refuse_other_home(self, options: StartOptions) -> None:
         """Raise OperationError InvalidRequest on a daemon with `--standby` if the destination is not cluster `HOME`."""
@@ -565,40 +439,8 @@ class Service:
         store = self._starts.take_over(self._process, saved)
         if store is None:
             return False
-        self._recovered = True
-        self._launch(self._runner_of(store))
+        self._run.launch(self._run.runner_of(store), is_recovered=True)
         return True
-
-    def _become(self, state: State) -> None:
-        self._state = state
-        self._progress.enter(state)
-
-    def _enter_state_of(self, record: RunRecord) -> None:
-        failure = record.failure if record.state is State.FAILED else None
-        name = None if failure is None else failure.name
-        self._progress.enter(record.state, name, failure_description(record))
-
-    def _runner_of(self, store: RunStore) -> Runner:
-        return Runner(store, self._process, self._forget_run)
-
-    def _launch(self, runner: Runner) -> None:
-        runner.watch(self._enter_state_of)
-        self._runner = runner
-        runner.begin()
-
-    def _forget_run(self) -> None:
-        """Forget the run and change the state to IDLE, at the end of a reset."""
-        self._limiter.forget_home()
-        self._progress.clear()
-        self._recovered = False
-        self._become(next_state(State.RESETTING, Trigger.CLEARED))
-        self._runner = None
-
-    def _runner_for(self, trigger: Trigger) -> Runner:
-        """Return the runner. Raises OperationError InvalidState if the current state does not allow `trigger`."""
-        next_state(self.state, trigger)
-        assert self._runner is not None
-        return self._runner
 
     def _is_answered_again(self, options: StartOptions) -> bool:
         """Return whether a start with these options succeeds without an effect, because the sync already runs.
@@ -606,8 +448,8 @@ class Service:
         A script may send its start again after a restart of the process. So return True if this process continues a
         saved run with the same options, unless the run is paused, failed, being reset, or reversed.
         """
-        runner = self._runner
-        if not self._recovered or runner is None:
+        runner = self._run.runner
+        if not self._run.is_recovered or runner is None:
             return False
         if runner.record.state in (State.PAUSED, State.FAILED, State.RESETTING):
             return False
@@ -646,9 +488,3 @@ def _begun(clusters: Iterable[Cluster], start: Entry, now: float) -> Journal:
     journal = Journal(tuple(Site.of(each.name, each.facts) for each in clusters), saved_at=now)
     running = Entry(Kind.STATE, now, State.RUNNING.value)
     return journal.with_process(this_process(now)).with_entries(start, running)
-
-
-def _names(namespace: str, collections: Iterable[CollectionRecord]) -> set[str]:
-    """Return the names under which mismatches of a collection are saved: its name, and the name of its buckets."""
-    stored = (each.source_storage for each in collections if str(each.source_name) == namespace)
-    return {namespace, *map(str, stored)}

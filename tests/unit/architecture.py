@@ -54,6 +54,7 @@ SYNC = (
     {"syncsvc.engine"},
     {"syncsvc.reports"},
     {"syncsvc.background", "syncsvc.gate", "syncsvc.queries", "syncsvc.running"},
+    {"syncsvc.cluster_queries"},
     {"syncsvc.service"},
     {"syncsvc.api", "syncsvc.openapi", "syncsvc.reconciler", "syncsvc.standby"},
     {"syncsvc.health", "syncsvc.page"},
