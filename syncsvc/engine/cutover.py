@@ -27,8 +27,10 @@ from syncsvc.engine.principal_copy import PrincipalCopy
 from syncsvc.engine.reversal import prepare_reversal
 from syncsvc.engine.run.context import RunContext
 from syncsvc.engine.run.points import Point
+from syncsvc.errors import UNSUPPORTED_COLLECTION
 from syncsvc.figures.progress import WarningKind
 from syncsvc.resuming import CHECKED, UNBLOCKED
+from syncsvc.rules.indexing import is_undecodable
 from syncsvc.saved.created_collections import is_replaced, under_current_names
 from syncsvc.saved.registry import CollectionRecord
 from syncsvc.saved.run import refuse_resetting
@@ -37,6 +39,8 @@ from verifier.cluster.namespace import Namespace
 from verifier.cluster.reading import read
 from verifier.cluster.specification import CollectionSpec
 from verifier.cluster.writer import MAJORITY, PRIMARY_ONLY
+from verifier.compare.listing import names_on
+from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import StopToken, for_each
 
 Step = tuple[str, Callable[[], None]]
@@ -45,6 +49,10 @@ Change = Callable[[Catalog, CollectionSpec], None]
 
 # The name is saved, so it must never change.
 _PRINCIPALS_COPIED = "users and roles copied"
+
+
+# How many collections a message names.
+_MOST_NAMED = 10
 
 
 @dataclass(frozen=True)
@@ -146,7 +154,24 @@ class Cutover:
         # An earlier version of syncsvc, which recorded no check, may have unblocked the destination.
         if UNBLOCKED not in self.context.run.record.steps:
             LateWrites(self.context, self.stop).refuse()
+            self._refuse_unreported()
         self.context.progress.end_warning(WarningKind.SOURCE_WRITTEN)
+
+    def _refuse_unreported(self) -> None:
+        """Raise OperationError UnsupportedCollection if the name of a source collection or view is not valid UTF-8.
+
+        Change streams do not report that such a collection was created, so it was not synced. The start of the sync
+        would have refused an earlier one.
+        """
+        names = self.context.selection.of(names_on(self.context.source_client, self.stop))
+        unreported = sorted(str(each) for each in names if is_undecodable(each))
+        if unreported:
+            raise OperationError(
+                UNSUPPORTED_COLLECTION,
+                f"The names of these collections are not valid UTF-8: {', '.join(unreported[:_MOST_NAMED])}. They were "
+                "created or renamed during the sync. The source does not report such changes, so these collections "
+                "were not synced.",
+            )
 
     def _unblock(self) -> None:
         if self.context.run.record.options.blocks_destination:

@@ -493,7 +493,7 @@ def _not_known(subject: Subject) -> Iterator[str]:
             "versions from before the update are missing."
         )
     if omitted := sum(each.journal.omitted for each in subject.records):
-        yield f"{omitted} entries of the journal are missing, because the journal was full."
+        yield f"The journal was full, so entries are missing: {omitted} in all instances together."
     if any(each.caller is None for each in _senders(record)):
         yield UNKNOWN_CALLERS
     yield PROXIES

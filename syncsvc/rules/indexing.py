@@ -19,6 +19,7 @@ from syncsvc.errors import (
 from syncsvc.options import BuildIndexes, StartOptions
 from syncsvc.rules import sharding
 from verifier.cluster.facts import ClusterFacts
+from verifier.cluster.namespace import Namespace
 from verifier.cluster.namespace_map import (
     NamespaceMap,
     case_collisions,
@@ -107,6 +108,11 @@ def ttl_violations(definition: CollectionSpec, options: StartOptions) -> Iterato
             f"{definition.namespace} has the TTL index {', '.join(names)}. The destination would lack it, because "
             "buildIndexes is never, so no documents would expire there after the commit."
         )
+
+
+def is_undecodable(name: Namespace) -> bool:
+    """Return whether a decoded name was not valid UTF-8, or contains the character that replaces invalid bytes."""
+    return _REPLACEMENT in str(name)
 
 
 def text_violations(definition: CollectionSpec) -> Iterator[Violation]:

@@ -178,6 +178,28 @@ def test_a_collection_whose_name_is_not_utf_8_can_only_be_excluded(
         assert "d.a\N{REPLACEMENT CHARACTER}: a name or text" in answer["errorDescription"]
 
 
+@pytest.mark.parametrize("excluded", [True, False])
+def test_a_collection_created_later_whose_name_is_not_utf_8_prevents_the_commit(
+    pair: Pair, daemon: Daemon, excluded: bool
+) -> None:
+    """The change stream does not report the collection: only the commit can find it."""
+    client = pair.source.client
+    client.d.c.insert_one({"_id": 1})
+    client.e.c.insert_one({"_id": 1})
+    daemon.start(excludeNamespaces=[{"database": "d"}] if excluded else [])
+    daemon.wait_until_committable()
+    _create_collection_with_bad_name(client)
+    if not excluded:
+        daemon.ask_for_commit()
+        failed = daemon.wait_for_failure("UnsupportedCollection", "d.a\N{REPLACEMENT CHARACTER}")
+        assert not failed["canWrite"]
+        client.drop_database("d")
+        daemon.resume()
+    daemon.commit()
+    assert pair.destination.client.list_database_names().count("d") == 0
+    assert [*pair.destination.client.e.c.find()] == [{"_id": 1}]
+
+
 def test_an_index_with_an_option_of_old_servers_is_synced(pair: Pair, daemon: Daemon) -> None:
     """Create an index as servers before 3.4 have accepted it: listings leave out its unknown option."""
     client = pair.source.client
