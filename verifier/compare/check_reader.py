@@ -221,5 +221,5 @@ def _within(namespaces: Collection[str]) -> Document:
 
 
 def kept_generations(generation: int) -> range:
-    """Return the generations whose saved state is kept while `generation` is current: it, the previous and the next."""
+    """Return the generations whose saved state is kept while `generation` is current: from the previous to the next."""
     return range(generation - 1, generation + 2)

@@ -102,8 +102,8 @@ class Recorder:
         Pause at the saved end of user writes, until a later end is saved.
 
         Raises OperationError DefinitionChanged for a DDL event of the check's namespaces on the source (unless a chunk
-        migration caused it), OplogWindowExceeded, and Superseded; the errors of a save (see CheckStore); the driver's
-        errors that are not temporary; and `Cancelled`.
+        migration caused it), OplogWindowExceeded, EventTooLarge and Superseded; the errors of a save (see CheckStore);
+        the driver's errors that are not temporary; and `Cancelled`.
         """
         stream = ChangeStream(
             self._cluster.client,
