@@ -337,7 +337,10 @@ class Service:
         return Check(subject, sides, self._store, settings.grace_seconds, self._observe, self._stop)
 
     def _recalled_check(self) -> Check:
-        """Return the saved check with its saved figures loaded; it does not run yet. Raises the driver's errors."""
+        """Return the saved check with its saved figures loaded; it does not run yet.
+
+        Raises the driver's errors, and `Cancelled`.
+        """
         check = self._new_check()
         check.figures.recall()
         return check

@@ -271,7 +271,7 @@ class Check:
         return self._began_at - self._grace_since >= self._grace or self._was_quiet()
 
     def _was_quiet(self) -> bool:
-        """Return whether the oplogs show no write from one grace period before the end of user writes until now.
+        """Return whether the oplogs show no write of user data from a grace period before the end of writes until now.
 
         This assumes that a sync tool is never behind by more than the grace period. So if users and the sync tool have
         written nothing to either cluster for that long, the sync tool has applied everything. Return False without

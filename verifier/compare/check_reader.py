@@ -114,7 +114,10 @@ class CheckReader:
             yield stored(read_definition_mismatch(row), row, generation)
 
     def one_sided(self, namespace: Namespace) -> tuple[int, int]:
-        """Return the numbers of missing and of extra documents that the current generation found in a collection."""
+        """Return the numbers of missing and of extra documents that the current generation found in a collection.
+
+        `namespace` is the name of the collection on the source; for a time-series collection, the name of its buckets.
+        """
         collection = self._database[self._name(DOCUMENTS)]
 
         def count(kind: Difference) -> int:

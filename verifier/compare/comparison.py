@@ -219,7 +219,7 @@ class Comparison:
             yield from self._unequal(reading._replace(portion=Keys((LAST,)), part=None), on_pages)
 
     def _divided(self, reading: _Reading, stored: tuple[_Stored, _Stored]) -> _Reading:
-        """Return the reading limited to its next part, of at most about `reading.part.documents` documents on each side.
+        """Return the reading limited to its next part: at most about `reading.part.documents` documents on each side.
 
         Return the reading without this limit if it is not read in parts, if the next part is the last one, or if the
         collations of the two collections differ.
