@@ -95,7 +95,7 @@ class Worker:
         self._subject = context.subject
         self._clients = (sides.source.client, sides.destination.client)
         self._range_bytes, self._threads = sides.range_bytes, sides.workers
-        # Servers before 6.0 send no events for changes of measurements.
+        # Below featureCompatibilityVersion 6.0, servers send no events for changes of measurements.
         self._reports_buckets = sides.source.facts.reports_ddl
         self._source_facts = sides.source.facts
         self._store = context.store
@@ -258,8 +258,9 @@ class Worker:
     def _is_silent(self, source: CollectionSpec | None) -> bool:
         """Return whether this generation must compare all documents of a time-series collection again.
 
-        A source before 6.0 sends no change events for measurements, so they are compared again once, after user writes
-        have ended. `source` is the collection's definition on the source; None if it does not exist.
+        A source with a featureCompatibilityVersion before 6.0 sends no change events for measurements, so they are
+        compared again once, after user writes have ended. `source` is the collection's definition on the source; None
+        if it does not exist.
         """
         if self._reports_buckets or source is None or not self._store.record.all_again:
             return False
