@@ -73,7 +73,7 @@ def _counts(meaning: str, **metadata: Any) -> Any:
 
 
 class _Changes(Strict):
-    """The rate and the lag of the change events that are read from one cluster."""
+    """The rate, the lag and the numbers of the change events that are read from one cluster."""
 
     eventsPerSecond = nullable(
         fields.Float,
@@ -135,26 +135,26 @@ class Progress(Strict):
     )
     docsComparedPerSecond = nullable(
         fields.Float,
-        "The number of documents compared per second in the last minute; null between generations, and if no check "
-        "runs.",
+        "The number of documents compared per second in the last minute; null while a generation is being prepared, "
+        "and if no check runs.",
     )
     srcBytesComparedPerSecond = nullable(
         fields.Float,
-        "The size of the source's documents compared per second in the last minute, in bytes; null between "
-        "generations, and if no check runs.",
+        "The size of the source's documents compared per second in the last minute, in bytes; null while a generation "
+        "is being prepared, and if no check runs.",
     )
     srcChangeStats = always(fields.Nested, "The change events of the source.", _Changes)
     dstChangeStats = always(fields.Nested, "The change events of the destination.", _Changes)
     srcLastRecheckedTS = nullable(
         fields.Nested,
-        "The cluster time up to which all changes of the source were processed; null until the second generation is "
-        "complete.",
+        "The cluster time up to which all changes of the source were processed; null until the changes made during the "
+        "first generation have been compared.",
         _ClusterTime,
     )
     dstLastRecheckedTS = nullable(
         fields.Nested,
-        "The cluster time up to which all changes of the destination were processed; null until the second generation "
-        "is complete.",
+        "The cluster time up to which all changes of the destination were processed; null until the changes made "
+        "during the first generation have been compared.",
         _ClusterTime,
     )
     notes = always(

@@ -21,7 +21,7 @@ def _of_check(read: Callable[[CheckProgress], float | None]) -> Callable[[CheckP
 def _of_amounts(read: Callable[[Amounts], float | None]) -> Callable[[CheckProgress], Values]:
     """Return a function for `Metric.read` that reads one of the amounts of generation 0.
 
-    The value is None until the tasks of generation 0 are planned.
+    The value is None as long as no comparison of documents is planned.
     """
 
     def of(progress: CheckProgress) -> float | None:

@@ -1,4 +1,4 @@
-"""The preconditions of a check for its two clusters.
+"""The preconditions of a check: the requirements for its two clusters, and for the cluster of --metaURI.
 
 The functions here have no side effects, and yield all violations, not only the first one.
 """

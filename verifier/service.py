@@ -106,9 +106,8 @@ class Service:
     def recover(self) -> None:
         """Continue the saved check, or load its result if it has ended. With --clean, drop the saved check instead.
 
-        The result of a check with other options is not loaded. Raises OperationError OtherCheckSaved if the saved check
-        compares other clusters, or if it is not finished and has other options; and UnsupportedServerVersion if the
-        cluster of --metaURI is too old.
+        The result of a check with other options is not loaded. Raises OperationError, for example OtherCheckSaved if
+        the saved check compares other clusters, or if it is not finished and has other options.
         """
         if self._metadata is not self._destination:
             raise_all(rules.unfit_to_store(self._metadata.facts))
@@ -197,7 +196,10 @@ class Service:
         )
 
     def _first_mismatches(self) -> tuple[tuple[StoredMismatch, ...], tuple[str, ...]]:
-        """Return the first mismatches, and no sentence; if they cannot be read, none, and a sentence that says so."""
+        """Return up to `MOST_LISTED` mismatches, and an empty tuple.
+
+        If the mismatches cannot be read, return an empty tuple, and one sentence for the report that says so.
+        """
         try:
             with failures.named_errors(), answered_soon():
                 definitions = [*self.definition_mismatches(None, MOST_LISTED)]
@@ -257,10 +259,10 @@ class Service:
         )
 
     def _matches_options(self, record: CheckRecord) -> bool:
-        """Return whether the saved check was started with the options of this process.
+        """Return whether the saved check has the namespaces and the docCompareMethod of this process's options.
 
-        Queries for documents are ignored. Renamed namespaces are ignored as well if the request of the check renamed
-        them, and not an option.
+        Document queries, and the renamed namespaces of the command that began the check, are ignored, because they are
+        not options.
         """
         saved = replace(record.request, document_filter=None, source_filters=DocumentFilters())
         if saved.remapped:
@@ -308,7 +310,10 @@ class Service:
             )
 
     def _refuse_collisions(self, request: Request) -> None:
-        """Raise OperationError if two selected namespaces of the source would have the same name on the destination."""
+        """Raise OperationError if a renamed namespace takes the destination name of a selected namespace of the source.
+
+        Reads the names of all collections and views of the source. Raises the driver's errors, and `Cancelled`.
+        """
         names = request.scope.names
         listed = names_on(self._source.client, self._stop)
         taken = [each for each in listed if names.is_taken(each)]
@@ -332,7 +337,10 @@ class Service:
         return Check(subject, sides, self._store, settings.grace_seconds, self._observe, self._stop)
 
     def _recalled_check(self) -> Check:
-        """Return the saved check with its saved figures loaded; it does not run yet. Raises the driver's errors."""
+        """Return the saved check with its saved figures loaded; it does not run yet.
+
+        Raises the driver's errors, and `Cancelled`.
+        """
         check = self._new_check()
         check.figures.recall()
         return check
@@ -383,7 +391,10 @@ class Service:
 
 
 def _remapped(request: Request, remap: Sequence[Document]) -> Request:
-    """Return the request with the renamed namespaces of a command. Raises OperationError if they are contradictory."""
+    """Return the request with the renamed namespaces of a command; unchanged if `remap` is empty.
+
+    Raises OperationError if the renamed namespaces contradict each other, or if an option renames namespaces as well.
+    """
     if not remap:
         return request
     if request.scope.renamed:

@@ -127,9 +127,10 @@ def _shown(query: bytes) -> str:
 class Check:
     """A check that continues from its saved state in the store.
 
-    Once all changes up to the end of user writes are read, differences are compared again for `grace` seconds before
-    they count as mismatches. The change events of the source come from `feed`, which the constructor opens. If `feed`
-    is None, the check reads the events itself.
+    Once all changes up to the end of user writes are read, differences are compared again during a grace period of
+    `grace` seconds, unless it is unnecessary (`_was_quiet`). The differences that remain are mismatches. The change
+    events of the source come from `feed`, which the constructor opens. If `feed` is None, the check reads the events
+    itself.
     """
 
     def __init__(
@@ -270,7 +271,7 @@ class Check:
         return self._began_at - self._grace_since >= self._grace or self._was_quiet()
 
     def _was_quiet(self) -> bool:
-        """Return whether the oplogs show no write from one grace period before the end of user writes until now.
+        """Return whether the oplogs show no write of user data from a grace period before the end of writes until now.
 
         This assumes that a sync tool is never behind by more than the grace period. So if users and the sync tool have
         written nothing to either cluster for that long, the sync tool has applied everything. Return False without
@@ -293,9 +294,9 @@ class Check:
     ) -> None:
         """Run the current generation, unless it is complete already, and save that it is complete.
 
-        Then count its mismatches, set the pause before the next generation, and drop the saved state of older
-        generations. `pairs` are the namespaces to compare. `new` are the pairs that did not exist in the previous
-        generation.
+        Then count its mismatches, set the pause before the next generation, and drop the saved state of generations
+        before the previous one. `pairs` are the namespaces to compare. `new` are the pairs that did not exist in the
+        previous generation.
         """
         if not self._store.record.done:
             began = monotonic()
@@ -345,8 +346,8 @@ class Check:
 
         The generation is due at once if all changes up to the end of user writes were read. Otherwise, it is due after
         a pause if documents have changed or mismatches are left, and the destination is close enough to the source. If
-        no document has changed, and the generations find the same mismatches again, the pause grows. Raises `Cancelled`
-        when stopped.
+        no document has changed, and the generations find the same numbers of mismatches, the pause grows. Raises
+        `Cancelled` when stopped.
         """
         began = monotonic()
         in_sync = self._feed is not None
@@ -421,11 +422,11 @@ class Check:
 
 
 def next_pause(before: float, same: bool, duration: float, tuning: CheckTuning) -> float:
-    """Return the pause after a generation, in seconds.
+    """Return the pause after a generation, in seconds; `tuning.least_pause` unless `same` is true.
 
-    If the generation found the same mismatches as the previous one (`same`), the pause grows: it is twice the previous
-    pause, `before`. It is at most `tuning.most_pause`, or ten times the duration of the generation if that is longer,
-    because each generation saves all mismatches again.
+    `same` says whether the numbers of mismatches are the same as after the previous generation. The pause is then twice
+    the previous pause, `before`. It is at most `tuning.most_pause`, or ten times `duration` (of the generation) if that
+    is longer, because each generation saves all mismatches again.
     """
     if not same:
         return tuning.least_pause
@@ -437,9 +438,9 @@ def pause_after_changes(
 ) -> float:
     """Return the least pause before a generation that compares changed documents, in seconds.
 
-    `duration` is the duration of the previous generation. If there are mismatches, the pause is as long as `duration`,
-    because the next generation compares and saves all mismatches again, too. It is at most `tuning.most_pause`; in a
-    sync, at most five seconds.
+    Without mismatches, this is `tuning.least_pause`. With mismatches, the pause is as long as the previous generation
+    (`duration`), because the next generation compares and saves all mismatches again, too. It is then limited to
+    `tuning.most_pause`, or to five seconds in a sync, but never shorter than `tuning.least_pause`.
     """
     if not mismatches:
         return tuning.least_pause

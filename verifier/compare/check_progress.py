@@ -52,7 +52,7 @@ class Verdict:
 class TaskCounts:
     """The numbers of tasks of the current generation, by status.
 
-    A task compares documents of a collection, or definitions.
+    A task compares definitions, documents, or numbers of documents.
     """
 
     added: int = 0

@@ -114,7 +114,10 @@ class CheckReader:
             yield stored(read_definition_mismatch(row), row, generation)
 
     def one_sided(self, namespace: Namespace) -> tuple[int, int]:
-        """Return the numbers of missing and of extra documents that the current generation found in a collection."""
+        """Return the numbers of missing and of extra documents that the current generation found in a collection.
+
+        `namespace` is the name of the collection on the source; for a time-series collection, the name of its buckets.
+        """
         collection = self._database[self._name(DOCUMENTS)]
 
         def count(kind: Difference) -> int:
@@ -221,5 +224,5 @@ def _within(namespaces: Collection[str]) -> Document:
 
 
 def kept_generations(generation: int) -> range:
-    """Return the generations whose saved state is kept while `generation` is current: it, the previous and the next."""
+    """Return the generations whose saved state is kept while `generation` is current: from the previous to the next."""
     return range(generation - 1, generation + 2)

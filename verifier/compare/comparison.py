@@ -174,9 +174,9 @@ class Comparison:
     def _unequal(self, reading: _Reading, on_pages: OnPages) -> Iterator[Unequal]:
         """Yield the documents of `reading.portion` that differ on the two clusters.
 
-        `on_pages` is called as described in `documents`. After a failure, continue at the last key up to which all
-        documents were compared. If a cluster needs too long to find a document that matches the queries, the rest of
-        the portion is compared in parts.
+        `on_pages` is called as described in `documents`. After a temporary failure, a range is read again from the last
+        key up to which all documents were compared, and single documents are all read again. If a query selects the
+        documents, and a read of a range times out, the rest of the range is compared in parts.
         """
         searched = any(self._filters(reading.names.source))
         with ExitStack() as cursors:
@@ -219,9 +219,10 @@ class Comparison:
             yield from self._unequal(reading._replace(portion=Keys((LAST,)), part=None), on_pages)
 
     def _divided(self, reading: _Reading, stored: tuple[_Stored, _Stored]) -> _Reading:
-        """Return the reading limited to its first part, if it is read in parts and both sides have the same order.
+        """Return the reading limited to its next part: at most about `reading.part.documents` documents on each side.
 
-        The first part ends at the end that comes first: the source and the destination may have different documents.
+        Return the reading without this limit if it is not read in parts, if the next part is the last one, or if the
+        collations of the two collections differ.
         """
         part, collations = reading.part, [each.collation for each in stored if each.is_there]
         reading = reading._replace(end=None)
@@ -351,10 +352,10 @@ class _Reading(NamedTuple):
     end: bytes | None = None
 
     def fitting(self, stored: tuple[_Stored, _Stored]) -> _Reading:
-        """Return this reading, or one without bounds if the collations of the two collections differ.
+        """Return this reading; a range is replaced if both collections exist and their collations differ.
 
-        If both exist and their collations differ, the bounds of a range select different documents on the two clusters,
-        or none. So the first range of the collection becomes the whole collection, and its other ranges become empty.
+        The bounds of the range would then select different documents on the two clusters, or none. So the first range,
+        which has no lower bound, becomes the whole collection, and each other range becomes empty.
         """
         source, destination = stored
         same = source.collation == destination.collation or not all(
@@ -376,7 +377,10 @@ class _Reading(NamedTuple):
         return self._replace(aligned=key)
 
     def in_smaller_parts(self, page: int) -> _Reading:
-        """Return the reading to continue with after a timeout. `page` is the usual number of documents in a page."""
+        """Return the reading to continue with after a timeout: a range in parts or in smaller parts, Keys unchanged.
+
+        `page` is the usual number of documents in a page.
+        """
         if isinstance(self.portion, Keys):
             return self
         return self._replace(part=part_after_timeout(self.part, self.first_page or page))

@@ -79,9 +79,10 @@ def _deletions(definition: CollectionSpec, now: datetime) -> Iterator[Document]:
 
 
 def _span(time_series: Document) -> int:
-    """Return the most seconds between two measurements in a bucket.
+    """Return the maximum time between two measurements in a bucket, in seconds.
 
-    If the definition does not contain this span, as after a change of the granularity, the granularity determines it.
+    `time_series` is the option `timeseries` of the collection. If it does not contain this time, as after a change of
+    the granularity, the granularity determines the time.
     """
     span = time_series.get("bucketMaxSpanSeconds")
     return int(_SPANS[time_series.get("granularity", "seconds")] if span is None else span)

@@ -104,7 +104,7 @@ class Feed:
             self.replaced(filter(is_user_namespace, event.owners))
 
     def replaced(self, namespaces: Iterable[Namespace]) -> None:
-        """Record that other collections may have these names on the source now; they are compared again as a whole."""
+        """Record that these names may belong to other collections of the source now, which are compared as a whole."""
         if self._counts:
             with self._noting:
                 self._noted.collections.update(namespaces)
@@ -124,7 +124,7 @@ class Feed:
             self.flush()
 
     def flush(self) -> None:
-        """Save all changes that were passed so far as rechecks; a no-op before `open`. Any thread may call this.
+        """Save rechecks for all changes that were passed so far; a no-op before `open`. Any thread may call this.
 
         Raises the driver's errors, the errors of a save (see CheckStore), and `Cancelled`. After an error, the next
         call saves the same changes.

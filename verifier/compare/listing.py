@@ -26,9 +26,10 @@ _RESERVED = {"databaseRegex": {"pattern": RESERVED_PATTERN}}
 
 
 class Listing:
-    """Lists the collections and views that a check compares; both clusters must have the same ones.
+    """The subject of a check by the separate verifier: all collections and views that `scope` selects.
 
-    `scope` selects the namespaces, and maps names on the source to names on the destination.
+    Both clusters should have the same collections and views. `scope` also maps names on the source to names on the
+    destination.
     """
 
     def __init__(

@@ -76,8 +76,9 @@ class Pairing:
     """A comparison of two streams of documents. `first_page` is the number of documents in the first page of each.
 
     `on_progress` is called each time both sides have reached the same key, and at the end, with the number of documents
-    that were read from the source since the last call, and their size in bytes. To bound memory, a document may be
-    reported as missing on one side although it follows later: the caller must compare every reported document again.
+    that were read from the source since the last call, and their size in bytes; it is not called for 0 documents. To
+    bound memory, a document may be reported as missing on one side although it follows later: the caller must compare
+    every reported document again.
     """
 
     def __init__(

@@ -41,7 +41,8 @@ class Rechecks:
     def of_changes(self) -> bool:
         """Return whether the next generation compares documents or collections because they have changed.
 
-        Return False if the next generation only compares earlier differences again.
+        Return False if the next generation only compares earlier differences again. After a restart, the reason is
+        unknown, and any saved recheck counts as a change (see `resume`).
         """
         return self._changed_any
 
@@ -58,7 +59,7 @@ class Rechecks:
                 self._remember(new)
 
     def resume(self) -> None:
-        """Set `of_changes` if an earlier process has saved rechecks for the next generation.
+        """Set `of_changes` to True if an earlier process has saved any recheck for the next generation.
 
         Raises the driver's errors, and `Cancelled`.
         """

@@ -115,7 +115,7 @@ class Request:
 
 @dataclass(frozen=True)
 class CheckRecord:
-    """The saved state of one check."""
+    """The saved record of one check."""
 
     # The ID of the process that may save the record.
     owner: str

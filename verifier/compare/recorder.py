@@ -2,10 +2,10 @@
 
 The rechecks for an event are saved before the position of the stream moves past the event.
 
-A DDL event on the source ends the check, because earlier comparisons may no longer be valid. A DDL event on the
-destination does not end it, because the sync tool changes definitions when it commits. Instead, all definitions are
-compared again at the end, and a collection that is created, dropped, renamed, sharded or resharded is compared again as
-a whole.
+A DDL event of the check's namespaces on the source ends the check with an error, because earlier comparisons may no
+longer be valid. A DDL event on the destination does not end the check, because the sync tool changes definitions when
+it commits. Instead, all definitions are compared again at the end, and a collection that is created, dropped, renamed,
+sharded or resharded is compared again as a whole.
 """
 
 from __future__ import annotations
@@ -102,8 +102,8 @@ class Recorder:
         Pause at the saved end of user writes, until a later end is saved.
 
         Raises OperationError DefinitionChanged for a DDL event of the check's namespaces on the source (unless a chunk
-        migration caused it), OplogWindowExceeded, and Superseded; the errors of a save (see CheckStore); the driver's
-        errors that are not temporary; and `Cancelled`.
+        migration caused it), OplogWindowExceeded, EventTooLarge and Superseded; the errors of a save (see CheckStore);
+        the driver's errors that are not temporary; and `Cancelled`.
         """
         stream = ChangeStream(
             self._cluster.client,

@@ -158,7 +158,7 @@ def read_definition_mismatch(row: Document) -> DefinitionMismatch:
 
 
 def _destination_row(name: Namespace | None) -> Document:
-    """Return the part of a row with the name on the destination: the field `destination`, or nothing if `name` is None.
+    """Return the optional field `destination` of a row, as a document; empty if `name` is None.
 
     The rows of earlier versions have no such field.
     """

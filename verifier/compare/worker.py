@@ -42,7 +42,7 @@ _CLOCK_START = time() - monotonic()
 
 
 def _steady_time() -> float:
-    """Return the UNIX time in seconds, as if the clock of the machine was not changed since this process started.
+    """Return the UNIX time in seconds, as if the machine's clock had not been changed since this process started.
 
     Otherwise, a change of the clock would make documents that differ for a moment count as lasting mismatches.
     """
@@ -79,8 +79,8 @@ class _Counting(NamedTuple):
 class Worker:
     """Runs the tasks of a generation. All threads of the generation share one worker.
 
-    `not_before` holds a cluster time of the source and one of the destination. Reads of a cluster see its state at
-    that time or later. `add_ranges` adds the tasks for the ranges of a collection (`Generation._add_ranges`).
+    The documents of each cluster are compared as they are at its cluster time in `not_before`, or later. `add_ranges`
+    adds the tasks for the ranges of a collection (`Generation._add_ranges`).
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Worker:
         self._subject = context.subject
         self._clients = (sides.source.client, sides.destination.client)
         self._range_bytes, self._threads = sides.range_bytes, sides.workers
-        # Servers before 6.0 send no events for changes of measurements.
+        # Below featureCompatibilityVersion 6.0, servers send no events for changes of measurements.
         self._reports_buckets = sides.source.facts.reports_ddl
         self._source_facts = sides.source.facts
         self._store = context.store
@@ -167,11 +167,11 @@ class Worker:
     def _standing(
         self, names: NamespacePair, found: list[DocumentMismatch]
     ) -> list[DocumentMismatch]:
-        """Return the mismatches, but leave out documents that have expired (TTL).
+        """Return the mismatches, but leave out documents that have expired (TTL) and that only one cluster had.
 
-        One cluster has deleted the expired document, and the other will delete it. A document that no cluster has any
-        more is left out, too. Until all changes up to the end of user writes are read, return all mismatches: the next
-        generation compares them again anyway.
+        One cluster has deleted such a document, and the other one has deleted it since, or will do so. Until all
+        changes up to the end of user writes are read, return all mismatches: the next generation compares them again
+        anyway.
         """
         if not self._store.record.last:
             return found
@@ -258,8 +258,9 @@ class Worker:
     def _is_silent(self, source: CollectionSpec | None) -> bool:
         """Return whether this generation must compare all documents of a time-series collection again.
 
-        A source before 6.0 sends no change events for measurements, so they are compared again once, after user writes
-        have ended. `source` is the collection's definition on the source; None if it does not exist.
+        A source with a featureCompatibilityVersion before 6.0 sends no change events for measurements, so they are
+        compared again once, after user writes have ended. `source` is the collection's definition on the source; None
+        if it does not exist.
         """
         if self._reports_buckets or source is None or not self._store.record.all_again:
             return False
@@ -310,8 +311,8 @@ class Worker:
     def _compare_counts(self, task: Task) -> Task:
         """Count the documents of a collection on both sides, compare the counts, and return the task with its result.
 
-        Save a difference as a mismatch. If documents of the collection can expire, do not count them, and save a note
-        that says so.
+        Save an unexplained difference as a mismatch (see `_unexplained`). If documents of the collection can expire, do
+        not count them, and save a note that says so.
         """
         # If an earlier process or generation compared the definitions, they must be read again.
         counting = self._to_count.pop(task.names, None)
@@ -381,7 +382,7 @@ class Worker:
 
 
 def clock_of(client: Client, stop: StopToken) -> datetime:
-    """Return the time of a server's clock, in UTC. This clock decides when documents expire.
+    """Return the current time in UTC, by the clock of the server that `client` queries.
 
     Raises the driver's errors, and `Cancelled`.
     """

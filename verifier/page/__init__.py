@@ -51,8 +51,8 @@ _HEADERS = {
 def blueprint(own: Path) -> Blueprint:
     """Return a blueprint that serves a page at `/`, and its files below `/page/`.
 
-    `own` is the folder with the files of this page, including `index.html`. The files need no token, because they
-    contain nothing about the sync; the page asks for a token when its own requests need one.
+    `own` is the folder with the files of this page, including `index.html`. Requests for the files need no token,
+    because the files contain no data. The page asks for a token when its requests to the API need one.
     """
     pages = Blueprint("page", __name__)
     files = {**_read(SHARED), **_read(own)}
