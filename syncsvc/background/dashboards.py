@@ -37,8 +37,8 @@ _STALE = (
 class Dashboards:
     """Writes the documents for dashboards every `interval` seconds, and when the state or the phase changes.
 
-    Writes nothing before the first start, during a reset, once another process owns the run, and after the documents
-    have shown the state COMMITTED.
+    Writes nothing before the first start, during a reset, and once another process owns the run. While the run is
+    COMMITTED, writes the documents only until this has succeeded once.
 
     `database` is the name of the metadata database. `clusters` returns the clusters of this process by name. `writer`
     takes the name of a cluster, and returns a writer to that cluster.

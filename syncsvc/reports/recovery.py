@@ -152,7 +152,7 @@ def _is_commit_failure_unsaved(record: RunRecord) -> bool:
 def _continued(record: RunRecord) -> State | None:
     """Return the state in which a resume or a restart continues the sync.
 
-    Return None if the failure is saved, or is being saved.
+    Return None if there is no failure, or if it is saved or being saved.
     """
     return None if record.failure is None else continued(record.failure)
 

@@ -288,9 +288,10 @@ def carried(chunks: Sequence[tuple[Range, str]], shards: Sequence[str]) -> list[
     """Return the ranges of the source's chunks, in order, each with its shard on the destination.
 
     `chunks` are all chunks of a collection with their shards on the source, in the order of their ranges. `shards` are
-    the shards of the destination. If both clusters have the same number of shards, each shard of the destination gets
-    the ranges of one shard of the source; otherwise, the ranges are spread evenly. Neighbouring ranges on one shard are
-    joined. If there are more than 1,000 chunks, neighbouring ranges on different shards are joined, too.
+    the shards of the destination. If the chunks are on as many shards of the source as the destination has, each shard
+    of the destination gets the ranges of one shard of the source; otherwise, the ranges are spread evenly. Neighbouring
+    ranges on one shard are joined. If there are more than 1,000 chunks, neighbouring ranges on different shards are
+    joined, too.
     """
     owners = sorted({owner for _, owner in chunks})
     if len(owners) == len(shards):
