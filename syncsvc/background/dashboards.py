@@ -1,4 +1,4 @@
-"""Updates the saved documents that dashboards for mongosync read, in a separate thread.
+"""A separate thread that updates the saved documents which dashboards for mongosync read.
 
 No other thread waits for a write, which may take long. A failed write is retried, and does not harm the sync. If writes
 keep failing, the progress shows one warning.

@@ -208,7 +208,7 @@ class Limiter:
         self._ceilings = {work: adjusted(ceiling, found, self._flows[work], monotonic())}
 
     def _rate(self, work: Limit) -> float:
-        """Return how much was admitted per second, averaged over the newest intervals."""
+        """Return the amount of this work, in bytes or events, admitted per second in the newest intervals."""
         (began, before), (now, amounts) = self._admitted[0], self._admitted[-1]
         return (amounts[work] - before[work]) / (now - began) if now > began else 0.0
 

@@ -42,7 +42,7 @@ class ClientError(Exception):
 
 @dataclass(frozen=True)
 class Answer:
-    """An HTTP answer: its unchanged text, the JSON object in this text, and the headers."""
+    """An HTTP answer, or one line of it (see `Client.lines`): the text, the JSON object in the text, the headers."""
 
     text: str
     body: Document

@@ -1,4 +1,4 @@
-"""Follows a sync, for `syncctl watch` and `syncctl commit --wait`."""
+"""Follows a sync, for `syncctl watch` and `syncctl commit --wait`, and names the operator's next step."""
 
 from __future__ import annotations
 

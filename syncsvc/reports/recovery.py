@@ -1,4 +1,4 @@
-"""Says what the operator should do after a failure: which cluster the applications must use, how the sync continues.
+"""Says what to do after a failure: which cluster the applications must use, and how the sync continues.
 
 The page and `syncctl` show these texts unchanged. A text that sends the applications to the wrong cluster would cause
 their writes to be lost.

@@ -179,10 +179,10 @@ def is_served(shard_key: Document, indexes: Iterable[Document], collated: bool) 
 
 
 def serves(index: Document, shard_key: Document) -> bool:
-    """Return whether the index can support the shard key.
+    """Return whether the index can support the shard key. A wildcard index cannot.
 
-    Unpatched versions of MongoDB 7.0 and 8.0 also accept a compound wildcard index, and then lose documents in chunk
-    migrations (SERVER-103774). Patched versions refuse it.
+    Unpatched versions of MongoDB 7.0 and 8.0 accept a compound wildcard index, and then lose documents in chunk
+    migrations (SERVER-103774).
     """
     if {"collation", "partialFilterExpression"} & index.keys():
         return False
