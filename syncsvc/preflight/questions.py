@@ -194,7 +194,7 @@ def _contents(
 def _selected_size(
     client: Client, definition: CollectionSpec, filters: DocumentFilters, stop: StopToken
 ) -> Size:
-    """Return the size of a collection, counting only the documents that its document filter selects."""
+    """Return the size of a collection; if it has a document filter, the estimated size of the selected documents."""
     whole = _size(client, definition)
     query = filters.of(definition.namespace)
     with judging(filters, definition.namespace):
