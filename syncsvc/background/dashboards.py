@@ -1,4 +1,4 @@
-"""Updates the saved documents that dashboards for mongosync read, in a separate thread.
+"""A separate thread that updates the saved documents which dashboards for mongosync read.
 
 No other thread waits for a write, which may take long. A failed write is retried, and does not harm the sync. If writes
 keep failing, the progress shows one warning.
@@ -37,8 +37,8 @@ _STALE = (
 class Dashboards:
     """Writes the documents for dashboards every `interval` seconds, and when the state or the phase changes.
 
-    Writes nothing before the first start, during a reset, once another process owns the run, and after the documents
-    have shown the state COMMITTED.
+    Writes nothing before the first start, during a reset, and once another process owns the run. While the run is
+    COMMITTED, writes the documents only until this has succeeded once.
 
     `database` is the name of the metadata database. `clusters` returns the clusters of this process by name. `writer`
     takes the name of a cluster, and returns a writer to that cluster.

@@ -128,7 +128,8 @@ class Limiter:
         """Take over the limits saved in `store`, which belongs to a sync that is about to begin or to continue.
 
         Limits that were set in this process before, and are not saved yet, replace the saved ones in `store`. If no
-        limits are saved there, the limits that `forget_home` has kept are saved. Raises the driver's errors.
+        limits are saved there, the limits that `forget_home` has kept are saved. Raises OperationError and the driver's
+        errors.
         """
         with one_save(self._changing, "The limits"):
             # The changes stay in `_unsaved` until the sync has begun, because its start may still be refused.
@@ -207,12 +208,12 @@ class Limiter:
         self._ceilings = {work: adjusted(ceiling, found, self._flows[work], monotonic())}
 
     def _rate(self, work: Limit) -> float:
-        """Return how much was admitted per second, averaged over the newest intervals."""
+        """Return the amount of this work, in bytes or events, admitted per second in the newest intervals."""
         (began, before), (now, amounts) = self._admitted[0], self._admitted[-1]
         return (amounts[work] - before[work]) / (now - began) if now > began else 0.0
 
     def _with_newest(self, side: str, client: Client) -> tuple[Load, ...]:
-        """Measure the load of a cluster, and return it together with the previous measurements."""
+        """Measure the load of a cluster, and return its newest loads, at most `_MEASURED`, the oldest first."""
         newest = read_load(client, METADATA_DATABASE, LIMITS)
         return (*self._loads.get(side, ()), newest)[-_MEASURED:]
 
@@ -238,9 +239,9 @@ class Limiter:
             self._progress.set(throttling=Throttling(shares, throttled, waited, loads))
 
     def _suspend(self, sync: Sync, shares: dict[Limit, int]) -> None:
-        """Remove from `shares` the limits that do not apply now.
+        """Remove all limits from `shares` during a commit, and the limit of change events while it endangers the sync.
 
-        These are all limits during a commit, and the limit of change events if events may be lost.
+        Only the removal of the limit of change events is shown as a warning.
         """
         record, snapshot = sync.record, sync.snapshot
         why = None

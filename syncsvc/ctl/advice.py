@@ -24,7 +24,7 @@ _EARLIER_PHASES = {
 
 
 def destination_name(progress: Document) -> str | None:
-    """Return the name of the destination, such as `cluster1`; None before the first start."""
+    """Return the name of the destination, such as `cluster1`; None if there is no sync."""
     mapping = progress.get("directionMapping") or {}
     return mapping["Destination"].partition(":")[0] if mapping else None
 
@@ -134,7 +134,8 @@ def next_step(progress: Document, syncctl: str, advice: Document | None = None) 
     """Return a sentence that tells the operator what to do next.
 
     `syncctl` is the program name with its connection options; the commands in the sentence begin with it. `advice` is
-    the next step that the daemon itself names (`next` in `GET /api/v1/overview`); None unless `is_advised` requires it.
+    the field `next` of `GET /api/v1/overview`, which is the next step that the daemon itself names. Pass None if
+    `is_advised` returns False, or if there is no overview.
     """
     if progress.get("role") == "standby":
         return (
@@ -198,7 +199,7 @@ def _after_failure(progress: Document, syncctl: str, advice: Document | None) ->
 
 
 def _advised(advice: Document, syncctl: str) -> str:
-    """Return the daemon's next step as a sentence, with the command that sends it."""
+    """Return the daemon's next step as a sentence, with the `syncctl` command to run, if any."""
     if advice["command"] is None:
         return str(advice["text"])
     return f"{advice['text'].removesuffix('.')}: {syncctl} {advice['command']}"

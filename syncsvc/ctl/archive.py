@@ -107,7 +107,7 @@ def read_logs(paths: Sequence[Path]) -> Logs:
 def _log_files(paths: Sequence[Path]) -> list[Path]:
     """Return the absolute paths of the given files and of all readable logs below the given directories, each once.
 
-    The newest file is the first. Raises ClientError if a given file cannot be read.
+    The newest file is the first. Raises ClientError if the modification time of a file cannot be read.
     """
     found = {
         file.resolve()

@@ -26,7 +26,7 @@ _CONNECT, _QUERY, _COMMAND = 5.0, 30.0, 300.0
 
 
 class ClientError(Exception):
-    """Raised if a request failed or was not sent.
+    """An error that ends a command of `syncctl`, such as a failed request.
 
     `status` is the exit status of `syncctl`, and `answer` the JSON text that `--json` prints.
     """
@@ -42,7 +42,7 @@ class ClientError(Exception):
 
 @dataclass(frozen=True)
 class Answer:
-    """An HTTP answer: its unchanged text, the JSON object in this text, and the headers."""
+    """An HTTP answer, or one line of it (see `Client.lines`): the text, the JSON object in the text, the headers."""
 
     text: str
     body: Document

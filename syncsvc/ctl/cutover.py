@@ -66,7 +66,8 @@ def _commit_and_follow(
 ) -> None:
     """Wait until a commit is possible, commit, and follow the commit to its end.
 
-    If the commit is already running or complete, for example because another operator has sent it, only follow it.
+    Unless `yes`, ask for a confirmation before the commit. If the commit is already running or complete, for example
+    because another operator has sent it, only follow it.
     """
     if progress["state"] not in _COMMITS and not yes:
         # A script must not wait for hours before it fails.

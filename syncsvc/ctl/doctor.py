@@ -31,8 +31,8 @@ class Check:
 def examine(api: Client, start: Document) -> Iterator[Check]:
     """Check the daemon's API, then the clusters as the daemon sees them, and yield the results.
 
-    `start` is the body of the start request that the preflight checks. Raises ClientError if the daemon does not
-    answer, or refuses the requests for its progress or version.
+    `start` is the body of the start request that the preflight checks. Raises ClientError if the request for the
+    progress or for the version fails, or if the daemon does not answer the preflight.
     """
     began = monotonic()
     progress = api.progress()
@@ -127,8 +127,8 @@ def _state(progress: Document) -> Check:
 def _preflight(api: Client, progress: Document, start: Document) -> Iterator[Check]:
     """Check privileges, versions, oplog, disk and memory with a preflight, and yield the results.
 
-    If a sync has started, or the daemon is a standby, yield only one check with the result SKIPPED. `start` is the body
-    of the preflight request. Raises ClientError if the daemon does not answer.
+    If the state is not IDLE, or the daemon is a standby, yield only one check with the result SKIPPED. `start` is the
+    body of the preflight request. Raises ClientError if the daemon does not answer.
     """
     if progress["state"] != "IDLE" or progress.get("role") == "standby":
         yield Check(

@@ -70,7 +70,7 @@ def sync_facts(progress: Document, rates: Rates) -> list[Fact]:
 
 
 def _amounts(progress: Document, rates: Rates) -> Iterator[Fact]:
-    """Yield the facts about the copy, indexes, change events, verification and oplog; omit those that do not apply."""
+    """Yield the facts about the work of the sync, such as the copy and the verification, as far as they apply now."""
     copy = copy_of(progress)
     if copy.total is not None and progress["info"] != NOTHING_LISTED:
         done = None if copy.is_part else share(copy.copied, copy.total)

@@ -1,4 +1,4 @@
-"""Follows a sync, for `syncctl watch` and `syncctl commit --wait`."""
+"""Follows a sync, for `syncctl watch` and `syncctl commit --wait`, and names the operator's next step."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def read_progress(tool: Tool, answer: Answer) -> Document:
 
 
 def next_sentence(tool: Tool, progress: Document) -> str:
-    """Return the operator's next step as a sentence. If only the daemon knows it, request it from the daemon."""
+    """Return the operator's next step as a sentence; if only the daemon knows it, the step that the daemon names."""
     return _sentence(tool, progress, _overview(tool))
 
 
@@ -46,10 +46,10 @@ def sentence_after_command(tool: Tool) -> str:
 
 
 def sentence_after_differences(tool: Tool, repair: str) -> str:
-    """Return the next step after a list of differences: `repair`, if the daemon accepts a repair now.
+    """Return the next step after a list of differences: `repair` if the sync has not failed and accepts a repair.
 
-    After a failure, return the step that the daemon names: only the daemon knows whether a repair is possible, and
-    whether desiredState must be changed before it.
+    Otherwise, return the general next step, as `next_sentence` does: after a failure, only the daemon knows whether a
+    repair is possible, and whether desiredState must be changed before it.
     """
     overview = _overview(tool)
     if overview is None:
@@ -88,7 +88,7 @@ def sentence_after_preflight(tool: Tool, start: str) -> str:
 def to_others(tool: Tool) -> str:
     """Return the beginning of a next step which says to send a command to the other instances, too.
 
-    Return "" if the sync has only one instance, or if the daemon does not answer.
+    Return "" if the sync has only one instance, if the daemon does not answer, and with --json.
     """
     overview = _overview(tool)
     if overview is None or not overview.get("instances"):
@@ -99,7 +99,7 @@ def to_others(tool: Tool) -> str:
 def _overview(tool: Tool) -> Document | None:
     """Return the overview of the daemon, which names the next step.
 
-    Return None if the daemon does not answer, and with --json, because no next step is printed then.
+    Return None if the request fails, and with --json, because no next step is printed then.
     """
     if tool.json:
         return None

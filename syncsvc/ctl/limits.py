@@ -53,7 +53,7 @@ def _value(name: str, text: str) -> int | None:
 
 
 def limits_view(answer: Document) -> RenderableType:
-    """Render the set limits, the limits that are in effect now, the measured load, and the throttling limit."""
+    """Render the answer to a request that reads or changes the limits."""
     limits = dict(answer["limits"])
     windows, auto = limits.pop("windows", ()), limits.pop("auto", {})
     rows: list[Row] = [(name, _shown(name, value)) for name, value in limits.items()]

@@ -40,7 +40,8 @@ _SORTS = {
 def namespaces(tool: Tool, database: str | None, phase: str | None, sort: str, limit: int) -> None:
     """Show the progress of each collection.
 
-    With --json, prints the answers of the API, one page of collections per line, without sorting or limit.
+    With --json, prints the answers of the API, one page of collections per line; --phase, --sort and --limit have no
+    effect.
     """
     found: list[Document] = []
     after: dict[str, str] = {}

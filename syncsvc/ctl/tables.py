@@ -68,7 +68,7 @@ def _fact(fact: Fact, bar_width: int) -> RenderableType:
 
 
 def preflight_view(answer: Document) -> RenderableType:
-    """Render the violations, the warnings, the missing features and the estimates of a preflight."""
+    """Render the answer to a preflight."""
     rows: list[Row] = [
         ("VIOLATION", plain(f"{each['error']}: {each['errorDescription']}", "red"))
         for each in answer["violations"]

@@ -86,7 +86,7 @@ def bytes_from(text: str) -> int:
 
 
 def duration(seconds: float | None) -> str:
-    """Return a duration in its two largest units, such as `2 h 5 min`; `unknown` for None."""
+    """Return a duration in its two largest units that are not 0, such as `2 h 5 min`; `unknown` for None."""
     if seconds is None:
         return UNKNOWN
     left = max(0, round(seconds))

@@ -258,7 +258,8 @@ def confirm(tool: Tool, expected: str, option: str, *question: str) -> None:
     """Ask the operator to type the name `expected`, and return if the operator has done so.
 
     Raises ClientError if the operator types another text, or if there is no terminal. Raises ValueError if `expected`
-    cannot be typed. `option` is the option that skips this question. `question` holds the lines above the prompt.
+    is empty or cannot be typed. `option` is the option that skips this question. `question` holds the lines above the
+    prompt.
     """
     require_terminal(option)
     if not expected.strip() or printable(expected) != expected:

@@ -46,7 +46,7 @@ class Subject:
 class Watch:
     """Polls a daemon, and shows its answers. Continues while the daemon is being restarted.
 
-    `timeout` limits all calls of `until` together, in seconds; None means no limit. `answered` is True if the daemon
+    All waits end `timeout` seconds after this object was created; None means no limit. `answered` is True if the daemon
     has already answered this command: then, if the daemon does not answer, the request is retried.
     """
 

@@ -93,8 +93,8 @@ def resource_violations(
 ) -> Iterator[Violation]:
     """Yield a violation for each resource that is too small; an unknown amount is no violation.
 
-    `spool_limit` is the size limit of the event spools of all instances together, in bytes. It counts only if the start
-    option `eventSpool` is `always`.
+    The disk is not checked if the start option `skipDiskSpaceCheck` is true. `spool_limit` is the size limit of the
+    event spools of all instances together, in bytes. It counts only if the start option `eventSpool` is `always`.
     """
     shortage = _spool_shortage(options, estimates, spool_limit)
     if shortage and options.event_spool is EventSpool.ALWAYS and not options.skip_disk_space_check:
@@ -119,8 +119,8 @@ def memory_violations(estimates: Estimates) -> Iterator[Violation]:
 def _spool_shortage(options: StartOptions, estimates: Estimates, spool_limit: int) -> str | None:
     """Describe the shortage if the destination's disk has room for the data, but not also for a full event spool.
 
-    Return None in all other cases: there is room for both, the free space is unknown, the spool is disabled, or the
-    disk is too small even for the data. `spool_limit` is in bytes.
+    Return None in all other cases: there is room for both, the needed or the free space is unknown, the spool is
+    disabled, or the disk is too small even for the data. `spool_limit` is in bytes.
     """
     needed, free = estimates.disk_needed, estimates.disk_free
     if options.event_spool is EventSpool.NEVER or needed is None:
@@ -228,7 +228,7 @@ def _id_warnings(found: Findings) -> Iterator[str]:
 
 
 def _oplog_warnings(options: StartOptions, found: Findings, estimates: Estimates) -> Iterator[str]:
-    """Yield a warning if the oplog of the source may be too short, or if that is unknown."""
+    """Yield a warning if the source's oplog cannot be read, or if it may be too short and the event spool is off."""
     window, copy = estimates.oplog_window_seconds, estimates.copy_seconds
     spooled = options.event_spool is not EventSpool.NEVER
     if found.source.is_sharded:

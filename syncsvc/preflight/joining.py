@@ -21,8 +21,8 @@ from verifier.runtime.errors import Violation
 def instances_of(options: StartOptions, instance: str, found: Findings) -> tuple[str, ...]:
     """Return the IDs of all instances that run the sync, the coordinator first; empty if there is only one.
 
-    `instance` is the ID of this instance. For a sharded source, the IDs are the names of its shards; for a replica set,
-    they are those in the start option `instances`.
+    `instance` is the ID of this instance. For a sharded source, the IDs are the names of its shards, but an instance
+    whose ID is not one of these names runs alone. For a replica set, the IDs are those in the start option `instances`.
     """
     source = found.source
     if source.is_sharded:

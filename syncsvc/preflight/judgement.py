@@ -90,9 +90,9 @@ def judgement_of(
 ) -> Judgement:
     """Judge, by the facts in `found`, whether the instance `instance` may start a sync with these options.
 
-    If other instances have begun the sync, the destination is no longer empty. Then the only questions are whether the
-    instance fits the others, has enough memory, and connects as users with the needed privileges. `memory_needed` and
-    `spool_limit`, the size limit of one event spool, are in bytes.
+    If other instances have begun the sync, check only whether this instance can join them (see `join_violations`), has
+    enough memory, and connects as users with the needed privileges. `memory_needed` and `spool_limit`, the size limit
+    of one event spool, are in bytes.
     """
     instances = instances_of(options, instance, found)
     others = begun_by_others(instance, instances, found)

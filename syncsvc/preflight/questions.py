@@ -194,7 +194,7 @@ def _contents(
 def _selected_size(
     client: Client, definition: CollectionSpec, filters: DocumentFilters, stop: StopToken
 ) -> Size:
-    """Return the size of the documents of a collection that its document filter selects."""
+    """Return the size of a collection; if it has a document filter, the estimated size of the selected documents."""
     whole = _size(client, definition)
     query = filters.of(definition.namespace)
     with judging(filters, definition.namespace):
@@ -202,7 +202,7 @@ def _selected_size(
 
 
 def _size(client: Client, definition: CollectionSpec) -> Size:
-    """Return the size of a collection; the sizes on disk of a small one are only estimated.
+    """Return the size of a collection. The sizes on disk of a small collection of a replica set are only estimated.
 
     The server takes about twenty times as long for the statistics that contain the sizes on disk as for the other
     figures.
@@ -225,7 +225,10 @@ def _occupied(client: Client) -> Iterator[str]:
 
 
 def _taken(options: StartOptions, client: Client, contents: Sequence[Measured]) -> Taken:
-    """Return which names of the source's `contents` are taken on a destination that may hold other data."""
+    """Return the names that the synced `contents` of the source need, but that the destination already has.
+
+    Return an empty `Taken` if the start options do not allow other data on the destination.
+    """
     if not options.pre_existing_destination_data:
         return Taken()
     needed = [options.names.to_destination(each.definition.namespace) for each in contents]

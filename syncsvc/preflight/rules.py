@@ -220,7 +220,7 @@ def _sharding_violations(options: StartOptions, found: Findings) -> Iterator[Vio
 
 
 def _missing_for_presplit(options: StartOptions, found: Findings) -> str | None:
-    """Return "source" or "destination", whichever is unsharded although the start option `presplit` needs shards.
+    """Return "source" or "destination" if the start option `presplit` needs shards on that cluster, which has none.
 
     Return None if `presplit` can be used.
     """
@@ -278,7 +278,10 @@ def _version_violations(
 
 
 def _feature_violations(options: StartOptions, destination: ClusterFacts) -> Iterator[Violation]:
-    """Yield a violation for each feature that the destination refuses and that only some options need."""
+    """Yield a violation for each feature that these options need, but that the destination refuses.
+
+    Features that every sync needs are not checked here.
+    """
     needed = {
         BLOCK_WRITES: options.blocks_destination,
         MERGE_PRINCIPALS: options.users_and_roles is not None,
@@ -293,7 +296,7 @@ def _feature_violations(options: StartOptions, destination: ClusterFacts) -> Ite
 def emptiness_violations(options: StartOptions, found: Findings) -> Iterator[Violation]:
     """Yield a violation if the destination holds user databases.
 
-    If the options allow other data there, yield violations for the names that the sync needs and that are taken.
+    If the options allow other data there, yield violations only for the names that the sync needs and that are taken.
     """
     if options.pre_existing_destination_data:
         yield from taken_violations(found.taken)

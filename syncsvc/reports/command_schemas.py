@@ -18,7 +18,7 @@ class _Violation(Strict):
 
 
 class _Estimates(Strict):
-    """The estimated cost of a sync, in bytes and seconds; unknown values are null."""
+    """The estimated size and cost of a sync; unknown values are null."""
 
     namespaces = nullable(
         fields.Integer,

@@ -13,7 +13,7 @@ def failure_description(record: RunRecord) -> str | None:
 
 
 def _blocked(record: RunRecord) -> str | None:
-    """Return sentences that name the clusters on which user writes are blocked; None if the sync blocks no writes.
+    """Return sentences that name the clusters on which user writes are blocked; None if the sync never blocks writes.
 
     The result can change after the failure, because a failed sync may still be unblocking clusters. Only the record of
     the coordinator contains the blocks; for another instance, the result refers to the coordinator.

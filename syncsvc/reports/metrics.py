@@ -115,7 +115,7 @@ def _namespaces(sync: Sync) -> Values:
 def _of_indexes(read: Callable[[Indexes], float]) -> Callable[[Sync], Values]:
     """Return a function that reads a metric of index builds.
 
-    The metric has a value from the end of the copy to the cut-over, if the indexes are built after the copy.
+    The metric has a value only in the phases INDEXING and APPLYING, and only if indexes are built after the copy.
     """
 
     def of(sync: Sync) -> float | None:

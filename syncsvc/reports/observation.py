@@ -54,7 +54,7 @@ def _waited(snapshot: ProgressSnapshot, limits: tuple[Limit, ...]) -> float:
 
 
 def _latency(snapshot: ProgressSnapshot, cluster: str) -> Value:
-    """Return how long the cluster took to answer the last ping, in milliseconds; None if it did not answer."""
+    """Return how long the cluster took to answer the last ping, in milliseconds; None without an answer."""
     ping = snapshot.pings.get(cluster)
     return None if ping is None or ping.seconds is None else round(1000 * ping.seconds, 2)
 

@@ -167,7 +167,7 @@ def summary(sync: Sync) -> str:
 
 
 def _principals(record: RunRecord) -> str:
-    """Return a sentence about the users and roles that were copied; empty if there are none."""
+    """Return a sentence about the copy of users and roles; empty if there was no such copy."""
     if record.principals is None:
         return ""
     return f" Users and roles: {described(record.principals)}."

@@ -50,9 +50,9 @@ _LEAST_RATE = 1.0
 class Observed:
     """The history that this process keeps in memory for the overview: points of the charts, averages and commands.
 
-    `last_minute` contains the averages of the last minute, `lately` those of the last 15 minutes. Both are empty if
-    nothing was measured in that time. `last_clean` is the last time at which everything was compared and no difference
-    was left, in UNIX seconds; None if this process has seen no such time.
+    `last_minute` contains the figures of the last minute, `lately` those of the last 15 minutes: average rates, and the
+    maxima of the other values. Both are empty before the first measurement. `last_clean` is the last time at which
+    everything was compared and no difference was left, in UNIX seconds; None if this process has seen no such time.
     """
 
     history: Points
@@ -97,7 +97,7 @@ def _destination(sync: Sync) -> str | None:
 
 
 def _phases(record: RunRecord | None) -> list[dict[str, Any]]:
-    """Return each phase with its start time and duration, the oldest phase first. The newest phase has no duration."""
+    """Return the saved phases with their start times and durations, the oldest first. The newest has no duration."""
     if record is None or not record.phases:
         return []
     ends: list[float | None] = [*(each.at for each in record.phases[1:]), None]

@@ -105,7 +105,7 @@ def _merged(spans: Iterable[Span]) -> Iterator[Span]:
 
 
 def phase_spans(record: RunRecord, now: float) -> list[PhaseSpan]:
-    """Return the phases of the sync, the oldest first; empty if a version that saves no phases ran the sync."""
+    """Return the saved phases of the sync, the oldest first; empty for a sync of an older version."""
     idle = idle_spans(record.journal, now)
     spans = []
     for number, begin in enumerate(record.phases, 1):

@@ -1,4 +1,4 @@
-"""Says what the operator should do after a failure: which cluster the applications must use, how the sync continues.
+"""Says what to do after a failure: which cluster the applications must use, and how the sync continues.
 
 The page and `syncctl` show these texts unchanged. A text that sends the applications to the wrong cluster would cause
 their writes to be lost.
@@ -152,7 +152,7 @@ def _is_commit_failure_unsaved(record: RunRecord) -> bool:
 def _continued(record: RunRecord) -> State | None:
     """Return the state in which a resume or a restart continues the sync.
 
-    Return None if the failure is saved, or is being saved.
+    Return None if there is no failure, or if it is saved or being saved.
     """
     return None if record.failure is None else continued(record.failure)
 

@@ -360,7 +360,7 @@ _NOTHING = _Found(_Result.NOT_STARTED, Verified(0.0, None, 0, 0, 0, 0, 0))
 
 
 def _of_check(subject: Subject, check: CheckRecord | None) -> _Found:
-    """Return the results so far of the newest check, which may still run. `check` is None if no check is saved."""
+    """Return the results of the newest check so far; it may still be running. `check` is None if no check is saved."""
     if check is None:
         is_lost = subject.leader.state is State.COMMITTED
         return replace(_NOTHING, result=_Result.UNKNOWN) if is_lost else _NOTHING

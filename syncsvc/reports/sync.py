@@ -161,7 +161,7 @@ def indexes_built(sync: Sync, collection: CollectionRecord) -> int | None:
 def index_building(sync: Sync) -> Indexes | None:
     """Return the progress of the index builds after the copy.
 
-    Return None if the sync builds no indexes after the copy, before the end of the copy, and from the cut-over on.
+    Return None if the sync builds no indexes after the copy, and in all phases except INDEXING and APPLYING.
     """
     record = sync.record
     if record is None or not record.options.build_indexes.after_copy:

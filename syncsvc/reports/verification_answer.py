@@ -1,4 +1,4 @@
-"""Computes the figures of the verification that the progress and its pages show."""
+"""Computes the figures of the verification that the answers of the API show."""
 
 from __future__ import annotations
 

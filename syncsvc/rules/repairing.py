@@ -18,7 +18,7 @@ from verifier.compare.mismatch import (
 
 
 class Action(Enum):
-    """The action by which a repair removes one difference. The API shows the values as texts."""
+    """The action of a repair for one difference. The API shows the values as texts."""
 
     WRITE = "write the document again as it is on the source"
     DELETE = "delete the document"

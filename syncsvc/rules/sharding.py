@@ -179,10 +179,10 @@ def is_served(shard_key: Document, indexes: Iterable[Document], collated: bool) 
 
 
 def serves(index: Document, shard_key: Document) -> bool:
-    """Return whether the index can support the shard key.
+    """Return whether the index can support the shard key. A wildcard index cannot.
 
-    Unpatched versions of MongoDB 7.0 and 8.0 also accept a compound wildcard index, and then lose documents in chunk
-    migrations (SERVER-103774). Patched versions refuse it.
+    Unpatched versions of MongoDB 7.0 and 8.0 accept a compound wildcard index, and then lose documents in chunk
+    migrations (SERVER-103774).
     """
     if {"collation", "partialFilterExpression"} & index.keys():
         return False
@@ -288,9 +288,10 @@ def carried(chunks: Sequence[tuple[Range, str]], shards: Sequence[str]) -> list[
     """Return the ranges of the source's chunks, in order, each with its shard on the destination.
 
     `chunks` are all chunks of a collection with their shards on the source, in the order of their ranges. `shards` are
-    the shards of the destination. If both clusters have the same number of shards, each shard of the destination gets
-    the ranges of one shard of the source; otherwise, the ranges are spread evenly. Neighbouring ranges on one shard are
-    joined. If there are more than 1,000 chunks, neighbouring ranges on different shards are joined, too.
+    the shards of the destination. If the chunks are on as many shards of the source as the destination has, each shard
+    of the destination gets the ranges of one shard of the source; otherwise, the ranges are spread evenly. Neighbouring
+    ranges on one shard are joined. If there are more than 1,000 chunks, neighbouring ranges on different shards are
+    joined, too.
     """
     owners = sorted({owner for _, owner in chunks})
     if len(owners) == len(shards):

@@ -26,7 +26,10 @@ class Taken:
 
 
 def taken(present: Iterable[Namespace], needed: Iterable[Namespace]) -> Taken:
-    """Return the `needed` names that are taken. `present` are the destination's foreign collections and views."""
+    """Return the `needed` names that are taken.
+
+    `present` are the collections and views on the destination that the sync did not create.
+    """
     present, needed = {*present}, {*needed}
     by_form = {folded(each.database): each.database for each in present}
     databases = {

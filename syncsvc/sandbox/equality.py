@@ -1,4 +1,4 @@
-"""Compares two clusters completely, while neither of them is written to.
+"""Compares all user databases of two clusters, while neither cluster is written to.
 
 The demo and the tests judge the product with this module, so it shares no code with the product.
 """

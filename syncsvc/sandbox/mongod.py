@@ -107,7 +107,7 @@ class Mongod:
 
     @property
     def pid(self) -> int | None:
-        """Return the process ID; None if the process was killed or has ended."""
+        """Return the process ID; None if the process is not running."""
         return self._process.pid if self._process and self._process.poll() is None else None
 
     def start(self) -> None:

@@ -8,7 +8,10 @@ from syncsvc.sandbox.errors import SandboxError
 
 
 def require(*names: str) -> None:
-    """Raise SandboxError if a package of the extra `demo` is missing. The error names the command that installs it."""
+    """Raise SandboxError if one of these packages of the extra `demo` is missing.
+
+    The error names the command that installs them.
+    """
     missing = [name for name in names if find_spec(name) is None]
     if missing:
         command = shlex.join([sys.executable, "-m", "pip", "install", "syncsvc[demo]"])

@@ -1,4 +1,4 @@
-"""Makes Ctrl-C safe at any time: KeyboardInterrupt is raised only once, and never while a process is being started.
+"""Makes Ctrl-C safe at any time: only the first one raises KeyboardInterrupt, and never while a process is started.
 
 Python's default signal handler can raise after the start of a process, but before the line that records the process.
 """
@@ -25,7 +25,7 @@ class Interrupts:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Delay interrupts until the end of the `with` block; then raise KeyboardInterrupt if there was one."""
+        """Delay interrupts until the end of the `with` block; then raise KeyboardInterrupt if one has ever arrived."""
         self._held = True
         try:
             yield

@@ -66,7 +66,7 @@ class Story:
 
 @dataclass(frozen=True)
 class Stage:
-    """The parts of the demo: the clusters, the daemon, the application that writes, and the display."""
+    """The objects that the demo uses: the clusters, the daemon, the application that writes, and the display."""
 
     story: Story
     source: Client
