@@ -55,9 +55,7 @@ def blueprint(service: Service, recent: RecentCommands) -> Blueprint:
     _add_limits(api, service)
     _add_queries(api, service, readers)
     _add_overview(api, service, recent)
-    api.add_url_rule(
-        "/report", "report", report_view(service.cluster_queries.report, PAGE, readers)
-    )
+    _add_report(api, service, readers)
     return api
 
 
@@ -165,6 +163,11 @@ def _add_queries(api: Blueprint, service: Service, readers: Readers) -> None:
             given.get("namespace"),
         )
         return readers.stream(json_lines(found))
+
+
+def _add_report(api: Blueprint, service: Service, readers: Readers) -> None:
+    view = report_view(lambda: service.cluster_queries.report(), PAGE, readers)
+    api.add_url_rule("/report", "report", view)
 
 
 def _add_overview(api: Blueprint, service: Service, recent: RecentCommands) -> None:

@@ -175,7 +175,7 @@ BROAD_EXCEPTS_ALLOWED = {
     ("verifier.runtime.tasks", "call_second"),
     ("syncsvc.reconciler", "_execute"),
     ("syncsvc.running.runner", "_run_sync"),
-    ("syncsvc.running.runner", "_has_spooled"),
+    ("syncsvc.running.pausing", "_has_spooled"),
     ("syncsvc.running.runner", "_run_reset"),
     ("verifier.service", "_run_check"),
 }

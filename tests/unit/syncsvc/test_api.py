@@ -319,7 +319,7 @@ def test_requests_that_read_from_a_cluster_share_a_maximum(
         hangs.wait(PATIENCE)
         return {}
 
-    monkeypatch.setattr(service, "users", users)
+    monkeypatch.setattr(service.cluster_queries, "users", users)
     with ThreadPoolExecutor(MOST_READERS) as threads:
         get = api.application.test_client().get
         answers = [threads.submit(get, "/api/v1/users") for _ in range(MOST_READERS)]

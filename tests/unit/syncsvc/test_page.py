@@ -9,8 +9,9 @@ import pytest
 from flask.testing import FlaskClient
 
 from syncsvc.app import create_app
+from syncsvc.cluster_queries import _names
 from syncsvc.saved.registry import CollectionRecord, CopyStatus
-from syncsvc.service import Service, _names
+from syncsvc.service import Service
 from tests.support.descriptions import assert_described
 from tests.unit.syncsvc.test_api import api, service
 from verifier.cluster.namespace import Namespace
