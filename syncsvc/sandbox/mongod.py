@@ -31,6 +31,9 @@ _PARAMETERS = {
 }
 # One file of 100 MB for the journal of a server instead of three.
 _ENGINE = "log=(prealloc=false)"
+# The interval at which a server flushes its journal if no client waits for that, in milliseconds. With the default,
+# 100, an idle server takes half as much CPU time again.
+_JOURNAL_INTERVAL = "500"
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,7 @@ class MongodOptions:
         arguments = [] if self.replica_set is None else ["--replSet", self.replica_set]
         arguments += ["--wiredTigerCacheSizeGB", str(self.cache_size_gb)]
         arguments += ["--wiredTigerEngineConfigString", _ENGINE]
+        arguments += ["--journalCommitInterval", _JOURNAL_INTERVAL]
         for name, value in {**_PARAMETERS, **self.parameters}.items():
             arguments += ["--setParameter", f"{name}={value}"]
         if self.oplog_size_mb is not None:
