@@ -49,7 +49,7 @@ def overview_answer(
         "started": progress.started,
         "ended": progress.ended,
         "secondsLeft": seconds_left(progress),
-        "namespaces": len(progress.namespaces),
+        "namespaces": len(progress.listed),
         "differentDocuments": sum(mismatches.documents.values()),
         "differentDefinitions": mismatches.definitions,
         "recentCommands": [recent_answer(each) for each in commands],
@@ -141,10 +141,9 @@ class TableRequest:
 def namespaces_answer(progress: CheckProgress, request: TableRequest) -> dict[str, Any]:
     """Return the requested rows of the table of namespaces, and `total`, the number of selected namespaces."""
     counts, search = progress.mismatches.by_owner, request.search.casefold()
-    names = sorted({*progress.namespaces, *counts}, key=str)
     chosen = [
         (name, progress.namespaces.get(name, NamespaceProgress()), counts.get(name, 0))
-        for name in names
+        for name in progress.listed
         if search in str(name).casefold() and (not request.different or counts.get(name))
     ]
     if request.sort is not SortKey.NAME:

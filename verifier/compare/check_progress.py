@@ -189,3 +189,8 @@ class CheckProgress:
     # Sentences about what was not compared, and why.
     notes: tuple[str, ...] = ()
     verdict: Verdict | None = None
+
+    @property
+    def listed(self) -> list[Namespace]:
+        """Return the namespaces to list: those with progress and those with mismatches of documents, sorted by name."""
+        return sorted({*self.namespaces, *self.mismatches.by_owner}, key=str)

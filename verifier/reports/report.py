@@ -209,7 +209,7 @@ def _differences(subject: Subject) -> dict[str, Any]:
 
 def _namespaces(progress: CheckProgress) -> dict[str, Any]:
     counts = progress.mismatches.by_owner
-    names = sorted({*progress.namespaces, *counts}, key=str)
+    names = progress.listed
     return {
         "total": len(names),
         "listed": [
@@ -257,7 +257,7 @@ def _not_known(subject: Subject) -> Iterator[str]:
         yield (
             "The end of the check was not saved, so its time is unknown, and a restarted process continues the check."
         )
-    if len({*progress.namespaces, *progress.mismatches.by_owner}) > MOST_NAMESPACES:
+    if len(progress.listed) > MOST_NAMESPACES:
         yield f"Only the first {MOST_NAMESPACES:,} namespaces are listed."
     if len(subject.mismatches) == MOST_LISTED:
         yield f"Only the first {MOST_LISTED} differences are listed."

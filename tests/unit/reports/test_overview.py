@@ -22,6 +22,7 @@ from syncsvc.reports.headroom import Level, headroom
 from syncsvc.reports.namespaces import NamespacePhase, SortKey, TableRequest, namespaces_table
 from syncsvc.reports.observation import is_clean, sample_of
 from syncsvc.reports.overview import Observed, overview_report
+from syncsvc.reports.standing import Standing
 from syncsvc.reports.sync import Sync
 from syncsvc.saved.registry import CopyStatus
 from syncsvc.saved.run import MOST_PHASES, PhaseBegin, with_begin
@@ -125,6 +126,14 @@ def test_a_warning_has_a_link() -> None:
     assert [each["text"] for each in found] == ["Short.", "On.", wait.text]
     sections = [each["help"].partition("#")[2] for each in found]
     assert sections == ["the-oplog-is-too-short", "", "a-call-does-not-succeed"]
+
+
+def test_a_standby_does_not_know_the_kind_of_the_warnings_of_the_active_daemon() -> None:
+    snapshot = ProgressSnapshot(warnings={WarningKind.OPLOG_SHORT: "Short."})
+    sync = replace(known(run_record(), snapshot), standing=Standing())
+    found = shown(sync, {"warnings": ["Short.", "The oplog is short."]})["warnings"]
+    sections = [each["help"].partition("#")[2] for each in found]
+    assert sections == ["the-oplog-is-too-short", ""]
 
 
 def test_instances_show_their_silence() -> None:

@@ -98,6 +98,11 @@ def test_the_page_and_the_files_of_both_folders_are_served() -> None:
     assert api.get("/page/page.js").status_code == 404
 
 
+def test_the_overview_counts_the_rows_of_the_table() -> None:
+    overview, table = overview_answer(TABLE, (), ()), namespaces_answer(TABLE, TableRequest())
+    assert overview["namespaces"] == table["total"] == len(table["namespaces"]) == 3
+
+
 def test_mismatches_of_one_namespace() -> None:
     recorder = Recorder()
     api = create_app(recorder).test_client()
