@@ -64,6 +64,7 @@ def _blocked(client: AnyClient) -> bool:
     return any(each.get("appName") == APPLICATION and each["ns"] == "d.c" for each in operations)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("committed", [full(False), True], ids=["before", "after commit"])
 def test_inserts_delayed_in_the_network(
     proxied: Proxied, pair: Pair, daemon: Daemon, committed: bool

@@ -124,7 +124,7 @@ def saved_state(pair: Pair) -> str:
     return str(found["state"])
 
 
-@pytest.mark.in_turns
+@pytest.mark.full
 @from_three
 @pytest.mark.parametrize("concern", [1, "majority"])
 def test_a_reversal_is_refused_while_the_old_source_has_no_majority(

@@ -254,9 +254,9 @@ _NOT_BESIDE_OTHERS = {"drop_database_and_create_in_other_case"}
 def _shaped(kind: Kind) -> pytest.MarkDecorator:
     """Return a mark that runs a test in syncs with the shape `kind` (how the destination differs from the source).
 
-    The source is changed during change event application and, with --full, also during the copy.
+    The source is changed during change event application in one sync, and during the copy in another one.
     """
-    rounds = [Round(When.APPLY, shape=kind), full(Round(When.COPY, shape=kind))]
+    rounds = [Round(When.APPLY, shape=kind), Round(When.COPY, shape=kind)]
     return pytest.mark.parametrize("outcome", rounds, indirect=True, ids=str)
 
 
@@ -265,14 +265,14 @@ def _fit(unfit: Container[str]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("behaviour", chosen, ids=lambda each: each.name)
 
 
-@pytest.mark.in_turns(20)
+@pytest.mark.full
 @_shaped(Kind.RENAMED)
 @_fit(())
 def test_a_behaviour_is_synced_with_new_names(outcome: Outcome, behaviour: Behaviour) -> None:
     outcome.assert_equal(behaviour)
 
 
-@pytest.mark.in_turns(20)
+@pytest.mark.full
 @_shaped(Kind.SELECTED)
 @_fit(_NOT_FILTERED)
 def test_a_behaviour_is_synced_with_selected_documents(
@@ -281,7 +281,7 @@ def test_a_behaviour_is_synced_with_selected_documents(
     outcome.assert_equal(behaviour)
 
 
-@pytest.mark.in_turns(20)
+@pytest.mark.full
 @_shaped(Kind.BESIDE)
 @_fit(_NOT_BESIDE_OTHERS)
 def test_a_behaviour_is_synced_beside_foreign_data(outcome: Outcome, behaviour: Behaviour) -> None:

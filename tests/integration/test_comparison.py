@@ -351,7 +351,7 @@ def test_a_range_without_matches_for_longer_than_the_driver_waits(pair: Pair) ->
         }
 
 
-@pytest.mark.in_turns
+@pytest.mark.full
 @pytest.mark.parametrize("extra", [[], [399.5]])
 def test_a_long_range_without_matches_on_the_destination_alone(
     pair: Pair, extra: list[float]

@@ -150,6 +150,7 @@ def _index(source: ThreeMembers, address: str) -> int:
     return [each.address for each in source.members].index(address)
 
 
+@pytest.mark.full
 def test_a_preference_without_a_suitable_member_is_refused(pair: Pair, orderly: Daemon) -> None:
     tags = [{"nodeType": "ANALYTICS"}]
     body = orderly.start_body(copyReadPreference="secondary", copyReadPreferenceTags=tags)

@@ -426,7 +426,7 @@ def test_without_repair_an_unselected_document_fails_the_commit(pair: Pair, daem
     assert ("extraOnDst", None, 0) in listed(daemon)
 
 
-@pytest.mark.in_turns
+@pytest.mark.full
 @across(REPLICA_SETS, SHARDED)
 def test_a_commit_waits_only_for_selected_documents(pair: Pair, daemon: Daemon) -> None:
     """Keep writing unselected documents; the commit must apply the writes of selected ones, and end."""
@@ -493,6 +493,7 @@ def writing_unselected(client: AnyClient) -> AbstractContextManager[None]:
     return repeating(write, pause=0.01)
 
 
+@pytest.mark.full
 @prepared(Daemon.small_partitions)
 def test_progress_reaches_its_total(pair: Pair, daemon: Daemon) -> None:
     fill(pair.source.client, 3000)

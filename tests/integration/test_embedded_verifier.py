@@ -169,6 +169,7 @@ def test_a_difference_repaired_before_the_commit_is_no_mismatch(pair: Pair, daem
     pair.assert_equal()
 
 
+@pytest.mark.full
 def test_definitions_may_change_and_writers_may_write(pair: Pair, daemon: Daemon) -> None:
     client = pair.source.client
     writes.fill(client)

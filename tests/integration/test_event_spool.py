@@ -137,7 +137,7 @@ def roll_over_while_read(source: writes.AnyClient, destination: writes.AnyClient
         wait_for(is_applied, "all events are applied")
 
 
-@pytest.mark.in_turns
+@pytest.mark.full
 @pytest.mark.parametrize("blocking", ["destinationOnly", "sourceAndDestination"])
 def test_a_commit_outlives_the_oplog(pair: Pair, daemon: Daemon, blocking: str) -> None:
     """During a commit, drop the oplog entries in which the sync searches for later writes.
@@ -285,6 +285,7 @@ def test_a_resume_needs_the_oplog_only_after_an_intact_spool(pair: Pair, daemon:
     assert not spools.rows(destination)
 
 
+@pytest.mark.full
 def test_a_reset_deletes_the_spool_of_a_paused_sync(pair: Pair, daemon: Daemon) -> None:
     source, destination = pair.source.client, pair.destination.client
     writes.fill(source)
@@ -301,6 +302,7 @@ def test_a_reset_deletes_the_spool_of_a_paused_sync(pair: Pair, daemon: Daemon) 
     pair.assert_equal()
 
 
+@pytest.mark.full
 def test_a_paused_sync_fails_if_another_process_takes_it_over(pair: Pair, daemon: Daemon) -> None:
     writes.fill(pair.source.client)
     daemon.start(eventSpool="always")

@@ -219,7 +219,7 @@ def test_an_event_that_meets_foreign_data_fails_the_sync(
     assert_synced(source, pair.destination.client, {"d.theirs"})
 
 
-@pytest.mark.in_turns
+@pytest.mark.full
 @pytest.mark.parametrize(
     "point", [Point.TEMPORARY_CREATED, Point.TEMPORARY_SAVED, Point.COLLECTION_CREATED]
 )

@@ -201,6 +201,7 @@ def test_marks_in_a_collection_that_is_not_sharded_do_no_harm(pair: Pair, client
     _assert_marks_on_all_shards(pair)
 
 
+@pytest.mark.full
 def test_a_shard_that_is_added_during_a_sync_refuses_late_writes() -> None:
     """Settle one slot (session), add a shard, and settle the other slots: the new shard must have marks, too."""
     with (

@@ -183,6 +183,7 @@ def test_ddl_of_excluded_collections_does_not_delay_changes(pair: Pair, daemon: 
     assert documents(pair.destination, "inside", "c") == documents(pair.source, "inside", "c")
 
 
+@pytest.mark.full
 def test_an_unmarked_temporary_collection_of_out_may_leave_the_filter(
     pair: Pair, daemon: Daemon
 ) -> None:
@@ -219,7 +220,7 @@ def test_a_rename_out_of_the_filter_fails_the_sync_by_name(pair: Pair, daemon: D
     assert ("shop", "orders") not in names(pair.destination)
 
 
-@pytest.mark.in_turns
+@pytest.mark.full
 @across(REPLICA_SETS, FROM_SHARDED)
 def test_a_new_collection_replaces_one_that_was_renamed_out_of_the_filter(
     pair: Pair, daemon: Daemon

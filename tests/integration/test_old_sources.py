@@ -100,7 +100,7 @@ def replace(client: writes.AnyClient) -> None:
     client.regained.c.insert_many({"_id": n} for n in range(5))
 
 
-@pytest.mark.in_turns
+@pytest.mark.full
 @old
 @pytest.mark.parametrize("when", [w for w in When if w is not When.BEFORE], ids=lambda w: w.name)
 def test_ddl_is_applied_for_the_commit_at_the_latest(
@@ -200,6 +200,7 @@ def test_a_new_time_series_prevents_the_commit_until_it_is_dropped(
     pair.assert_equal()
 
 
+@pytest.mark.full
 @watched
 def test_an_option_that_the_destination_cannot_change_fails_the_sync(
     pair: Pair, daemon: Daemon

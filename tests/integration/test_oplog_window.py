@@ -283,6 +283,7 @@ def test_a_reversal_is_refused_once_the_oplog_is_too_short(pair: Pair, daemon: D
     assert (progress["state"], progress["canWrite"]) == ("COMMITTED", True)
 
 
+@pytest.mark.full
 def test_a_lost_reversed_sync_names_the_cluster_to_stay_on(pair: Pair, daemon: Daemon) -> None:
     """Make a reversed sync lose changes of its new source: errors must name it as the cluster with the newest data.
 

@@ -90,6 +90,7 @@ def test_the_chunks_of_two_shards_are_spread_over_three(pair: Pair, tmp_path: Pa
             assert [each[:2] for each in chunks(destination, "d.ranged")] == wanted
 
 
+@pytest.mark.full
 @across(SHARDED)
 def test_a_collection_is_not_split_on_request(pair: Pair, daemon: Daemon) -> None:
     fill(pair.source.client)

@@ -181,6 +181,7 @@ def fill_two(client: AnyClient) -> None:
         c.insert_many({"_id": n, "n": n, "pad": "p" * 500} for n in range(300))
 
 
+@pytest.mark.full
 def test_a_filter_names_the_namespaces_of_the_source(pair: Pair, daemon: Daemon) -> None:
     client = pair.source.client
     fill(client)
@@ -275,6 +276,7 @@ def test_a_kill_while_a_collection_moves_to_another_database(pair: Pair, daemon:
     assert_renamed(pair, names)
 
 
+@pytest.mark.full
 @prepared(Daemon.judge_soon)
 def test_differences_are_found_under_both_names_and_repaired(pair: Pair, daemon: Daemon) -> None:
     client, there = pair.source.client, pair.destination.client
@@ -543,7 +545,7 @@ IN_OTHER_CASE = [
 ]
 
 
-@pytest.mark.in_turns
+@pytest.mark.full
 @pytest.mark.parametrize("pair, collide", IN_OTHER_CASE, indirect=["pair"])
 def test_a_database_in_other_case_during_the_sync_fails_it_and_can_be_dropped(
     pair: Pair, daemon: Daemon, collide: Callable[[AnyClient], None]

@@ -87,7 +87,7 @@ def repaired(daemon: Daemon) -> set[tuple[Any, ...]]:
 
 
 @JUDGING_SOON
-@across(full(REPLICA_SETS), full(TO_SHARDED), full(FROM_SHARDED), SHARDED)
+@across(REPLICA_SETS, full(TO_SHARDED), full(FROM_SHARDED), full(SHARDED))
 def test_the_commit_repairs_what_differs(pair: Pair, daemon: Daemon) -> None:
     fill(pair)
     daemon.start(verification=AUTO, excludeNamespaces=[{"database": "left_out"}])
@@ -471,8 +471,7 @@ def test_a_commit_does_not_wait_for_documents_that_expire(pair: Pair, daemon: Da
     pair.assert_equal()
 
 
-@pytest.mark.in_turns
-@across(REPLICA_SETS, SHARDED)
+@across(REPLICA_SETS, full(SHARDED))
 def test_deletes_by_users_of_documents_that_can_expire_are_applied(
     pair: Pair, daemon: Daemon
 ) -> None:
@@ -529,8 +528,7 @@ def test_the_warning_of_a_failed_commit_ends(pair: Pair, daemon: Daemon) -> None
     pair.assert_equal()
 
 
-@pytest.mark.in_turns
-@across(REPLICA_SETS, SHARDED)
+@across(REPLICA_SETS, full(SHARDED))
 def test_writes_during_the_cut_over_are_applied(pair: Pair, daemon: Daemon) -> None:
     client = pair.source.client
     fill(pair)

@@ -49,6 +49,7 @@ def _identity(uri: str) -> str | None:
         return gather(client).identity
 
 
+@pytest.mark.full
 def test_all_members_give_their_replica_set_the_same_identity(
     old_sets: tuple[ReplicaSet, ReplicaSet],
 ) -> None:

@@ -16,6 +16,7 @@ from tests.support import writes
 from tests.support.blocks import block, blocked, is_blocked
 from tests.support.daemon import Daemon, prepared
 from tests.support.pair import REPLICA_SETS, SHARDED, Pair, Side, across
+from tests.support.selection import full
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.three_members
@@ -149,8 +150,7 @@ def _assert_reversed(pair: Pair, daemon: Daemon, expected: tuple[bool, bool]) ->
     assert blocked(pair) == expected
 
 
-@pytest.mark.in_turns
-@across(REPLICA_SETS, SHARDED)
+@across(REPLICA_SETS, full(SHARDED))
 def test_a_sync_is_reversed_twice(pair: Pair, daemon: Daemon) -> None:
     source, destination = pair.source, pair.destination
     _fill(pair)

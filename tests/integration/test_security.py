@@ -10,6 +10,7 @@ import signal
 import stat
 from pathlib import Path
 
+import pytest
 import requests
 
 from tests.support.certificates import make_certificates
@@ -89,6 +90,7 @@ def test_a_daemon_with_tls(tmp_path: Path) -> None:
         daemon.close()
 
 
+@pytest.mark.full
 def test_a_renewed_certificate_needs_no_signal(tmp_path: Path) -> None:
     """Swap a link to a folder with the certificate, as Kubernetes does when a secret changes."""
     authorities = {name: write_pair(tmp_path / name) for name in ("first", "unusable", "second")}

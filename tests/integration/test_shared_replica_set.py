@@ -285,6 +285,7 @@ def test_the_commands_of_the_page_on_instances_of_a_replica_set(pair: Pair, flee
     pair.assert_equal()
 
 
+@pytest.mark.full
 def test_changed_documents_are_compared_until_all_instances_commit(
     pair: Pair, fleet: Fleet
 ) -> None:
@@ -368,6 +369,7 @@ def make_the_follower_withhold(
     pair.source.client.d[collection].insert_one({"_id": refused, **dict.fromkeys(fields, [1, 2])})
 
 
+@pytest.mark.full
 def test_a_follower_withholds_indexes_again_when_the_commit_is_repeated(
     pair: Pair, fleet: Fleet
 ) -> None:
@@ -399,6 +401,7 @@ def test_a_follower_withholds_indexes_again_when_the_commit_is_repeated(
     pair.assert_equal()
 
 
+@pytest.mark.full
 def test_indexes_that_only_a_follower_withholds_do_not_differ(pair: Pair, fleet: Fleet) -> None:
     """Let the follower withhold indexes before the verification begins, and others afterwards.
 

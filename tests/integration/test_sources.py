@@ -20,6 +20,7 @@ from tests.support.daemon import Daemon
 from tests.support.pair import REPLICA_SETS, SHARDED, Pair, across
 from tests.support.phases import PHASES, When, writes_in
 from tests.support.resuming import assert_final
+from tests.support.selection import full
 from tests.support.waiting import PATIENCE
 from verifier.cluster.changes import ChangeReader, ChangeStream, Form, start_position
 from verifier.cluster.cluster import open_cluster
@@ -58,8 +59,7 @@ def test_events_that_are_too_large_to_be_sent(pair: Pair, daemon: Daemon, when: 
     pair.assert_equal()
 
 
-@pytest.mark.in_turns(2)
-@across(REPLICA_SETS, SHARDED)
+@across(REPLICA_SETS, full(SHARDED))
 @pytest.mark.parametrize("keys_only", [False, True])
 def test_pages_that_are_too_large_with_their_resume_token(pair: Pair, keys_only: bool) -> None:
     """Read a page of events that is within the limit of 16 MB, but not together with the resume token after it."""
@@ -117,7 +117,7 @@ def test_a_filter_that_nothing_matches_for_longer_than_the_driver_waits(pair: Pa
 
 
 @pytest.mark.in_turns(2)
-@across(REPLICA_SETS, SHARDED)
+@across(REPLICA_SETS, full(SHARDED))
 @pytest.mark.parametrize("keys_only", [False, True])
 @pytest.mark.parametrize("step", [0, 6])
 def test_a_window_of_the_filter_leaves_out_the_same_events(

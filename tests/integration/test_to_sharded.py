@@ -147,7 +147,7 @@ def missing_and_null(pair: Pair) -> None:
     )
 
 
-@pytest.mark.in_turns
+@pytest.mark.full
 @pytest.mark.parametrize("key", [{"n": 1}, {"n": "hashed"}, {"n": 1, "few": 1}, {"x.y": 1, "n": 1}])
 def test_fields_of_the_key_may_be_missing_or_null(
     pair: Pair, daemon: Daemon, key: Document
@@ -321,7 +321,7 @@ CHANGES: tuple[Callable[[Any], None], ...] = (
 
 
 class TestChangesOfIndexes:
-    @pytest.mark.in_turns
+    @pytest.mark.full
     @pytest.mark.parametrize("when", [When.COPY, When.APPLY], ids=lambda when: when.name)
     def test_the_shard_key_always_has_a_supporting_index(
         self, pair: Pair, daemon: Daemon, when: When
@@ -462,6 +462,7 @@ class TestLater:
         assert "was renamed to e.c." in progress["errorDescription"]
         assert_final(daemon)
 
+    @pytest.mark.full
     def test_a_new_collection_that_cannot_be_sharded_is_named(
         self, pair: Pair, daemon: Daemon
     ) -> None:
@@ -548,7 +549,7 @@ def test_a_start_with_unsupported_sharding_is_refused(pair: Pair, daemon: Daemon
     assert "d" not in pair.destination.client.list_database_names()
 
 
-@pytest.mark.in_turns
+@pytest.mark.full
 @pytest.mark.parametrize("is_view", [False, True], ids=["collection", "view"])
 def test_an_empty_database_whose_name_differs_in_case_fails_the_sync(
     pair: Pair, daemon: Daemon, is_view: bool

@@ -16,11 +16,13 @@ from tests.support.selection import full
 
 SEEDS = [1, *map(full, range(2, 11))]
 # The profiles that `make test` leaves out, because they mostly repeat others. DATA and MOSTLY_DEFINITIONS run the
-# operations of DEFINITIONS in other proportions. SHARDED runs the operations of INSTANCES with one instance, and
-# SHARED_SOURCE runs them on replica sets. RENAMED and BESIDE differ only in their destination.
+# operations of DEFINITIONS in other proportions, and OLD_SOURCE on an older source. SHARDED runs the operations of
+# INSTANCES with one instance, FROM_SHARDED to a replica set, and SHARED_SOURCE on replica sets. RENAMED and BESIDE
+# differ only in their destination.
 _REPEATING = {
-    *(Profile.DATA, Profile.MOSTLY_DEFINITIONS, Profile.SHARDED),
-    *(Profile.SHARED_SOURCE, Profile.RENAMED, Profile.BESIDE),
+    *(Profile.DATA, Profile.MOSTLY_DEFINITIONS, Profile.OLD_SOURCE),
+    *(Profile.SHARDED, Profile.FROM_SHARDED, Profile.SHARED_SOURCE),
+    *(Profile.RENAMED, Profile.BESIDE),
 }
 PROFILES = [full(each) if each in _REPEATING else each for each in Profile]
 
