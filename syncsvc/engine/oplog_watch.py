@@ -61,7 +61,7 @@ class OplogWatch:
         self.has_looked = False
 
     def follow(self, held_after: Callable[[], Timestamp | None]) -> None:
-        """Use `held_after`, instead of the saved position, to find out which oplog entries are needed.
+        """Use `held_after`, instead of the saved position, to detect that the oplog has dropped needed entries.
 
         While the reader of the change stream is blocked, for example because all lanes are full, `held_after` must
         return the cluster time of the source from which the reader will continue. While the reader is not blocked,

@@ -45,8 +45,9 @@ def new_record(
 ) -> CollectionRecord:
     """Build, but do not save, the record of a collection that is new to the sync.
 
-    `definition` is the definition that the collection must have on the destination; if its name is taken there, the
-    record gets a temporary name. `amount` is the size of the data to copy. `source_key` is the shard key on the source.
+    `definition` is the definition that the collection must have on the destination. If another recorded collection has
+    its name there, the new record gets a temporary name. `amount` is the size of the data to copy. `source_key` is the
+    shard key on the source.
     """
     assert definition.uuid is not None
     kept_as = destination_name(registry, definition.namespace, definition.uuid)

@@ -367,7 +367,7 @@ def whole(document: Buffer) -> Outcome:
 def not_insertable(block: Block) -> set[int]:
     """Return the indexes of the documents of a block that an insert would alter or could not write.
 
-    They hold a top-level Timestamp(0, 0), or are too large for one statement (see `fits_statement`).
+    They hold a zero timestamp (see `holds_zero_timestamp`), or are too large for one statement (see `fits_statement`).
     """
     found = zero_timestamp_documents(block)
     # An `_id` is smaller than its document, so these documents are larger than half of the limit.
@@ -394,7 +394,7 @@ def holds_zero_timestamp(document: bytes) -> bool:
 
 
 def zero_timestamp_documents(block: Block) -> set[int]:
-    """Return the indexes of the documents of a block that hold a top-level Timestamp(0, 0).
+    """Return the indexes of the documents of a block for which `holds_zero_timestamp` is True.
 
     Only documents whose bytes could hold such a field are parsed.
     """
