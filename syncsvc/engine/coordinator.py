@@ -225,7 +225,10 @@ class Coordinator(Phases):
         self._shard_keys.check(stop)
 
     def _wait_for_indexes(self, holds: Callable[[RunRecord], bool], stop: StopToken) -> None:
-        """Wait until `holds` is True for all other instances, and load the indexes that they have withheld."""
+        """Wait until `holds` is True for the records of all other instances; then reload the registry.
+
+        The reloaded registry shows which indexes the other instances have withheld.
+        """
         if self._context.run.record.instances:
             self._context.instances.wait_for_all(holds, stop)
             self._context.registry.reload(stop)

@@ -120,8 +120,8 @@ class OplogWatch:
         """Return for how many more seconds the sync needs the oplog entry after its saved position; None if unknown.
 
         `age` is the current age of that entry, and `copy_left` the time until the copy ends (None if unknown), both in
-        seconds. Assumes that applying the waiting events takes as long as writing them did. During a pause, the result
-        is None, because the end of the pause is unknown.
+        seconds. During change event application, the result assumes that applying the waiting events takes as long as
+        writing them did. During a pause, the result is None, because the end of the pause is unknown.
         """
         record = self._context.run.record
         if record.state is State.PAUSED:

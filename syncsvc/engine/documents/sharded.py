@@ -120,11 +120,11 @@ class ShardedWriter:
     def _locate(
         self, record: CollectionRecord, key: ShardKey, work: Work, whole_keys: bool
     ) -> dict[Hashable, bytes]:
-        """Look up the documents of `work.updates` on the destination, and those of `work.documents` that were inserted.
+        """Look up documents on the destination: those of `work.updates`, and some or all of `work.documents`.
 
-        "Inserted" means that the first event of the outcome is an insert (`Outcome.new`). With `whole_keys` (see
-        `sort`), look up all of `work.documents`. Return the documents that exist on the destination, by the canonical
-        form of their `_id`, with only `_id` and the shard key fields.
+        All of `work.documents` are looked up with `whole_keys` (see `sort`), otherwise only those whose events begin
+        with an insert (`Outcome.new`). Return the documents that exist on the destination, by the canonical form of
+        their `_id`, with only `_id` and the shard key fields.
         """
         keys = [each.key for each in work.updates]
         keys += [each.key for each in work.documents if each.new or whole_keys]

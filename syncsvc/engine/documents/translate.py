@@ -213,9 +213,10 @@ def _collect(raw: bytes, at: int, path: bytes, found: dict[bytes, tuple[bytes, i
     """Fill `found` with the fields that a diff sets: for each path, the encoded field and the bounds of its value.
 
     The diff begins at the offset `at` of `raw`, and its paths begin with `path`. Return False if the diff does more
-    than set existing fields. The diff of a document has `u` with changed fields, `i` with fields that move to the end,
-    `d` with removed fields, and `sx` with the diff of a document or array in field x. The diff of an array begins with
-    `a: true`.
+    than set existing fields, names a field twice, or has an ambiguous path (see `_unambiguous`).
+
+    The diff of a document has `u` with changed fields, `i` with fields that move to the end, `d` with removed fields,
+    and `sx` with the diff of a document or array in field x. The diff of an array begins with `a: true`.
     """
     end = at + int32_at(raw, at)[0] - 1
     at += 4
