@@ -7,8 +7,8 @@ A source that does not answer delays a reset only if its write block or its bala
 a minute: it may be gone for good.
 
 If several instances share the run, the user sends the reset to each of them, and each stops its own work. The
-coordinator does everything else. It drops nothing until all instances have stopped, and drops the run records of all
-instances at the end.
+coordinator does everything else. It drops nothing until all instances that were started have stopped, and drops the
+run records of all instances at the end.
 """
 
 from __future__ import annotations

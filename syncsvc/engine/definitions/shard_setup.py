@@ -3,7 +3,7 @@
 When an empty collection is sharded, each range of its shard key is created on the shard that a zone assigns it to, so
 that nothing has to be moved. For that moment only, this module defines temporary zones, one for each shard. The
 distribution is left to the server if the option `presplit` is none, if users have defined zones for the collection, or
-if there are fewer than two ranges. The ranges are the chunks of the source, or are computed from a sample. A sample
+if there are fewer than two ranges. The ranges follow the chunks of the source, or are computed from a sample. A sample
 yields only one range if it is empty or the shard key begins with a hashed field.
 """
 
