@@ -30,12 +30,12 @@ class CommitEnd:
         self._stop = stop
 
     def later(self, differs: bool) -> Timestamp | None:
-        """Postpone the commit if users still write to the source, or if differences must be repaired.
+        """Postpone the commit if users have written since the commit time; otherwise, if differences were repaired.
 
-        Return the new commit time once all changes up to that time are applied; None if the commit can end now. As long
-        as users write to the source, each call returns a later time. `differs` is True if the verification has found
-        differences; these are repaired if the start options allow that. Raises OperationError DefinitionNotApplicable
-        if a withheld index cannot be built.
+        `differs` is True if the verification has found differences; they are repaired if the start options allow that.
+        If the source is blocked and nothing differs, user writes are not searched for. Return the new commit time once
+        all changes up to that time are applied; None if the commit is not postponed. Raises OperationError
+        DefinitionNotApplicable if a withheld index cannot be built.
         """
         # Apply late writes before repairing differences: a document may differ only because its change events are not
         # applied yet.

@@ -109,7 +109,9 @@ class Coordinator(Phases):
         return Phase.COPYING
 
     def _wait_for_others(self, stop: StopToken) -> None:
-        """Wait until all other instances have started and none is paused; `Instances.watch` warns of the missing ones.
+        """Wait until all other instances have started, and none is paused or failed.
+
+        Meanwhile, `Instances.watch` warns of the missing ones.
 
         An instance that began later would need all change events from the start on. Until then, it could not save them
         in its event spool, so the oplog might not hold them any more, and the sync would fail for good.
@@ -204,7 +206,10 @@ class Coordinator(Phases):
     def _drain(
         self, application: Application, verification: Verification, stop: StopToken
     ) -> Timestamp:
-        """Block the source, and return the commit time once all instances have applied all changes up to it."""
+        """Return the commit time, once all instances have applied all changes up to it.
+
+        Before taking the commit time, block user writes on the source if the options say so.
+        """
         self._block_source()
         self._shard_keys.wait_until_copied(stop)
         self._definitions.wait_until_applied(application.wait_until_past, stop)
@@ -220,7 +225,10 @@ class Coordinator(Phases):
         self._shard_keys.check(stop)
 
     def _wait_for_indexes(self, holds: Callable[[RunRecord], bool], stop: StopToken) -> None:
-        """Wait until `holds` is True for all other instances, and load the indexes that they have withheld."""
+        """Wait until `holds` is True for the records of all other instances; then reload the registry.
+
+        The reloaded registry shows which indexes the other instances have withheld.
+        """
         if self._context.run.record.instances:
             self._context.instances.wait_for_all(holds, stop)
             self._context.registry.reload(stop)
@@ -319,7 +327,7 @@ class Coordinator(Phases):
     def _commit_time(self, stop: StopToken) -> Timestamp:
         """Return the commit time, a cluster time of the source: all changes up to it are applied before the commit.
 
-        The first call appends a no-op to the source's oplog, and saves its time as the commit time.
+        If no commit time is saved yet, append a no-op to the source's oplog, and save the no-op's time.
         """
         if self._context.run.record.commit_time is None:
             self._context.run.update(commit_time=append_note(self._context.source_client, stop))

@@ -1,11 +1,11 @@
 """The cut-over, which runs small steps in a fixed order. Each step is idempotent, and is recorded when done.
 
-A restart continues with the first step that is not recorded. Until the commit, the unique indexes of the destination
+A restart continues with the first step that is not recorded. Until the cut-over, the unique indexes of the destination
 accept duplicates. The first step makes them refuse new duplicates; then the source is checked for new user writes, and
 the destination is unblocked and reported as writable. Users need not wait for the last steps: the indexes become
-unique, which can take long, and finally documents begin to expire. Uniqueness comes before expiration, because a
-MongoDB 6.0 secondary can crash if users move a unique value from one document to another while the index is not unique
-yet.
+unique, which can take long, and finally documents begin to expire. Uniqueness is restored first, because it is urgent:
+as long as an index is not unique again, a MongoDB 6.0 secondary can crash if users move a unique value from one
+document to another.
 
 If users have, or may have, written to the source after the commit time, `Cutover.run` raises SourceWritten before it
 unblocks the destination: the coordinator then undoes the completed steps, applies these writes, and repeats the
@@ -89,10 +89,11 @@ class Cutover:
                 self.context.observe(Point.STEP_DONE, name)
 
     def _forget_reads(self) -> None:
-        """Mark the steps that read the source as not done, unless users can already write to the destination.
+        """Mark the steps that read the source as not done: the source may have changed since they were run.
 
-        These steps check the source, and copy its users and roles. If they ran before a restart, the source may have
-        changed since. The later step that unblocks the destination is marked as not done, too.
+        These steps check the source, and copy its users and roles. The later step that unblocks the destination is
+        marked as not done, too. A no-op if the destination is already reported as writable, or was unblocked after the
+        check of the source.
         """
         run, block = self.context.run, self.context.destination_block
         record = run.record

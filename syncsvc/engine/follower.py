@@ -39,7 +39,7 @@ class Follower(Phases):
     def _begin_at(self, leader: RunRecord) -> None:
         """Save the start position of the coordinator as the start and the position of this instance.
 
-        From then on, this instance spools the change events if the oplog may become too short, even during a pause.
+        `leader` is the coordinator's record. From then on, this instance can spool change events, even during a pause.
         """
         self._context.run.update(start=leader.start, position=leader.start)
 
@@ -140,7 +140,10 @@ class Follower(Phases):
         return self._context.instances.wait_for_long_work(self._unless_reversed(holds), stop)
 
     def _unless_reversed(self, holds: Callable[[RunRecord], bool]) -> Callable[[RunRecord], bool]:
-        """Return a predicate like `holds` that is also True for a record that shows that a reversal has begun."""
+        """Return a predicate like `holds` that is also True for a record that shows that a reversal has begun.
+
+        The predicate is False for an outdated record from before this instance's last reversal.
+        """
         reversals = self._context.run.record.reversals
         return (
             lambda other: other.reversals > reversals
@@ -164,5 +167,8 @@ def _is_applying(other: RunRecord) -> bool:
 
 
 def _is_withdrawn(other: RunRecord) -> bool:
-    """Return whether `other`, the coordinator's record, shows that the coordinator has withdrawn its cut-over."""
+    """Return whether `other`, the coordinator's record, shows that the coordinator has withdrawn its cut-over.
+
+    Call this only after the cut-over has begun: before it, the phase is also APPLYING.
+    """
     return other.phase in (Phase.WITHDRAWING, Phase.APPLYING)

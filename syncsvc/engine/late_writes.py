@@ -124,8 +124,9 @@ class LateWrites:
         times: _Times,
         changes: Sequence[Change],
     ) -> set[Namespace]:
-        """Return the selected collections and views of which the destination lacks a change, or may lack one.
+        """Return some collections and views of which the destination lacks, or may lack, one of `changes`.
 
+        Return an empty set if there are none. Collections and views that the sync does not select are left out.
         `unsure` are the collections for which `_is_unsure` is true, by their names on the source.
         """
         certain: list[Change] = []
@@ -242,15 +243,16 @@ def first_written(
     longest_stall: float = FOREVER,
     namespaces: NamespaceFilter = NamespaceFilter(),
 ) -> Collection[Namespace]:
-    """Search the change stream for user writes; return the collections and views of the first page that contains any.
+    """Search the change stream for user writes; return some of the collections and views that they concern.
 
     Return an empty collection if there are none between `since` and `until`.
 
     `since` is a position in the cluster's change stream, and `until` a time that `append_note` has returned. `judge` is
-    called with the user changes of each page, until it returns a name. The stream leaves out most changes of documents
-    whose namespaces do not match `namespaces`. Raises OperationError ClusterUnreachable if the stream does not advance
-    for `longest_stall` seconds. An idle sharded cluster can cause this, as well as a cluster without a working
-    majority. Raises OperationError OplogWindowExceeded if the oplog does not reach back to `since`.
+    called with the user changes of each page; its first result that is not empty is returned. The stream leaves out
+    most changes of documents whose namespaces do not match `namespaces`. Raises OperationError ClusterUnreachable if
+    the stream does not advance for `longest_stall` seconds. An idle sharded cluster can cause this, as well as a
+    cluster without a working majority. Raises OperationError OplogWindowExceeded if the oplog does not reach back to
+    `since`.
     """
     stream = ChangeStream(cluster.client, cluster.facts, keys_only=True, namespaces=namespaces)
     migrations = Migrations(cluster.client, cluster.facts, stop)
@@ -285,7 +287,7 @@ def _names(change: Change) -> frozenset[Namespace]:
 
 
 def _is_of_servers(change: Change, migrations: Migrations) -> bool:
-    """Return whether the servers caused the event, and not a user: for example, a chunk migration of the balancer.
+    """Return whether a change is a DDL event that changes no definition, or that a chunk migration has caused.
 
     `migrations` recognizes the DDL events of chunk migrations.
     """

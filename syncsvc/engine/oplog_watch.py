@@ -61,7 +61,7 @@ class OplogWatch:
         self.has_looked = False
 
     def follow(self, held_after: Callable[[], Timestamp | None]) -> None:
-        """Use `held_after`, instead of the saved position, to find out which oplog entries are needed.
+        """Use `held_after`, instead of the saved position, to detect that the oplog has dropped needed entries.
 
         While the reader of the change stream is blocked, for example because all lanes are full, `held_after` must
         return the cluster time of the source from which the reader will continue. While the reader is not blocked,
@@ -120,8 +120,8 @@ class OplogWatch:
         """Return for how many more seconds the sync needs the oplog entry after its saved position; None if unknown.
 
         `age` is the current age of that entry, and `copy_left` the time until the copy ends (None if unknown), both in
-        seconds. Assumes that applying the waiting events takes as long as writing them did. During a pause, the result
-        is None, because the end of the pause is unknown.
+        seconds. During change event application, the result assumes that applying the waiting events takes as long as
+        writing them did. During a pause, the result is None, because the end of the pause is unknown.
         """
         record = self._context.run.record
         if record.state is State.PAUSED:

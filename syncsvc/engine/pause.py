@@ -27,8 +27,8 @@ def spool_while_paused(
     `stopped` is the context of the paused engine; it is used for reading, and for no-ops in the source's oplog.
     `prepare` returns the context of a new engine, whose writes the destination accepts. This function sets `needed`
     once events must be spooled; if `needed` is already set, spooling begins at once. If the start option `eventSpool`
-    is `never`, this function only watches the oplog. Returns immediately if the sync needs no more events. Raises
-    OperationError, the driver's errors, and `Cancelled`.
+    is `never`, this function only watches the oplog. Returns immediately if the sync has not saved a position in the
+    change stream yet, or needs no more events. Raises OperationError, the driver's errors, and `Cancelled`.
     """
     record = stopped.run.record
     position = record.position

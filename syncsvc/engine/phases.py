@@ -118,7 +118,7 @@ class Phases(ABC):
             self._show_copied()
 
     def _proceed(self, following: Phase, **changes: Any) -> None:
-        """Save the next phase and the fields `changes` in the run record, once no earlier write can still take effect.
+        """Save the next phase and the fields `changes`, once no earlier write of a document can still take effect.
 
         Saves nothing if the phase is already saved. Raises OperationError Superseded if another process has taken over
         the run, and the driver's errors.

@@ -69,10 +69,10 @@ class PrincipalCopy:
         """Copy the selected users and roles, and check that the destination has them.
 
         Can be repeated until users may write to the destination. Users and roles that an earlier copy has created are
-        dropped and created again if they differ from the source, or if they have or inherit a role that differs. The
-        others are left unchanged, so that clients that have logged in as these users stay logged in. `command` is the
-        journal entry of the user's request, if a user has requested the copy. It is added to the journal before the
-        first user or role is changed, even if the copy then fails.
+        replaced or dropped if they differ from the source, or if they have or inherit such a role. The others are left
+        unchanged, so that clients that have logged in as these users stay logged in. `command` is the journal entry of
+        the user's request, if a user has requested the copy. It is added to the journal before the first user or role
+        is changed, so it stays there if the copy then fails.
 
         If some users or roles cannot be copied, raises OperationError before anything is changed. If the check fails,
         raises OperationError UserOrRoleNotCopied. Also raises the driver's errors.
@@ -90,7 +90,10 @@ class PrincipalCopy:
         self._context.run.update(principals=counts)
 
     def remove(self) -> None:
-        """Drop the temporary collections, and the sync's users and roles, except those changed since their creation."""
+        """Drop the temporary collections, and the users and roles that the sync has created and may drop.
+
+        See `CreatedPrincipals.on`: for example, users that were changed since their creation are kept.
+        """
         self.drop_temporary()
         self._remove(self._created.on(read(lambda: listing(self._client), self._stop)))
         self._created.forget()
@@ -119,7 +122,7 @@ class PrincipalCopy:
     def _remove(self, principals: Iterable[Principal]) -> None:
         """Drop these principals, except those that were changed since they were listed.
 
-        Roles that a remaining principal has are not dropped either.
+        Roles that these changed principals have or inherit are not dropped either.
         """
         # Dropping a role would also revoke it from the changed principals that have it.
         kept_roles: set[Identity] = set()

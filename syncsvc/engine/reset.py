@@ -6,8 +6,9 @@ that was killed continues when its process is restarted.
 A source that does not answer delays a reset only if its write block or its balancer must be restored, and then only for
 a minute: it may be gone for good.
 
-If several instances share the run, the user sends the reset to each of them, and each stops its own work. Once all have
-stopped, the coordinator does everything else, and finally drops the run records of all instances.
+If several instances share the run, the user sends the reset to each of them, and each stops its own work. The
+coordinator does everything else. It drops nothing until all instances that were started have stopped, and drops the
+run records of all instances at the end.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ def mirrored(
 ) -> Iterator[CollectionRecord]:
     """Convert the collection records of a sync to those of its reversal, with the destination's definitions and UUIDs.
 
-    The two names of each collection change places. No collection has a temporary name, because all events are applied.
+    The two names of each collection are swapped. No collection has a temporary name, because all events are applied.
     `uuids` maps names on the destination to UUIDs; a record whose name is missing there is left out. The definitions
     are those after the first step of the cut-over (`standin.prepared`). The later steps let documents expire, make
     indexes unique and build deferred indexes; these changes arrive as change events.

@@ -108,11 +108,7 @@ class SyncSubject:
         return self.context.run.record.state is State.COMMITTING
 
     def later_end(self, differs: bool) -> Timestamp | None:
-        """Return a later commit time if users still write to the source, or if differences were repaired; else None.
-
-        `differs` is whether the verification has found differences. If the start options allow it, this method repairs
-        them. It returns a later commit time only once all changes up to that time are applied.
-        """
+        """Postpone the commit if necessary, and return the new commit time; else None. See `CommitEnd.later`."""
         return self.commit_end.later(differs)
 
     def _defined(self, name: Namespace) -> Namespace | None:
@@ -123,11 +119,13 @@ def is_settled(record: RunRecord, snapshot: ProgressSnapshot) -> bool:
     """Return whether to compare changed documents now: while all instances run, and lag by at most `MOST_LAG` seconds.
 
     Otherwise, many documents would differ only because their changes are not applied yet. For the same reason, return
-    False while a collection is copied that became part of the sync after its start. `record` is the run record of
-    the coordinator; the lag of the other instances is measured from its saved position. Return False once the commit
-    time is saved, too: all changed documents are compared as soon as the last change is applied. Before that, the
-    coordinator may wait long for the commit commands of other instances, which need a short lag of the rechecks.
+    False while a collection is copied that became part of the sync after its start, and once the commit time is saved:
+    changed documents are then compared when all changes up to that time are applied. `record` is the run record of
+    the coordinator; the lag of the other instances is measured from its saved position.
     """
+    # Once the commit time is saved, all changed documents are compared as soon as the last change is applied. The state
+    # COMMITTING is not enough: the coordinator may wait long for the commit commands of other instances, and these
+    # commands are accepted only while the rechecks have little lag.
     ends = record.state is State.COMMITTING and record.commit_time is not None
     if ends or snapshot.adopts_collection:
         return False

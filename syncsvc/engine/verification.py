@@ -49,7 +49,7 @@ _OF_SYNC = (*failures.CLUSTER_ERRORS, SUPERSEDED, INCOMPATIBLE_METADATA)
 
 
 class Verification:
-    """Runs the check of one sync in a thread of the task group; does nothing if verification is disabled.
+    """Runs the check of one sync in a thread of the task group. If verification is disabled, there is no check.
 
     Continues the saved check, if there is one. Create this object before any change events are read, because a saved
     check must not miss any. The reader of the change events passes them to `feed`.
@@ -107,9 +107,9 @@ class Verification:
         """Make the check end once it has compared all user writes up to `written_until`, and wait until it has passed.
 
         `written_until` is a cluster time of the source. Before the call, all changes up to that time must be applied,
-        and the position saved. If users write later, this method waits until their writes are applied and compared,
-        too. If verification is disabled, nothing is compared. Raises OperationError VerificationFailed or
-        VerificationIncomplete if the check does not pass.
+        and the position saved. If the commit is postponed (see `CommitEnd`), this method also waits until the later
+        changes are applied and compared. If verification is disabled, nothing is compared. Raises OperationError
+        VerificationFailed or VerificationIncomplete if the check does not pass.
         """
         if not self._enabled:
             while self._commit_end.later(differs=False) is not None:

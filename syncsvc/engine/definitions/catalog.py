@@ -52,7 +52,7 @@ class Catalog:
 
     Every operation raises OperationError DefinitionNotApplicable if the destination refuses a command, and the driver's
     errors for other failures. `uuids` are the UUIDs of the collections (see `known_uuids`); if None, they are looked up
-    before each command that accepts one. All commands use `write_concern`, except those that shard collections.
+    before each command that accepts one. All commands use `write_concern`, except those of `Sharding`.
     """
 
     def __init__(
@@ -107,7 +107,11 @@ class Catalog:
             raise _refused("enableSharding", namespace, error) from error
 
     def _create(self, definition: CollectionSpec) -> bool:
-        """Create a collection unless it exists, and return whether this call created it."""
+        """Create a collection unless it exists. A view with its name is dropped.
+
+        Return whether this call created the collection. If a view had the name, the result may be False although this
+        call created the collection.
+        """
         namespace = definition.namespace
         command = {"create": namespace.collection, **standin.stand_in(definition).options}
         if definition.kind is Kind.TIME_SERIES or self._sharding is not None:
@@ -224,7 +228,7 @@ class Catalog:
     def _free_of_view(self, namespace: Namespace) -> None:
         """Drop the view that has the name of a new collection, if there is one.
 
-        If there is none, this takes only a single read, because there may be thousands of collections to create.
+        Unlike `drop_view`, this costs only one read if there is none: there may be thousands of collections to create.
         """
         if self._kind_at(namespace) is Kind.VIEW:
             self.drop_view(namespace)
@@ -388,10 +392,10 @@ class Catalog:
         self._run(namespace, command, *_USERS_WERE_FASTER, is_done=is_done)
 
     def _missing(self, definition: CollectionSpec, deferred: list[Document]) -> list[Document]:
-        """Return the indexes of `deferred` that the synced collection lacks; empty if the collection does not exist.
+        """Return the indexes of `deferred` that a collection lacks; empty if users have dropped or replaced it.
 
-        If no index of its definition exists, users have dropped or replaced the collection. Its indexes must not be
-        built then, because `createIndexes` would create a dropped collection again.
+        A collection counts as replaced if it has no index of the definition. `createIndexes` would create a dropped
+        collection again.
         """
         found = self._find(definition.namespace)
         built = standin.stand_in(definition).indexes.keys()
@@ -418,8 +422,10 @@ class Catalog:
     ) -> dict[str, Any] | None:
         """Run a command in the database of `namespace`, and return the reply.
 
-        Return None if the server answers with one of the `expected` error codes, which mean that there is nothing to
-        do. See `ClusterWriter.run` for `is_done`.
+        Return None if the server answers with one of the `expected` error codes. If these contain the code for a
+        missing collection, also return None if another collection has the name. Raises OperationError
+        DefinitionNotApplicable if the server refuses the command with another code. See `ClusterWriter.run` for
+        `is_done`.
         """
         full = {**command, **self._by_uuid(namespace, command)}
         full["writeConcern"] = dict(self._write_concern)
@@ -433,10 +439,11 @@ class Catalog:
             raise _refused(next(iter(command)), namespace, error) from error
 
     def _by_uuid(self, namespace: Namespace, command: dict[str, Any]) -> dict[str, Any]:
-        """Return the field `collectionUUID`, which limits a command to the collection that has the name now.
+        """Return the field `collectionUUID`, which limits a command to one collection, not only to its name.
 
-        Return an empty dict if the command does not accept the field. Return an empty dict, too, if no collection has
-        the name, or if it is the name of a view, of a time-series collection, or of its buckets.
+        This is the collection that has the name now, or in the `uuids` of this Catalog. Return an empty dict if the
+        command does not accept the field. Return an empty dict, too, if no collection has the name, or if it is the
+        name of a view, of a time-series collection, or of its buckets.
         """
         name, target = next(iter(command.items()))
         if name not in BY_UUID:

@@ -1,4 +1,4 @@
-"""Saves which collections the sync has created on the destination, so that a reset drops these and no others.
+"""Saves the UUIDs of the collections that the sync creates on the destination, so that a reset recognizes them.
 
 A name is not enough: users may drop such a collection, and create another one with its name.
 """
@@ -21,9 +21,8 @@ from verifier.runtime.tasks import StopToken, for_each
 def save_created(context: RunContext, records: Iterable[CollectionRecord], stop: StopToken) -> None:
     """Save the destination UUID of each collection in `records` that is empty and has no saved UUID yet.
 
-    Must be called between the creation of a collection and the first write to it. If the creation of a collection was
-    not saved, a reset drops the collection only while it is empty. A collection that already has documents was created
-    by a user. Raises the driver's errors.
+    Must be called between the creation of a collection and the first write to it: a collection that already has
+    documents counts as created by a user. Raises the driver's errors.
     """
     missing: dict[str, dict[str, CollectionRecord]] = defaultdict(dict)
     for record in records:
@@ -60,7 +59,10 @@ def destination_contents(
 
 
 def created_uuid(context: RunContext, namespace: Namespace, stop: StopToken) -> bytes | None:
-    """Return the UUID of the collection that has this name on the destination now; None if no collection has it."""
+    """Return the UUID of the collection that has this name on the destination now; None if no collection has it.
+
+    Also return None for a time-series collection whose documents are in a separate bucket collection.
+    """
     return _uuids(context, namespace.database, [namespace.collection], stop).get(
         namespace.collection
     )

@@ -38,7 +38,7 @@ def withhold(
     stop: StopToken,
     changed: CollectionSpec | None = None,
 ) -> bool:
-    """Drop the indexes of the collection `uuid` until the commit, so that refused writes can be retried.
+    """Withhold the indexes of the collection `uuid`: drop them for a time, so that refused writes can be retried.
 
     Save that the indexes are withheld, and warn; at the same time, save `changed` as the new definition if it is given.
     If the indexes are already withheld, `changed` is not saved. `reason` is the error of the refused write or index,
@@ -67,7 +67,7 @@ def withhold(
 
 
 def build_indexes(context: RunContext, record: CollectionRecord, stop: StopToken) -> None:
-    """Build the indexes of a collection; if the destination refuses one of them, drop all of them until the commit.
+    """Build the indexes of a collection; if the destination refuses one of them, withhold all of them (see `withhold`).
 
     Raises OperationError DefinitionNotApplicable if an index is refused and nothing can be dropped, because the saved
     definition has no indexes, or because the collection is no longer synced.
@@ -135,7 +135,7 @@ def restore_indexes(context: RunContext, stop: StopToken) -> None:
 def _build_withheld(context: RunContext, build: Callable[[CollectionRecord], bool]) -> None:
     """Build all withheld indexes with `build`, which returns False for a collection whose indexes stay withheld.
 
-    Save the collections whose indexes are built, and show or end the warning.
+    Save for the other collections that their indexes are no longer withheld, and show or end the warning.
     """
     for record in context.registry:
         if record.withheld and build(record):

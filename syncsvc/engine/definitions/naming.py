@@ -1,9 +1,9 @@
 """Chooses the names of collections on the destination.
 
-Usually, a collection has the same name as on the source, unless the start options rename it. But the collections are
-listed at a later time than the events that are applied first. So the listing may find a collection under a name that,
-at the time of these events, still belongs to another collection. The listed collection is then parked: it gets a
-temporary name on the destination, until its own events drop or rename it, or its name becomes free.
+A collection normally has the same name as on the source, unless the start options rename it. But the collections are
+listed after the start of the change stream. So the listing may find a collection under a name that belonged to another
+collection when the first events occurred. The listed collection is then parked: it gets a temporary name on the
+destination, until its own events drop or rename it, or its name becomes free.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _PARKED = "syncsvc.parked."
 
 
 def destination_name(registry: Registry, name: Namespace, uuid: bytes) -> Namespace:
-    """Return the name to use on the destination for the collection `uuid`, which must finally have the name `name`.
+    """Return the name to use on the destination for the collection `uuid`, whose intended name there is `name`.
 
-    The result is `name`, or a temporary name while another collection has `name`.
+    The result is `name`, or a temporary name while another collection of the registry has `name`.
     """
     holder = registry.at(name)
     if holder is None or holder.uuid == uuid:
@@ -45,8 +45,9 @@ def new_record(
 ) -> CollectionRecord:
     """Build, but do not save, the record of a collection that is new to the sync.
 
-    `definition` is the definition that the collection must have on the destination; if its name is taken there, the
-    record gets a temporary name. `amount` is the size of the data to copy. `source_key` is the shard key on the source.
+    `definition` is the definition that the collection must have on the destination. If another recorded collection has
+    its name there, the new record gets a temporary name. `amount` is the size of the data to copy. `source_key` is the
+    shard key on the source.
     """
     assert definition.uuid is not None
     kept_as = destination_name(registry, definition.namespace, definition.uuid)

@@ -2,8 +2,9 @@
 
 When an empty collection is sharded, each range of its shard key is created on the shard that a zone assigns it to, so
 that nothing has to be moved. For that moment only, this module defines temporary zones, one for each shard. The
-distribution is left to the server if the option `presplit` is none, if users have defined zones, or if the ranges are
-computed from a sample and the shard key begins with a hashed field.
+distribution is left to the server if the option `presplit` is none, if users have defined zones for the collection, or
+if there are fewer than two ranges. The ranges follow the chunks of the source, or are computed from a sample. A sample
+yields only one range if it is empty or the shard key begins with a hashed field.
 """
 
 from __future__ import annotations

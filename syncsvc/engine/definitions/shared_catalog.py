@@ -53,8 +53,8 @@ def catalog_of(
 class SharedCatalog(Catalog):
     """A Catalog that neither changes nor drops foreign collections and views.
 
-    Its operations also raise OperationError DestinationNamespaceExists if a foreign collection or view has the name of
-    a collection or view of the sync.
+    Operations that create or rename a collection or view also raise OperationError DestinationNamespaceExists if a
+    foreign collection or view has the new name.
     """
 
     @property

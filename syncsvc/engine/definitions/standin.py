@@ -93,9 +93,9 @@ def _stand_in_index(index: Document) -> Document:
 def deferred_names(definition: CollectionSpec) -> frozenset[str]:
     """Return the names of the deferred indexes, which can be built only at the commit.
 
-    If two indexes of the collection are equal apart from `unique`, the server accepts both only if the first one is
-    already unique when the second one is built. So the second one is deferred until the first one is unique. A unique
-    index is never deferred: duplicates must be refused from the moment at which users may write.
+    If a unique and a plain index are otherwise equal (see `_signature`), the server refuses to build the plain one
+    until the other one has become unique. So the plain index is deferred. A unique index is never deferred: duplicates
+    must be refused from the moment at which users may write.
     """
     indexes = definition.indexes.values()
     unique = [_signature(each) for each in indexes if each.get("unique")]
@@ -106,8 +106,8 @@ def deferred_names(definition: CollectionSpec) -> frozenset[str]:
 def deferred_earlier(definition: CollectionSpec) -> frozenset[str]:
     """Return the names of the indexes that an earlier version of this program deferred.
 
-    If that version began the sync, these indexes may be missing. It deferred every index with the same `_signature` as
-    another one, even if their partial filters differ. The result includes all `deferred_names`.
+    If that version began the sync, these indexes may be missing. Of several indexes with the same `_signature`, it
+    deferred all except one, even if their partial filters differ. The result includes all `deferred_names`.
     """
     seen: list[list[Any]] = []
     names = set()
@@ -120,7 +120,7 @@ def deferred_earlier(definition: CollectionSpec) -> frozenset[str]:
 
 
 def _signature(index: Document) -> list[Any]:
-    """Return the signature of an index.
+    """Return the properties by which a plain index may conflict with an index that will become unique.
 
     The server refuses a plain index beside an index that will become unique only if both have the same signature. Two
     unique indexes, or two plain ones, may have the same signature: the server tells them apart by their filters.

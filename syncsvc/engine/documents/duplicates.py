@@ -30,9 +30,10 @@ class Duplicates:
         self._stop = stop
 
     def refuse_neighbours(self, namespace: Namespace, keys: Sequence[bytes]) -> None:
-        """Raise OperationError DuplicateIds if several documents of the collection share an `_id` that is in `keys`.
+        """Raise OperationError DuplicateIds if a repeated key belongs to several documents of the collection.
 
-        `keys` are BSON documents with an `_id`, in the order of `_id`. Only keys that equal the next one are looked up.
+        `keys` are BSON documents with only an `_id`, in the order of `_id`. Only keys that equal the next one are
+        looked up in the collection.
         """
         with _named(namespace):
             refuse_equal(self._client, namespace, self._uuid, self._collation, keys, self._stop)
@@ -40,7 +41,7 @@ class Duplicates:
     def refuse_repeated(self, namespace: Namespace, keys: Sequence[bytes]) -> None:
         """Look up each key in the collection; raise OperationError DuplicateIds if several documents have this `_id`.
 
-        `keys` are BSON documents with an `_id`: keys that a read has returned twice, or that are equal by the
+        `keys` are BSON documents with only an `_id`: keys that a read has returned twice, or that are equal by the
         collection's collation.
         """
         with _named(namespace):

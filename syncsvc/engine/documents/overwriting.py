@@ -43,11 +43,11 @@ def overwrite(
     ordered: bool,
     stop: StopToken,
 ) -> tuple[list[Outcome], str]:
-    """Write whole documents. If any is refused, drop the collection's indexes until the commit, and retry.
+    """Write whole documents. If any is refused, withhold the collection's indexes (see `withhold`), and retry.
 
-    The indexes are dropped because one of them may have refused the document.
+    The indexes are withheld because one of them may have refused the document.
 
-    Return the documents that could not be written, and the error of the first one; both are empty if all documents are
+    Return the documents that were not written, and the error of the first one; both are empty if all documents are
     written. With `ordered`, write the documents in their order, and stop at the first refused one.
     """
 
@@ -92,7 +92,8 @@ def _grow(
 ) -> tuple[list[Outcome], str]:
     """Write documents that are too large for one statement, each with two statements; stop at the first refused one.
 
-    If the process ends between the two statements, the document has only its `_id` until it is written again.
+    Return the documents from the refused one on, and its error; both are empty if all documents are written. If the
+    process ends between the two statements, the document has only its `_id` until it is written again.
     """
     for number, each in enumerate(documents):
         for statement in growing_statements(each):

@@ -1,8 +1,8 @@
 """Writes outcomes, the combined effects of a batch of change events on each document, to a sharded collection.
 
-The shard key of each document on the destination is looked up first, so that each update goes to one shard. An update
-by `_id` alone would run on every shard, so its counts would be unreliable. An insert on the wrong shard would create a
-second document.
+The shard keys of the documents on the destination are looked up before an update, so that each update goes to one
+shard. An update by `_id` alone would run on every shard, so its counts would be unreliable. An insert on the wrong
+shard would create a second document.
 
 Events of a sharded source identify documents by shard key and `_id`. If a document moves to another shard of the
 source, the stream has a delete and an insert event for it, in any order. So a deletion deletes only the document with
@@ -49,9 +49,9 @@ def sort(outcomes: Sequence[Outcome], key: ShardKey, collated: bool, whole_keys:
 
     `whole_keys` is True if document keys contain the fields of the shard key, as those of a sharded source do.
 
-    Besides outcomes with `refetch`, these are read again: updates of the shard key, because the destination
-    refuses them; deletions without a query that finds only their document (see `ShardKey.query_of_key`); and everything
-    in a collection with a collation (`collated`), because equal keys cannot be recognised.
+    Besides outcomes with `refetch`, these are read again: updates of the shard key, because the destination refuses
+    them; with `whole_keys`, deletions without a query that finds only their document (see `ShardKey.query_of_key`); and
+    everything in a collection with a collation (`collated`), because equal keys cannot be recognised.
     """
     work = Work()
     for outcome in outcomes:
@@ -120,11 +120,11 @@ class ShardedWriter:
     def _locate(
         self, record: CollectionRecord, key: ShardKey, work: Work, whole_keys: bool
     ) -> dict[Hashable, bytes]:
-        """Look up the documents of `work.updates` on the destination, and those of `work.documents` that were inserted.
+        """Look up documents on the destination: those of `work.updates`, and some or all of `work.documents`.
 
-        "Inserted" means that the first event of the outcome is an insert (`Outcome.new`). With `whole_keys` (see
-        `sort`), look up all of `work.documents`. Return the documents that exist on the destination, by the canonical
-        form of their `_id`, with only `_id` and the shard key fields.
+        All of `work.documents` are looked up with `whole_keys` (see `sort`), otherwise only those whose events begin
+        with an insert (`Outcome.new`). Return the documents that exist on the destination, by the canonical form of
+        their `_id`, with only `_id` and the shard key fields.
         """
         keys = [each.key for each in work.updates]
         keys += [each.key for each in work.documents if each.new or whole_keys]

@@ -34,9 +34,9 @@ def run_updates(
     """Run the update statements of outcomes; return how many matched or created a document, and the write errors.
 
     WARNING: MongoDB 6.0 crashes if a pipeline changes a field whose name occurs twice in the document. So after a lost
-    connection, statements with a pipeline are never sent again. They are reported as refused, so that the caller reads
-    their documents again. With `ordered`, only the first refused statement is reported; the caller must run the
-    statements after it.
+    connection, statements with a pipeline that changes fields are never sent again. They are reported as refused, so
+    that the caller reads their documents again. With `ordered`, only the first refused statement is reported; the
+    caller must run the statements after it.
     """
     statements = [update_statement(each) for each in outcomes]
     risky = [number for number, each in enumerate(outcomes) if each.stages and not each.sets]

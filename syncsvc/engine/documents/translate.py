@@ -213,9 +213,10 @@ def _collect(raw: bytes, at: int, path: bytes, found: dict[bytes, tuple[bytes, i
     """Fill `found` with the fields that a diff sets: for each path, the encoded field and the bounds of its value.
 
     The diff begins at the offset `at` of `raw`, and its paths begin with `path`. Return False if the diff does more
-    than set existing fields. The diff of a document has `u` with changed fields, `i` with fields that move to the end,
-    `d` with removed fields, and `sx` with the diff of a document or array in field x. The diff of an array begins with
-    `a: true`.
+    than set existing fields, names a field twice, or has an ambiguous path (see `_unambiguous`).
+
+    The diff of a document has `u` with changed fields, `i` with fields that move to the end, `d` with removed fields,
+    and `sx` with the diff of a document or array in field x. The diff of an array begins with `a: true`.
     """
     end = at + int32_at(raw, at)[0] - 1
     at += 4
@@ -367,7 +368,7 @@ def whole(document: Buffer) -> Outcome:
 def not_insertable(block: Block) -> set[int]:
     """Return the indexes of the documents of a block that an insert would alter or could not write.
 
-    They hold a top-level Timestamp(0, 0), or are too large for one statement (see `fits_statement`).
+    They hold a zero timestamp (see `holds_zero_timestamp`), or are too large for one statement (see `fits_statement`).
     """
     found = zero_timestamp_documents(block)
     # An `_id` is smaller than its document, so these documents are larger than half of the limit.
@@ -394,7 +395,7 @@ def holds_zero_timestamp(document: bytes) -> bool:
 
 
 def zero_timestamp_documents(block: Block) -> set[int]:
-    """Return the indexes of the documents of a block that hold a top-level Timestamp(0, 0).
+    """Return the indexes of the documents of a block for which `holds_zero_timestamp` is True.
 
     Only documents whose bytes could hold such a field are parsed.
     """

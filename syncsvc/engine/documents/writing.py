@@ -42,7 +42,7 @@ def runs(
 
     If the pairs are run in order, and the writes of each pair before its deletes, their effect is that of `outcomes`. A
     delete may wait for the writes after it if none of them concerns the same document. With a collation (`collated`),
-    equal keys cannot be recognised, so every write after a delete begins a new pair.
+    equal keys cannot be recognised, so the first write after a delete begins a new pair.
     """
     written: list[Outcome] = []
     deleted: list[Outcome] = []
