@@ -677,6 +677,22 @@ def test_a_killed_repair_continues(pair: Pair, daemon: Daemon) -> None:
     assert ("extraOnDst", None, "outdated") not in repaired(daemon)
 
 
+@pytest.mark.full
+def test_a_repeated_repair_recognizes_its_time_series(pair: Pair, daemon: Daemon) -> None:
+    """Kill the daemon after a repair has created a time series: the repeated repair must not mistake it for another."""
+    writes.time_series(pair.source.client)
+    daemon.start(
+        verification=AUTO, preExistingDestinationData=True, enableUserWriteBlocking="none"
+    )
+    daemon.wait_until_committable()
+    pair.destination.client.d.drop_collection("series")
+    daemon.kill_at(Point.REPAIR_APPLIED)
+    daemon.commit_until_killed()
+    daemon.run()
+    daemon.wait_for_state("COMMITTED")
+    pair.assert_equal()
+
+
 def add_outdated(pair: Pair) -> None:
     """Add a difference that no longer exists to the saved differences of a repair round that has not begun."""
     list_of_repairs = pair.destination.client[METADATA_DATABASE].repairs

@@ -158,7 +158,7 @@ class RepairWork:
     def _create(self, record: CollectionRecord) -> None:
         """Create the collection of `record` if its name is free, and save the UUID of the new collection."""
         context = self._context
-        if created_uuid(context, record.definition.namespace, self._stop) is None:
+        if created_uuid(context, record.namespace, self._stop) is None:
             # The saved UUID belongs to a collection that was dropped.
             record = context.registry.change(record, destination_uuid=None)
         self._catalog.create_bare(record.current_definition)
