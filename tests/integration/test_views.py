@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from syncsvc.engine.run.points import Point
 from syncsvc.metadata import METADATA_DATABASE
+from tests.integration.test_cutover import EXISTING
 from tests.support import writes
 from tests.support.daemon import Daemon
 from tests.support.pair import Pair
@@ -85,3 +87,27 @@ def test_a_reset_recognizes_the_views_after_a_kill(
     daemon.wait_for_state("IDLE")
     assert {*destination.d.list_collection_names()} <= {"system.views"}
     assert {*destination.gone.list_collection_names()} <= {"system.views"}
+
+
+@pytest.mark.parametrize("options", [{}, EXISTING], ids=["alone", "with existing data"])
+def test_an_outdated_view_does_not_prevent_a_time_series(
+    pair: Pair, daemon: Daemon, options: dict[str, Any]
+) -> None:
+    """Let the sync apply the creation of a time series late, when another time series has its name on the source.
+
+    The sync then copies the newer one, with which the destination's view, which a later event changes, conflicts.
+    """
+    client = pair.source.client
+    client.d.c.insert_one({"_id": 1})
+    client.d.command({"create": "view", "viewOn": "s", "pipeline": []})
+    daemon.start(**options)
+    daemon.wait_until_committable()
+    daemon.pause()
+    client.d.create_collection("s", timeseries={"timeField": "at"})
+    client.d.s.drop()
+    client.d.command({"collMod": "view", "viewOn": "c", "pipeline": []})
+    client.d.create_collection("s", timeseries={"timeField": "at"}, collation={"locale": "fr"})
+    client.d.s.insert_one({"at": datetime(2030, 1, 1, tzinfo=UTC)})
+    daemon.resume()
+    daemon.commit()
+    pair.assert_equal()

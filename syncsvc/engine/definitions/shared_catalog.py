@@ -138,7 +138,7 @@ class SharedCatalog(Catalog):
         """Create a collection that cannot be renamed, and save its UUID."""
         namespace = definition.namespace
         command = {"create": namespace.collection, **standin.stand_in(definition).options}
-        if self._run(namespace, command, failures.NAMESPACE_EXISTS) is None:
+        if self._run_create(namespace, command) is None:
             raise foreign_error(namespace)
         self._observe(Point.CREATED_WITH_NAME, str(namespace))
         self._save_uuid(record, definition.storage)
