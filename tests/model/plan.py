@@ -63,6 +63,13 @@ class Profile(Enum):
             return not any("timeseries" in each for each in operation.commands)
         return self.topology is Topology.REPLICA_SETS or not sharding.unfit(operation)
 
+    def fits_write(self, operation: Operation) -> bool:
+        """Return whether a write of documents may be used with this profile."""
+        if self is Profile.TO_SHARDED:
+            return not sharding.is_untargetable(operation)
+        # The stand-in for mongos in the tests does not support transactions.
+        return not self.topology.from_sharded or operation.end is None
+
 
 @dataclass(frozen=True)
 class Passing:
@@ -273,8 +280,7 @@ class _Writer:
 
     def _write(self) -> Operation:
         write = self._writes.write()
-        # The stand-in for mongos in the tests does not support transactions.
-        while self._profile.topology.from_sharded and write.end is not None:
+        while not self._profile.fits_write(write):
             write = self._writes.write()
         return write
 

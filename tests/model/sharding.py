@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from bson import MaxKey
 
 from tests.model import values
 from tests.model.operation import Document, Operation
@@ -56,6 +58,17 @@ def _move(pair: Pair, name: str, middle: Document) -> None:
     owner = next(each["shard"] for each in client.config.chunks.find({"uuid": listed["uuid"]}))
     other = next(each.name for each in pair.source.shards if each.name != owner)
     client.admin.command("moveRange", name, min=middle, toShard=other)
+
+
+def is_untargetable(operation: Operation) -> bool:
+    """Return whether the operation names the `_id` MaxKey: if `_id` is the shard key, no shard accepts the document."""
+    return any(map(_names_greatest_id, operation.commands))
+
+
+def _names_greatest_id(value: Any) -> bool:
+    if isinstance(value, dict):
+        return value.get("_id") == MaxKey() or any(map(_names_greatest_id, value.values()))
+    return isinstance(value, list) and any(map(_names_greatest_id, value))
 
 
 def unfit(operation: Operation) -> bool:
