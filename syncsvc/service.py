@@ -419,10 +419,10 @@ class Service:
         """Return the state to show while this process has no run; on a standby, the state of the active daemon."""
         standing = self.gate.standing
         if standing is None or not standing.is_standby or standing.lease is None:
-            return self.state
+            return self._run.idle_state
         saved = (standing.lease.progress or {}).get("state")
         # A daemon of a later version may have more states.
-        return next((each for each in State if each.value == saved), self.state)
+        return next((each for each in State if each.value == saved), self._run.idle_state)
 
     def _refuse_other_home(self, options: StartOptions) -> None:
         """Raise OperationError InvalidRequest on a daemon with `--standby` if the destination is not cluster `HOME`."""

@@ -64,8 +64,9 @@ def _members(item: pytest.Item) -> int:
 def no_wait_remains() -> Iterator[None]:
     """Require that the test ends its waits: tests that follow in the same process would find them."""
     yield
-    left = {each.what for each in waits._waits}
-    waits._waits.clear()
+    with waits._lock:
+        left = {each.what for each in waits._waits}
+        waits._waits.clear()
     assert not left, "The test leaves waits."
 
 

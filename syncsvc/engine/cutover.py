@@ -159,19 +159,23 @@ class Cutover:
         self.context.progress.end_warning(WarningKind.SOURCE_WRITTEN)
 
     def _refuse_unreported(self) -> None:
-        """Raise OperationError UnsupportedCollection if the name of a source collection or view is not valid UTF-8.
+        """Raise OperationError UnsupportedCollection if the name of a source collection is not valid UTF-8.
 
         Change streams do not report that such a collection was created, so it was not synced. The start of the sync
-        would have refused an earlier one.
+        would have refused an earlier one. A synced collection that was renamed may contain U+FFFD in its name.
         """
+        synced = {each.source_name for each in self.context.registry}
         names = self.context.selection.of(names_on(self.context.source_client, self.stop))
-        unreported = sorted(str(each) for each in names if is_undecodable(each))
+        unreported = sorted(
+            str(each) for each in names if is_undecodable(each) and each not in synced
+        )
         if unreported:
             raise OperationError(
                 UNSUPPORTED_COLLECTION,
                 f"The names of these collections are not valid UTF-8: {', '.join(unreported[:_MOST_NAMED])}. They were "
                 "created or renamed during the sync. The source does not report such changes, so these collections "
-                "were not synced.",
+                "were not synced. Drop them on the source, and resume the sync; or reset the sync, and start it with "
+                "a filter that excludes them.",
             )
 
     def _unblock(self) -> None:

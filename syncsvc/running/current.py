@@ -31,12 +31,12 @@ class CurrentRun:
         # Whether this process continues a saved run. Then, clients may repeat the start request that began the run.
         self.is_recovered = False
         self._reset_ended = reset_ended
-        self._idle_state = State.INITIALIZING  # the state while there is no run
+        self.idle_state = State.INITIALIZING  # the state while there is no run
 
     @property
     def state(self) -> State:
         runner = self.runner
-        return self._idle_state if runner is None else runner.record.state
+        return self.idle_state if runner is None else runner.record.state
 
     def use(self, clusters: Mapping[str, Cluster]) -> None:
         """Use these clusters (by name, as in `CLUSTERS`) from now on. Call this only while there is no run."""
@@ -48,7 +48,7 @@ class CurrentRun:
 
     def become(self, state: State) -> None:
         """Change the state while there is no run."""
-        self._idle_state = state
+        self.idle_state = state
         self.process.progress.enter(state)
 
     def runner_of(self, store: RunStore) -> Runner:

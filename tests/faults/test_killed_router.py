@@ -57,7 +57,7 @@ def test_a_router_dies_during_the_copy(pair: Pair, daemon: Daemon, name: str, nu
     pair.assert_equal()
 
 
-@pytest.mark.full
+@pytest.mark.in_turns
 @pytest.mark.parametrize("name", ["source", "destination"])
 def test_both_routers_die_in_turn_while_events_are_applied(
     pair: Pair, daemon: Daemon, name: str

@@ -41,7 +41,7 @@ def principals(pair: Pair) -> Iterator[None]:
         yield
 
 
-@pytest.mark.full
+@pytest.mark.in_turns
 @across(REPLICA_SETS, TO_SHARDED)
 def test_users_and_roles_are_copied_despite_a_kill_at_every_point(
     pair: Pair, daemon: Daemon

@@ -234,7 +234,6 @@ def sync(clusters: Clusters, tmp_path: Path, use: Use) -> None:
             assert (source.takes_writes(), destination.takes_writes()) == (True, False)
 
 
-@pytest.mark.full
 def test_the_documented_custom_roles_are_sufficient(clusters: Clusters, tmp_path: Path) -> None:
     (default,) = (use for use in USES if not use.options)
     guarded_clusters = {"source": clusters.source, "destination": clusters.destination}

@@ -200,6 +200,17 @@ def test_a_collection_created_later_whose_name_is_not_utf_8_prevents_the_commit(
     assert [*pair.destination.client.e.c.find()] == [{"_id": 1}]
 
 
+def test_a_synced_collection_may_get_a_name_with_the_replacement_character(
+    pair: Pair, daemon: Daemon
+) -> None:
+    pair.source.client.d.c.insert_one({"_id": 1})
+    daemon.start()
+    daemon.wait_until_committable()
+    pair.source.client.d.c.rename("a\N{REPLACEMENT CHARACTER}")
+    daemon.commit()
+    pair.assert_equal()
+
+
 def test_an_index_with_an_option_of_old_servers_is_synced(pair: Pair, daemon: Daemon) -> None:
     """Create an index as servers before 3.4 have accepted it: listings leave out its unknown option."""
     client = pair.source.client

@@ -87,7 +87,7 @@ def repaired(daemon: Daemon) -> set[tuple[Any, ...]]:
 
 
 @JUDGING_SOON
-@across(REPLICA_SETS, full(TO_SHARDED), full(FROM_SHARDED), full(SHARDED))
+@across(full(REPLICA_SETS), full(TO_SHARDED), full(FROM_SHARDED), SHARDED)
 def test_the_commit_repairs_what_differs(pair: Pair, daemon: Daemon) -> None:
     fill(pair)
     daemon.start(verification=AUTO, excludeNamespaces=[{"database": "left_out"}])
@@ -681,9 +681,7 @@ def test_a_killed_repair_continues(pair: Pair, daemon: Daemon) -> None:
 def test_a_repeated_repair_recognizes_its_time_series(pair: Pair, daemon: Daemon) -> None:
     """Kill the daemon after a repair has created a time series: the repeated repair must not mistake it for another."""
     writes.time_series(pair.source.client)
-    daemon.start(
-        verification=AUTO, preExistingDestinationData=True, enableUserWriteBlocking="none"
-    )
+    daemon.start(verification=AUTO, preExistingDestinationData=True, enableUserWriteBlocking="none")
     daemon.wait_until_committable()
     pair.destination.client.d.drop_collection("series")
     daemon.kill_at(Point.REPAIR_APPLIED)

@@ -12,7 +12,7 @@ from tests.support.sharded import chunks, definitions, opened, reading, writing
 from tests.support.sharded.call import Call
 from tests.support.sharded.cursors import Cursors
 from tests.support.sharded.numbers import Numbers
-from tests.support.sharded.servers import ON_CONFIG_SERVER, Handler, Servers
+from tests.support.sharded.servers import MAJORITY, ON_CONFIG_SERVER, Handler, Servers
 from tests.support.sharded.wire import NO_SUCH_COMMAND, Clock, Document, Refused, refusal
 
 _HOST_UNREACHABLE = 6
@@ -68,6 +68,9 @@ class Commands:
     def _execute(self, call: Call) -> Document:
         if call.name in _ANYWHERE:
             return _ANYWHERE[call.name](self._servers, call)
+        if call.name in _CHANGES_OF_USERS:
+            # Like mongos, wait for the majority.
+            call = call.having(writeConcern=MAJORITY)
         if call.name in _OF_CONFIG_SERVER:
             return self._servers.run(self._servers.config, call)
         if call.database in ON_CONFIG_SERVER and call.name in _OF_DATABASE:
@@ -88,13 +91,19 @@ def _listed(servers: Servers, call: Call) -> Document:
     return {"commands": {name: {} for name in names}, "ok": 1.0}
 
 
+_CHANGES_OF_USERS = frozenset(
+    {
+        *("createUser", "updateUser", "dropUser", "dropAllUsersFromDatabase"),
+        *("createRole", "updateRole", "dropRole", "dropAllRolesFromDatabase"),
+        "_mergeAuthzCollections",
+    }
+)
 _OF_CONFIG_SERVER = frozenset(
     {
         *("ping", "buildInfo", "buildinfo", "connectionStatus", "getDefaultRWConcern"),
         # Users and roles are stored there.
-        *("saslStart", "saslContinue", "logout", "_mergeAuthzCollections"),
-        *("createUser", "updateUser", "usersInfo", "dropUser", "dropAllUsersFromDatabase"),
-        *("createRole", "updateRole", "rolesInfo", "dropRole", "dropAllRolesFromDatabase"),
+        *("saslStart", "saslContinue", "logout", "usersInfo", "rolesInfo"),
+        *_CHANGES_OF_USERS,
     }
 )
 # Handled in the same way for all databases.
