@@ -5,6 +5,7 @@ The functions are pure: the plan depends only on the seed and the profile.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from random import Random
@@ -263,7 +264,7 @@ class _Writer:
     def beginning(self, number: int) -> Stream:
         return (
             *self.operations(8, 1.0),
-            *(self._writes.filling() for _ in range(12)),
+            *(_fitting(self._profile, self._writes.filling) for _ in range(12)),
             *self.operations(number, _SHARE_BEFORE),
         )
 
@@ -279,17 +280,22 @@ class _Writer:
         return change
 
     def _write(self) -> Operation:
-        write = self._writes.write()
-        while not self._profile.fits_write(write):
-            write = self._writes.write()
-        return write
+        return _fitting(self._profile, self._writes.write)
 
 
 def _open_transaction(seed: int, number: int, profile: Profile, end: End) -> Operation | None:
     if profile.topology.from_sharded:
         return None
     random = Random(f"{seed} transaction {number}")
-    return Writes(random, f"t{number}").long_transaction(end)
+    writes = Writes(random, f"t{number}")
+    return _fitting(profile, lambda: writes.long_transaction(end))
+
+
+def _fitting(profile: Profile, write: Callable[[], Operation]) -> Operation:
+    """Call `write` until it returns an operation that fits the profile, and return this operation."""
+    while not profile.fits_write(operation := write()):
+        continue
+    return operation
 
 
 def _hold_of_start(random: Random) -> Passing | None:
