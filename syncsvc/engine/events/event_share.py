@@ -1,7 +1,8 @@
 """Computes which change events one of several instances applies: its share.
 
 All events of one document belong to one instance, and all instances must agree on which one. So the share is computed
-from the document's `_id`, as servers compare it, and from nothing that differs between processes.
+from the document's `_id`, as servers compare it, or from the collection's UUID if one instance must apply all events of
+the collection.
 """
 
 from __future__ import annotations
