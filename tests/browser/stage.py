@@ -1,6 +1,6 @@
 """Serves the real app of the sync service with a sync state that the test chooses, to show rare states.
 
-A subclass of `Service` returns the chosen state instead of the state of a running sync.
+Subclasses of `Service` and `ClusterQueries` answer with the chosen state instead of the state of a running sync.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pymongo import MongoClient
 from waitress.server import create_server
 
 from syncsvc.app import create_app
+from syncsvc.cluster_queries import ClusterQueries
 from syncsvc.figures.history import Sample
 from syncsvc.figures.progress import Ping, ProgressSnapshot
 from syncsvc.figures.throttling import Throttled, Throttling
@@ -38,20 +39,31 @@ from verifier.runtime.tasks import StopToken
 PINGS = {"cluster0": Ping(0.0012), "cluster1": Ping(0.0034)}
 
 
+class StagedQueries(ClusterQueries):
+    """Queries whose report is made from the chosen state and needs no cluster."""
+
+    def report(self) -> dict[str, Any]:
+        clusters = self._run.process.clusters
+        sites = tuple(Site.of(each.name, each.facts) for each in clusters.values())
+        evidence, limits = Evidence(views=("shop0.open_orders",)), Limits()
+        return report(
+            Subject(self._take(), evidence, sites, limits, "0.1.0", "sync-a.example", time())
+        )
+
+
 class StagedService(Service):
     """A service whose answers show `staged`, the sync state that a test sets."""
 
     staged = Sync(State.IDLE, None, ProgressSnapshot(pings=PINGS), can_commit=False)
 
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.cluster_queries = StagedQueries(
+            self._run, self.gate, self.sync, self.keep_journal, Limits, self._stop
+        )
+
     def sync(self) -> Sync:
         return replace(self.staged, now=monotonic())
-
-    def report(self) -> dict[str, Any]:
-        sites = tuple(Site.of(each.name, each.facts) for each in self._process.clusters.values())
-        evidence, limits = Evidence(views=("shop0.open_orders",)), Limits()
-        return report(
-            Subject(self.sync(), evidence, sites, limits, "0.1.0", "sync-a.example", time())
-        )
 
     def throttle(self) -> None:
         """Make the answers show that the limit of copied bytes slows the sync down."""
