@@ -42,7 +42,8 @@ class Times(Enum):
 
 
 # The commands that the daemon sends to replica sets in each stage, as recorded by a proxy. The test
-# test_the_matrix_has_the_commands_of_a_sync keeps the table up to date.
+# test_the_matrix_has_the_commands_of_a_sync keeps the table up to date. The faults of a flight are armed in the order
+# of the table, in which most of them occurred in experiments.
 COMMANDS: dict[tuple[Stage, On], tuple[str, ...]] = {
     (Stage.LISTING, On.SOURCE): (
         *("listDatabases", "listCollections", "listIndexes", "aggregate", "dataSize", "find"),
@@ -67,8 +68,8 @@ COMMANDS: dict[tuple[Stage, On], tuple[str, ...]] = {
         *("listDatabases", "commitTransaction"),
     ),
     (Stage.COMMIT, On.SOURCE): (
-        *("getMore", "setUserWriteBlockMode", "appendOplogNote", "listDatabases"),
-        *("listCollections", "listIndexes", "aggregate", "find", "killCursors"),
+        *("setUserWriteBlockMode", "appendOplogNote", "listDatabases", "listCollections"),
+        *("listIndexes", "aggregate", "find", "killCursors", "getMore"),
     ),
     (Stage.COMMIT, On.DESTINATION): (
         *("getMore", "update", "find", "listDatabases", "listCollections"),
@@ -163,15 +164,23 @@ def all_cells(times: Collection[Times], commands: Commands = COMMANDS) -> Iterat
                 yield Cell(*where, command, fault, often)
 
 
-def pairwise(cells: Iterable[Cell], seed: int = 0) -> list[Cell]:
-    """Return a small subset of `cells` that contains every pair of properties that occurs in `cells`.
+def alternating(cells: Iterable[Cell]) -> list[Cell]:
+    """Return one cell for each combination of a stage, a cluster, a command and a fault that occurs in `cells`.
 
-    Different seeds can select different subsets.
+    The cells of a command have the different `times` in turn.
     """
+    combinations: dict[Any, list[Cell]] = defaultdict(list)
+    for each in cells:
+        combinations[each.where, each.command, each.fault.name].append(each)
+    return [found[number % len(found)] for number, found in enumerate(combinations.values())]
+
+
+def pairwise(cells: Iterable[Cell]) -> list[Cell]:
+    """Return a small subset of `cells` that contains every pair of properties that occurs in `cells`."""
     chosen: list[Cell] = []
     covered: set[Any] = set()
     ordered = [(each, _pairs(each)) for each in cells]
-    Random(seed).shuffle(ordered)
+    Random(0).shuffle(ordered)
     # Prefer EVENTS, because this stage lasts until all of its faults have occurred.
     ordered.sort(key=lambda each: each[0].stage is not Stage.EVENTS)
     # Select the cells with the most new pairs first. Each cell has ten pairs.
@@ -199,14 +208,16 @@ def _pairs(cell: Cell) -> set[Any]:
 
 # The number of faults on one cluster for which each stage has time, in flights between replica sets.
 ROOM = {
+    Stage.LISTING: 3,
+    Stage.COPY: 2,
+    Stage.INDEXES: 2,
+    Stage.VERIFICATION: 5,
     Stage.EVENTS: 10,
-    Stage.VERIFICATION: 3,
-    Stage.COMMIT: 4,
-    Stage.LISTING: 2,
-    Stage.REVERSE: 3,
+    Stage.COMMIT: 6,
+    Stage.REVERSE: 5,
 }
 # The number of faults on one cluster for which each stage has time, in flights between sharded clusters.
-SHARD_ROOM = {Stage.COPY: 3, Stage.VERIFICATION: 4, Stage.EVENTS: 10}
+SHARD_ROOM = {Stage.COPY: 3, Stage.VERIFICATION: 6, Stage.EVENTS: 15}
 
 
 def pack(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
@@ -39,6 +40,8 @@ _MOST_ROUNDS = 40
 _LONG_FAULT = 20.0
 # The interval, in seconds, at which all members are asked whether their faults have occurred.
 _POLL_INTERVAL = 0.1
+# A fault that has not occurred again for this time, in seconds, gives its turn to the next fault.
+_TURN = 1.0
 # The time between two rounds of writes, in seconds: short enough for writes in every stage, and long enough that the
 # servers are not overloaded.
 _WRITE_INTERVAL = 0.25
@@ -71,10 +74,10 @@ class Disturbance:
 
 
 class Sabotage:
-    """An action that arms the faults of its cells one after another until the stage ends.
+    """An action that arms the faults of its cells in turn until all have occurred or the stage ends.
 
-    All cells have the same stage and cluster. The constructor arms the first fault. A fault of 20 seconds lasts for its
-    full time, even if the stage ends earlier.
+    All cells have the same stage and cluster. The constructor arms the first fault. A fault that does not occur in its
+    turn gets another one. A fault of 20 seconds lasts for its full time, even if the stage ends earlier.
     """
 
     def __init__(
@@ -97,26 +100,33 @@ class Sabotage:
         return self._points.arm(cell.fault, [cell.command], mode, **self._filters)
 
     def run(self, over: threading.Event) -> None:
-        armed = self._first
-        for cell in self.cells:
-            if over.is_set():
-                break
+        armed, waiting = self._first, deque(self.cells)
+        while waiting and not over.is_set():
+            cell = waiting.popleft()
             armed = armed or self._arm(cell)
             self._wait(cell, armed, over)
             if armed.end():
                 self.struck.append(cell)
                 self._journal.append(str(cell))
+            elif cell.times is not Times.FOR_20_SECONDS:
+                waiting.append(cell)
             armed = None
         if armed is not None:
             armed.end()
 
     def _wait(self, cell: Cell, armed: Armed, over: threading.Event) -> None:
+        """Wait until the fault has occurred as often as it should, its turn ends, or the stage is over."""
         if cell.times is Times.FOR_20_SECONDS:
             # Wait even if the stage could end earlier: the refused commands delay its end.
             _pause.wait(_LONG_FAULT)
             return
-        while not armed.has_struck(cell.times.value) and not over.wait(_POLL_INTERVAL):
-            continue
+        count, since = 0, monotonic()
+        while monotonic() - since < _TURN:
+            before, count = count, armed.count()
+            if count >= cell.times.value or over.wait(_POLL_INTERVAL):
+                return
+            if count > before:
+                since = monotonic()
 
 
 class Journey:

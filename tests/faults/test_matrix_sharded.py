@@ -19,6 +19,7 @@ from tests.faults.cells import (
     Stage,
     Times,
     all_cells,
+    alternating,
     of_stage,
     pack,
     pairwise,
@@ -30,7 +31,8 @@ from tests.support.selection import full
 
 # After three false election errors, shards wait for each other for many seconds, so each fault occurs only once.
 PAIRWISE = pack(pairwise(all_cells((Times.ONCE,), SHARD_COMMANDS)), SHARD_ROOM, SHARD_COMMANDS)
-FULL = pack(all_cells((Times.ONCE, Times.THREE_TIMES), SHARD_COMMANDS), SHARD_ROOM, SHARD_COMMANDS)
+_CELLS = alternating(all_cells((Times.ONCE, Times.THREE_TIMES), SHARD_COMMANDS))
+FULL = pack(_CELLS, SHARD_ROOM, SHARD_COMMANDS)
 _FILTERS = {"namespace": "d.hashed", "failInternalCommands": True}
 
 

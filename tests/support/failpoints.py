@@ -194,8 +194,12 @@ class Armed:
     before: int
     hits: int = 0
 
-    def has_struck(self, times: int = 1) -> bool:
-        return self.points.entered(self.fault.point) - self.before >= times
+    def count(self) -> int:
+        """Return the number of hits until now."""
+        return self.points.entered(self.fault.point) - self.before
+
+    def has_struck(self) -> bool:
+        return self.count() >= 1
 
     def end(self) -> int:
         self.hits = self.points.disarm(self.fault.point) - self.before
