@@ -73,8 +73,8 @@ $(UNIT): $(VENV)/installed
 test: $(VENV)/installed  ## run the tests, on real servers that the tests start
 	$(BIN)/python -m pytest -n $(PROCESSES)
 
-test-all: $(VENV)/installed  ## run the tests with all combinations, and with more random writes, DDL and kills
-	$(BIN)/python -m pytest -n $(PROCESSES) --full
+test-all: $(VENV)/installed  ## run the tests with all combinations, and with more random writes, DDL and kills; SHARE=1/2 runs one half
+	$(BIN)/python -m pytest -n $(PROCESSES) --full $(if $(SHARE),--share $(SHARE))
 
 test-min: $(LOWEST)/installed  ## run some tests with the lowest versions of all dependencies
 	$(LOWEST)/bin/python -m pytest --quiet tests/unit tests/integration/test_main_job.py

@@ -20,10 +20,24 @@ MISSING = "Not recorded yet.\n"
 
 def tests() -> str:
     """Return paragraphs and tables with the results of the recorded runs of `make test` and `make test-all`."""
-    return "\n".join(
-        _run(command, _read(name))
-        for command, name in (("make test", "tests"), ("make test-all", "tests-full"))
-    )
+    return "\n".join(_run(command, record) for command, record in _runs())
+
+
+def _runs() -> list[tuple[str, Any]]:
+    """Return the commands whose runs are recorded, each with its record; None if there is none.
+
+    A run of `make test-all` can have several records: one for each share of the tests.
+    """
+    full = [_load(each) for each in sorted(RECORDS.glob("tests-full*.json"))]
+    commands = [_full_command(each.get("share")) for each in full]
+    return [
+        ("make test", _read("tests")),
+        *(zip(commands, full) if full else [("make test-all", None)]),
+    ]
+
+
+def _full_command(share: str | None) -> str:
+    return f"make test-all SHARE={share}" if share else "make test-all"
 
 
 def _run(command: str, record: Any) -> str:
@@ -63,8 +77,8 @@ def _struck() -> str:
     return "".join(
         f"\nIn the recorded run of ``{command}``, {_sum(found, 'struck')} of {_sum(found, 'planned')} planned {name} "
         "have occurred; for the others, the stage ended first.\n"
-        for command, file in (("make test", "tests"), ("make test-all", "tests-full"))
-        for name, found in (_read(file) or {}).get("measured", {}).items()
+        for command, record in _runs()
+        for name, found in (record or {}).get("measured", {}).items()
         if name.startswith("faults")
     )
 
@@ -169,4 +183,8 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def _read(name: str) -> Any:
     path = RECORDS / f"{name}.json"
-    return json.loads(path.read_text()) if path.exists() else None
+    return _load(path) if path.exists() else None
+
+
+def _load(path: Path) -> Any:
+    return json.loads(path.read_text())

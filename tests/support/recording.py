@@ -65,6 +65,8 @@ class Area:
 class Recorder:
     path: Path
     full: bool
+    # The number of the share of the tests and the number of shares, such as "1/2"; None if all tests run.
+    share: str | None
     began: float = field(default_factory=monotonic)
     areas: dict[str, Area] = field(default_factory=lambda: defaultdict(Area))
     failures: list[str] = field(default_factory=list)
@@ -97,6 +99,7 @@ class Recorder:
         record = {
             **origin(),
             "full": self.full,
+            **({"share": self.share} if self.share else {}),
             "minutes": round((monotonic() - self.began) / 60, 1),
             "areas": areas,
             "failures": self.failures,
@@ -113,4 +116,5 @@ def pytest_configure(config: pytest.Config) -> None:
     path = config.getoption("record")
     # With pytest-xdist, the main process gets the reports of all others.
     if path is not None and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Recorder(path.absolute(), config.getoption("full")))
+        share = "/".join(map(str, config.getoption("share") or ())) or None
+        config.pluginmanager.register(Recorder(path.absolute(), config.getoption("full"), share))
