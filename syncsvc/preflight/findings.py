@@ -62,7 +62,7 @@ class Findings:
     metadata: tuple[ReservedDatabase, ...] = ()
     # The collections and views of the source that will be synced.
     contents: tuple[Measured, ...] | None = None
-    # What the filter matches on the source; its default also stands for a request without a filter.
+    # The result of matching the filter with the source; the default if there is no filter, or if it is unknown.
     filter_matches: FilterMatches = FilterMatches()
     # The collections in the start option `sharding` that the filter excludes.
     left_out: frozenset[Namespace] = frozenset()

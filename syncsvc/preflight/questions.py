@@ -173,7 +173,10 @@ def _left_out(options: StartOptions, selection: Selection) -> frozenset[Namespac
 def _filter_matches(
     namespaces: NamespaceFilter, source: Client, evaluator: Client, stop: StopToken
 ) -> FilterMatches | None:
-    """Return what the filter matches on the source; None if it is empty. The server of `evaluator` evaluates it."""
+    """Match the filter with the names of the source, and return the result; None if the filter is empty.
+
+    The server of `evaluator` evaluates the regular expressions.
+    """
     if not (namespaces.include or namespaces.exclude):
         return None
     names = sorted(list_names(source))

@@ -39,9 +39,10 @@ class Unmatched:
 
 @dataclass(frozen=True)
 class FilterMatches:
-    """What a namespace filter matches on the source: `selects_nothing` is whether it selects no collection or view.
+    """The result of matching a namespace filter with the names of the source.
 
-    `databases` are the databases of the source that hold a collection or view.
+    `selects_nothing` is whether the filter selects no collection or view. `databases` are the databases of the source
+    that hold a collection or view.
     """
 
     selects_nothing: bool = False
@@ -52,7 +53,7 @@ class FilterMatches:
 def unmatched_part(
     element: Document, present: Collection[Namespace], by_pattern: Collection[Namespace]
 ) -> Document | None:
-    """Return the element without the names and patterns that match something; None if everything in it does.
+    """Return the element without the names and patterns that match something; None if all of them match.
 
     `present` are the collections and views in the databases that the element selects; `by_pattern` are those of them
     that its `collectionsRegex` matches.
@@ -100,7 +101,7 @@ def _warning(unmatched: Unmatched, databases: Collection[str]) -> str:
 
 
 def _names_to_compare(unmatched: Unmatched, databases: Collection[str]) -> str:
-    """Return a sentence with names on the source: of collections if a database matches, otherwise of databases."""
+    """Return a sentence with names of collections if the element selects a database, otherwise of databases."""
     part = unmatched.part
     if unmatched.present:
         wanted = part.get("collections", [])
