@@ -10,12 +10,14 @@ from syncsvc.ctl.advice import destination_name, is_replaced, obstacles
 from syncsvc.ctl.client import Answer, ClientError, Document
 from syncsvc.ctl.exits import Exit
 from syncsvc.ctl.following import (
+    collection_count,
     end_watch,
     next_sentence,
     read_progress,
     to_others,
     watch_sync,
 )
+from syncsvc.ctl.text import count
 from syncsvc.ctl.tool import Command, Tool, confirm, listed, pass_tool, require_terminal
 from syncsvc.ctl.watching import Watch
 
@@ -40,8 +42,8 @@ def commit(
 ) -> None:
     """Commit the sync: cut over to the destination.
 
-    Stop the applications that write to the source first. Just before it sends the commit, the command asks for the name
-    of the destination as a confirmation.
+    Stop the applications that write to the source first. Just before it sends the commit, the command shows the number
+    of synced collections, warns if it is 0, and asks for the name of the destination as a confirmation.
     """
     answer = tool.api.get("progress")
     progress = read_progress(tool, answer)
@@ -53,9 +55,8 @@ def commit(
         _commit_and_follow(tool, watching, progress, max_lag, yes)
         return
     _refuse_unless_possible(progress, max_lag)
-    if not yes:
-        progress = _confirmed(tool, progress)
-        _refuse_unless_possible(progress, max_lag)
+    progress = _confirmed(tool, progress, yes)
+    _refuse_unless_possible(progress, max_lag)
     answer = tool.api.post("commit")
     step = f"{to_others(tool)}wait until applications may write: {tool.name} watch --until canWrite"
     tool.show(answer, "The commit has begun.", tool.next(step))
@@ -75,8 +76,7 @@ def _commit_and_follow(
     progress = _await_commit(watching, progress, max_lag)
     if progress["state"] not in _COMMITS:
         _refuse_unless_possible(progress, max_lag)
-        if not yes:
-            progress = _confirmed(tool, progress)
+        progress = _confirmed(tool, progress, yes)
         _send_until_accepted(tool, watching, progress, max_lag)
         if others := to_others(tool):
             tool.say(tool.next(f"{others}the commit begins."))
@@ -134,6 +134,10 @@ def _judge_commit(tool: Tool, answer: Answer, progress: Document, max_lag: float
     tool.end(Exit.NOT_YET if progress["state"] == "RUNNING" else Exit.FAILED)
 
 
+_NOTHING_HELD = (
+    "WARNING: the sync holds no collections, so the destination has no documents of the source. If you did not expect "
+    "this, compare includeNamespaces and excludeNamespaces with the names on the source before the commit."
+)
 # The states in which waiting can make a commit possible.
 _LEADS_TO_A_COMMIT = ("INITIALIZING", "RUNNING", "REVERSING")
 
@@ -146,14 +150,24 @@ def _await_commit(watching: Watch, progress: Document, max_lag: float | None) ->
     return progress if is_decided(progress) else watching.until(is_decided)
 
 
-def _confirmed(tool: Tool, progress: Document) -> Document:
-    """Ask for a confirmation, and return the progress after it: the lag may have grown while the question was open."""
+def _confirmed(tool: Tool, progress: Document, yes: bool) -> Document:
+    """Ask for a confirmation unless `yes`, and return the progress after it: the lag may have grown in the meantime.
+
+    In both cases, warn if the sync holds no collection, for example because of a typing error in its filters.
+    """
+    held = collection_count(tool)
+    if held == 0:
+        tool.errors.print(Text(_NOTHING_HELD, "bold yellow"))
+    if yes:
+        return progress
     mapping = progress["directionMapping"]
+    amount = [f"The number of synced collections is {count(held)}."] if held else []
     confirm(
         tool,
         destination_name(progress) or "",
         _YES,
         f"This command commits the sync from {mapping['Source']} to {mapping['Destination']}.",
+        *amount,
         "WARNING: later writes to the source are not synced. First stop the applications that write to the source.",
     )
     return tool.api.progress()

@@ -96,13 +96,23 @@ def to_others(tool: Tool) -> str:
     return "send the same command to every other instance, too; then "
 
 
+def collection_count(tool: Tool) -> int | None:
+    """Return the number of collections that the sync holds; None if the daemon does not answer the request for it."""
+    overview = _requested_overview(tool)
+    counts: Document = {} if overview is None else overview.get("namespaces", {})
+    return counts.get("total")
+
+
 def _overview(tool: Tool) -> Document | None:
     """Return the overview of the daemon, which names the next step.
 
     Return None if the request fails, and with --json, because no next step is printed then.
     """
-    if tool.json:
-        return None
+    return None if tool.json else _requested_overview(tool)
+
+
+def _requested_overview(tool: Tool) -> Document | None:
+    """Return the overview of the daemon; None if the request fails."""
     try:
         overview: Document = tool.api.get("overview").body["overview"]
     except ClientError:

@@ -13,6 +13,7 @@ from syncsvc.engine.cutover import Cutover
 from syncsvc.engine.definitions.index_builds import build_all, build_deferred, restore_indexes
 from syncsvc.engine.definitions.source_listing import SourceListing
 from syncsvc.engine.definitions.views import reconcile_views
+from syncsvc.engine.empty_selection import watch_selection
 from syncsvc.engine.events.application import Application
 from syncsvc.engine.events.definition_watch import DefinitionWatch
 from syncsvc.engine.events.rekeying import ShardKeys, ShardKeyWatch
@@ -62,6 +63,7 @@ class Coordinator(Phases):
             self._hold_clusters(reading.stop)
             reading.spawn("shard-keys", self._shard_keys.run, reading.stop)
             reading.spawn("balancers", self._watch_balancers, reading.stop)
+            reading.spawn("filters", watch_selection, self._context, reading.stop)
             reading.spawn("definitions", self._definitions.run, reading.stop)
             super()._read(reading.stop)
             reading.stop.stop("all is read")

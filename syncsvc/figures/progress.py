@@ -41,6 +41,7 @@ class WarningKind(Enum):
     OPLOG_UNKNOWN = "oplog unknown"
     SPOOL_FILLING = "event spool filling"
     PAUSE_UNSPOOLED = "pause unspooled"
+    NOTHING_SELECTED = "nothing selected"
     INDEXES_WITHHELD = "indexes withheld"
     ORPHAN_AWAITED = "orphan awaited"
     CHECK_REPEATED = "check repeated"

@@ -15,6 +15,7 @@ from syncsvc.options import EventSpool, StartOptions
 from syncsvc.preflight.findings import Findings, Measured
 from syncsvc.principals import comparison
 from syncsvc.rules.indexing import built
+from syncsvc.rules.unmatched_filters import filter_warnings
 from verifier.cluster.namespace import some_of
 from verifier.cluster.privileges import NOTING
 from verifier.runtime.errors import Violation
@@ -150,6 +151,7 @@ def warnings(
     Warnings never prevent a start. `spool_limit` is the size limit of the event spools of all instances together, in
     bytes.
     """
+    yield from filter_warnings(found.filter_matches)
     yield from _oplog_warnings(options, found, estimates)
     shortage = _spool_shortage(options, estimates, spool_limit)
     if shortage and options.event_spool is EventSpool.AUTO:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from syncsvc.metadata import METADATA_DATABASE
 from syncsvc.principals.comparison import Comparison
 from syncsvc.rules.taken_names import Taken
+from syncsvc.rules.unmatched_filters import FilterMatches
 from syncsvc.saved.other_syncs import OtherSync
 from syncsvc.saved.run import RunRecord
 from syncsvc.source.oplog import Oplog
@@ -61,6 +62,8 @@ class Findings:
     metadata: tuple[ReservedDatabase, ...] = ()
     # The collections and views of the source that will be synced.
     contents: tuple[Measured, ...] | None = None
+    # The result of matching the filter with the source; the default if there is no filter, or if it is unknown.
+    filter_matches: FilterMatches = FilterMatches()
     # The collections in the start option `sharding` that the filter excludes.
     left_out: frozenset[Namespace] = frozenset()
     # Whether a member of the source is suitable for the start option `copyReadPreference`.

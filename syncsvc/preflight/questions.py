@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pymongo.errors import OperationFailure, ServerSelectionTimeoutError
 
@@ -16,6 +16,7 @@ from syncsvc.principals.comparison import Comparison
 from syncsvc.principals.listing import compare_clusters
 from syncsvc.rules import sharding
 from syncsvc.rules.taken_names import Taken, taken
+from syncsvc.rules.unmatched_filters import FilterMatches, Unmatched, unmatched_part
 from syncsvc.saved.other_syncs import other_syncs
 from syncsvc.saved.run import RunRecord
 from syncsvc.saved.run_documents import load_runs, saved_instances
@@ -27,7 +28,7 @@ from verifier.cluster.cluster import Cluster, filter_evaluator
 from verifier.cluster.connect import Client
 from verifier.cluster.document_filters import DocumentFilters, bad_queries, judging
 from verifier.cluster.features import DOCUMENTS
-from verifier.cluster.filters import Selection, bad_patterns
+from verifier.cluster.filters import NamespaceFilter, Selection, bad_patterns
 from verifier.cluster.inventory import (
     Size,
     extent,
@@ -69,12 +70,15 @@ def ask(
     able = evaluator.facts.offers(DOCUMENTS)
     bad = tuple(bad_patterns(evaluator.client, options.namespaces, stop)) if able else ()
     refused = _all_allowed(lambda: bad_queries(source.client, options.document_filters, stop), stop)
-    contents, left_out = None, frozenset[Namespace]()
+    contents, left_out, matches = None, frozenset[Namespace](), None
     if able and not bad:
         selection = Selection(options.namespaces, evaluator.client, stop)
         left_out = _left_out(options, selection)
         filters = DocumentFilters() if refused else options.document_filters
         contents = _if_allowed(lambda: _contents(source.client, selection, filters, stop), stop)
+        matches = _if_allowed(
+            lambda: _filter_matches(options.namespaces, source.client, evaluator.client, stop), stop
+        )
     return Findings(
         source=source.facts,
         destination=destination.facts,
@@ -87,6 +91,7 @@ def ask(
         others=_all_allowed(lambda: other_syncs(destination.client, database), stop),
         metadata=_all_allowed(lambda: _metadata(destination.client, database), stop),
         contents=contents,
+        filter_matches=matches or FilterMatches(),
         left_out=left_out,
         readable=_is_readable(options, source.client, stop),
         disk_free=_if_allowed(lambda: free_disk(destination.client), stop),
@@ -163,6 +168,40 @@ def _left_out(options: StartOptions, selection: Selection) -> frozenset[Namespac
         return frozenset()
     sharded = frozenset(sharding.named(options.sharding))
     return sharded - selection.of(sharded)
+
+
+def _filter_matches(
+    namespaces: NamespaceFilter, source: Client, evaluator: Client, stop: StopToken
+) -> FilterMatches | None:
+    """Match the filter with the names of the source, and return the result; None if the filter is empty.
+
+    The server of `evaluator` evaluates the regular expressions.
+    """
+    if not (namespaces.include or namespaces.exclude):
+        return None
+    names = sorted(list_names(source))
+
+    def matching(among: Sequence[Namespace], **element: Any) -> list[Namespace]:
+        only = NamespaceFilter(include=(element,))
+        return sorted(Selection(only, evaluator, stop).of(among)) if among else []
+
+    unmatched = []
+    for path, element in namespaces.elements():
+        if "database" in element:
+            # The server is not needed to compare names.
+            present = [each for each in names if each.database == element["database"]]
+        else:
+            present = matching(names, databaseRegex=element["databaseRegex"])
+        pattern = element.get("collectionsRegex")
+        by_pattern = [] if pattern is None else matching(present, collectionsRegex=pattern)
+        part = unmatched_part(element, present, by_pattern)
+        if part is not None:
+            unmatched.append(Unmatched(path, part, tuple(present)))
+    return FilterMatches(
+        selects_nothing=not Selection(namespaces, evaluator, stop).of(names),
+        unmatched=tuple(unmatched),
+        databases=tuple(sorted({each.database for each in names})),
+    )
 
 
 def _contents(

@@ -10,6 +10,7 @@ import pytest
 
 from syncsvc.engine.run.points import Point
 from syncsvc.metadata import METADATA_DATABASE
+from syncsvc.rules.unmatched_filters import SELECTS_NOTHING
 from tests.integration.test_bad_input import assert_refused
 from tests.support.daemon import Daemon
 from tests.support.pair import FROM_SHARDED, REPLICA_SETS, SHARDED, TO_SHARDED, Pair, Side, across
@@ -142,6 +143,104 @@ def test_an_exclude_filter_alone_syncs_everything_else(pair: Pair, daemon: Daemo
     daemon.start(excludeNamespaces=[{"databaseRegex": {"pattern": "LOGS", "options": "i"}}])
     daemon.commit()
     assert {database for database, _ in names(pair.destination)} == {"shop", "hr", "other"}
+
+
+def warnings_of_preflight(daemon: Daemon, **options: Any) -> list[str]:
+    """Return the warnings of a preflight, except those about the oplogs of shards."""
+    body = {"source": "cluster0", "destination": "cluster1", **options}
+    answer = daemon.post("preflight", body).json()
+    assert (answer["success"], answer["violations"]) == (True, []), answer
+    return [each for each in answer["warnings"] if "oplog" not in each]
+
+
+UNMATCHED = "matches no collection or view of the source"
+
+
+@across(REPLICA_SETS, SHARDED)
+def test_a_preflight_names_the_filters_that_match_nothing(pair: Pair, daemon: Daemon) -> None:
+    fill(pair.source.client)
+    warned = warnings_of_preflight(
+        daemon,
+        includeNamespaces=[
+            *INCLUDE,
+            {"database": "SHOP"},
+            {"database": "hr", "collections": ["apps", "db"]},
+        ],
+        excludeNamespaces=[
+            *EXCLUDE,
+            {"database": "shop", "collections": ["orders view"]},
+            {"databaseRegex": {"pattern": "^LOGS"}},
+            {
+                "databaseRegex": {"pattern": "^LOGS", "options": "i"},
+                "collectionsRegex": {"pattern": "^Orders"},
+            },
+        ],
+    )
+    starts = [
+        f'includeNamespaces[3]: {{"database": "SHOP"}} {UNMATCHED}, so nothing is copied for it',
+        f'includeNamespaces[4]: {{"database": "hr", "collections": ["apps"]}} {UNMATCHED}, ',
+        f'excludeNamespaces[3]: {{"databaseRegex": {{"pattern": "^LOGS"}}}} {UNMATCHED}, so nothing is excluded by it',
+        f'excludeNamespaces[4]: {{"databaseRegex": {{"pattern": "^LOGS", "options": "i"}}, "collectionsRegex": '
+        f'{{"pattern": "^Orders"}}}} {UNMATCHED}, ',
+    ]
+    assert len(warned) == len(starts), warned
+    assert all(text.startswith(start) for text, start in zip(warned, starts, strict=True)), warned
+    assert "The databases of the source are: shop, hr, logs_1, logs_22, logs_x, other." in warned[0]
+    assert "The collections and views of hr are: hr.app, hr.ORDERS.old, hr.db, " in warned[1]
+    excluded = warnings_of_preflight(
+        daemon, excludeNamespaces=[{"databaseRegex": {"pattern": "."}}]
+    )
+    (text,) = excluded
+    assert text.startswith(SELECTS_NOTHING)
+    assert warnings_of_preflight(daemon, includeNamespaces=INCLUDE, excludeNamespaces=EXCLUDE) == []
+
+
+@across(REPLICA_SETS, SHARDED)
+def test_a_sync_that_selects_nothing_warns_until_a_collection_is_created(
+    pair: Pair, daemon: Daemon
+) -> None:
+    client = pair.source.client
+    client.shop.orders.insert_one({"_id": 1})
+    filters = [{"database": "store"}]
+    first, second = warnings_of_preflight(daemon, includeNamespaces=filters)
+    assert first.startswith(f"{SELECTS_NOTHING}. ")
+    assert second.startswith(f'includeNamespaces[0]: {{"database": "store"}} {UNMATCHED}, ')
+
+    daemon.start(includeNamespaces=filters)
+    daemon.wait_for_warning(SELECTS_NOTHING)
+    daemon.wait_until_committable()
+    assert daemon.warnings(SELECTS_NOTHING)
+    metrics = daemon.get("/metrics").text
+    assert 'mongosync_warning{warning="nothing selected"} 1.0' in metrics
+    assert f'includeNamespaces[0]: {{\\"database\\": \\"store\\"}} {UNMATCHED}' in daemon.log
+    # A restarted process warns, too.
+    daemon.kill()
+    daemon.run()
+    daemon.wait_for_warning(SELECTS_NOTHING)
+    client.store.orders.insert_one({"_id": 2})
+    daemon.wait_without_warning(SELECTS_NOTHING)
+    daemon.commit()
+    assert names(pair.destination) == {("store", "orders")}
+    assert not daemon.warnings(SELECTS_NOTHING)
+
+
+def test_a_view_ends_the_warning_of_a_sync_that_selects_nothing(pair: Pair, daemon: Daemon) -> None:
+    client = pair.source.client
+    client.shop.orders.insert_one({"_id": 1})
+    daemon.start(includeNamespaces=[{"database": "shop", "collections": ["Orders", "view"]}])
+    daemon.wait_for_warning(SELECTS_NOTHING)
+    client.shop.command({"create": "view", "viewOn": "orders", "pipeline": []})
+    daemon.wait_without_warning(SELECTS_NOTHING)
+    daemon.commit()
+    assert names(pair.destination) == {("shop", "view")}
+
+
+def test_a_committed_sync_that_selected_nothing_still_warns(pair: Pair, daemon: Daemon) -> None:
+    pair.source.client.shop.orders.insert_one({"_id": 1})
+    daemon.start(includeNamespaces=[{"database": "Shop"}])
+    daemon.wait_for_warning(SELECTS_NOTHING)
+    daemon.commit()
+    assert daemon.warnings(SELECTS_NOTHING)
 
 
 @pytest.mark.in_turns

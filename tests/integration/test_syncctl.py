@@ -114,6 +114,7 @@ def test_an_operator_runs_a_reversible_sync(pair: Pair, daemon: Daemon, tmp_path
     watch_across_a_restart(operator, daemon)
     shown = operator.run_at_terminal("commit", "--wait", typed="cluster0\n", status=Exit.FAILED)
     assert "Type cluster1 to confirm" in shown and "nothing was sent" in shown
+    assert "The number of synced collections is 1." in shown
     assert daemon.progress()["state"] == "RUNNING"
     shown = operator.run_at_terminal("commit", "--wait", typed="cluster1\n")
     assert "COMMITTED" in shown and "applications may write to the destination" in shown

@@ -47,17 +47,25 @@ class NamespaceFilter:
             parts.append({"$nor": [_element(each, database, collection) for each in self.exclude]})
         return {"$and": parts} if parts else None
 
+    def elements(self) -> Iterator[tuple[str, Document]]:
+        """Yield (path, element) for each element of the filter.
+
+        A path is the place in a request, such as `includeNamespaces[0]`.
+        """
+        lists = {"includeNamespaces": self.include, "excludeNamespaces": self.exclude}
+        for name, elements in lists.items():
+            for number, element in enumerate(elements):
+                yield f"{name}[{number}]", element
+
     def patterns(self) -> Iterator[tuple[str, Document]]:
         """Yield (path, pattern) for each regular expression of the filter.
 
         A path is the place in a request, such as `includeNamespaces[0].databaseRegex`.
         """
-        lists = {"includeNamespaces": self.include, "excludeNamespaces": self.exclude}
-        for name, elements in lists.items():
-            for number, element in enumerate(elements):
-                for field in ("databaseRegex", "collectionsRegex"):
-                    if field in element:
-                        yield f"{name}[{number}].{field}", element[field]
+        for path, element in self.elements():
+            for field in ("databaseRegex", "collectionsRegex"):
+                if field in element:
+                    yield f"{path}.{field}", element[field]
 
 
 def _element(element: Document, database: str, collection: str) -> Document:

@@ -103,6 +103,47 @@ def test_the_lag_counts_when_the_commit_is_sent(
     assert (status, api.bodies("commit")) == (Exit.NOT_YET, []), output
 
 
+def holding(collections: int) -> dict[str, Any]:
+    """Return the parts of an overview that a commit reads; `collections` is the number of synced collections."""
+    step = {"text": "Done.", "command": None, "body": None}
+    return {"overview": {"namespaces": {"total": collections}, "next": step}, **SUCCESS}
+
+
+@pytest.mark.parametrize("wait", [[], ["--wait"]])
+@pytest.mark.parametrize("yes", [[], ["--yes"]])
+@pytest.mark.parametrize("collections, warned", [(0, True), (12, False)])
+def test_a_commit_shows_the_number_of_collections_and_warns_if_there_are_none(
+    api: StubApi,
+    monkeypatch: pytest.MonkeyPatch,
+    collections: int,
+    warned: bool,
+    yes: list[str],
+    wait: list[str],
+) -> None:
+    before = [COMMITTABLE] if yes else [COMMITTABLE, COMMITTABLE]
+    api.answer("progress", *map(answer, [*before, COMMITTED]))
+    api.answer("overview", holding(collections))
+    api.answer("commit", SUCCESS)
+    command = ["--url", api.url, "commit", *yes, *wait]
+    status, output = call(monkeypatch, command, terminal=True, typed="cluster1\n")
+    assert (status, api.bodies("commit")) == (Exit.OK, [{}]), output
+    shown = " ".join(output.split())
+    assert ("WARNING: the sync holds no collections" in shown) == warned
+    asked = not yes and not warned
+    assert ("The number of synced collections is 12." in shown) == asked
+
+
+def test_a_commit_with_json_warns_on_stderr_if_there_are_no_collections(
+    api: StubApi, run: Run
+) -> None:
+    api.answer("progress", answer(COMMITTABLE))
+    api.answer("overview", holding(0))
+    api.answer("commit", SUCCESS)
+    done = run("commit", "--yes", "--json")
+    assert "WARNING: the sync holds no collections" in " ".join(done.stderr.split())
+    assert "WARNING" not in done.stdout
+
+
 def test_the_timeout_limits_all_waits_together(api: StubApi) -> None:
     api.answer("progress", answer(COMMITTING))
     watching = watch_sync(Tool(url=api.url, json=True), timeout=60.0)
