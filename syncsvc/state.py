@@ -90,7 +90,8 @@ _ADVICE: dict[tuple[State, Trigger], str] = {
         "If the commit fails with VerificationFailed, request the repair again."
     ),
     (State.COMMITTED, Trigger.REPAIR): (
-        "A committed sync is not repaired: users may have changed the documents of both clusters since the commit."
+        "A committed sync cannot be repaired: users may have changed the documents of both clusters since the commit. "
+        "Do not send the repair again; correct single documents yourself, on the cluster that the applications use now."
     ),
 }
 

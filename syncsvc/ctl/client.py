@@ -142,8 +142,8 @@ class Client:
             raise ClientError(
                 Exit.UNREACHABLE,
                 "NoAnswer",
-                f"{self.url} accepted the request, but does not answer. A command may still take effect: see syncctl "
-                "status.",
+                f"{self.url} accepted the connection, but did not answer in time. It is unknown whether the daemon "
+                "received the request: before you repeat a command, see syncctl status.",
             ) from error
         except (requests.RequestException, OSError) as error:
             raise ClientError(

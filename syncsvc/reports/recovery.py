@@ -25,9 +25,10 @@ _COMPLETED = {
 # This text names no command, because the right command depends on the error and the declared state. A restart is always
 # right.
 _UNSAVED = (
-    "Keep the applications stopped. This failure is not saved yet, so a restart would continue the commit, and later "
-    "writes to the source would be lost. Saving it usually takes a moment: repeat syncctl status until it shows "
-    "another step. If it keeps showing this step, find the cause in the log, remove the cause, and restart the daemon."
+    "Keep the applications stopped until this step changes: this failure is not saved yet. If the daemon is restarted "
+    "now, it continues the commit, and every write to the source from this moment on is lost. Saving usually takes a "
+    "moment: repeat syncctl status until it shows another step. If it keeps showing this step, find the cause in the "
+    "log and remove it; then restart the daemon while the applications are still stopped."
 )
 
 

@@ -326,7 +326,7 @@ def test_only_waiting_is_advised_until_the_failure_of_a_commit_is_saved(
     goal = None if desired is None else Goal(desired, StartOptions("cluster0", "cluster1"))
     step = next_step(replace(commit_failed(error), goal=goal))
     assert step is not None and step.command is None
-    assert step.text.startswith("Keep the applications stopped. This failure is not saved yet,")
+    assert step.text.startswith("Keep the applications stopped until this step changes: this")
     assert "repeat syncctl status" in step.text and "If it keeps showing this step," in step.text
     assert "desiredState" not in step.text and "cluster0" not in step.text
 

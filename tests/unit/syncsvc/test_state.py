@@ -89,7 +89,7 @@ def test_a_refusal_names_the_required_states(
         ),
         (State.PAUSED, Trigger.COPY_PRINCIPALS, "First resume the sync"),
         (State.COMMITTING, Trigger.COPY_PRINCIPALS, "the commit copies users and roles"),
-        (State.COMMITTED, Trigger.REPAIR, "A committed sync is not repaired"),
+        (State.COMMITTED, Trigger.REPAIR, "A committed sync cannot be repaired"),
         (State.COMMITTED, Trigger.START, "drop its metadata database: see docs/howto/clean-up"),
         (State.FAILED, Trigger.START, "POST /api/v1/resume continues the failed sync"),
     ],
