@@ -3,15 +3,16 @@
 Log tools for mongosync expect exactly these messages and fields: `Received request` with `uri`, `method`, `body`,
 `clientIP` and `traceID`; `sent response` with `status`, `body`, `traceID` and `latency`.
 
-Requests of the operator's page are logged only with the verbosity DEBUG, because an open page sends one every few
-seconds.
+With the verbosity DEBUG, all requests are logged. Otherwise, successful queries, which scripts and pages repeat every
+few seconds, are not: those of the operator's page never, and any other query once in 30 seconds.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from time import perf_counter
+from math import inf
+from time import monotonic, perf_counter
 from uuid import uuid4
 
 from flask import Flask, Response, g, request
@@ -23,24 +24,56 @@ _MOST_SHOWN = 4096
 # The page, its files, and the answers that only the page polls.
 _OF_PAGE = re.compile(r"/|/page/.*|/api/v1/overview(/.*)?")
 
+# The time between two logged requests of the same query, in seconds.
+_QUERY_INTERVAL = 30.0
+
 _log = logging.getLogger(__name__)
 
 
 def log_requests(app: Flask) -> None:
-    app.before_request(_received)
-    app.after_request(_sent)
+    log = _RequestLog()
+    app.before_request(log.received)
+    app.after_request(log.sent)
 
 
-def _is_logged() -> bool:
-    polled = request.method == "GET" and _OF_PAGE.fullmatch(request.path) is not None
-    return not polled or _log.isEnabledFor(logging.DEBUG)
+class _RequestLog:
+    """Logs the requests of one app; each method is called in the thread of its request."""
+
+    def __init__(self) -> None:
+        # The time of `monotonic` at which each query was logged last, by its endpoint.
+        self._logged: dict[str, float] = {}
+
+    def received(self) -> None:
+        g.trace_id = str(uuid4())
+        g.began = perf_counter()
+        g.is_logged = _log.isEnabledFor(logging.DEBUG) or not self._is_repeated()
+        if g.is_logged:
+            _log_request()
+
+    def sent(self, response: Response) -> Response:
+        response.headers["Trace-Id"] = g.trace_id
+        if not g.is_logged:
+            if response.status_code < 400:
+                return response
+            _log_request()
+        _log_answer(response)
+        return response
+
+    def _is_repeated(self) -> bool:
+        """Return whether the request is a query of the page, or one that was logged in the last seconds."""
+        if request.method != "GET":
+            return False
+        if _OF_PAGE.fullmatch(request.path):
+            return True
+        # An unknown path has no endpoint, and its request fails.
+        query, now = request.endpoint or "", monotonic()
+        if now - self._logged.get(query, -inf) < _QUERY_INTERVAL:
+            return True
+        self._logged[query] = now
+        return False
 
 
-def _received() -> None:
-    g.trace_id = str(uuid4())
-    g.began = perf_counter()
-    if not _is_logged():
-        return
+def _log_request() -> None:
     _log.info(
         "Received request",
         extra={
@@ -53,10 +86,7 @@ def _received() -> None:
     )
 
 
-def _sent(response: Response) -> Response:
-    response.headers["Trace-Id"] = g.trace_id
-    if not _is_logged():
-        return response
+def _log_answer(response: Response) -> None:
     _log.info(
         "sent response",
         extra={
@@ -67,7 +97,6 @@ def _sent(response: Response) -> Response:
             "latency": f"{1000 * (perf_counter() - g.began):.3f}ms",
         },
     )
-    return response
 
 
 def shown_uri() -> str:

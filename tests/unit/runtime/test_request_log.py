@@ -1,6 +1,6 @@
 """Requests and their answers are logged with the same ID, which the answer also contains.
 
-Requests that an open web page polls are logged only with the verbosity DEBUG.
+Successful queries that are repeated every few seconds are all logged only with the verbosity DEBUG.
 """
 
 from __future__ import annotations
@@ -32,6 +32,12 @@ def client() -> Iterator[FlaskClient]:
     def lines() -> Any:
         return streamed_lines(iter(["{}", "{}"]))
 
+    def empty(**parts: str) -> dict[str, Any]:
+        return {}
+
+    for rule in ("/empty", "/", "/page/<name>", "/api/v1/overview", "/api/v1/overview/<part>"):
+        app.add_url_rule(rule, rule, empty)
+
     @app.get("/broken")
     def broken() -> Any:
         raise ZeroDivisionError
@@ -62,6 +68,40 @@ def test_what_a_page_polls_is_logged_only_for_debugging(
     caplog.set_level(logging.DEBUG, "verifier.runtime.request_log")
     client.get(polled[0])
     pair(caplog)
+
+
+@pytest.mark.parametrize(
+    "level, method, path, count",
+    [
+        (logging.INFO, "GET", "/lines", 1),
+        (logging.INFO, "GET", "/broken", 3),
+        (logging.INFO, "GET", "/nowhere", 3),
+        (logging.INFO, "POST", "/echo", 3),
+        (logging.DEBUG, "GET", "/lines", 3),
+    ],
+)
+def test_a_repeated_query_is_logged_once_unless_it_fails(
+    client: FlaskClient,
+    caplog: pytest.LogCaptureFixture,
+    level: int,
+    method: str,
+    path: str,
+    count: int,
+) -> None:
+    caplog.set_level(level, "verifier.runtime.request_log")
+    for _ in range(3):
+        client.open(path, method=method)
+    messages = [
+        each.message for each in caplog.records if each.name == "verifier.runtime.request_log"
+    ]
+    assert messages == ["Received request", "sent response"] * count
+
+
+def test_each_query_is_logged(client: FlaskClient, caplog: pytest.LogCaptureFixture) -> None:
+    client.get("/lines")
+    client.get("/empty")
+    received: list[Any] = [each for each in caplog.records if each.message == "Received request"]
+    assert [each.uri for each in received] == ["/lines", "/empty"]
 
 
 @pytest.mark.parametrize("path", ["/overview", "/api/v1/overviews", "/pages/x"])
