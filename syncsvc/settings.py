@@ -34,8 +34,20 @@ PREFIX = "SYNCSVC"
 OTHER_VARIABLES = tuple(
     f"{PREFIX}_{each}" for each in ("VERIFIER_", "MONGOD", "MONGOS", "CHROMIUM", "SCREENSHOTS")
 )
-# Options of mongosync for functions that this program does not have.
-NO_EFFECT = ("acceptDisclaimer", "disableTelemetry", "disableMetricsLogging")
+# Options of mongosync for functions that this program does not have, or always has.
+NO_EFFECT = (
+    *("acceptDisclaimer", "disableTelemetry", "disableMetricsLogging"),
+    "enableCappedCollectionHandling",
+)
+# What to use instead of the other options of mongosync that this program does not have.
+_INSTEAD = {
+    "disableVerification": 'use {"verification": {"enabled": false}} in the start request',
+    "metricsLoggingFilepath": "not available: GET /metrics has the metrics",
+    "hotDocIDs": "not needed: remove it",
+    "createIndexesBatchSize": "not needed: remove it, see loadLevel",
+    "migrationName": "use syncName",
+    "oplogRolloverResilienceIntervalSeconds": "not needed: remove it, see eventSpool in the start request",
+}
 
 
 def _sync_name(text: str) -> str:
@@ -175,6 +187,7 @@ def read_settings(arguments: Sequence[str] | None = None) -> Settings:
         TABLE,
         PREFIX,
         arguments,
+        _INSTEAD,
     )
     try:
         return _settings(values)

@@ -8,9 +8,11 @@ import os
 import re
 import sys
 from argparse import ArgumentTypeError
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from enum import Enum
+from types import MappingProxyType
 from typing import Any, NoReturn, TextIO
 
 import configargparse
@@ -25,11 +27,11 @@ _SERVICE_HOST = "_SERVICE_HOST"
 
 
 class Form(Enum):
-    """The form of an option's value: one text, a flag without a value, a list, or JSON text.
+    """The form of an option's value: one text, a flag, a list, or JSON text.
 
-    In the environment and in the configuration file, a flag has the value true or false. The elements of a list are
-    separated by commas, or the option is repeated on the command line; the file may also contain a YAML list. In the
-    file, JSON may be written as YAML.
+    A flag has the value true or false; on the command line, the value can be left out and is true then. The elements of
+    a list are separated by commas, or the option is repeated on the command line; the file may also contain a YAML
+    list. In the file, JSON may be written as YAML.
     """
 
     TEXT = "text"
@@ -69,7 +71,13 @@ class Option:
     def arguments(self) -> dict[str, Any]:
         """Return the keyword arguments of `add_argument`, except for the help text and the environment variable."""
         if self.form is Form.FLAG:
-            return {"action": "store_true"}
+            return {
+                "nargs": "?",
+                "const": True,
+                "default": False,
+                "type": _truth,
+                "metavar": "true|false",
+            }
         known = {"required": self.required, "metavar": self.value}
         if self.form is Form.LIST:
             return {**known, "action": "extend", "type": self._parse_list, "default": []}
@@ -77,6 +85,40 @@ class Option:
 
     def _parse_list(self, text: str) -> list[Any]:
         return [self.parse(part.strip()) for part in text.split(",")]
+
+    def of_file(self, value: Any) -> str | list[str]:
+        """Return a value of a configuration file, read as YAML without types, in the form that argparse accepts.
+
+        Raises ArgumentTypeError if the option does not accept the value.
+        """
+        given: str | list[str] = value
+        if self.form is Form.JSON and not isinstance(value, str):
+            given = json.dumps(value)
+        if self.form is Form.LIST and isinstance(given, list) and {*map(type, given)} <= {str}:
+            for each in given:
+                self._parse_list(each)
+        elif isinstance(given, str):
+            self._check(given)
+        else:
+            raise ArgumentTypeError("the value must not be a list or mapping")
+        return given
+
+    def _check(self, text: str) -> None:
+        if self.form is Form.LIST:
+            self._parse_list(text)
+            return
+        parsed = _truth(text) if self.form is Form.FLAG else self.parse(text)
+        if self.choices is not None and parsed not in self.choices:
+            raise ArgumentTypeError(f"{text!r} is none of {', '.join(map(str, self.choices))}")
+
+
+def _truth(text: str) -> bool:
+    """Return the value of a flag. Raises ArgumentTypeError for a text that is neither true nor false."""
+    if text.lower() in ("true", "yes", "on", "1"):
+        return True
+    if text.lower() in ("false", "no", "off", "0"):
+        return False
+    raise ArgumentTypeError(f"{text!r} is neither true nor false")
 
 
 CONFIG = Option(
@@ -99,13 +141,12 @@ def number(least: int, most: int) -> Callable[[str], int]:
 
 
 class _YamlFile(configargparse.YAMLConfigFileParser):  # type: ignore[misc] # it comes without types
-    """A parser of YAML files that rejects values which argparse would silently convert with `str()`."""
+    """A parser of YAML files that reports all unknown keys and refused values at once."""
 
-    def __init__(self, table: Sequence[Option]) -> None:
+    def __init__(self, table: Sequence[Option], advice: Mapping[str, str]) -> None:
         super().__init__()
-        self._forms = {
-            flag.removeprefix("--"): option.form for option in table for flag in option.flags
-        }
+        self._options = {flag.removeprefix("--"): each for each in table for flag in each.flags}
+        self._advice = advice
 
     def get_syntax_description(self) -> str:
         """Return the sentence about the configuration file in the help text."""
@@ -117,23 +158,45 @@ class _YamlFile(configargparse.YAMLConfigFileParser):  # type: ignore[misc] # it
             values = yaml.load(stream, yaml.BaseLoader)
             if not isinstance(values, dict):
                 raise ValueError("the content is not a mapping from options to values")
-            given = {name: self._given(name, value) for name, value in values.items()}
+            given = {name: each for name, each in values.items() if each not in _EMPTY}
+            unknown = [str(name) for name in values if name not in self._options]
+            problems = [*self._problems(given)]
+            if unknown:
+                names = _with_hints(unknown, self._options, self._advice)
+                problems.insert(0, f"it has keys that are not names of options: {names}")
+            if problems:
+                raise ValueError("; ".join(problems))
         except (yaml.YAMLError, ValueError) as error:
             text = f"the config file {stream.name} cannot be used: {error}"
             raise configargparse.ConfigFileParserException(text) from error
-        return {name: value for name, value in given.items() if value not in ("", "null", "~")}
+        return {name: self._options[name].of_file(value) for name, value in given.items()}
 
-    def _given(self, name: str, value: Any) -> str | list[str]:
-        if isinstance(value, str):
-            return value
-        form = self._forms.get(name)
-        if form is Form.JSON:
-            return json.dumps(value)
-        if form is Form.LIST and isinstance(value, list) and {*map(type, value)} <= {str}:
-            return value
-        raise ValueError(
-            f"the key {name!r} is not the name of an option, or the option does not accept a list or mapping"
-        )
+    def _problems(self, given: Mapping[str, Any]) -> Iterable[str]:
+        """Yield the reason for each value that its option does not accept."""
+        for name, value in given.items():
+            try:
+                if name in self._options:
+                    self._options[name].of_file(value)
+            except (ArgumentTypeError, ValueError) as error:
+                yield f"{name}: {error}"
+
+
+# The texts of YAML values that stand for no value.
+_EMPTY = ("", "null", "~")
+
+
+def _with_hints(names: Iterable[str], known: Collection[str], advice: Mapping[str, str]) -> str:
+    """Return a text that lists unknown names of options, each with its advice or, without one, the most similar name.
+
+    `known` are the names of all options.
+    """
+
+    def described(name: str) -> str:
+        similar = get_close_matches(name, known, 1)
+        hint = advice.get(name) or (f"did you mean {similar[0]}?" if similar else "")
+        return f"{name} ({hint})" if hint else name
+
+    return ", ".join(map(described, names))
 
 
 class _Parser(configargparse.ArgumentParser):  # type: ignore[misc] # it comes without types
@@ -156,18 +219,20 @@ def parse(
     table: Sequence[Option],
     prefix: str,
     arguments: Sequence[str] | None = None,
+    advice: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """Return the values of all options by name, from flags, environment, configuration file and defaults.
 
     If several of these sources give a value, the one that is named first takes precedence. `prefix` begins the names of
-    the environment variables. `arguments` are the flags and their values; None means those of the command line. Exits
-    with status 2 and a message on standard error if an option is unknown, missing or has an invalid value.
+    the environment variables. `arguments` are the flags and their values; None means those of the command line.
+    `advice` says what to use instead of options that only other programs have, by their names. Exits with status 2 and
+    a message on standard error if an option is unknown, missing or has an invalid value.
     """
     parser = _Parser(
         prog=program,
         description=description,
         allow_abbrev=False,
-        config_file_parser_class=_YamlFile(table),
+        config_file_parser_class=_YamlFile(table, advice),
         add_env_var_help=True,
     )
     parser.add_argument("--version", "-v", action="version", version=f"{program} {version}")
@@ -183,15 +248,17 @@ def parse(
         )
     known, unknown = parser.parse_known_args(sys.argv[1:] if arguments is None else list(arguments))
     if unknown:
-        parser.error(f"unrecognized arguments: {_without_values(unknown)}")
+        parser.error(f"unknown options: {_described(unknown, table, advice)}")
     values = vars(known)
     return {option.name: values[option.name] for option in table}
 
 
-def _without_values(arguments: Sequence[str]) -> str:
-    """Return a text with the flags in these command-line arguments, but not their values, which may be secret."""
+def _described(arguments: Sequence[str], table: Sequence[Option], advice: Mapping[str, str]) -> str:
+    """Return a text about the unknown flags in these arguments, without their values, which may be secret."""
+    known = [flag for option in (*table, CONFIG) for flag in option.flags]
     flags = [each.partition("=")[0] for each in arguments if each.startswith("--")]
-    return ", ".join(flags) or "an argument without an option"
+    hints = {f"--{name}": hint for name, hint in advice.items()}
+    return _with_hints(flags, known, hints) or "an argument without an option"
 
 
 def warn_of_unknown_variables(

@@ -34,7 +34,7 @@ SECRET = "mongodb://user:S3cr3t@host"
 
 
 def values(*arguments: str) -> dict[str, Any]:
-    return parse("prog", "1.2", "A program.", TABLE, "PROG", arguments)
+    return parse("prog", "1.2", "A program.", TABLE, "PROG", arguments, {"old": "use new"})
 
 
 def config(directory: Path, text: str) -> list[str]:
@@ -199,7 +199,7 @@ def test_conflicting_settings_are_refused_the_same_way(
         ([*URI, "--workers", "65"], "--workers"),
         ([*URI, "--workers", "4.0"], "'4.0' is not a whole number"),
         ([*URI, "--workers", "9" * 5000], "--workers"),
-        ([*URI, "--clean=yes"], "--clean"),
+        ([*URI, "--clean=maybe"], "--clean: 'maybe' is neither true nor false"),
         ([*URI, "--port", "x"], "--port"),
         ([*URI, "--port"], "--port"),
         ([*URI, "--level", "loud"], "--level"),
@@ -216,6 +216,39 @@ def test_a_bad_flag_is_refused_by_name(
     message = refusal(capsys, *arguments)
     assert named in message
     assert message.startswith("prog: ") and message.endswith("See prog --help.\n")
+
+
+@pytest.mark.parametrize(
+    "arguments, given",
+    [
+        ([], False),
+        (["--clean"], True),
+        (["--clean=true"], True),
+        (["--clean", "false"], False),
+        (["--clean", "--port", "2"], True),
+    ],
+)
+def test_a_flag_may_have_a_value(arguments: list[str], given: bool) -> None:
+    assert values(*URI, *arguments)["clean"] is given
+
+
+def test_a_file_is_refused_for_all_reasons_at_once(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    text = "prot: 1\nold: 2\nnope: [a]\nport: x\nworkers: 99\nlevel: loud\nonly: {a: b}\nclean: maybe\n"
+    assert refusal(capsys, *URI, *config(tmp_path, text)) == (
+        f"prog: the config file {tmp_path}/config.yaml cannot be used: it has keys that are not names of options: prot "
+        "(did you mean port?), old (use new), nope; port: invalid literal for int() with base 10: 'x'; workers: '99' "
+        "is not a whole number from 1 to 64; level: 'loud' is none of INFO, DEBUG; only: the value must not be a list "
+        "or mapping; clean: 'maybe' is neither true nor false. See prog --help.\n"
+    )
+
+
+def test_unknown_flags_are_refused_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    message = refusal(capsys, *URI, "--prot=1", "--old", "x", "--nope")
+    assert message == (
+        "prog: unknown options: --prot (did you mean --port?), --old (use new), --nope. See prog --help.\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
@@ -51,6 +53,27 @@ def test_options_of_mongosync_without_effect_are_accepted(tmp_path: Path) -> Non
     for settings in (read_settings([*URIS, *flags]), read_settings([*URIS, "--config", str(file)])):
         assert all(settings.options[name] is True for name in NO_EFFECT)
         assert settings == read_settings(URIS)
+
+
+def test_a_file_of_mongosync_becomes_a_file_of_this_program(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "howto" / "from-mongosync.rst").read_text()
+    old, new = re.findall(r"code-block:: yaml\n\n((?:    .*\n)+)", page)
+    for name, text in (("old", old), ("new", new)):
+        (tmp_path / name).write_text(dedent(text))
+    with pytest.raises(SystemExit):
+        read_settings(["--config", str(tmp_path / "old")])
+    message = capsys.readouterr().err
+    for hint in (
+        "migrationName (use syncName)",
+        "metricsLoggingFilepath (",
+        "createIndexesBatchSize (",
+    ):
+        assert hint in message
+    settings = read_settings(["--config", str(tmp_path / "new")])
+    assert settings.options["syncName"] == "orders"
+    assert settings.log_path == Path("/var/log/mongosync")
 
 
 @pytest.mark.parametrize("level", ["TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL", "PANIC"])
