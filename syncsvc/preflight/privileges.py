@@ -200,19 +200,19 @@ def privilege_violations(
     Also yield one for each replica set whose ID the user may not read. `time_series` is whether there may be
     time-series collections. Without access control, no privilege is lacking.
     """
-    for side, facts, needs in (
-        ("source", source, needs_of_source),
-        ("destination", destination, needs_of_destination),
+    for side, name, facts, needs in (
+        ("source", options.source, source, needs_of_source),
+        ("destination", options.destination, destination, needs_of_destination),
     ):
         for need in needs(options, time_series, facts.is_sharded):
             if missing := need.lacking(facts):
-                yield _violation(need, missing, side)
+                yield _violation(need, missing, side, name)
         if facts.topology is Topology.REPLICA_SET and facts.identity is None:
-            yield _violation(IDENTIFYING, IDENTIFYING.on_cluster, side)
+            yield _violation(IDENTIFYING, IDENTIFYING.on_cluster, side, name)
 
 
-def _violation(need: Need, missing: Iterable[str], side: str) -> Violation:
+def _violation(need: Need, missing: Iterable[str], side: str, cluster: str) -> Violation:
     return NOT_AUTHORIZED, (
         f"missing privileges ([{', '.join(missing)}]) to {need.purpose} on the {side}; "
-        f"the built-in role {need.role} has them."
+        f"the built-in role {need.role} has them. Grant it to the user of {cluster}."
     )

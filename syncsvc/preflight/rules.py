@@ -294,15 +294,26 @@ def _feature_violations(options: StartOptions, destination: ClusterFacts) -> Ite
 
 
 def emptiness_violations(options: StartOptions, found: Findings) -> Iterator[Violation]:
-    """Yield a violation if the destination holds user databases.
+    """Yield a violation if the destination holds user databases; it also says if the source holds none.
 
     If the options allow other data there, yield violations only for the names that the sync needs and that are taken.
     """
     if options.pre_existing_destination_data:
         yield from taken_violations(found.taken)
     elif found.occupied:
-        names = ", ".join(found.occupied)
-        yield errors.DESTINATION_NOT_EMPTY, f"The destination holds user databases: {names}."
+        yield errors.DESTINATION_NOT_EMPTY, _not_empty(options, found)
+
+
+def _not_empty(options: StartOptions, found: Findings) -> str:
+    names = ", ".join(found.occupied)
+    text = f"The destination {options.destination} ({found.destination.address}) holds user databases: {names}."
+    namespaces = options.namespaces
+    if found.contents == () and not (namespaces.include or namespaces.exclude):
+        text += (
+            f" The source {options.source} ({found.source.address}) holds none: source and destination are probably "
+            "swapped in the request."
+        )
+    return text
 
 
 def metadata_violations(metadata: Iterable[ReservedDatabase]) -> Iterator[Violation]:
@@ -314,4 +325,8 @@ def metadata_violations(metadata: Iterable[ReservedDatabase]) -> Iterator[Violat
             )
         of_mongosync = RUNS not in each.collections and each.collections & _MONGOSYNC_COLLECTIONS
         if of_mongosync or each.database.startswith(_MONGOSYNC_DATABASES):
-            yield errors.METADATA_LEFT_OVER, f"The database {each.database} holds the metadata of mongosync."
+            yield errors.METADATA_LEFT_OVER, (
+                f"The database {each.database} holds the metadata of mongosync. If that migration has ended or was "
+                "given up, drop this database, which this program does not need. If mongosync still runs, let it end "
+                "first."
+            )

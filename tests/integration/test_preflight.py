@@ -143,7 +143,8 @@ def test_all_violations_are_reported_at_once(pair: Pair, daemon: Daemon) -> None
             sharding={"shardingEntries": []},
         )
         said = " ".join(texts)
-        assert "The destination holds user databases: mine. " in said
+        address = pair.destination.client.admin.command("hello")["primary"]
+        assert f"The destination cluster1 ({address}) holds user databases: mine. " in said
         assert f"The database {LEFT} holds the metadata of mongosync. " in said
         assert (
             "mongosync_reserved_for_internal_use holds the metadata of a sync (instances: another). "

@@ -76,8 +76,8 @@ NOT_AUTHORIZED = ErrorKind(
     "NotAuthorized",
     409,
     "The user of a connection string lacks a privilege, or its credentials are refused.",
-    "Check user, password and authSource in the connection string, and grant the user the roles that the "
-    "documentation lists.",
+    "If the message names privileges, a role or an action, grant them to the user; the documentation lists the roles. "
+    "If the login failed, check user, password and authSource in the connection string.",
 )
 # The errors that any call to a cluster can raise. They say nothing about the data.
 CLUSTER_ERRORS = (CLUSTER_UNREACHABLE, NOT_AUTHORIZED, UNEXPECTED_SERVER_ERROR)
@@ -408,8 +408,8 @@ def named_kind(error: BaseException) -> ErrorKind | None:
 def named_errors() -> Iterator[None]:
     """Convert errors of the driver in the block to OperationError if `named_kind` returns a kind for them.
 
-    The text of ClusterUnreachable also names the command that failed, and the server. All other errors are raised
-    unchanged.
+    The text of ClusterUnreachable, and of a refused command, also names the command that failed, and the server. All
+    other errors are raised unchanged.
     """
     try:
         yield
@@ -417,7 +417,8 @@ def named_errors() -> Iterator[None]:
         kind = named_kind(error)
         if kind is None:
             raise
-        text = _with_command(error) if kind is CLUSTER_UNREACHABLE else text_of(error)
+        named = kind is CLUSTER_UNREACHABLE or code_of(error) == UNAUTHORIZED
+        text = _with_command(error) if named else text_of(error)
         raise OperationError(kind, f"{text}.") from error
 
 

@@ -104,7 +104,7 @@ def test_the_documented_roles_are_sufficient_and_necessary(use: Use) -> None:
             user(*WRITER, "backup"),
             [
                 "missing privileges ([bypassWriteBlockingMode]) to enable user write blocking on the destination; "
-                "the built-in role restore has them."
+                "the built-in role restore has them. Grant it to the user of cluster1."
             ],
         ),
         (
@@ -113,7 +113,7 @@ def test_the_documented_roles_are_sufficient_and_necessary(use: Use) -> None:
             user(*WRITER, "restore"),
             [
                 "missing privileges ([setUserWriteBlockMode]) to enable user write blocking on the source; "
-                "the built-in role backup has them."
+                "the built-in role backup has them. Grant it to the user of cluster0."
             ],
         ),
         (
@@ -122,11 +122,11 @@ def test_the_documented_roles_are_sufficient_and_necessary(use: Use) -> None:
             user(*WRITER),
             [
                 "missing privileges ([collStats, find, listCollections, listIndexes]) to read on the source; "
-                "the built-in role readAnyDatabase has them.",
+                "the built-in role readAnyDatabase has them. Grant it to the user of cluster0.",
                 "missing privileges ([collStats, find, listIndexes]) to read time-series collections on the source; "
-                "the built-in role readAnyDatabase has them.",
+                "the built-in role readAnyDatabase has them. Grant it to the user of cluster0.",
                 "missing privileges ([changeStream]) to read changes on the source; "
-                "the built-in role readAnyDatabase has them.",
+                "the built-in role readAnyDatabase has them. Grant it to the user of cluster0.",
             ],
         ),
         (
@@ -135,7 +135,7 @@ def test_the_documented_roles_are_sufficient_and_necessary(use: Use) -> None:
             user(*WRITER),
             [
                 "missing privileges ([replSetGetConfig]) to read the id of the replica set on the source; "
-                "the built-in role clusterMonitor has them."
+                "the built-in role clusterMonitor has them. Grant it to the user of cluster0."
             ],
         ),
     ],
@@ -179,11 +179,24 @@ def without_chunks(some: ClusterFacts) -> ClusterFacts:
     return replace(some, config_privileges=held | {("find", name) for name in names})
 
 
-TO_STOP = "missing privileges ([{}]) to stop the balancer on the {}; the built-in role {} has them."
-TO_REJECT = (
-    "missing privileges ([{}]) to reject late writes of an earlier process on the {}; "
-    "the built-in role clusterMonitor has them."
-)
+def to_stop(actions: str, side: str, role: str) -> str:
+    """Return the text about missing privileges to stop the balancer."""
+    return _lacking(actions, "stop the balancer", side, role)
+
+
+def to_reject(actions: str, side: str) -> str:
+    """Return the text about missing privileges to reject late writes."""
+    return _lacking(actions, "reject late writes of an earlier process", side, "clusterMonitor")
+
+
+def _lacking(actions: str, purpose: str, side: str, role: str) -> str:
+    cluster = {"source": "cluster0", "destination": "cluster1"}[side]
+    return (
+        f"missing privileges ([{actions}]) to {purpose} on the {side}; the built-in role {role} has them. Grant it to "
+        f"the user of {cluster}."
+    )
+
+
 SHARDS = {"sharding": {"createSupportingIndexes": False, "shardingEntries": []}}
 
 
@@ -194,19 +207,19 @@ SHARDS = {"sharding": {"createSupportingIndexes": False, "shardingEntries": []}}
             PLAIN,
             sharded(*READER),
             sharded(*WRITER, SHARDED_WRITER),
-            [TO_STOP.format("update on config.settings", "source", "backup")],
+            [to_stop("update on config.settings", "source", "backup")],
         ),
         (
             {**PLAIN, **SHARDS},
             user(*READER),
             sharded(*WRITER),
             [
-                TO_STOP.format("update on config.settings", "destination", "clusterManager"),
+                to_stop("update on config.settings", "destination", "clusterManager"),
                 "missing privileges ([enableSharding]) to shard collections on the destination; "
-                "the built-in role clusterManager has them.",
+                "the built-in role clusterManager has them. Grant it to the user of cluster1.",
                 "missing privileges ([update on config.shards, update on config.tags, remove on config.tags]) "
                 "to assign ranges of shard keys to zones on the destination; "
-                "the built-in role clusterManager has them.",
+                "the built-in role clusterManager has them. Grant it to the user of cluster1.",
             ],
         ),
         (
@@ -216,42 +229,43 @@ SHARDS = {"sharding": {"createSupportingIndexes": False, "shardingEntries": []}}
             [
                 "missing privileges ([find on config.collections, find on config.shards, find on config.version]) "
                 "to read how collections are sharded on the destination; "
-                "the built-in role clusterMonitor has them.",
+                "the built-in role clusterMonitor has them. Grant it to the user of cluster1.",
                 "missing privileges ([find on config.sharding_configsvr_coordinators, "
                 "find on config.user_writes_critical_sections]) "
                 "to enable user write blocking on the destination; "
-                "the built-in role clusterMonitor has them.",
-                TO_STOP.format(
+                "the built-in role clusterMonitor has them. Grant it to the user of cluster1.",
+                to_stop(
                     "find on config.settings, update on config.settings",
                     "destination",
                     "clusterManager",
                 ),
                 "missing privileges ([find on config.databases, find on config.tags]) "
-                "to shard collections on the destination; the built-in role clusterManager has them.",
+                "to shard collections on the destination; the built-in role clusterManager has them. Grant it to the "
+                "user of cluster1.",
                 "missing privileges ([find on config.shards, update on config.shards, find on config.tags, "
                 "update on config.tags, remove on config.tags]) to assign ranges of shard keys to zones "
-                "on the destination; the built-in role clusterManager has them.",
-                TO_REJECT.format("find on config.chunks", "destination"),
+                "on the destination; the built-in role clusterManager has them. Grant it to the user of cluster1.",
+                to_reject("find on config.chunks", "destination"),
             ],
         ),
         (
             PLAIN,
             facts(),
             without_inprog(sharded(*WRITER, SHARDED_WRITER)),
-            [TO_REJECT.format("inprog", "destination")],
+            [to_reject("inprog", "destination")],
         ),
         (
             PLAIN,
             facts(),
             without_chunks(sharded(*WRITER, SHARDED_WRITER)),
-            [TO_REJECT.format("find on config.chunks", "destination")],
+            [to_reject("find on config.chunks", "destination")],
         ),
         ({}, without_inprog(sharded(*READER, SHARDED_READER)), facts(), []),
         (
             {"write_blocking": BOTH, "reversible": True},
             without_inprog(sharded(*WRITER, "restore", SHARDED_WRITER)),
             facts(),
-            [TO_REJECT.format("inprog", "source")],
+            [to_reject("inprog", "source")],
         ),
         ({}, without_chunks(sharded(*READER, SHARDED_READER)), facts(), []),
         (
@@ -260,7 +274,7 @@ SHARDS = {"sharding": {"createSupportingIndexes": False, "shardingEntries": []}}
             facts(),
             [
                 "missing privileges ([find on config.chunks]) to read the shards of chunks on the source; "
-                "the built-in role clusterMonitor has them."
+                "the built-in role clusterMonitor has them. Grant it to the user of cluster0."
             ],
         ),
         ({"presplit": Presplit.SOURCE}, user(*READER), facts(), []),

@@ -18,6 +18,7 @@ from syncsvc.options import (
 from syncsvc.preflight.findings import Measured, ReservedDatabase
 from syncsvc.preflight.rules import (
     cluster_violations,
+    emptiness_violations,
     name_violations,
     option_violations,
 )
@@ -264,6 +265,12 @@ def test_options_fit_the_clusters(
     assert names(cluster_violations(options(**fields), found)) == expected
 
 
+OF_MONGOSYNC = (
+    " If that migration has ended or was given up, drop this database, which this program does not need. If mongosync "
+    "still runs, let it end first."
+)
+
+
 @pytest.mark.parametrize(
     "metadata, text",
     [
@@ -287,23 +294,26 @@ def test_options_fit_the_clusters(
         ),
         (
             ReservedDatabase("mongosync_reserved_for_internal_use", frozenset({"resumeData"})),
-            "The database mongosync_reserved_for_internal_use holds the metadata of mongosync.",
+            "The database mongosync_reserved_for_internal_use holds the metadata of mongosync."
+            + OF_MONGOSYNC,
         ),
         (
             ReservedDatabase("__mdb_internal_mongosync", frozenset()),
-            "The database __mdb_internal_mongosync holds the metadata of mongosync.",
+            "The database __mdb_internal_mongosync holds the metadata of mongosync." + OF_MONGOSYNC,
         ),
         (
             ReservedDatabase("__mdb_internal_mongosync_verifier_src", frozenset()),
-            "The database __mdb_internal_mongosync_verifier_src holds the metadata of mongosync.",
+            "The database __mdb_internal_mongosync_verifier_src holds the metadata of mongosync."
+            + OF_MONGOSYNC,
         ),
         (
             ReservedDatabase("mongosync_reserved_for_verification_dst_metadata", frozenset()),
-            "The database mongosync_reserved_for_verification_dst_metadata holds the metadata of mongosync.",
+            "The database mongosync_reserved_for_verification_dst_metadata holds the metadata of mongosync."
+            + OF_MONGOSYNC,
         ),
         (
             ReservedDatabase("mongosync_internal_shop", frozenset()),
-            "The database mongosync_internal_shop holds the metadata of mongosync.",
+            "The database mongosync_internal_shop holds the metadata of mongosync." + OF_MONGOSYNC,
         ),
     ],
 )
@@ -313,6 +323,30 @@ def test_metadata_of_another_sync_is_left_over(
     found = list(cluster_violations(options(), findings(metadata=(metadata,))))
     assert [each.name for each, _ in found] == ([] if text is None else ["MetadataLeftOver"])
     assert texts(found) == ([] if text is None else [text])
+
+
+@pytest.mark.parametrize(
+    "contents, fields, text",
+    [
+        ((Measured(CollectionSpec(Namespace("d", "c"), Kind.COLLECTION)),), {}, ""),
+        (None, {}, ""),
+        ((), {"include_namespaces": FILTER}, ""),
+        (
+            (),
+            {},
+            " The source cluster0 (a:1) holds none: source and destination are probably swapped in the request.",
+        ),
+    ],
+)
+def test_a_destination_with_data_is_named_and_so_is_a_source_without(
+    contents: tuple[Measured, ...] | None, fields: dict[str, Any], text: str
+) -> None:
+    found = findings(
+        {"address": "a:1"}, {"address": "b:2"}, occupied=("hr", "shop"), contents=contents
+    )
+    assert texts(emptiness_violations(options(**fields), found)) == [
+        f"The destination cluster1 (b:2) holds user databases: hr, shop.{text}"
+    ]
 
 
 def test_a_bad_pattern_is_refused_by_its_field() -> None:
