@@ -40,7 +40,8 @@ class Admission:
     def refuse_final(self, failure: Failure, others: Sequence[RunRecord]) -> None:
         """Raise OperationError FailureIsFinal if the run cannot be resumed after this failure.
 
-        `others` are the records of the other instances.
+        `others` are the records of the other instances. Raises another OperationError if it cannot find out whether the
+        source still has the changes that the run needs.
         """
         record = self._store.record
         refuse_final(record, others)
@@ -50,6 +51,8 @@ class Admission:
             try:
                 refuse_lost(self._process.clusters[record.source], oldest, self._process.stop)
             except OperationError as error:
+                if error.kind != errors.OPLOG_WINDOW_EXCEEDED:
+                    raise
                 raise final(
                     record,
                     f"The sync failed with {failure.name}, and the changes that it needs are lost. "
