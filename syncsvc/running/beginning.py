@@ -115,8 +115,8 @@ def refuse_second(record: RunRecord, options: StartOptions) -> None:
     compared = (
         "It was started with the same options, so you need not start it again."
         if differing is None
-        else f"This request differs from it, first in {differing}. To start another sync, first reset this one (POST "
-        "/api/v1/reset) or use other clusters."
+        else f"This request differs from it, first in {differing}. To start with other options, first reset this "
+        "sync (POST /api/v1/reset), which deletes its copied data."
     )
     raise OperationError(
         errors.INVALID_STATE,
