@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from syncsvc.sandbox import ReplicaSet
 from tests.support.daemon import Daemon
+from tests.support.duo import role_of, running_duo
 from tests.support.failpoints import APPLICATION
 from tests.support.fleet import Fleet
 from tests.support.metrics import scrape
@@ -102,6 +104,24 @@ def test_the_watch_ends_after_many_writes(pair: Pair, daemon: Daemon) -> None:
     daemon.wait_for_warning(WARNING, "at least 10000, in d.c;")
     wait_for(lambda: not is_watched(pair.source.client), "the watch has ended")
     assert daemon.warnings(WARNING)
+
+
+def test_a_takeover_moves_the_watch(pair: Pair, tmp_path: Path) -> None:
+    c = pair.source.client.d.c
+    c.insert_one({})
+    with running_duo(pair, tmp_path) as duo:
+        former = duo.active
+        former.start()
+        former.commit()
+        c.insert_one({})
+        former.wait_for_warning(WARNING, "at least 1, in d.c;")
+        former.signal(signal.SIGSTOP)
+        duo.await_takeover("a suspension")
+        duo.active.wait_for_warning(WARNING, "at least 1, in d.c;")
+        former.signal(signal.SIGCONT)
+        wait_for(lambda: role_of(former) == "standby", "the former active daemon is a standby")
+        c.insert_one({})
+        duo.active.wait_for_warning(WARNING, "at least 2, in d.c;")
 
 
 @pytest.fixture
