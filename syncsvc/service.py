@@ -39,7 +39,7 @@ from syncsvc.reports.principals import copied_report
 from syncsvc.reports.standing import silent_clusters, why_not_ready
 from syncsvc.reports.sync import Sync, Watcher
 from syncsvc.running.admission import can_commit
-from syncsvc.running.beginning import Starts
+from syncsvc.running.beginning import Starts, first_difference, refuse_second
 from syncsvc.running.current import CurrentRun
 from syncsvc.running.process import ProcessContext
 from syncsvc.saved.find_run import find_run
@@ -222,6 +222,8 @@ class Service:
             self._refuse_other_home(options)
             if self._is_answered_again(options):
                 return
+            if self._run.runner is not None:
+                refuse_second(self._run.runner.record, options)
             state = next_state(self.state, Trigger.START)
             self._starts.withdraw_failed(self._process)
             judgement = self._check_start(options)
@@ -453,8 +455,7 @@ class Service:
             return False
         if runner.record.state in (State.PAUSED, State.FAILED, State.RESETTING):
             return False
-        # A reversed run has the other direction now, so it must not count as the requested one.
-        return runner.record.options == options and runner.record.source == options.source
+        return first_difference(runner.record, options) is None
 
     def _no_start(self) -> Iterator[Violation]:
         """Yield a violation if the current state does not allow a start."""

@@ -71,7 +71,23 @@ _NEXT: dict[tuple[State, Trigger], State] = {
     (State.RESETTING, Trigger.CLEARED): State.IDLE,
 }
 
-# Advice after a refused command, where the name of the required state is not enough.
+# What each state means for a refused command, and what to do next.
+_MEANING: dict[State, str] = {
+    State.INITIALIZING: "The process is starting: wait until the state changes.",
+    State.IDLE: "There is no sync: POST /api/v1/start starts one.",
+    State.RUNNING: "The sync is running: GET /api/v1/progress shows what it does.",
+    State.PAUSED: "The sync is paused: POST /api/v1/resume continues it.",
+    State.COMMITTING: "A commit is already in progress; see GET /api/v1/progress. Wait until the state is COMMITTED.",
+    State.COMMITTED: "The sync is complete: applications use the destination, and no more changes are synced.",
+    State.REVERSING: "A reversal is already in progress: wait until the state is RUNNING.",
+    State.FAILED: (
+        "The sync has failed: remove the cause, which errorDescription in GET /api/v1/progress names, and send POST "
+        "/api/v1/resume."
+    ),
+    State.RESETTING: "A reset is in progress: wait until the state is IDLE.",
+}
+
+# More precise advice for some commands.
 _ADVICE: dict[tuple[State, Trigger], str] = {
     (State.COMMITTED, Trigger.START): (
         "Before a new sync, keep the report of the committed one, stop this process, and drop its metadata database: "
@@ -81,9 +97,20 @@ _ADVICE: dict[tuple[State, Trigger], str] = {
         "POST /api/v1/resume continues the failed sync, once the cause of the failure is removed. A sync that was "
         "never committed can also be reset (POST /api/v1/reset) and started again."
     ),
+    (State.RUNNING, Trigger.RESUME): "The sync is running, so there is nothing to resume.",
+    (State.RUNNING, Trigger.REVERSE): (
+        "A reversal needs a commit first (POST /api/v1/commit). If you have just reversed the sync, it already runs in "
+        "the other direction: directionMapping in GET /api/v1/progress shows the clusters swapped."
+    ),
+    (State.PAUSED, Trigger.PAUSE): (
+        "The sync is already paused, so there is nothing to do. POST /api/v1/resume continues it."
+    ),
     (State.PAUSED, Trigger.REPAIR): "First resume the sync (POST /api/v1/resume).",
     (State.PAUSED, Trigger.COMMIT): "First resume the sync (POST /api/v1/resume).",
     (State.PAUSED, Trigger.COPY_PRINCIPALS): "First resume the sync (POST /api/v1/resume).",
+    (State.COMMITTED, Trigger.COMMIT): (
+        "The sync is already committed, so there is nothing to do: applications use the destination."
+    ),
     (State.COMMITTING, Trigger.COPY_PRINCIPALS): "Wait: the commit copies users and roles itself.",
     (State.COMMITTING, Trigger.REPAIR): (
         "Wait: the commit compares both clusters, and repairs the differences unless verification.repair is never. "
@@ -106,9 +133,11 @@ def next_state(state: State, trigger: Trigger) -> State:
     following = _NEXT.get((state, trigger))
     if following is None:
         needed = " or ".join(start.value for start, each in _NEXT if each is trigger)
-        refusal = f"{trigger.value} needs state {needed}; the state is {state.value}."
-        advice = _ADVICE.get((state, trigger))
-        raise OperationError(INVALID_STATE, refusal if advice is None else f"{refusal} {advice}")
+        advice = _ADVICE.get((state, trigger), _MEANING[state])
+        raise OperationError(
+            INVALID_STATE,
+            f"{trigger.value} needs state {needed}; the state is {state.value}. {advice}",
+        )
     return following
 
 

@@ -150,6 +150,13 @@ def _await_commit(watching: Watch, progress: Document, max_lag: float | None) ->
     return progress if is_decided(progress) else watching.until(is_decided)
 
 
+_BLOCKED = "WARNING: the commit blocks user writes to the source. First stop the applications that write to the source."
+_NOT_BLOCKED = (
+    "WARNING: later writes to the source are not synced. The source is not blocked: stop all applications that write "
+    "to it before you confirm."
+)
+
+
 def _confirmed(tool: Tool, progress: Document, yes: bool) -> Document:
     """Ask for a confirmation unless `yes`, and return the progress after it: the lag may have grown in the meantime.
 
@@ -162,13 +169,14 @@ def _confirmed(tool: Tool, progress: Document, yes: bool) -> Document:
         return progress
     mapping = progress["directionMapping"]
     amount = [f"The number of synced collections is {count(held)}."] if held else []
+    blocks = progress.get("enableUserWriteBlocking") == "sourceAndDestination"
     confirm(
         tool,
         destination_name(progress) or "",
         _YES,
         f"This command commits the sync from {mapping['Source']} to {mapping['Destination']}.",
         *amount,
-        "WARNING: later writes to the source are not synced. First stop the applications that write to the source.",
+        _BLOCKED if blocks else _NOT_BLOCKED,
     )
     return tool.api.progress()
 

@@ -10,7 +10,8 @@ Modules: `phases` runs the phases of one instance. `coordinator` implements them
 work needed only once, and `follower` for every other instance. `verification` runs alongside change event application,
 `repairer` repairs the differences that the verification finds, and `commit_end` delays the end of a commit while users
 still write to the source (`late_writes` finds these writes). `sync_subject` determines what the verification compares.
-`oplog_watch` estimates how long the source's oplog keeps the needed changes, and `pause` saves these changes during a
-long pause. `cutover` runs the last steps of a commit, `reversal` reverses a committed sync, `principal_copy` copies
-users and roles, and `reset` drops everything that a sync has created.
+`after_commit` warns of user writes to the source after the commit. `oplog_watch` estimates how long the source's oplog
+keeps the needed changes, and `pause` saves these changes during a long pause. `cutover` runs the last steps of a
+commit, `reversal` reverses a committed sync, `principal_copy` copies users and roles, and `reset` drops everything that
+a sync has created.
 """

@@ -1,7 +1,8 @@
 """Finds the changes that users have made on a cluster since a position in its change stream.
 
 A commit ends only when the destination has all user writes to the source. `LateWrites` finds the user writes after the
-commit time. A reversal is refused if users have written to the old source since the commit.
+commit time. A reversal is refused if users have written to the old source since the commit. `after_commit` uses
+`LateWrites` to count the writes that reach the source after the commit.
 
 A change event alone does not always tell whether the destination lacks the change:
 
@@ -17,11 +18,11 @@ the destination has the document, or if the source has it and the filter selects
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -38,6 +39,7 @@ from verifier.cluster.cluster import Cluster
 from verifier.cluster.document_filters import judging
 from verifier.cluster.events import DefinitionEvent, KeyEvent, parse_key_event
 from verifier.cluster.filters import NamespaceFilter
+from verifier.cluster.keys import canonical_id
 from verifier.cluster.lookup import ONLY_IDS, fetch, fetch_pages, portions
 from verifier.cluster.migrations import Migrations
 from verifier.cluster.namespace import Namespace, is_user_namespace, some_of
@@ -107,12 +109,33 @@ class LateWrites:
         assert record.commit_time is not None
         source = Cluster(record.source, self.context.source_client, self.context.source_facts)
         since = position_after(record.commit_time)
-        unsure = {each.source_name: each for each in self.context.registry if self._is_unsure(each)}
+        unsure = self.unsure()
         now = append_note(source.client, self.stop)
         destination_time = newest_destination_time(self.context, self.stop) if unsure else None
         judge = partial(self._lacking, unsure, _Times(now, destination_time))
         namespaces = self.context.run.record.options.namespaces
         return first_written(source, since, now, judge, self.stop, namespaces=namespaces)
+
+    def unsure(self) -> dict[Namespace, CollectionRecord]:
+        """Return the collections for which `_is_unsure` is true, by their names on the source."""
+        return {each.source_name: each for each in self.context.registry if self._is_unsure(each)}
+
+    def count(
+        self,
+        unsure: Mapping[Namespace, CollectionRecord],
+        changes: Sequence[Change],
+        now: Timestamp,
+    ) -> Counter[Namespace]:
+        """Return the collections and views of which the destination lacks some of `changes`, with numbers of writes.
+
+        Several writes to one document may count as one. Call this after the commit, when the destination may also have
+        writes of users. `unsure` is the result of the method of that name, and `now` the cluster time of the source up
+        to which `changes` were read. Raises the driver's errors, and OperationErrors.
+        """
+        certain, asked = self._asked(unsure, changes)
+        selected = self.context.selection.of(names_of(certain))
+        written = (name for each in certain for name in islice(_names(each) & selected, 1))
+        return Counter(chain(written, self._changed(unsure, asked, _Times(now, None))))
 
     def _is_unsure(self, record: CollectionRecord) -> bool:
         """Return whether some changes of the documents of this collection need not reach the destination."""
@@ -127,8 +150,16 @@ class LateWrites:
         """Return some collections and views of which the destination lacks, or may lack, one of `changes`.
 
         Return an empty set if there are none. Collections and views that the sync does not select are left out.
-        `unsure` are the collections for which `_is_unsure` is true, by their names on the source.
         """
+        certain, asked = self._asked(unsure, changes)
+        written = self.context.selection.of(names_of(certain))
+        # Ask the clusters only if the answer is needed, and only until one collection has a late write.
+        return written or set(islice(self._changed(unsure, asked, times), 1))
+
+    def _asked(
+        self, unsure: Mapping[Namespace, CollectionRecord], changes: Sequence[Change]
+    ) -> tuple[list[Change], dict[Namespace, _Keys]]:
+        """Return the changes that count without a query, and the keys of the other changes by their collections."""
         certain: list[Change] = []
         asked: dict[Namespace, _Keys] = defaultdict(_Keys)
         for each in changes:
@@ -141,9 +172,7 @@ class LateWrites:
                 asked[name].changed.append(each.key)
             else:
                 certain.append(each)
-        written = self.context.selection.of(names_of(certain))
-        # Ask the clusters only if the answer is needed, and only until one collection has a late write.
-        return written or set(islice(self._changed(unsure, asked, times), 1))
+        return certain, asked
 
     def _changed(
         self,
@@ -151,17 +180,25 @@ class LateWrites:
         asked: Mapping[Namespace, _Keys],
         times: _Times,
     ) -> Iterator[Namespace]:
-        """Query the clusters for the keys in `asked`; yield the collections of which the destination lacks a change."""
+        """Query the clusters for the keys in `asked`; yield the collection of each document with a missing change."""
         for name, keys in asked.items():
-            if self._keeps(unsure[name], keys, times) or self._selects(unsure[name], keys, times):
-                yield name
+            found: set[Hashable] = set()
+            for each in chain(
+                self._kept(unsure[name], keys, times), self._selected(unsure[name], keys, times)
+            ):
+                if each not in found:
+                    found.add(each)
+                    yield name
 
-    def _keeps(self, record: CollectionRecord, keys: _Keys, times: _Times) -> bool:
-        """Return whether the destination has one of the changed documents, or a deleted one that has not expired."""
+    def _kept(self, record: CollectionRecord, keys: _Keys, times: _Times) -> Iterator[Hashable]:
+        """Yield the IDs of the changed documents that the destination has, and of deleted ones that have not expired.
+
+        All IDs are in their canonical form.
+        """
         context = self.context
         unexpired = self._unexpired(record) if keys.deleted else {}
-        return any(
-            fetch(
+        for each, query in ((keys.deleted, unexpired), (keys.changed, {})):
+            yield from fetch(
                 context.destination_client,
                 record.namespace,
                 list(dict.fromkeys(each)),
@@ -170,8 +207,6 @@ class LateWrites:
                 query,
                 times.destination,
             )
-            for each, query in ((keys.deleted, unexpired), (keys.changed, {}))
-        )
 
     def _unexpired(self, record: CollectionRecord) -> dict[str, Any]:
         """Return the query for the documents of a collection that have not expired."""
@@ -180,14 +215,12 @@ class LateWrites:
         gone = expired([record.definition], clock_of(self.context.source_client, self.stop))
         return {"$nor": gone} if gone else {}
 
-    def _selects(self, record: CollectionRecord, keys: _Keys, times: _Times) -> bool:
-        """Return whether the source has a changed document that the document filter selects."""
+    def _selected(self, record: CollectionRecord, keys: _Keys, times: _Times) -> Iterator[Hashable]:
+        """Yield the canonical IDs of the changed documents that the source has and the document filter selects."""
         client, filters = self.context.source_client, self.context.document_filters
         query: Mapping[str, Any] = filters.of(record.source_name) or {}
         with judging(filters, record.source_name):
-            return any(
-                page
-                for portion in portions(list(dict.fromkeys(keys.changed)))
+            for portion in portions(list(dict.fromkeys(keys.changed))):
                 for page in fetch_pages(
                     client,
                     record.source_storage,
@@ -197,15 +230,15 @@ class LateWrites:
                     projection=ONLY_IDS,
                     query=query,
                     by_id=True,
-                )
-            )
+                ):
+                    yield from map(canonical_id, page)
 
 
 class _Times(NamedTuple):
     """The minimum cluster times of the reads on the source and the destination.
 
     Without them, a newly elected primary could return older documents. `destination` is None if the destination need
-    not be read.
+    not be read, or may be read as of any time.
     """
 
     source: Timestamp
@@ -263,7 +296,7 @@ def first_written(
     ):
         for page in ChangeReader(stream, since, stop, awaits_oplog=False).pages():
             changes = map(parse_key_event, map(bytes, page.events))
-            written = judge([each for each in changes if not _is_of_servers(each, migrations)])
+            written = judge([each for each in changes if not is_of_servers(each, migrations)])
             if written or page.position.time >= until:
                 return written
             if page.position.time > read_until:
@@ -286,7 +319,7 @@ def _names(change: Change) -> frozenset[Namespace]:
     return frozenset([change.namespace.owner]) if isinstance(change, KeyEvent) else change.owners
 
 
-def _is_of_servers(change: Change, migrations: Migrations) -> bool:
+def is_of_servers(change: Change, migrations: Migrations) -> bool:
     """Return whether a change is a DDL event that changes no definition, or that a chunk migration has caused.
 
     `migrations` recognizes the DDL events of chunk migrations.

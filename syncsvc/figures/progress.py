@@ -50,6 +50,7 @@ class WarningKind(Enum):
     BALANCER_ON = "balancer on"
     DEFINITIONS_CHANGED = "definitions changed"
     SOURCE_WRITTEN = "source written"
+    WRITTEN_AFTER_COMMIT = "written after commit"
     FOREIGN_BLOCK = "foreign block"
     LIMIT_SUSPENDED = "limit suspended"
     DASHBOARDS_STALE = "dashboards stale"

@@ -40,6 +40,7 @@ _SECTIONS = {
     WarningKind.SPOOL_FILLING: _OPLOG,
     WarningKind.PAUSE_UNSPOOLED: _OPLOG,
     WarningKind.CHECK_REPEATED: _OPLOG,
+    WarningKind.WRITTEN_AFTER_COMMIT: "writes-reached-the-source-after-the-commit",
 }
 _OF_WAITS = "a-call-does-not-succeed"
 # The rate below which the remaining time of a copy is not estimated, in bytes per second.

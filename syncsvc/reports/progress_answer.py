@@ -51,8 +51,8 @@ class Stage(Enum):
 _NOTHING_COPIED = {"estimatedTotalBytes": 0, "estimatedCopiedBytes": 0}
 _UNKNOWN = (
     *("info", "ceaStage", "lag", "lagTimeSeconds", "totalEventsApplied"),
-    *("directionMapping", "source", "destination", "error", "errorDescription"),
-    "throttledBy",
+    *("directionMapping", "enableUserWriteBlocking", "source", "destination"),
+    *("error", "errorDescription", "throttledBy"),
 )
 
 
@@ -86,6 +86,7 @@ def progress_report(sync: Sync, addresses: Mapping[str, str], instance: str) -> 
             "Source": f"{record.source}: {addresses[record.source]}",
             "Destination": f"{record.destination}: {addresses[record.destination]}",
         },
+        "enableUserWriteBlocking": record.options.write_blocking.value,
         "source": ping_shown(ping_of(record, snapshot, source=True)),
         "destination": ping_shown(ping_of(record, snapshot, source=False)),
         "error": None if failure is None else failure.name,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from marshmallow import fields
 
 from syncsvc.desired import DesiredState
+from syncsvc.options import WriteBlocking
 from syncsvc.reports.limits_schemas import ThrottledBy
 from syncsvc.reports.principal_schemas import CopiedPrincipals
 from syncsvc.reports.progress_answer import Stage
@@ -183,6 +184,12 @@ class Progress(Strict):
         fields.Nested,
         "The names and addresses of the source and of the destination; null before the start.",
         _DirectionMapping,
+    )
+    enableUserWriteBlocking = nullable(
+        fields.Enum,
+        "The start option of this name: on which clusters the sync blocks user writes; null before the start.",
+        WriteBlocking,
+        by_value=True,
     )
     source = nullable(fields.Nested, "The last ping of the source; null before the start.", _Ping)
     destination = nullable(

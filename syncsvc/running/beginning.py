@@ -8,21 +8,27 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import ExitStack
+from datetime import UTC, datetime
 from typing import TypeVar
 
 from syncsvc import errors
+from syncsvc.options import StartOptions
 from syncsvc.running.process import ProcessContext
 from syncsvc.saved.other_syncs import other_syncs, sharing_violations
 from syncsvc.saved.peers import Peers, described, differences
 from syncsvc.saved.run import RunRecord
 from syncsvc.saved.run_store import RunStore
-from syncsvc.state import State
+from syncsvc.saved.stored import StoredOptions
+from syncsvc.state import ACTIVE, Phase, State
 from verifier.cluster.reading import read
 from verifier.runtime.errors import OperationError, raise_all
 
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+# The names in the start request of options that are saved under other names.
+_OF_VERIFICATION = {"verification": "verification.enabled", "repair": "verification.repair"}
 
 
 class Starts:
@@ -93,6 +99,41 @@ class Starts:
             "request again."
         )
         return None
+
+
+def refuse_second(record: RunRecord, options: StartOptions) -> None:
+    """Raise OperationError InvalidState if the sync of `record` is running or paused, so that a start is impossible.
+
+    The error says when the sync was started, and whether that was with `options`. A no-op in other states.
+    """
+    if record.state not in ACTIVE and record.state is not State.PAUSED:
+        return
+    # The first phases of a long sync are forgotten.
+    began = [each.at for each in record.phases if each.phase is Phase.INITIALIZING]
+    when = "".join(f" at {datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%SZ}" for at in began)
+    differing = first_difference(record, options)
+    compared = (
+        "It was started with the same options, so you need not start it again."
+        if differing is None
+        else f"This request differs from it, first in {differing}. To start with other options, first reset this "
+        "sync (POST /api/v1/reset), which deletes its copied data."
+    )
+    raise OperationError(
+        errors.INVALID_STATE,
+        f"start needs state IDLE; the state is {record.state.value}. A sync was already started{when}. {compared}",
+    )
+
+
+def first_difference(record: RunRecord, options: StartOptions) -> str | None:
+    """Return the name of the first start option that differs from those of a run; None if all are equal.
+
+    A reversed run has the other direction, so its source differs.
+    """
+    if record.source != options.source:
+        return "source"
+    own, given = (StoredOptions().dump(each) for each in (record.options, options))
+    names = (_OF_VERIFICATION.get(name, name) for name in own if own[name] != given[name])
+    return next(names, None)
 
 
 def _store_of(process: ProcessContext, record: RunRecord) -> RunStore:

@@ -84,7 +84,9 @@ class CurrentRun:
         runner = self.runner
         if runner is None:
             raise OperationError(
-                errors.INVALID_STATE, f"There is no sync to reset; the state is {self.state.value}."
+                errors.INVALID_STATE,
+                f"There is no sync to reset; the state is {self.state.value}. If you have just reset it, the reset is "
+                "complete: POST /api/v1/start starts a new sync.",
             )
         # After a reversal, the destination of the start has the newest data: never ask for its name as a confirmation.
         refuse_in_use(runner.record)

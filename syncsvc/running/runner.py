@@ -17,6 +17,7 @@ from typing import Any
 from pymongo.errors import PyMongoError
 
 from syncsvc import errors
+from syncsvc.engine.after_commit import AfterCommit
 from syncsvc.engine.coordinator import Coordinator
 from syncsvc.engine.follower import Follower
 from syncsvc.engine.phases import Phases
@@ -106,7 +107,9 @@ class Runner:
         self._prepare()
 
     def begin(self) -> None:
-        """Start the work that belongs to the saved state: the sync, a reset, or the event spool of a paused sync.
+        """Start the work that belongs to the saved state.
+
+        This is the sync, a reset, the event spool of a paused sync, or the watch of the source of a committed sync.
 
         If the saved state is FAILED, restore the original write blocks and balancers of the clusters, because the
         process that saved the failure may have been killed before it did so.
@@ -119,6 +122,8 @@ class Runner:
             self._spawn()
         elif self.record.state is State.PAUSED:
             self._pausing.begin()
+        elif self.record.state is State.COMMITTED:
+            self._watch_source()
         elif self.record.state is State.FAILED:
             # A reset stops this work, because it releases the clusters itself.
             with suppress(Cancelled):
@@ -433,6 +438,16 @@ class Runner:
         self._at_rest.clear()
         self._process.spawn("sync", self._run_sync)
 
+    def _watch_source(self) -> None:
+        """Start a thread that watches the source for user writes after the commit, if the source accepts them.
+
+        Only the coordinator does this.
+        """
+        record = self.record
+        if record.coordinates and record.commit_time and not record.options.blocks_source:
+            watch = AfterCommit(self._engine, record.commit_time, self._stop)
+            self._process.spawn("after commit", watch.run)
+
     def _run_sync(self) -> None:
         """Run the phases; then save the state COMMITTED, or handle the failure (`_fail`).
 
@@ -442,6 +457,7 @@ class Runner:
             self._phases.run()
             self._store.update(state=next_state(self.record.state, Trigger.FINISH))
             _log.info("The sync is committed.", extra={"state": self.record.state.value})
+            self._watch_source()
         except Cancelled:
             _log.info(
                 "The work on the sync has stopped, because of a pause, a reset, a takeover, or the end of the process.",

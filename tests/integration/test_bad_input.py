@@ -141,7 +141,16 @@ def test_a_destination_that_holds_data_is_refused(pair: Pair, daemon: Daemon) ->
 def test_a_second_start_and_an_early_commit_are_refused(pair: Pair, daemon: Daemon) -> None:
     pair.source.client.d.c.insert_one({"_id": 1})
     daemon.start()
-    assert_refused(daemon.post("start", GOOD), 409, "InvalidState", ("IDLE", "RUNNING"))
+    named = ("IDLE", "RUNNING", "A sync was already started at 20")
+    differs = (*named, "differs from it, first in verification.repair.")
+    assert_refused(daemon.post("start", GOOD), 409, "InvalidState", differs)
+    same = (*named, "the same options, so you need not start it again.")
+    assert_refused(daemon.post("start", daemon.start_body()), 409, "InvalidState", same)
+    daemon.kill()
+    daemon.run()
+    assert_refused(daemon.post("start", GOOD), 409, "InvalidState", differs)
+    # A script may repeat the start after a restart.
+    daemon.start()
     daemon.commit()
     for command, body in (("start", GOOD), ("commit", {})):
         assert_refused(daemon.post(command, body), 409, "InvalidState", ("COMMITTED",))

@@ -144,6 +144,25 @@ def test_a_commit_with_json_warns_on_stderr_if_there_are_no_collections(
     assert "WARNING" not in done.stdout
 
 
+@pytest.mark.parametrize(
+    "blocking, said",
+    [
+        ("sourceAndDestination", "the commit blocks user writes to the source."),
+        ("destinationOnly", "The source is not blocked: stop all applications that write to it"),
+        ("none", "The source is not blocked: stop all applications that write to it"),
+    ],
+)
+def test_the_question_says_whether_the_source_is_blocked(
+    api: StubApi, monkeypatch: pytest.MonkeyPatch, blocking: str, said: str
+) -> None:
+    api.answer("progress", answer({**COMMITTABLE, "enableUserWriteBlocking": blocking}))
+    api.answer("commit", SUCCESS)
+    command = ["--url", api.url, "commit"]
+    status, output = call(monkeypatch, command, terminal=True, typed="cluster1\n")
+    assert status == Exit.OK
+    assert said in " ".join(output.split())
+
+
 def test_the_timeout_limits_all_waits_together(api: StubApi) -> None:
     api.answer("progress", answer(COMMITTING))
     watching = watch_sync(Tool(url=api.url, json=True), timeout=60.0)

@@ -94,6 +94,7 @@ def test_running_shows_everything() -> None:
             "Source": "cluster0: a:27017",
             "Destination": "cluster1: b:27018",
         },
+        "enableUserWriteBlocking": "destinationOnly",
         "source": {},
         "destination": {},
         "verification": {"source": side, "destination": side},

@@ -53,19 +53,18 @@ def test_any_other_trigger_is_refused(state: str, trigger: str) -> None:
 @pytest.mark.parametrize(
     "state, trigger, description",
     [
-        (State.RUNNING, Trigger.START, "start needs state IDLE; the state is RUNNING."),
-        (State.PAUSED, Trigger.START, "start needs state IDLE; the state is PAUSED."),
-        (State.PAUSED, Trigger.PAUSE, "pause needs state RUNNING; the state is PAUSED."),
+        (State.RUNNING, Trigger.START, "start needs state IDLE; the state is RUNNING. "),
+        (State.PAUSED, Trigger.PAUSE, "pause needs state RUNNING; the state is PAUSED. "),
         (
             State.RUNNING,
             Trigger.RESUME,
-            "resume needs state PAUSED or FAILED; the state is RUNNING.",
+            "resume needs state PAUSED or FAILED; the state is RUNNING. ",
         ),
-        (State.IDLE, Trigger.COMMIT, "commit needs state RUNNING; the state is IDLE."),
+        (State.IDLE, Trigger.COMMIT, "commit needs state RUNNING; the state is IDLE. "),
         (
             State.IDLE,
             Trigger.FAIL,
-            "fail needs state PAUSED or RUNNING or COMMITTING or REVERSING or RESETTING; the state is IDLE.",
+            "fail needs state PAUSED or RUNNING or COMMITTING or REVERSING or RESETTING; the state is IDLE. ",
         ),
     ],
 )
@@ -74,7 +73,7 @@ def test_a_refusal_names_the_required_states(
 ) -> None:
     with pytest.raises(OperationError) as raised:
         next_state(state, trigger)
-    assert raised.value.description == description
+    assert raised.value.description.startswith(description)
 
 
 @pytest.mark.parametrize(
@@ -90,6 +89,18 @@ def test_a_refusal_names_the_required_states(
         (State.PAUSED, Trigger.COPY_PRINCIPALS, "First resume the sync"),
         (State.COMMITTING, Trigger.COPY_PRINCIPALS, "the commit copies users and roles"),
         (State.COMMITTED, Trigger.REPAIR, "A committed sync cannot be repaired"),
+        (
+            State.COMMITTING,
+            Trigger.COMMIT,
+            "A commit is already in progress; see GET /api/v1/progress",
+        ),
+        (State.COMMITTED, Trigger.COMMIT, "already committed, so there is nothing to do"),
+        (State.PAUSED, Trigger.PAUSE, "already paused, so there is nothing to do"),
+        (State.RUNNING, Trigger.RESUME, "there is nothing to resume"),
+        (State.REVERSING, Trigger.REVERSE, "A reversal is already in progress: wait until"),
+        (State.RUNNING, Trigger.REVERSE, "it already runs in the other direction"),
+        (State.RESETTING, Trigger.PAUSE, "A reset is in progress: wait until the state is IDLE"),
+        (State.IDLE, Trigger.PAUSE, "There is no sync: POST /api/v1/start starts one"),
         (State.COMMITTED, Trigger.START, "drop its metadata database: see docs/howto/clean-up"),
         (State.FAILED, Trigger.START, "POST /api/v1/resume continues the failed sync"),
     ],

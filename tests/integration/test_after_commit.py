@@ -1,0 +1,169 @@
+"""Tests that user writes to the source after a commit appear in a lasting warning, and that nothing else does."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from syncsvc.sandbox import ReplicaSet
+from tests.support.daemon import Daemon
+from tests.support.duo import role_of, running_duo
+from tests.support.failpoints import APPLICATION
+from tests.support.fleet import Fleet
+from tests.support.metrics import scrape
+from tests.support.oplogs import emptied, roll_over, small_oplog
+from tests.support.pair import SHARDED, Pair, across
+from tests.support.waiting import wait_for
+from tests.support.writes import AnyClient
+
+WARNING = "After the commit, cluster0 (the old source) accepted"
+INTERRUPTED = "The watch for user writes to the source after the commit is interrupted"
+AGAIN = "The watch for user writes to the source is still interrupted"
+
+
+def is_watched(client: AnyClient) -> bool:
+    """Return whether the daemon reads a change stream of the cluster, or has just read it."""
+    found = client.admin.aggregate([{"$currentOp": {"idleCursors": True}}])
+    return any(
+        each.get("appName") == APPLICATION and "$changeStream" in str(each.get("cursor"))
+        for each in found
+    )
+
+
+@pytest.mark.three_members
+def test_writes_after_the_commit(pair: Pair, daemon: Daemon) -> None:
+    d = pair.source.client.d
+    d.c.insert_one({"_id": 0})
+    daemon.start()
+    daemon.commit()
+    d.c.insert_many([{"_id": n} for n in range(1, 6)])
+    daemon.wait_for_warning(WARNING, "at least 5, in d.c;")
+    d.e.insert_one({})
+    # The collection was created, too.
+    found = daemon.wait_for_warning(WARNING, "at least 7, in d.c, d.e;")
+    assert scrape(daemon)["mongosync_warning"]["written after commit",] == 1
+    assert daemon.terminate() == 0
+    d.e.drop()
+    daemon.run()
+    daemon.wait_for_warning(found)
+    assert daemon.progress()["state"] == "COMMITTED"
+
+
+def test_expired_and_unselected_documents_do_not_count(pair: Pair, daemon: Daemon) -> None:
+    d = pair.source.client.d
+    d.ttl.create_index("when", expireAfterSeconds=0)
+    d.ttl.insert_one({"when": datetime.now(UTC) + timedelta(seconds=15)})
+    d.filtered.insert_many([{"_id": n, "keep": n < 2} for n in range(4)])
+    daemon.start(
+        documentFilter=[{"database": "d", "collection": "filtered", "filter": {"keep": True}}],
+        excludeNamespaces=[{"database": "other"}],
+    )
+    daemon.commit()
+    wait_for(lambda: not d.ttl.find_one(), "the document expires")
+    pair.source.client.other.c.insert_one({})
+    d.filtered.insert_one({"keep": False})
+    d.filtered.delete_one({"_id": 3})
+    d.filtered.update_one({"_id": 0}, {"$set": {"v": 1}})
+    d.filtered.insert_one({"keep": True})
+    d.c.insert_one({})
+    daemon.wait_for_warning(WARNING, "at least 4, in d.c, d.filtered;")
+
+
+@across(SHARDED)
+def test_only_the_coordinator_watches_a_sharded_source(pair: Pair, fleet: Fleet) -> None:
+    pair.shard("d.c")
+    d = pair.source.client.d
+    d.c.insert_many([{"_id": n} for n in range(10)])
+    fleet.start()
+    fleet.commit()
+    d.c.insert_many([{"_id": n} for n in range(10, 20)])
+    fleet.coordinator.wait_for_warning(WARNING, "at least 10, in d.c;")
+    assert not fleet.follower.warnings(WARNING)
+
+
+def test_a_blocked_source_is_not_watched(pair: Pair, daemon: Daemon) -> None:
+    pair.source.client.d.c.insert_one({})
+    daemon.start(enableUserWriteBlocking="sourceAndDestination")
+    daemon.wait_until_applying()
+    wait_for(lambda: is_watched(pair.source.client), "the sync reads changes")
+    daemon.commit()
+    wait_for(lambda: not is_watched(pair.source.client), "the sync reads no changes")
+
+
+def test_the_watch_ends_after_many_writes(pair: Pair, daemon: Daemon) -> None:
+    d = pair.source.client.d
+    d.c.insert_one({})
+    daemon.start()
+    daemon.commit()
+    wait_for(lambda: is_watched(pair.source.client), "the source is watched")
+    d.c.insert_many([{} for _ in range(10_000)])
+    daemon.wait_for_warning(WARNING, "at least 10000, in d.c;")
+    wait_for(lambda: not is_watched(pair.source.client), "the watch has ended")
+    assert daemon.warnings(WARNING)
+
+
+def test_a_takeover_moves_the_watch(pair: Pair, tmp_path: Path) -> None:
+    c = pair.source.client.d.c
+    c.insert_one({})
+    with running_duo(pair, tmp_path) as duo:
+        former = duo.active
+        former.start()
+        former.commit()
+        c.insert_one({})
+        former.wait_for_warning(WARNING, "at least 1, in d.c;")
+        former.signal(signal.SIGSTOP)
+        duo.await_takeover("a suspension")
+        duo.active.wait_for_warning(WARNING, "at least 1, in d.c;")
+        former.signal(signal.SIGCONT)
+        wait_for(lambda: role_of(former) == "standby", "the former active daemon is a standby")
+        c.insert_one({})
+        duo.active.wait_for_warning(WARNING, "at least 2, in d.c;")
+
+
+@pytest.fixture
+def own_source(pair: Pair, tmp_path: Path) -> Iterator[tuple[ReplicaSet, Daemon]]:
+    """Return a source that the test may stop, and a daemon."""
+    with ReplicaSet(name="own") as source:
+        with Daemon(source.uri, pair.destination.uri, tmp_path).running() as daemon:
+            yield source, daemon
+
+
+def test_a_source_that_is_switched_off(own_source: tuple[ReplicaSet, Daemon]) -> None:
+    """Stop the source after the commit, start it again, and stop it for good: each time, one line is logged."""
+    source, daemon = own_source
+    with source.client() as client:
+        client.d.c.insert_one({})
+        daemon.start()
+        daemon.commit()
+        source.kill_member(0)
+        wait_for(lambda: daemon.log.count(AGAIN) >= 2, "the watch tries again")
+        assert daemon.progress().get("warnings", []) == []
+        source.restart_member(0)
+        client.d.c.insert_one({})
+        daemon.wait_for_warning(WARNING, "at least 1, in d.c;")
+        assert daemon.log.count(INTERRUPTED) == 1
+    source.kill_member(0)
+    wait_for(lambda: daemon.log.count(INTERRUPTED) == 2, "the watch is interrupted again")
+    daemon.wait_for_warning(WARNING)
+    assert daemon.progress()["state"] == "COMMITTED"
+    daemon.ask_to_end()
+    assert daemon.wait_until_ended(30.0) == 0
+
+
+def test_an_oplog_that_lost_the_changes_ends_the_watch(pair: Pair, tmp_path: Path) -> None:
+    with small_oplog() as source, emptied(source, pair.destination) as other:
+        with Daemon(source.uri, pair.destination.uri, tmp_path).running() as daemon:
+            other.source.client.d.c.insert_one({})
+            daemon.start()
+            daemon.commit()
+            daemon.terminate()
+            roll_over(other.source.client)
+            daemon.run()
+            ended = "The watch for user writes to the source after the commit has ended"
+            wait_for(lambda: ended in daemon.log, "the watch has ended")
+            assert daemon.progress()["state"] == "COMMITTED"
+            assert daemon.progress().get("warnings", []) == []

@@ -1,0 +1,55 @@
+"""Tests what the refusal of a second start says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from syncsvc.options import Repair, StartOptions
+from syncsvc.running.beginning import refuse_second
+from syncsvc.saved.run import PhaseBegin
+from syncsvc.state import Phase, State
+from tests.unit.syncsvc.records import run_record
+from verifier.runtime.errors import OperationError
+
+OPTIONS = StartOptions("cluster0", "cluster1")
+
+
+def refusal(options: StartOptions = OPTIONS, **fields: Any) -> str:
+    """Return the text of the refusal if this is the second start of a run with the fields `fields`."""
+    with pytest.raises(OperationError) as raised:
+        refuse_second(run_record(**{"state": State.RUNNING, **fields}), options)
+    assert raised.value.kind.name == "InvalidState"
+    return raised.value.description
+
+
+def test_the_same_options_are_recognized() -> None:
+    phases = (PhaseBegin(Phase.INITIALIZING, 1767225600.0), PhaseBegin(Phase.COPYING, 1767225601.0))
+    text = refusal(state=State.PAUSED, phases=phases)
+    assert text == (
+        "start needs state IDLE; the state is PAUSED. A sync was already started at 2026-01-01T00:00:00Z. It was "
+        "started with the same options, so you need not start it again."
+    )
+
+
+@pytest.mark.parametrize(
+    "changes, named",
+    [
+        ({"verification": False, "repair": Repair.NEVER}, "verification.enabled"),
+        ({"repair": Repair.NEVER}, "verification.repair"),
+        ({"reversible": True, "detect_random_id": False}, "reversible"),
+        ({"source": "cluster1", "destination": "cluster0"}, "source"),
+    ],
+)
+def test_the_first_option_that_differs_is_named(changes: dict[str, Any], named: str) -> None:
+    assert (
+        f"A sync was already started. This request differs from it, first in {named}."
+        in refusal(replace(OPTIONS, **changes))
+    )
+
+
+@pytest.mark.parametrize("state", [State.COMMITTED, State.FAILED, State.RESETTING])
+def test_in_other_states_nothing_is_refused(state: State) -> None:
+    refuse_second(run_record(state=state), OPTIONS)
