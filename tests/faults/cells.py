@@ -164,7 +164,7 @@ def all_cells(times: Collection[Times], commands: Commands = COMMANDS) -> Iterat
 
 
 def pairwise(cells: Iterable[Cell], seed: int = 0) -> list[Cell]:
-    """Return a small subset of `cells` that contains every pair of properties that occurs in `cells`.
+    """Return a small subset of `cells` that contains every pair of properties (see `_pairs`) in `cells`.
 
     Different seeds can select different subsets.
     """

@@ -136,8 +136,8 @@ class PartitionCopy:
     def enter(self, resume_point: Resume | None) -> Entry[Resume | None]:
         """Register a page that was read, and return the entry to pass to `written` once the page is written.
 
-        Pages must be registered in the order in which they are read. `resume_point` is the one that
-        `pages` has yielded with the page.
+        Pages must be registered in the order in which they are read. `resume_point` is the one that `pages`
+        has yielded with the page.
         """
         return self._frontier.enter(resume_point, 1)
 
