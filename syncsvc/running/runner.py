@@ -416,7 +416,7 @@ class Runner:
     def _prepare(self) -> RunContext:
         """Save the next epoch, create an engine from the saved state with a new stop token, and return its context.
 
-        Also drop the temporary credentials that a killed process may have left on the destination.
+        The coordinator also drops the temporary credentials that a killed process may have left on the destination.
         """
         self._process.stop.release(self._stop)
         self._stop = StopToken(self._process.stop)

@@ -36,8 +36,8 @@ def read_load(client: Client, database: str, collection: str) -> Load:
     """Return the load of a cluster.
 
     The latency is measured by a read from `collection` on the primary; the collection need not exist. Through a mongos,
-    or without the role clusterMonitor, only the latency is known. If the cluster does not answer all commands within
-    two seconds, the latency is the time waited, and the other values are unknown. If the cluster cannot be reached or
+    or without the role clusterMonitor, only the latency is known. If the cluster cannot be reached or does not answer
+    all commands within two seconds, the latency is the time waited, and the other values are unknown. If the cluster
     refuses the read, all values are unknown.
     """
     began = perf_counter()

@@ -69,7 +69,7 @@ class Origin:
         return f"{self.member} {self.starts[0]}{'' if settled else _UNSETTLED}"
 
     def confirms(self, name: str) -> bool:
-        """Return whether record IDs that were saved with the origin `name` still refer to the same documents."""
+        """Return whether it is certain that record IDs with the origin `name` still refer to the same documents."""
         settled = {f"{self.member} {each}" for each in self.starts}
         return name in settled or name == self.name(settled=False)
 

@@ -23,8 +23,8 @@ class ScannedCollection:
     If `uuid` is None (servers before 6.0 accept no UUID), the collection is read by its name. All reads have the read
     concern majority, and see the source at the cluster time `not_before` or later, so that they see no data older than
     the start of the change stream. Each cursor is read on one member that suits `read_preference`. Only documents that
-    match `query` are read; all documents if `query` is None. The first page has `first_page` documents, and later pages
-    have about `page_bytes` bytes.
+    match `query` are read; all documents if `query` is None. The first page has at most `first_page` documents, and
+    later pages have about `page_bytes` bytes.
     """
 
     client: Client

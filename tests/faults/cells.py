@@ -176,7 +176,7 @@ def alternating(cells: Iterable[Cell]) -> list[Cell]:
 
 
 def pairwise(cells: Iterable[Cell]) -> list[Cell]:
-    """Return a small subset of `cells` that contains every pair of properties that occurs in `cells`."""
+    """Return a small subset of `cells` that contains every pair of properties (see `_pairs`) in `cells`."""
     chosen: list[Cell] = []
     covered: set[Any] = set()
     ordered = [(each, _pairs(each)) for each in cells]

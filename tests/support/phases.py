@@ -39,7 +39,7 @@ _HELD_AT = {
 def writes_in(when: When, daemon: Daemon, **options: Any) -> Iterator[None]:
     """Start a sync, run the writes of the block in the given phase, and let the sync continue afterwards.
 
-    The source must hold at least one document, because the copy is held at its first batch.
+    For COPY, the source must hold at least one document, because the copy is held after its first batch.
     """
     if when is When.BEFORE:
         yield

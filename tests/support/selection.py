@@ -1,6 +1,6 @@
 """A pytest plugin that selects the tests of `make test`; the option --full, and `make test-all`, run all tests.
 
-The option `--share 1/2` runs only the first half of the test modules, and `--share 2/2` the others. Two such runs at
+The option `--share 1/2` runs only about half of the test modules, and `--share 2/2` the others. Two such runs at
 the same time take less CPU time than pytest-xdist, which is for longer tests: each run imports and collects only its
 own modules, and sends no reports of short tests to another process. A hash of its path decides the share of a module.
 

@@ -66,7 +66,7 @@ class PartitionCopy:
     def pages(self) -> Pages:
         """Yield the pages of the documents that are left to copy, each page with the resume point after it.
 
-        The resume point is None if the server gives none. Raises CollectionGone, OperationError DuplicateIds and
+        The resume point is None if the scan has none yet. Raises CollectionGone, OperationError DuplicateIds and
         DocumentFilterFailed, and the driver's errors.
         """
         with (
@@ -136,8 +136,8 @@ class PartitionCopy:
     def enter(self, resume_point: Resume | None) -> Entry[Resume | None]:
         """Register a page that was read, and return the entry to pass to `written` once the page is written.
 
-        Pages must be registered in the order in which they are read. `resume_point` is the resume point after the page;
-        None if the server gave none.
+        Pages must be registered in the order in which they are read. `resume_point` is the one that `pages`
+        has yielded with the page.
         """
         return self._frontier.enter(resume_point, 1)
 

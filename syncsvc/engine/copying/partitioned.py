@@ -61,7 +61,7 @@ def plan_copy(context: RunContext, stop: StopToken) -> None:
 def _to_scan(context: RunContext, record: CollectionRecord, stop: StopToken) -> Size:
     """Return how many documents and bytes must be read to copy a collection.
 
-    With a document filter, this is more than the amount to copy.
+    With a document filter, this can be more than the amount to copy.
     """
     if record.source_name not in context.document_filters:
         return Size(record.total_documents, record.total)
@@ -71,8 +71,8 @@ def _to_scan(context: RunContext, record: CollectionRecord, stop: StopToken) -> 
 def _is_divided(context: RunContext, record: CollectionRecord, scanned: Size) -> bool:
     """Return whether a collection is copied in ranges of `_id`; if not, it is one partition.
 
-    `scanned` is the amount to read. It exceeds the amount to copy if the collection has a document filter: ranges then
-    also limit how long the source searches for the next matching document in a single call.
+    `scanned` is the amount to read, which can exceed the amount to copy if the collection has a document filter. Ranges
+    then also limit how long the source searches for the next matching document in a single call.
 
     Small collections (up to `partition_bytes`) and capped collections are one partition. Two other kinds of collections
     of a replica set are one partition, too: those that the option `copyInNaturalOrder` names, and those whose copy an
@@ -123,7 +123,7 @@ def _ranges(
 
 
 def _bytes_a_range(context: RunContext, total: int) -> int:
-    """Return the size in bytes of the ranges of a collection of `total` bytes; there are at least two ranges."""
+    """Return the size in bytes of the ranges of a collection of `total` bytes; at most half of `total`."""
     # A single range would be read in natural order.
     most = min(context.tuning.partition_bytes, total // 2)
     return range_bytes(total, context.threads.readers, most)

@@ -1,4 +1,4 @@
-"""Writes user documents to the destination. Each call sends one command with a batch of raw BSON documents.
+"""Writes user documents to the destination. Each call writes one batch of raw BSON documents.
 
 No other module of the engine writes user documents.
 """

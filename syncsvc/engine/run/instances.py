@@ -55,7 +55,7 @@ class Instances:
         return self._all(holds, self._peers.others(stop))
 
     def all_held(self, holds: Callable[[RunRecord], bool]) -> bool:
-        """Return whether `all_hold` was true when `watch` last read the records, about a second ago."""
+        """Return the same as `all_hold`, but for the records that `watch` has last read, about a second ago."""
         return self._all(holds, self._known)
 
     def _all(self, holds: Callable[[RunRecord], bool], others: Sequence[RunRecord]) -> bool:

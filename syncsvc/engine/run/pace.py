@@ -1,7 +1,7 @@
 """Limits the speed of the work: the threads that read, write and apply ask here before they continue.
 
 Each rate is limited by a token bucket, which admits an amount as soon as the earlier amounts are paid off. So an amount
-of any size is admitted, and the amounts after it wait longer. On average, the rate is met exactly.
+of any size is admitted, and the amounts after it wait longer. On average, the rate is not exceeded.
 """
 
 from __future__ import annotations
