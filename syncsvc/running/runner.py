@@ -457,7 +457,6 @@ class Runner:
             self._phases.run()
             self._store.update(state=next_state(self.record.state, Trigger.FINISH))
             _log.info("The sync is committed.", extra={"state": self.record.state.value})
-            self._watch_source()
         except Cancelled:
             _log.info(
                 "The work on the sync has stopped, because of a pause, a reset, a takeover, or the end of the process.",
@@ -466,6 +465,8 @@ class Runner:
             raise
         except Exception as error:
             self._fail(error)
+        else:
+            self._watch_source()
         finally:
             self._at_rest.set()
 
