@@ -217,5 +217,9 @@ def _settings(values: Mapping[str, Any]) -> Settings:
         desired_state=None if desired is None else DesiredState(desired),
         start=DEFAULT_START if start_file is None else read_request(Path(start_file)),
         webhook=webhook.read_options(values),
-        options={**values, "webhook": values["webhook"] and webhook.origin(values["webhook"])},
+        options={
+            **values,
+            **{name: connection_source.loggable(values[name]) for name in CLUSTERS},
+            "webhook": values["webhook"] and webhook.origin(values["webhook"]),
+        },
     )

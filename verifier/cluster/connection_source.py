@@ -22,6 +22,9 @@ INVALID_CONNECTION_FILE = ErrorKind(
 )
 
 
+_SCHEMES = ("mongodb://", "mongodb+srv://")
+
+
 @dataclass(frozen=True)
 class Credentials:
     """A connection string, and the contents of the TLS files that it names."""
@@ -136,3 +139,13 @@ def required(
     if found is None:
         raise ValueError(f"--{option} or --{option}File must be given")
     return found
+
+
+def loggable(uri: str | None) -> str | None:
+    """Return a connection string for the log, without credentials if its scheme is missing or misspelled.
+
+    The log itself redacts the credentials of valid connection strings.
+    """
+    if uri is None or "@" not in uri or uri.lower().startswith(_SCHEMES):
+        return uri
+    return f"<redacted>@{uri.rpartition('@')[2]}"

@@ -140,6 +140,17 @@ def number(least: int, most: int) -> Callable[[str], int]:
     return parse
 
 
+class _Texts(yaml.BaseLoader):
+    """A loader that reads every value as text (010 and no are valid names), and refuses a key that occurs twice."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        names = [self.construct_object(key, deep) for key, _ in node.value]
+        twice = [str(each) for each in names if names.count(each) > 1]
+        if twice:
+            raise ValueError(f"the key {twice[0]} occurs more than once")
+        return super().construct_mapping(node, deep)
+
+
 class _YamlFile(configargparse.YAMLConfigFileParser):  # type: ignore[misc] # it comes without types
     """A parser of YAML files that reports all unknown keys and refused values at once."""
 
@@ -154,8 +165,7 @@ class _YamlFile(configargparse.YAMLConfigFileParser):  # type: ignore[misc] # it
 
     def parse(self, stream: TextIO) -> dict[str, Any]:
         try:
-            # Read every value as text: 010 and no are valid names.
-            values = yaml.load(stream, yaml.BaseLoader)
+            values = yaml.load(stream, _Texts)
             if not isinstance(values, dict):
                 raise ValueError("the content is not a mapping from options to values")
             given = {name: each for name, each in values.items() if each not in _EMPTY}
@@ -256,7 +266,11 @@ def parse(
 def _described(arguments: Sequence[str], table: Sequence[Option], advice: Mapping[str, str]) -> str:
     """Return a text about the unknown flags in these arguments, without their values, which may be secret."""
     known = [flag for option in (*table, CONFIG) for flag in option.flags]
-    flags = [each.partition("=")[0] for each in arguments if each.startswith("--")]
+    flags = [
+        each.partition("=")[0]
+        for each in arguments
+        if each.startswith("--") or (each.startswith("-") and len(each) == 2)
+    ]
     hints = {f"--{name}": hint for name, hint in advice.items()}
     return _with_hints(flags, known, hints) or "an argument without an option"
 

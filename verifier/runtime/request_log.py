@@ -61,7 +61,7 @@ class _RequestLog:
 
     def _is_repeated(self) -> bool:
         """Return whether the request is a query of the page, or one that was logged in the last seconds."""
-        if request.method != "GET":
+        if request.method not in ("GET", "HEAD"):
             return False
         if _OF_PAGE.fullmatch(request.path):
             return True

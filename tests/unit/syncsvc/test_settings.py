@@ -76,6 +76,21 @@ def test_a_file_of_mongosync_becomes_a_file_of_this_program(
     assert settings.log_path == Path("/var/log/mongosync")
 
 
+@pytest.mark.parametrize(
+    "uri, logged",
+    [
+        ("mongodb://h", "mongodb://h"),
+        ("h:1", "h:1"),
+        ("u:S3cr3t@h", "<redacted>@h"),
+        ("mongo://u:S3cr3t@x@h/?a=b", "<redacted>@h/?a=b"),
+    ],
+)
+def test_credentials_are_not_logged_if_the_scheme_is_wrong(uri: str, logged: str) -> None:
+    settings = read_settings(["--cluster0", uri, "--cluster1", "mongodb://b"])
+    assert settings.options["cluster0"] == logged
+    assert settings.clusters["cluster0"].text == uri
+
+
 @pytest.mark.parametrize("level", ["TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL", "PANIC"])
 def test_every_log_level_of_mongosync_is_accepted(level: str) -> None:
     assert read_settings([*URIS, "--verbosity", level]).verbosity == level
