@@ -216,6 +216,14 @@ ROOM = {
     Stage.COMMIT: 6,
     Stage.REVERSE: 5,
 }
+# The same for faults of 20 seconds: all faults of one stage together must take less time than its deadline.
+LONG_ROOM = {
+    Stage.LISTING: 2,
+    Stage.VERIFICATION: 3,
+    Stage.EVENTS: 4,
+    Stage.COMMIT: 4,
+    Stage.REVERSE: 3,
+}
 # The number of faults on one cluster for which each stage has time, in flights between sharded clusters.
 SHARD_ROOM = {Stage.COPY: 3, Stage.VERIFICATION: 6, Stage.EVENTS: 15}
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.cells import (
+    LONG_ROOM,
     Flight,
     On,
     Stage,
@@ -38,7 +39,7 @@ PAIRWISE = pack(pairwise(all_cells((Times.ONCE, Times.THREE_TIMES))))
 FULL = pack(alternating(all_cells((Times.ONCE, Times.THREE_TIMES))))
 # These flights contain every fault, and every class of faults in every stage. 20 seconds for each combination of a
 # command and a fault would take days.
-LONG = pack(pairwise(all_cells((Times.FOR_20_SECONDS,))))
+LONG = pack(pairwise(all_cells((Times.FOR_20_SECONDS,))), LONG_ROOM)
 
 
 @pytest.fixture(scope="module")
