@@ -93,8 +93,9 @@ DESTINATION_NOT_EMPTY = ErrorKind(
     409,
     "The destination already holds databases.",
     "First check that source and destination are not swapped. To keep the data of the destination, use another, empty "
-    "cluster, or start with preExistingDestinationData true. Drop the named databases or collections only if nobody "
-    "needs them. Then send the start again, or POST /api/v1/resume if the sync has failed.",
+    "cluster, or start with preExistingDestinationData true and enableUserWriteBlocking none. Drop the named databases "
+    "or collections only if nobody needs them. Then send the start again, or POST /api/v1/resume if the sync has "
+    "failed.",
 )
 DESTINATION_NAMESPACE_EXISTS = ErrorKind(
     "DestinationNamespaceExists",

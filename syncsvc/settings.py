@@ -34,7 +34,7 @@ PREFIX = "SYNCSVC"
 OTHER_VARIABLES = tuple(
     f"{PREFIX}_{each}" for each in ("VERIFIER_", "MONGOD", "MONGOS", "CHROMIUM", "SCREENSHOTS")
 )
-# Options of mongosync for functions that this program does not have, or always has.
+# Options of mongosync that are accepted without effect: the function does not exist here, or is always on.
 NO_EFFECT = (
     *("acceptDisclaimer", "disableTelemetry", "disableMetricsLogging"),
     "enableCappedCollectionHandling",
@@ -44,9 +44,9 @@ _INSTEAD = {
     "disableVerification": 'use {"verification": {"enabled": false}} in the start request',
     "metricsLoggingFilepath": "not available: GET /metrics has the metrics",
     "hotDocIDs": "not needed: remove it",
-    "createIndexesBatchSize": "not needed: remove it, see loadLevel",
+    "createIndexesBatchSize": "not needed: remove it; see loadLevel",
     "migrationName": "use syncName",
-    "oplogRolloverResilienceIntervalSeconds": "not needed: remove it, see eventSpool in the start request",
+    "oplogRolloverResilienceIntervalSeconds": "not needed: remove it; see eventSpool in the start request",
 }
 
 

@@ -77,9 +77,9 @@ _MEANING: dict[State, str] = {
     State.IDLE: "There is no sync: POST /api/v1/start starts one.",
     State.RUNNING: "The sync is running: GET /api/v1/progress shows what it does.",
     State.PAUSED: "The sync is paused: POST /api/v1/resume continues it.",
-    State.COMMITTING: "A commit is already in progress; see GET /api/v1/progress. Wait until the state is COMMITTED.",
+    State.COMMITTING: "A commit is in progress: wait until the state is COMMITTED or FAILED (GET /api/v1/progress).",
     State.COMMITTED: "The sync is complete: applications use the destination, and no more changes are synced.",
-    State.REVERSING: "A reversal is already in progress: wait until the state is RUNNING.",
+    State.REVERSING: "A reversal is in progress: wait until the state is RUNNING or FAILED (GET /api/v1/progress).",
     State.FAILED: (
         "The sync has failed: remove the cause, which errorDescription in GET /api/v1/progress names, and send POST "
         "/api/v1/resume."

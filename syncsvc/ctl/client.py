@@ -143,7 +143,7 @@ class Client:
                 Exit.UNREACHABLE,
                 "NoAnswer",
                 f"{self.url} accepted the connection, but did not answer in time. It is unknown whether the daemon "
-                "received the request: before you repeat a command, see syncctl status.",
+                "executed the request: check with syncctl status before you repeat a command.",
             ) from error
         except (requests.RequestException, OSError) as error:
             raise ClientError(

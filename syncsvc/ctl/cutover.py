@@ -135,8 +135,8 @@ def _judge_commit(tool: Tool, answer: Answer, progress: Document, max_lag: float
 
 
 _NOTHING_HELD = (
-    "WARNING: the sync holds no collections, so the destination has no documents of the source. If you did not expect "
-    "this, compare includeNamespaces and excludeNamespaces with the names on the source before the commit."
+    "WARNING: the sync contains no collections: nothing was copied. Do not commit unless you expect this: compare "
+    "includeNamespaces and excludeNamespaces with the names on the source."
 )
 # The states in which waiting can make a commit possible.
 _LEADS_TO_A_COMMIT = ("INITIALIZING", "RUNNING", "REVERSING")
@@ -160,7 +160,7 @@ _NOT_BLOCKED = (
 def _confirmed(tool: Tool, progress: Document, yes: bool) -> Document:
     """Ask for a confirmation unless `yes`, and return the progress after it: the lag may have grown in the meantime.
 
-    In both cases, warn if the sync holds no collection, for example because of a typing error in its filters.
+    In both cases, warn if the sync contains no collection, for example because of a typing error in its filters.
     """
     held = collection_count(tool)
     if held == 0:

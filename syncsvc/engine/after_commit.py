@@ -1,10 +1,10 @@
 """Watches the source after a commit for user writes that are missing on the destination.
 
-Unless the sync blocks the source, the source accepts writes after the commit. An application that was not stopped gets
-acknowledgements for writes that nobody syncs any more. The watch only reads, and shows such writes in a warning.
+Unless the sync blocks the source, the source accepts writes after the commit. The writes of an application that was not
+stopped are acknowledged, but no longer synced. The watch only reads, and shows such writes in a warning.
 
-After a commit, the source is usually switched off while the daemon runs on. So an error never becomes a warning or a
-failure: the watch logs one line, and tries again until the source or the destination answers.
+After a commit, the source is usually switched off while the daemon keeps running. Therefore, an error causes neither a
+warning nor a failure: the watch logs one line, and retries.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 # The number of writes after which the watch ends: applications still use the source, so reading all their writes would
 # only load both clusters.
 _ENOUGH = 10_000
-# An operator who clears the old source away drops collections. The destination lacks no data then.
+# Drops do not count: operators drop collections when they clean up the old source, and the destination loses no data.
 _CLEARING = frozenset({"drop", "dropDatabase"})
 # How long a getMore waits for a change, in milliseconds.
 _WAIT_MS = 1_000
@@ -55,7 +55,7 @@ class AfterCommit:
         self._since = since
         self._stop = stop
         self._late_writes = LateWrites(context, stop)
-        # The collections that need queries.
+        # The collections whose changes require a query of the clusters, by their names on the source.
         self._unsure = self._late_writes.unsure()
         self._migrations = Migrations(context.source_client, context.source_facts, stop)
         self._found: Counter[Namespace] = Counter()
@@ -100,9 +100,9 @@ class AfterCommit:
             except Exception as error:
                 if _is_lost(error):
                     _log.info(
-                        "The watch for user writes to the source after the commit has ended: the oplog of the source "
-                        "no longer has all changes since the commit. You need not do anything, unless applications "
-                        "may still write to the source.",
+                        "The watch for user writes to the source after the commit has ended: the source's oplog no "
+                        "longer has the next changes to check. If applications may still write to the source, stop "
+                        "them: later writes are not detected. Otherwise, you need not do anything.",
                         extra={"error": str(error)},
                     )
                     return
@@ -165,8 +165,9 @@ def warning_of(
     return (
         f"After the commit, {source} (the old source) accepted user writes that are not on {destination}: at least "
         f"{found.total()}, in {some_of(found)}; the first at {_shown(first)}, the last at {_shown(last)}. Stop the "
-        f"applications that write to {source}. List the changes in mongosh on {source}: db.getMongo().watch([], "
-        f"{{startAtOperationTime: {since}}}). Write their documents to {destination} by hand."
+        f"applications that write to {source}. Then list the changes since {since}, and compare each document on both "
+        f"clusters before you correct it on {destination}, which may have a newer version: see 'Writes reached the "
+        "source after the commit' in docs/howto/troubleshoot."
     )
 
 

@@ -126,7 +126,7 @@ class LateWrites:
         changes: Sequence[Change],
         now: Timestamp,
     ) -> Counter[Namespace]:
-        """Return the collections and views of which the destination lacks some of `changes`, with numbers of writes.
+        """Return how many of `changes` the destination lacks, by collection or view.
 
         Several writes to one document may count as one. Call this after the commit, when the destination may also have
         writes of users. `unsure` is the result of the method of that name, and `now` the cluster time of the source up

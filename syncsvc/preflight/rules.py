@@ -326,7 +326,7 @@ def metadata_violations(metadata: Iterable[ReservedDatabase]) -> Iterator[Violat
         of_mongosync = RUNS not in each.collections and each.collections & _MONGOSYNC_COLLECTIONS
         if of_mongosync or each.database.startswith(_MONGOSYNC_DATABASES):
             yield errors.METADATA_LEFT_OVER, (
-                f"The database {each.database} holds the metadata of mongosync. If that migration has ended or was "
-                "given up, drop this database, which this program does not need. If mongosync still runs, let it end "
-                "first."
+                f"The database {each.database} holds the metadata of mongosync. If mongosync still runs, let it finish "
+                "first. Then drop this database: this program does not need it, but mongosync can no longer resume or "
+                "reverse that migration."
             )

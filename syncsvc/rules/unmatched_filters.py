@@ -19,7 +19,7 @@ SELECTS_NOTHING = (
     "The filters (includeNamespaces, excludeNamespaces) select no collection or view of the source"
 )
 
-# How many names a warning shows: of an element, and of the source.
+# The maximum numbers of names in a warning: unmatched collections of an element, and names on the source.
 _MOST_MISSING = 5
 _MOST_SHOWN = 10
 

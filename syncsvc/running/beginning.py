@@ -27,6 +27,14 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+# How to start with other options, by whether users may write to the destination of the sync.
+_TO_START_ANEW = {
+    False: (
+        "A start cannot change a sync. To start with other options, first reset this sync (POST /api/v1/reset), which "
+        "deletes its copied data."
+    ),
+    True: "This sync can no longer be reset, because the destination may hold data of users.",
+}
 # The names in the start request of options that are saved under other names.
 _OF_VERIFICATION = {"verification": "verification.enabled", "repair": "verification.repair"}
 
@@ -112,12 +120,14 @@ def refuse_second(record: RunRecord, options: StartOptions) -> None:
     began = [each.at for each in record.phases if each.phase is Phase.INITIALIZING]
     when = "".join(f" at {datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%SZ}" for at in began)
     differing = first_difference(record, options)
-    compared = (
-        "It was started with the same options, so you need not start it again."
-        if differing is None
-        else f"This request differs from it, first in {differing}. To start with other options, first reset this "
-        "sync (POST /api/v1/reset), which deletes its copied data."
-    )
+    if differing is not None:
+        compared = f"The start option {differing} differs. {_TO_START_ANEW[record.in_use]}"
+    elif record.state is State.PAUSED:
+        compared = (
+            "It was started with the same options, and is paused: POST /api/v1/resume continues it."
+        )
+    else:
+        compared = "It was started with the same options, and continues: do not start it again."
     raise OperationError(
         errors.INVALID_STATE,
         f"start needs state IDLE; the state is {record.state.value}. A sync was already started{when}. {compared}",

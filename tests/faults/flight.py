@@ -77,7 +77,7 @@ class Sabotage:
     """An action that arms the faults of its cells in turn until all have occurred or the stage ends.
 
     All cells have the same stage and cluster. The constructor arms the first fault. A fault that does not occur in its
-    turn gets another one. A fault of 20 seconds lasts for its full time, even if the stage ends earlier.
+    turn gets another turn. A fault of 20 seconds lasts for its full time, even if the stage ends earlier.
     """
 
     def __init__(

@@ -109,7 +109,7 @@ class Option:
             return
         parsed = _truth(text) if self.form is Form.FLAG else self.parse(text)
         if self.choices is not None and parsed not in self.choices:
-            raise ArgumentTypeError(f"{text!r} is none of {', '.join(map(str, self.choices))}")
+            raise ArgumentTypeError(f"{text!r} is not one of {', '.join(map(str, self.choices))}")
 
 
 def _truth(text: str) -> bool:
@@ -173,7 +173,7 @@ class _YamlFile(configargparse.YAMLConfigFileParser):  # type: ignore[misc] # it
             problems = [*self._problems(given)]
             if unknown:
                 names = _with_hints(unknown, self._options, self._advice)
-                problems.insert(0, f"it has keys that are not names of options: {names}")
+                problems.insert(0, f"unknown options: {names}")
             if problems:
                 raise ValueError("; ".join(problems))
         except (yaml.YAMLError, ValueError) as error:
@@ -235,7 +235,7 @@ def parse(
 
     If several of these sources give a value, the one that is named first takes precedence. `prefix` begins the names of
     the environment variables. `arguments` are the flags and their values; None means those of the command line.
-    `advice` says what to use instead of options that only other programs have, by their names. Exits with status 2 and
+    `advice` maps names of unsupported options to what to use instead. Exits with status 2 and
     a message on standard error if an option is unknown, missing or has an invalid value.
     """
     parser = _Parser(

@@ -3,8 +3,8 @@
 Log tools for mongosync expect exactly these messages and fields: `Received request` with `uri`, `method`, `body`,
 `clientIP` and `traceID`; `sent response` with `status`, `body`, `traceID` and `latency`.
 
-With the verbosity DEBUG, all requests are logged. Otherwise, successful queries, which scripts and pages repeat every
-few seconds, are not: those of the operator's page never, and any other query once in 30 seconds.
+With the verbosity DEBUG, all requests are logged. Otherwise, successful queries of the operator's page are not logged,
+and other successful queries at most once in 30 seconds for each endpoint.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class _RequestLog:
         return response
 
     def _is_repeated(self) -> bool:
-        """Return whether the request is a query of the page, or one that was logged in the last seconds."""
+        """Return whether the request is a query of the page, or its endpoint was logged in the last 30 seconds."""
         if request.method not in ("GET", "HEAD"):
             return False
         if _OF_PAGE.fullmatch(request.path):

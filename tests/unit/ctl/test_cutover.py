@@ -128,7 +128,7 @@ def test_a_commit_shows_the_number_of_collections_and_warns_if_there_are_none(
     status, output = call(monkeypatch, command, terminal=True, typed="cluster1\n")
     assert (status, api.bodies("commit")) == (Exit.OK, [{}]), output
     shown = " ".join(output.split())
-    assert ("WARNING: the sync holds no collections" in shown) == warned
+    assert ("WARNING: the sync contains no collections" in shown) == warned
     asked = not yes and not warned
     assert ("The number of synced collections is 12." in shown) == asked
 
@@ -140,7 +140,7 @@ def test_a_commit_with_json_warns_on_stderr_if_there_are_no_collections(
     api.answer("overview", holding(0))
     api.answer("commit", SUCCESS)
     done = run("commit", "--yes", "--json")
-    assert "WARNING: the sync holds no collections" in " ".join(done.stderr.split())
+    assert "WARNING: the sync contains no collections" in " ".join(done.stderr.split())
     assert "WARNING" not in done.stdout
 
 

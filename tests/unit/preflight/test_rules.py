@@ -266,8 +266,8 @@ def test_options_fit_the_clusters(
 
 
 OF_MONGOSYNC = (
-    " If that migration has ended or was given up, drop this database, which this program does not need. If mongosync "
-    "still runs, let it end first."
+    " If mongosync still runs, let it finish first. Then drop this database: this program does not need it, but "
+    "mongosync can no longer resume or reverse that migration."
 )
 
 

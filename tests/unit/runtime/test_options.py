@@ -238,10 +238,10 @@ def test_a_file_is_refused_for_all_reasons_at_once(
 ) -> None:
     text = "prot: 1\nold: 2\nnope: [a]\nport: x\nworkers: 99\nlevel: loud\nonly: {a: b}\nclean: maybe\n"
     assert refusal(capsys, *URI, *config(tmp_path, text)) == (
-        f"prog: the config file {tmp_path}/config.yaml cannot be used: it has keys that are not names of options: prot "
+        f"prog: the config file {tmp_path}/config.yaml cannot be used: unknown options: prot "
         "(did you mean port?), old (use new), nope; port: invalid literal for int() with base 10: 'x'; workers: '99' "
-        "is not a whole number from 1 to 64; level: 'loud' is none of INFO, DEBUG; only: the value must not be a list "
-        "or mapping; clean: 'maybe' is neither true nor false. See prog --help.\n"
+        "is not a whole number from 1 to 64; level: 'loud' is not one of INFO, DEBUG; only: the value must not be a "
+        "list or mapping; clean: 'maybe' is neither true nor false. See prog --help.\n"
     )
 
 

@@ -1,6 +1,6 @@
 """Requests and their answers are logged with the same ID, which the answer also contains.
 
-Successful queries that are repeated every few seconds are all logged only with the verbosity DEBUG.
+Without the verbosity DEBUG, repeated successful queries are not all logged.
 """
 
 from __future__ import annotations

@@ -25,13 +25,25 @@ def refusal(options: StartOptions = OPTIONS, **fields: Any) -> str:
     return raised.value.description
 
 
-def test_the_same_options_are_recognized() -> None:
+@pytest.mark.parametrize(
+    "state, advice",
+    [
+        (State.PAUSED, "and is paused: POST /api/v1/resume continues it."),
+        (State.RUNNING, "and continues: do not start it again."),
+    ],
+)
+def test_the_same_options_are_recognized(state: State, advice: str) -> None:
     phases = (PhaseBegin(Phase.INITIALIZING, 1767225600.0), PhaseBegin(Phase.COPYING, 1767225601.0))
-    text = refusal(state=State.PAUSED, phases=phases)
-    assert text == (
-        "start needs state IDLE; the state is PAUSED. A sync was already started at 2026-01-01T00:00:00Z. It was "
-        "started with the same options, so you need not start it again."
+    assert refusal(state=state, phases=phases) == (
+        f"start needs state IDLE; the state is {state.value}. A sync was already started at 2026-01-01T00:00:00Z. It "
+        f"was started with the same options, {advice}"
     )
+
+
+def test_a_reset_is_proposed_only_if_it_is_possible() -> None:
+    other = replace(OPTIONS, repair=Repair.NEVER)
+    assert "first reset this sync" in refusal(other)
+    assert "can no longer be reset" in refusal(other, can_write=True)
 
 
 @pytest.mark.parametrize(
@@ -44,9 +56,8 @@ def test_the_same_options_are_recognized() -> None:
     ],
 )
 def test_the_first_option_that_differs_is_named(changes: dict[str, Any], named: str) -> None:
-    assert (
-        f"A sync was already started. This request differs from it, first in {named}."
-        in refusal(replace(OPTIONS, **changes))
+    assert f"A sync was already started. The start option {named} differs." in refusal(
+        replace(OPTIONS, **changes)
     )
 
 
