@@ -16,14 +16,13 @@ from datetime import UTC, datetime
 import pymongo
 from bson.timestamp import Timestamp
 
-from syncsvc.engine.late_writes import LateWrites, is_of_servers, names_of
+from syncsvc.engine.late_writes import LateWrites, names_of
 from syncsvc.engine.run.context import RunContext
 from syncsvc.figures.progress import WarningKind
 from syncsvc.state import State
 from verifier.cluster import failures
 from verifier.cluster.changes import ChangeReader, ChangeStream, StreamPage
-from verifier.cluster.events import parse_key_event, token_of
-from verifier.cluster.migrations import Migrations
+from verifier.cluster.events import KeyEvent, parse_key_event, token_of
 from verifier.cluster.namespace import Namespace, some_of
 from verifier.cluster.times import position_after, token_time
 from verifier.runtime.errors import OperationError
@@ -35,8 +34,6 @@ _log = logging.getLogger(__name__)
 # The number of writes after which the watch ends: applications still use the source, so reading all their writes would
 # only load both clusters.
 _ENOUGH = 10_000
-# Drops do not count: operators drop collections when they clean up the old source, and the destination loses no data.
-_CLEARING = frozenset({"drop", "dropDatabase"})
 # How long a getMore waits for a change, in milliseconds.
 _WAIT_MS = 1_000
 # The pause before the next attempt after an error, and how long a cluster may take to answer that attempt, in seconds.
@@ -57,7 +54,6 @@ class AfterCommit:
         self._late_writes = LateWrites(context, stop)
         # The collections whose changes require a query of the clusters, by their names on the source.
         self._unsure = self._late_writes.unsure()
-        self._migrations = Migrations(context.source_client, context.source_facts, stop)
         self._found: Counter[Namespace] = Counter()
         # The cluster times of the first and the last write that was found.
         self._first: Timestamp | None = None
@@ -135,8 +131,9 @@ class AfterCommit:
         timed = [
             (each, token_time(token_of(raw)))
             for raw in page.events
-            if not is_of_servers(each := parse_key_event(bytes(raw)), self._migrations)
-            and each.operation not in _CLEARING
+            # DDL does not count: operators drop, rename and change collections when they retire the old source, and the
+            # destination loses no data.
+            if isinstance(each := parse_key_event(bytes(raw)), KeyEvent)
         ]
         changes = [each for each, _ in timed]
         found = self._late_writes.count(self._unsure, changes, page.source_time)

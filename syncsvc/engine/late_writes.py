@@ -128,11 +128,16 @@ class LateWrites:
     ) -> Counter[Namespace]:
         """Return how many of `changes` the destination lacks, by collection or view.
 
-        Several writes to one document may count as one. Call this after the commit, when the destination may also have
-        writes of users. `unsure` is the result of the method of that name, and `now` the cluster time of the source up
-        to which `changes` were read. Raises the driver's errors, and OperationErrors.
+        Several writes to one document may count as one. Deletes in collections whose documents expire do not count.
+        Call this after the commit, when the destination may also have writes of users. `unsure` is the result of the
+        method of that name, and `now` the cluster time of the source up to which `changes` were read. Raises the
+        driver's errors, and OperationErrors.
         """
         certain, asked = self._asked(unsure, changes)
+        for name, keys in asked.items():
+            if unsure[name].definition.expires:
+                # Applications may have renewed the document on the destination since its copy on the source expired.
+                keys.deleted.clear()
         selected = self.context.selection.of(names_of(certain))
         written = (name for each in certain for name in islice(_names(each) & selected, 1))
         return Counter(chain(written, self._changed(unsure, asked, _Times(now, None))))
@@ -296,7 +301,7 @@ def first_written(
     ):
         for page in ChangeReader(stream, since, stop, awaits_oplog=False).pages():
             changes = map(parse_key_event, map(bytes, page.events))
-            written = judge([each for each in changes if not is_of_servers(each, migrations)])
+            written = judge([each for each in changes if not _is_of_servers(each, migrations)])
             if written or page.position.time >= until:
                 return written
             if page.position.time > read_until:
@@ -319,7 +324,7 @@ def _names(change: Change) -> frozenset[Namespace]:
     return frozenset([change.namespace.owner]) if isinstance(change, KeyEvent) else change.owners
 
 
-def is_of_servers(change: Change, migrations: Migrations) -> bool:
+def _is_of_servers(change: Change, migrations: Migrations) -> bool:
     """Return whether a change is a DDL event that changes no definition, or that a chunk migration has caused.
 
     `migrations` recognizes the DDL events of chunk migrations.

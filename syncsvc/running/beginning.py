@@ -141,6 +141,8 @@ def first_difference(record: RunRecord, options: StartOptions) -> str | None:
     """
     if record.source != options.source:
         return "source"
+    if record.options == options:
+        return None
     own, given = (StoredOptions().dump(each) for each in (record.options, options))
     names = (_OF_VERIFICATION.get(name, name) for name in own if own[name] != given[name])
     return next(names, None)
