@@ -85,9 +85,8 @@ TABLE = (
     Option(
         "loadLevel",
         "load level from 1 to 4; at a higher level, more threads read, write and apply change events in parallel",
-        parse=int,
+        parse=number(1, 4),
         default=3,
-        choices=(1, 2, 3, 4),
         value="LEVEL",
     ),
     Option(

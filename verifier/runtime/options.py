@@ -17,6 +17,7 @@ from typing import Any, NoReturn, TextIO
 
 import configargparse
 import yaml
+from yaml.composer import ComposerError
 
 from verifier.runtime.logs import redact
 
@@ -165,21 +166,32 @@ class _YamlFile(configargparse.YAMLConfigFileParser):  # type: ignore[misc] # it
 
     def parse(self, stream: TextIO) -> dict[str, Any]:
         try:
-            values = yaml.load(stream, _Texts)
+            # A file with only comments has no content.
+            values = yaml.load(stream, _Texts) or {}
             if not isinstance(values, dict):
                 raise ValueError("the content is not a mapping from options to values")
             given = {name: each for name, each in values.items() if each not in _EMPTY}
             unknown = [str(name) for name in values if name not in self._options]
-            problems = [*self._problems(given)]
+            problems = [*self._problems(given), *self._named_twice(values)]
             if unknown:
                 names = _with_hints(unknown, self._options, self._advice)
                 problems.insert(0, f"unknown options: {names}")
             if problems:
                 raise ValueError("; ".join(problems))
         except (yaml.YAMLError, ValueError) as error:
-            text = f"the config file {stream.name} cannot be used: {error}"
+            text = f"the config file {stream.name} cannot be used: {_without_values(error)}"
             raise configargparse.ConfigFileParserException(text) from error
         return {name: self._options[name].of_file(value) for name, value in given.items()}
+
+    def _named_twice(self, given: Iterable[str]) -> Iterable[str]:
+        """Yield a problem for each option that the file gives both by its name and by an alias."""
+        names: dict[str, list[str]] = {}
+        for each in given:
+            if each in self._options:
+                names.setdefault(self._options[each].name, []).append(each)
+        for several in names.values():
+            if len(several) > 1:
+                yield f"{' and '.join(several)} are the same option: remove all but one"
 
     def _problems(self, given: Mapping[str, Any]) -> Iterable[str]:
         """Yield the reason for each value that its option does not accept."""
@@ -189,6 +201,15 @@ class _YamlFile(configargparse.YAMLConfigFileParser):  # type: ignore[misc] # it
                     self._options[name].of_file(value)
             except (ArgumentTypeError, ValueError) as error:
                 yield f"{name}: {error}"
+
+
+def _without_values(error: Exception) -> str:
+    """Return the text of an error in a configuration file. If it is not valid YAML, leave out parts of its content."""
+    if isinstance(error, ComposerError) and error.problem_mark is not None:
+        # The text names the alias, which may be the beginning of a password.
+        mark = error.problem_mark
+        return f"line {mark.line + 1}, column {mark.column + 1}: put a value that begins with * or & into quotes"
+    return str(error)
 
 
 # The texts of YAML values that stand for no value.
@@ -256,7 +277,10 @@ def parse(
             help=_help(option),
             **option.arguments(),
         )
-    known, unknown = parser.parse_known_args(sys.argv[1:] if arguments is None else list(arguments))
+    # An empty variable counts as not set, as in files of systemd and Compose that list all variables.
+    variables = {name: value for name, value in os.environ.items() if value}
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    known, unknown = parser.parse_known_args(given, env_vars=variables)
     if unknown:
         parser.error(f"unknown options: {_described(unknown, table, advice)}")
     values = vars(known)

@@ -268,6 +268,8 @@ def test_unknown_flags_are_refused_at_once(capsys: pytest.CaptureFixture[str]) -
         ("uri: null", "uri"),
         ("port: 1\nport: 2", "the key port occurs more than once"),
         ("filter: [{a: 1, a: 2}]", "the key a occurs more than once"),
+        ("user: a\nlogin: b", "user and login are the same option: remove all but one"),
+        ("uri: *host", "line 1, column 6: put a value that begins with * or & into quotes"),
         ("a: b: c", "config.yaml"),
         ("just text", "config.yaml"),
         ("- a list", "config.yaml"),
@@ -286,6 +288,17 @@ def test_a_key_that_is_no_text_is_refused(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str
 ) -> None:
     refusal(capsys, *URI, *config(tmp_path, text))
+
+
+@pytest.mark.parametrize("text", ["", "# a comment", "---", "{}", "port: "])
+def test_a_file_without_values_gives_nothing(tmp_path: Path, text: str) -> None:
+    assert values(*URI, *config(tmp_path, text)) == values(*URI)
+
+
+def test_an_empty_variable_counts_as_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PROG_PORT", "PROG_ONLY", "PROG_CLEAN", "PROG_USER"):
+        monkeypatch.setenv(name, "")
+    assert values(*URI) == {**values(*URI), "port": 1, "only": [], "clean": False, "user": None}
 
 
 def test_a_mapping_is_no_value(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -354,6 +367,8 @@ def test_a_refused_flag_shows_no_credentials(
         f"uri: [{SECRET}]",
         f"uri: {SECRET}: x",
         f'uri: "{SECRET}',
+        "uri: *S3cr3t",
+        "uri: &S3cr3t x\nuser: &S3cr3t y\nlogin: *S3cr3tx",
     ],
 )
 def test_a_refused_file_shows_no_credentials(
