@@ -40,8 +40,8 @@ class _RequestLog:
     """Logs the requests of one app; each method is called in the thread of its request."""
 
     def __init__(self) -> None:
-        # The time of `monotonic` at which each query was logged last, by its endpoint.
-        self._logged: dict[str, float] = {}
+        # The time of `monotonic` at which each query was logged last, by its method and endpoint.
+        self._logged: dict[tuple[str, str], float] = {}
 
     def received(self) -> None:
         g.trace_id = str(uuid4())
@@ -52,6 +52,9 @@ class _RequestLog:
 
     def sent(self, response: Response) -> Response:
         response.headers["Trace-Id"] = g.trace_id
+        if response.status_code >= 400:
+            # Log the next successful query.
+            self._logged.pop(_query(), None)
         if not g.is_logged:
             if response.status_code < 400:
                 return response
@@ -65,12 +68,16 @@ class _RequestLog:
             return False
         if _OF_PAGE.fullmatch(request.path):
             return True
-        # An unknown path has no endpoint, and its request fails.
-        query, now = request.endpoint or "", monotonic()
+        query, now = _query(), monotonic()
         if now - self._logged.get(query, -inf) < _QUERY_INTERVAL:
             return True
         self._logged[query] = now
         return False
+
+
+def _query() -> tuple[str, str]:
+    """Return the method and the endpoint of the request. An unknown path has no endpoint, and its request fails."""
+    return request.method, request.endpoint or ""
 
 
 def _log_request() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from flask import Flask
+from flask import Flask, request
 from flask.testing import FlaskClient
 
 from verifier.runtime.httpd import MAX_BODY, install_error_handlers, json_body, streamed_lines
@@ -30,6 +30,8 @@ def client() -> Iterator[FlaskClient]:
 
     @app.get("/lines")
     def lines() -> Any:
+        if "fail" in request.args:
+            raise ZeroDivisionError
         return streamed_lines(iter(["{}", "{}"]))
 
     def empty(**parts: str) -> dict[str, Any]:
@@ -95,6 +97,15 @@ def test_a_repeated_query_is_logged_once_unless_it_fails(
         each.message for each in caplog.records if each.name == "verifier.runtime.request_log"
     ]
     assert messages == ["Received request", "sent response"] * count
+
+
+def test_a_query_is_logged_again_after_it_has_failed(
+    client: FlaskClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    for path in ("/lines?fail", "/lines", "/lines"):
+        client.get(path)
+    sent: list[Any] = [each for each in caplog.records if each.message == "sent response"]
+    assert [each.status for each in sent] == [500, 200]
 
 
 def test_each_query_is_logged(client: FlaskClient, caplog: pytest.LogCaptureFixture) -> None:
