@@ -135,8 +135,8 @@ def _judge_commit(tool: Tool, answer: Answer, progress: Document, max_lag: float
 
 
 _NOTHING_HELD = (
-    "WARNING: the sync contains no collections: nothing was copied. Do not commit unless you expect this: compare "
-    "includeNamespaces and excludeNamespaces with the names on the source."
+    "WARNING: the sync contains no collections, so no documents were copied. Do not commit unless you expect this: "
+    "compare includeNamespaces and excludeNamespaces with the names on the source."
 )
 # The states in which waiting can make a commit possible.
 _LEADS_TO_A_COMMIT = ("INITIALIZING", "RUNNING", "REVERSING")

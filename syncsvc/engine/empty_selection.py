@@ -8,6 +8,9 @@ from syncsvc.rules.unmatched_filters import SELECTS_NOTHING
 from syncsvc.state import Phase
 from verifier.runtime.tasks import SLOW_POLL, StopToken
 
+# How often to look for the first collection or view, in seconds: this query writes a no-op to the destination.
+_INTERVAL = 5.0
+
 
 def watch_selection(context: RunContext, stop: StopToken) -> None:
     """Warn until the sync has its first collection or view, then return.
@@ -17,15 +20,16 @@ def watch_selection(context: RunContext, stop: StopToken) -> None:
     namespaces = context.run.record.options.namespaces
     if not (namespaces.include or namespaces.exclude):
         return
-    while context.run.record.phase is Phase.INITIALIZING or _is_empty(context):
-        if context.run.record.phase is not Phase.INITIALIZING:
-            context.progress.warn(
-                WarningKind.NOTHING_SELECTED,
-                f"{SELECTS_NOTHING}, so nothing is synced. If this is a mistake, reset the sync, and start it with "
-                "corrected filters: a preflight names those that match nothing. Otherwise, the warning ends when the "
-                "first collection or view that the filters select is created.",
-            )
+    while context.run.record.phase is Phase.INITIALIZING:
         stop.sleep(SLOW_POLL)
+    while _is_empty(context):
+        context.progress.warn(
+            WarningKind.NOTHING_SELECTED,
+            f"{SELECTS_NOTHING}, so nothing is synced. If this is a mistake, reset the sync, and start it with "
+            "corrected filters: a preflight names those that match nothing. Otherwise, you need not do anything: until "
+            "the commit, the sync copies each collection and view that they select when it is created.",
+        )
+        stop.sleep(_INTERVAL)
     context.progress.end_warning(WarningKind.NOTHING_SELECTED)
 
 

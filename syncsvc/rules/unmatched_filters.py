@@ -19,9 +19,15 @@ SELECTS_NOTHING = (
     "The filters (includeNamespaces, excludeNamespaces) select no collection or view of the source"
 )
 
-# The maximum numbers of names in a warning: unmatched collections of an element, and names on the source.
+# The maximum number of elements with a warning of their own; and the maximum numbers of names in a warning: unmatched
+# collections of an element, and names on the source.
+_MOST_ELEMENTS = 10
 _MOST_MISSING = 5
 _MOST_SHOWN = 10
+# The maximum number of names that are compared with a wanted name, because each comparison takes tens of microseconds;
+# and how many first characters a name must share with the wanted name to be compared if there are more names.
+_MOST_COMPARED = 2_000
+_SHARED = 2
 
 
 @dataclass(frozen=True)
@@ -71,14 +77,22 @@ def unmatched_part(
 
 
 def filter_warnings(found: FilterMatches) -> Iterator[str]:
-    """Yield a warning if the filter selects nothing, and one for each element that matches nothing."""
+    """Yield a warning if the filter selects nothing, and one for each element that matches nothing.
+
+    If there are many such elements, the last warning only counts the others.
+    """
     if found.selects_nothing:
         yield (
             f"{SELECTS_NOTHING}. A sync would copy nothing until a collection or view that they select is created. "
             "Compare the filters with the names on the source."
         )
-    for each in found.unmatched:
+    for each in found.unmatched[:_MOST_ELEMENTS]:
         yield _warning(each, found.databases)
+    if others := found.unmatched[_MOST_ELEMENTS:]:
+        yield (
+            f"{len(others):,} more elements of the filters, from {others[0].path} on, match no collection or view of "
+            "the source, at least in part."
+        )
 
 
 def _warning(unmatched: Unmatched, databases: Collection[str]) -> str:
@@ -124,9 +138,17 @@ def _listed(wanted: Iterable[str], names: dict[str, str]) -> str:
     folded = {shown: name.casefold() for shown, name in names.items()}
     close: dict[str, int] = {}
     for each in [*wanted][:_MOST_MISSING]:
-        for match in get_close_matches(each.casefold(), {*folded.values()}):
+        wanted_name = each.casefold()
+        for match in get_close_matches(wanted_name, _to_compare(wanted_name, {*folded.values()})):
             close.setdefault(match, len(close))
     ordered = sorted(folded, key=lambda shown: (close.get(folded[shown], len(close)), shown))
     more = len(ordered) - _MOST_SHOWN
     others = f" and {more} more" if more > 0 else ""
     return ", ".join(ordered[:_MOST_SHOWN]) + others
+
+
+def _to_compare(wanted: str, names: Collection[str]) -> Collection[str]:
+    """Return the names to compare with a wanted name: all of them, or, of many, some that begin like it."""
+    if len(names) <= _MOST_COMPARED:
+        return names
+    return sorted(each for each in names if each[:_SHARED] == wanted[:_SHARED])[:_MOST_COMPARED]

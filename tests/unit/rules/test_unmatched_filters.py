@@ -95,3 +95,19 @@ def test_a_filter_without_any_match_is_reported_first() -> None:
 
 def test_a_filter_that_matches_is_not_reported() -> None:
     assert not [*filter_warnings(FilterMatches(databases=("shop",)))]
+
+
+def test_only_some_of_many_unmatched_elements_have_a_warning() -> None:
+    unmatched = [Unmatched(f"includeNamespaces[{n}]", {"database": f"x{n}"}, ()) for n in range(25)]
+    *texts, last = filter_warnings(FilterMatches(unmatched=tuple(unmatched), databases=("shop",)))
+    assert [text.partition(":")[0] for text in texts] == [each.path for each in unmatched[:10]]
+    assert last == (
+        "15 more elements of the filters, from includeNamespaces[10] on, match no collection or view of the source, at "
+        "least in part."
+    )
+
+
+def test_of_very_many_names_those_with_the_same_beginning_are_compared() -> None:
+    present = [*(Namespace("shop", f"c{n:05}") for n in range(5_000)), ORDERS]
+    text = warned({**SHOP, "collections": ["Order"]}, *present)
+    assert "The collections and views of shop are: shop.orders, shop.c00000, " in text
