@@ -1,117 +1,234 @@
 """Watches the source after a commit for user writes that are missing on the destination.
 
 Unless the sync blocks the source, the source accepts writes after the commit. The writes of an application that was not
-stopped are acknowledged, but no longer synced. The watch only reads, and shows such writes in a warning.
+stopped are acknowledged, but no longer synced. The watch only reads, and shows such writes in a warning. It begins when
+users may write to the destination. It saves what it has found, so that a restart continues it.
 
-After a commit, the source is usually switched off while the daemon keeps running. Therefore, an error causes neither a
-warning nor a failure: the watch logs one line, and retries.
+After a commit, the source is usually switched off while the daemon keeps running. Therefore, an unreachable cluster
+causes no warning: the watch logs one line, and retries. Other errors cause a warning, and are retried, too. No error of
+the watch fails the sync.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
-from datetime import UTC, datetime
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from time import monotonic
 
 import pymongo
 from bson.timestamp import Timestamp
 
+from syncsvc import errors
 from syncsvc.engine.late_writes import LateWrites, names_of
 from syncsvc.engine.run.context import RunContext
 from syncsvc.figures.progress import WarningKind
+from syncsvc.saved.late_findings import LateFindings
+from syncsvc.saved.registry import CollectionRecord
+from syncsvc.saved.run import RunRecord
 from syncsvc.state import State
 from verifier.cluster import failures
-from verifier.cluster.changes import ChangeReader, ChangeStream, StreamPage
+from verifier.cluster.changes import (
+    EVENTS_A_PAGE,
+    ChangeReader,
+    ChangeStream,
+    StreamPage,
+    start_position,
+)
+from verifier.cluster.document_filters import DOCUMENT_FILTER_FAILED
 from verifier.cluster.events import KeyEvent, parse_key_event, token_of
 from verifier.cluster.namespace import Namespace, some_of
-from verifier.cluster.times import position_after, token_time
-from verifier.runtime.errors import OperationError
+from verifier.cluster.times import position_after, seconds_between, token_time
+from verifier.runtime.errors import ErrorKind, OperationError
+from verifier.runtime.quantities import utc_text
 from verifier.runtime.retry import impatient
-from verifier.runtime.tasks import Cancelled, StopToken
+from verifier.runtime.tasks import SLOW_POLL, Cancelled, StopToken, wait_until
 
 _log = logging.getLogger(__name__)
 
-# The number of writes after which the watch ends: applications still use the source, so reading all their writes would
-# only load both clusters.
+# After how many found writes, and after how many seconds of the source's cluster time since the commit, the watch ends:
+# if applications still use the source, reading all their writes would only load both clusters.
 _ENOUGH = 10_000
-# How long a getMore waits for a change, in milliseconds.
-_WAIT_MS = 1_000
+_LONGEST = 24 * 3600
+# The pause after a page of changes that was not full, in seconds. Without it, a busy source would send each change by
+# itself.
+_INTERVAL = 1.0
+# How often new findings are shown and saved, and how often only the position is saved, in seconds.
+_RENEW_AFTER = 5.0
+_SAVE_AFTER = 600.0
 # The pause before the next attempt after an error, and how long a cluster may take to answer that attempt, in seconds.
 _PAUSE = 10.0
 _PATIENCE = 5.0
 
+_SECTION = "see 'Writes reached the source after the commit' in docs/howto/troubleshoot"
 
-class AfterCommit:
-    """Watches the source of a committed sync, from the commit time `since` on.
 
-    `run` belongs in a thread of its own, and `stop` ends it.
+def watch_source(context: RunContext, stop: StopToken) -> None:
+    """Wait until users may write to the destination, then watch the source from the commit time on.
+
+    The watch ends when enough writes are found or a day has passed. The warnings last until `stop` is stopped or the
+    state of the sync changes, and return after a restart. Raises `Cancelled` when stopped.
     """
+    try:
+        wait_until(lambda: context.run.record.can_write, stop, SLOW_POLL)
+        # `retry` would log each attempt and show a warning: the watch repeats failed calls itself.
+        with impatient(0.0, in_total=0.0):
+            _Watch(context, stop).run()
+        wait_until(lambda: not _is_watched(context.run.record), stop, _INTERVAL)
+    finally:
+        for kind in (WarningKind.WRITTEN_AFTER_COMMIT, WarningKind.UNCHECKED_AFTER_COMMIT):
+            context.progress.end_warning(kind)
 
-    def __init__(self, context: RunContext, since: Timestamp, stop: StopToken) -> None:
+
+class _Watch:
+    """The watch of the source after one commit."""
+
+    def __init__(self, context: RunContext, stop: StopToken) -> None:
         self._context = context
-        self._since = since
         self._stop = stop
         self._late_writes = LateWrites(context, stop)
         # The collections whose changes require a query of the clusters, by their names on the source.
-        self._unsure = self._late_writes.unsure()
-        self._found: Counter[Namespace] = Counter()
-        # The cluster times of the first and the last write that was found.
-        self._first: Timestamp | None = None
-        self._last: Timestamp | None = None
+        self._unsure: Mapping[Namespace, CollectionRecord] = {}
+        record = context.run.record
+        assert record.commit_time is not None
+        self._since = record.commit_time
+        self._findings = record.late_findings or LateFindings(position_after(self._since))
+        self._saved = self._findings
+        # When the findings were last saved, by the monotonic clock.
+        self._saved_at = 0.0
+        self._reader: ChangeReader | None = None
+        self._pages: Iterator[StreamPage] = iter(())
+        # The page to check; None before it is read. After an error, it is checked again.
+        self._page: StreamPage | None = None
+        # Whether the oplog no longer has the next changes.
+        self._is_lost = False
+        # Whether the last attempt failed, and why changes cannot be checked now if that requires a warning.
         self._fails = False
+        self._problem: str | None = None
 
     def run(self) -> None:
-        """Watch the source until enough writes are found or its oplog no longer has the next changes.
-
-        The warning lasts until the watch is stopped; the next process finds the writes again. Raises `Cancelled` when
-        stopped.
-        """
-        try:
-            # `retry` would log each attempt and show a warning: the watch repeats failed calls itself.
-            with impatient(0.0, in_total=0.0):
-                self._watch()
-        except Cancelled:
-            self._context.progress.end_warning(WarningKind.WRITTEN_AFTER_COMMIT)
-            raise
-
-    def _watch(self) -> None:
-        client, facts = self._context.source_client, self._context.source_facts
-        namespaces = self._context.run.record.options.namespaces
-        stream = ChangeStream(
-            client, facts, keys_only=True, namespaces=namespaces, wait_ms=lambda: _WAIT_MS
-        )
-        start = position_after(self._since)
-        reader = ChangeReader(stream, start, self._stop, awaits_oplog=False)
-        pages, page = reader.pages(), None
-        while self._context.run.record.state is State.COMMITTED and not self._has_enough:
+        """Watch the source until the saved findings are complete, or the sync is in another state."""
+        self._show()
+        while _is_watched(self._context.run.record) and not self._saved.ended:
             try:
-                if self._fails:
-                    # A missing server must not delay the end of the process: opening the stream has no time limit.
-                    with pymongo.timeout(_PATIENCE):
-                        client.admin.command("ping")
-                # If the changes of a page could not be judged, judge them again.
-                page = page or next(pages)
-                self._judge(page)
-                page, self._fails = None, False
+                if not self._findings.ended:
+                    self._check_page()
+                self._renew()
             except Exception as error:
-                if _is_lost(error):
-                    _log.info(
-                        "The watch for user writes to the source after the commit has ended: the source's oplog no "
-                        "longer has the next changes to check. If applications may still write to the source, stop "
-                        "them: later writes are not detected. Otherwise, you need not do anything.",
-                        extra={"error": str(error)},
-                    )
-                    return
+                if _is(errors.SUPERSEDED, error):
+                    return  # the process that has taken the sync over also watches
                 self._report(error)
-                if page is None:
-                    pages = reader.pages()
                 self._stop.sleep(_PAUSE)
 
-    @property
-    def _has_enough(self) -> bool:
-        return self._found.total() >= _ENOUGH
+    def _check_page(self) -> None:
+        """Read the next page of changes, unless there is an unchecked one, and check it."""
+        if self._fails:
+            # A missing server must not delay the end of the process: opening the stream has no time limit.
+            with pymongo.timeout(_PATIENCE):
+                self._context.source_client.admin.command("ping")
+        if self._reader is None:
+            self._open()
+        page = self._page = self._page or next(self._pages)
+        self._findings = self._checked(page)
+        self._page, self._fails = None, False
+        if self._problem is not None:
+            self._problem = None
+            self._show()
+        if len(page.events) < EVENTS_A_PAGE and not self._findings.ended:
+            self._stop.sleep(_INTERVAL)
+
+    def _open(self) -> None:
+        """Open the change stream at the position of the findings; if the oplog has lost it, at the current position."""
+        context = self._context
+        namespaces = context.run.record.options.namespaces
+        stream = ChangeStream(
+            context.source_client, context.source_facts, keys_only=True, namespaces=namespaces
+        )
+        if self._is_lost:
+            self._findings = self._findings.resumed_at(start_position(stream))
+            self._is_lost = False
+        self._unsure = self._late_writes.unsure()
+        position = self._findings.position
+        self._reader = ChangeReader(stream, position, self._stop, awaits_oplog=False)
+        self._pages = self._reader.pages()
+
+    def _checked(self, page: StreamPage) -> LateFindings:
+        """Return the findings with those of the page."""
+        timed = [
+            (each, token_time(token_of(raw)))
+            for raw in page.events
+            # DDL does not count: operators drop, rename and change collections when they retire the old source, and the
+            # destination loses no data.
+            if isinstance(each := parse_key_event(bytes(raw)), KeyEvent)
+        ]
+        findings = replace(self._findings, position=page.position)
+        found = self._count([each for each, _ in timed], page.source_time)
+        if found:
+            times = [time for each, time in timed if names_of([each]) & found.keys()]
+            findings = findings.with_writes(found, times)
+        is_old = seconds_between(self._since, page.position.time) >= _LONGEST
+        return replace(findings, ended=findings.writes >= _ENOUGH or is_old)
+
+    def _count(self, changes: list[KeyEvent], now: Timestamp) -> Counter[Namespace]:
+        try:
+            return self._late_writes.count(self._unsure, changes, now)
+        except OperationError as error:
+            if error.kind is not DOCUMENT_FILTER_FAILED:
+                raise
+            # A document filter may fail because of the new documents. Then count all changes of filtered collections.
+            filters = self._context.document_filters
+            unsure = {name: each for name, each in self._unsure.items() if name not in filters}
+            return self._late_writes.count(unsure, changes, now)
+
+    def _renew(self) -> None:
+        """Show and save the findings, unless this was done recently."""
+        is_new = replace(self._findings, position=self._saved.position) != self._saved
+        age = monotonic() - self._saved_at
+        if not self._findings.ended and age < (_RENEW_AFTER if is_new else _SAVE_AFTER):
+            return
+        self._show()
+        self._context.run.update_unless(_refuse_unwatched, late_findings=self._findings)
+        self._saved, self._saved_at = self._findings, monotonic()
+        if self._saved.ended:
+            _log.info(
+                "The watch for user writes to the source after the commit has ended: a day has passed, or so many "
+                "writes were found that their exact number does not matter. Later writes are not detected.",
+                extra={"writes": self._saved.writes},
+            )
+
+    def _show(self) -> None:
+        """Begin, renew or end the two warnings."""
+        record, progress = self._context.run.record, self._context.progress
+        names = record.source, record.destination
+        if self._findings.writes:
+            text = warning_of(names, self._findings)
+            progress.warn(WarningKind.WRITTEN_AFTER_COMMIT, text)
+        if self._findings.gap or self._problem:
+            text = unchecked_warning(names, self._findings.gap, self._problem)
+            progress.warn(WarningKind.UNCHECKED_AFTER_COMMIT, text)
+        else:
+            progress.end_warning(WarningKind.UNCHECKED_AFTER_COMMIT)
 
     def _report(self, error: Exception) -> None:
+        """Log the error, warn if necessary, and prepare the next attempt."""
+        if _is(failures.OPLOG_WINDOW_EXCEEDED, error):
+            self._reader, self._is_lost = None, True
+            return
+        if self._page is None and self._reader is not None:
+            # Keep the reader: it knows the form in which a server can send the next page.
+            self._pages = self._reader.pages()
+        if _is_of_connection(error):
+            self._report_interruption(error)
+        elif self._problem is None:
+            _log.warning(
+                "The watch for user writes to the source after the commit fails, and is retried.",
+                exc_info=error,
+            )
+            self._problem = failures.text_of(error).rstrip(".")
+            self._show()
+
+    def _report_interruption(self, error: Exception) -> None:
         """Log the error; at the level DEBUG if the attempt before it has failed, too."""
         fields = {"error": failures.text_of(error)}
         if self._fails:
@@ -126,51 +243,71 @@ class AfterCommit:
             )
         self._fails = True
 
-    def _judge(self, page: StreamPage) -> None:
-        """Add the late writes of a page to those found so far, and show them all in the warning."""
-        timed = [
-            (each, token_time(token_of(raw)))
-            for raw in page.events
-            # DDL does not count: operators drop, rename and change collections when they retire the old source, and the
-            # destination loses no data.
-            if isinstance(each := parse_key_event(bytes(raw)), KeyEvent)
-        ]
-        changes = [each for each, _ in timed]
-        found = self._late_writes.count(self._unsure, changes, page.source_time)
-        if not found:
-            return
-        times = [time for each, time in timed if names_of([each]) & found.keys()]
-        self._found += found
-        self._first, self._last = self._first or times[0], times[-1]
-        self._context.progress.warn(WarningKind.WRITTEN_AFTER_COMMIT, self._text())
 
-    def _text(self) -> str:
-        record = self._context.run.record
-        assert self._first is not None and self._last is not None
-        return warning_of((record.source, record.destination), self._found, self._first, self._last)
+def _is_watched(record: RunRecord) -> bool:
+    """Return whether the sync is in a state in which the source is watched: it applies no more writes to the source."""
+    return record.can_write and record.state in (State.COMMITTING, State.COMMITTED)
 
 
-def warning_of(
-    names: tuple[str, str], found: Counter[Namespace], first: Timestamp, last: Timestamp
-) -> str:
+def _refuse_unwatched(record: RunRecord) -> None:
+    """Raise `Cancelled` if the source is no longer watched: the findings must not be saved after a reversal."""
+    if not _is_watched(record):
+        raise Cancelled("the commit is over")
+
+
+def warning_of(names: tuple[str, str], findings: LateFindings) -> str:
     """Return the warning about writes that reached the source after the commit.
 
-    `names` are the names of the source and the destination. `found` are the numbers of writes, at least one.
+    `names` are the names of the source and the destination. The findings must contain a write.
     """
     source, destination = names
+    first, last = findings.first, findings.last
+    assert first is not None and last is not None
     since = f"Timestamp({{t: {first.time}, i: {first.inc}}})"
     return (
         f"After the commit, {source} (the old source) accepted user writes that are not on {destination}: at least "
-        f"{found.total()}, in {some_of(found)}; the first at {_shown(first)}, the last at {_shown(last)}. Stop the "
-        f"applications that write to {source}. Then list the changes since {since}, and compare each document on both "
-        f"clusters before you correct it on {destination}, which may have a newer version: see 'Writes reached the "
-        "source after the commit' in docs/howto/troubleshoot."
+        f"{findings.writes}, in {some_of(findings.namespaces)}; the first at {utc_text(first.time)}, the last at "
+        f"{utc_text(last.time)}. Stop the applications that write to {source}. Then list the changes since {since}, "
+        f"and compare each document on both clusters before you correct it on {destination}, which may have a newer "
+        f"version: {_SECTION}."
     )
 
 
-def _shown(time: Timestamp) -> str:
-    return datetime.fromtimestamp(time.time, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+def unchecked_warning(
+    names: tuple[str, str], gap: tuple[Timestamp, Timestamp] | None, problem: str | None
+) -> str:
+    """Return the warning that user writes to the source after the commit were not, or cannot be, checked.
+
+    `names` are the names of the source and the destination. `gap` are the cluster times between which the oplog has
+    lost unchecked changes; `problem` is the error because of which changes cannot be checked now. At least one of them
+    is not None.
+    """
+    source, destination = names
+    parts = []
+    if gap is not None:
+        begin, end = (utc_text(each.time) for each in gap)
+        parts.append(
+            f"User writes to {source} (the old source) from {begin} to {end}, after the commit, were not checked: its "
+            "oplog no longer had them."
+        )
+    if problem is not None:
+        parts.append(
+            f"User writes to {source} (the old source) after the commit cannot be checked now: {problem}. The check is "
+            "retried."
+        )
+    parts.append(
+        f"If no application has written to {source} since the commit, you need not do anything. Otherwise, "
+        f"{destination} lacks these writes: {_SECTION}."
+    )
+    return " ".join(parts)
 
 
-def _is_lost(error: Exception) -> bool:
-    return isinstance(error, OperationError) and error.kind == failures.OPLOG_WINDOW_EXCEEDED
+def _is_of_connection(error: Exception) -> bool:
+    """Return whether the error says nothing about the changes, but that a server could not answer, or has restarted."""
+    if failures.is_transient(error) or failures.is_cursor_lost(error):
+        return True
+    return _is(failures.CLUSTER_UNREACHABLE, error)
+
+
+def _is(kind: ErrorKind, error: Exception) -> bool:
+    return isinstance(error, OperationError) and error.kind is kind

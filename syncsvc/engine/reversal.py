@@ -112,6 +112,7 @@ def coordinator_reversal(
         "commit_time": None,
         "steps": (),
         "can_write": False,
+        "late_findings": None,
         "reverse_start": None,
         "committed": record.position,
         "barrier": None,

@@ -51,6 +51,7 @@ class WarningKind(Enum):
     DEFINITIONS_CHANGED = "definitions changed"
     SOURCE_WRITTEN = "source written"
     WRITTEN_AFTER_COMMIT = "written after commit"
+    UNCHECKED_AFTER_COMMIT = "unchecked after commit"
     FOREIGN_BLOCK = "foreign block"
     LIMIT_SUSPENDED = "limit suspended"
     DASHBOARDS_STALE = "dashboards stale"

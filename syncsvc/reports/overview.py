@@ -33,6 +33,7 @@ from verifier.runtime.version import DOCUMENTATION
 
 _TROUBLESHOOT = f"{DOCUMENTATION}/howto/troubleshoot.html"
 _OPLOG = "the-oplog-is-too-short"
+_AFTER_COMMIT = "writes-reached-the-source-after-the-commit"
 # For each kind of warning, the section of the troubleshooting page about it. Other kinds link to the whole page.
 _SECTIONS = {
     WarningKind.OPLOG_SHORT: _OPLOG,
@@ -40,7 +41,8 @@ _SECTIONS = {
     WarningKind.SPOOL_FILLING: _OPLOG,
     WarningKind.PAUSE_UNSPOOLED: _OPLOG,
     WarningKind.CHECK_REPEATED: _OPLOG,
-    WarningKind.WRITTEN_AFTER_COMMIT: "writes-reached-the-source-after-the-commit",
+    WarningKind.WRITTEN_AFTER_COMMIT: _AFTER_COMMIT,
+    WarningKind.UNCHECKED_AFTER_COMMIT: _AFTER_COMMIT,
 }
 _OF_WAITS = "a-call-does-not-succeed"
 # The rate below which the remaining time of a copy is not estimated, in bytes per second.

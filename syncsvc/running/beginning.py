@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import ExitStack
-from datetime import UTC, datetime
 from typing import TypeVar
 
 from syncsvc import errors
@@ -22,6 +21,7 @@ from syncsvc.saved.stored import StoredOptions
 from syncsvc.state import ACTIVE, Phase, State
 from verifier.cluster.reading import read
 from verifier.runtime.errors import OperationError, raise_all
+from verifier.runtime.quantities import utc_text
 
 _log = logging.getLogger(__name__)
 
@@ -118,7 +118,7 @@ def refuse_second(record: RunRecord, options: StartOptions) -> None:
         return
     # The first phases of a long sync are forgotten.
     began = [each.at for each in record.phases if each.phase is Phase.INITIALIZING]
-    when = "".join(f" at {datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%SZ}" for at in began)
+    when = "".join(f" at {utc_text(at)}" for at in began)
     differing = first_difference(record, options)
     if differing is not None:
         compared = f"The start option {differing} differs. {_TO_START_ANEW[record.in_use]}"

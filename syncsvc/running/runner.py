@@ -11,13 +11,14 @@ import threading
 from collections.abc import Callable, Container
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from time import monotonic, time
 from typing import Any
 
 from pymongo.errors import PyMongoError
 
 from syncsvc import errors
-from syncsvc.engine.after_commit import AfterCommit
+from syncsvc.engine.after_commit import watch_source
 from syncsvc.engine.coordinator import Coordinator
 from syncsvc.engine.follower import Follower
 from syncsvc.engine.phases import Phases
@@ -418,6 +419,8 @@ class Runner:
 
         The coordinator also drops the temporary credentials that a killed process may have left on the destination.
         """
+        # End what is left of an earlier engine: the watch of the source after a commit.
+        self._stop.stop("a new engine")
         self._process.stop.release(self._stop)
         self._stop = StopToken(self._process.stop)
         self._engine = context = self._assembly.next_context(self._stop)
@@ -443,16 +446,16 @@ class Runner:
 
         Only the coordinator does this.
         """
-        record = self.record
-        if record.coordinates and record.commit_time and not record.options.blocks_source:
-            watch = AfterCommit(self._engine, record.commit_time, self._stop)
-            self._process.spawn("after commit", watch.run)
+        if self.record.coordinates and not self.record.options.blocks_source:
+            watch = partial(watch_source, self._engine, self._stop)
+            self._process.spawn("after commit", watch)
 
     def _run_sync(self) -> None:
         """Run the phases; then save the state COMMITTED, or handle the failure (`_fail`).
 
         Outermost function of a thread.
         """
+        self._watch_source()
         try:
             self._phases.run()
             self._store.update(state=next_state(self.record.state, Trigger.FINISH))
@@ -465,8 +468,6 @@ class Runner:
             raise
         except Exception as error:
             self._fail(error)
-        else:
-            self._watch_source()
         finally:
             self._at_rest.set()
 

@@ -12,6 +12,7 @@ from syncsvc import errors
 from syncsvc.options import StartOptions
 from syncsvc.principals.comparison import PrincipalCounts
 from syncsvc.saved.journal import Journal
+from syncsvc.saved.late_findings import LateFindings
 from syncsvc.state import ACTIVE, Phase, State
 from verifier.cluster.facts import ClusterFacts
 from verifier.cluster.namespace import Namespace
@@ -84,6 +85,8 @@ class RunRecord:
     steps: tuple[str, ...] = ()
     # Whether users may write to the destination.
     can_write: bool = False
+    # What the watch of the source after the commit has found; None until it is saved, and if there is no watch.
+    late_findings: LateFindings | None = None
     failure: Failure | None = None
     # How often the sync was reversed.
     reversals: int = 0

@@ -12,6 +12,7 @@ from syncsvc.metadata import Metadata
 from syncsvc.options import CopyReadPreference, StartOptions
 from syncsvc.principals.comparison import PrincipalCounts
 from syncsvc.saved.journal import StoredJournal
+from syncsvc.saved.late_findings import StoredLateFindings
 from syncsvc.saved.run import Failure, PhaseBegin, RunRecord
 from syncsvc.saved.stored import Stored, StoredOptions, StoredPosition
 from syncsvc.state import Phase, State
@@ -63,6 +64,7 @@ class _StoredRun(Stored):
     commit_time = fields.Raw(data_key="commitTime", allow_none=True)
     steps = fields.List(fields.String())
     can_write = fields.Boolean(data_key="canWrite")
+    late_findings = fields.Nested(StoredLateFindings, data_key="lateFindings", allow_none=True)
     failure = fields.Nested(_StoredFailure, allow_none=True)
     reversals = fields.Integer()
     reverse_start = fields.Nested(StoredPosition, data_key="reverseStart", allow_none=True)

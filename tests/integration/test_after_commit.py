@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from syncsvc.engine.run.points import Point
 from syncsvc.sandbox import ReplicaSet
 from tests.support.daemon import Daemon
 from tests.support.duo import role_of, running_duo
-from tests.support.failpoints import APPLICATION
+from tests.support.failpoints import APPLICATION, failing
 from tests.support.fleet import Fleet
 from tests.support.metrics import scrape
 from tests.support.oplogs import emptied, roll_over, small_oplog
@@ -158,16 +159,69 @@ def test_a_source_that_is_switched_off(own_source: tuple[ReplicaSet, Daemon]) ->
     assert daemon.wait_until_ended(30.0) == 0
 
 
-def test_an_oplog_that_lost_the_changes_ends_the_watch(pair: Pair, tmp_path: Path) -> None:
+def test_an_oplog_that_lost_the_changes(pair: Pair, tmp_path: Path) -> None:
+    """Stop the daemon until the oplog has lost changes: a restart shows what was found, and what was not checked."""
     with small_oplog() as source, emptied(source, pair.destination) as other:
         with Daemon(source.uri, pair.destination.uri, tmp_path).running() as daemon:
-            other.source.client.d.c.insert_one({})
+            c = other.source.client.d.c
+            c.insert_one({"_id": 0})
             daemon.start()
             daemon.commit()
+            c.insert_one({"_id": 1})
+            daemon.wait_for_warning(WARNING, "at least 1, in d.c;")
             daemon.terminate()
             roll_over(other.source.client)
             daemon.run()
-            ended = "The watch for user writes to the source after the commit has ended"
-            wait_for(lambda: ended in daemon.log, "the watch has ended")
+            daemon.wait_for_warning(WARNING, "at least 1, in d.c;")
+            found = daemon.wait_for_warning("User writes to cluster0", "were not checked")
+            assert scrape(daemon)["mongosync_warning"]["unchecked after commit",] == 1
+            c.insert_one({"_id": 2})
+            daemon.wait_for_warning(WARNING, "at least 2, in d.c;")
+            daemon.terminate()
+            daemon.run()
+            daemon.wait_for_warning(found)
             assert daemon.progress()["state"] == "COMMITTED"
-            assert daemon.progress().get("warnings", []) == []
+
+
+def test_changes_that_cannot_be_checked(pair: Pair, daemon: Daemon) -> None:
+    c = pair.source.client.d.c
+    c.insert_one({"_id": 0})
+    daemon.start()
+    daemon.commit()
+    wait_for(lambda: is_watched(pair.source.client), "the source is watched")
+    refused = {"failCommands": ["getMore", "aggregate"], "errorCode": 2, "appName": APPLICATION}
+    with failing(pair.source.client, refused):
+        c.insert_one({"_id": 1})
+        daemon.wait_for_warning("User writes to cluster0", "cannot be checked now")
+        assert daemon.progress()["state"] == "COMMITTED"
+    daemon.wait_for_warning(WARNING, "at least 1, in d.c;")
+    daemon.wait_without_warning("cannot be checked now")
+
+
+def test_a_document_filter_that_fails(pair: Pair, daemon: Daemon) -> None:
+    c = pair.source.client.d.c
+    c.insert_one({"_id": 0, "size": "1"})
+    positive = {"$expr": {"$gt": [{"$toInt": "$size"}, 0]}}
+    daemon.start(documentFilter=[{"database": "d", "collection": "c", "filter": positive}])
+    daemon.commit()
+    c.insert_one({"_id": 1, "size": "large"})
+    daemon.wait_for_warning(WARNING, "at least 1, in d.c;")
+    c.insert_one({"_id": 2, "size": "2"})
+    daemon.wait_for_warning(WARNING, "at least 2, in d.c;")
+    assert not daemon.warnings("cannot be checked now")
+
+
+def test_writes_while_the_commit_ends(pair: Pair, daemon: Daemon) -> None:
+    """Hold the commit after users may write to the destination: writes to the source are found all the same."""
+    c = pair.source.client.d.c
+    c.create_index("a", unique=True)
+    daemon.start()
+    daemon.wait_until_committable()
+    with daemon.held_at(Point.STEP_DONE, "destination writable"):
+        daemon.ask_for_commit()
+        wait_for(lambda: daemon.progress()["canWrite"], "users may write to the destination")
+        c.insert_one({"a": 1})
+        daemon.wait_for_warning(WARNING, "at least 1, in d.c;")
+        assert daemon.progress()["state"] == "COMMITTING"
+    daemon.wait_for_state("COMMITTED")
+    daemon.wait_for_warning(WARNING, "at least 1, in d.c;")

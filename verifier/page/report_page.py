@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from enum import Enum
 from functools import cached_property
 from hashlib import sha256
@@ -18,7 +17,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
-from verifier.runtime.quantities import duration_text, size_text, visible
+from verifier.runtime.quantities import duration_text, size_text, utc_text, visible
 
 # The folder with the layout, the macros and the style sheet that all reports share.
 _FOLDER = Path(__file__).parent / "report"
@@ -94,9 +93,7 @@ class ReportPage:
 
 def moment(at: float | None) -> str | None:
     """Return a time in UNIX seconds as text in UTC; None for None."""
-    if at is None:
-        return None
-    return f"{datetime.fromtimestamp(at, UTC).replace(tzinfo=None).isoformat(timespec='seconds')}Z"
+    return None if at is None else utc_text(at)
 
 
 def rate(amount: float, seconds: float | None) -> float | None:

@@ -1,8 +1,9 @@
-"""Formats sizes, durations and untrusted text for people. The functions here have no side effects."""
+"""Formats sizes, durations, times and untrusted text for people. The functions here have no side effects."""
 
 from __future__ import annotations
 
 import unicodedata
+from datetime import UTC, datetime
 
 _UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB")
 # The Unicode categories of control and formatting characters, surrogates, private-use and unassigned characters, and
@@ -25,6 +26,11 @@ def duration_text(seconds: float) -> str:
     if hours:
         return f"{hours:,} h {minutes} min"
     return f"{minutes} min {int(rest)} s" if minutes else f"{rest:.1f} s"
+
+
+def utc_text(at: float) -> str:
+    """Return a time in UNIX seconds as text in UTC, in whole seconds, such as `2026-01-31T12:00:00Z`."""
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def visible(text: str) -> str:

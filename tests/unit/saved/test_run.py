@@ -37,6 +37,7 @@ from syncsvc.saved.journal import (
     Verified,
     Warned,
 )
+from syncsvc.saved.late_findings import LateFindings
 from syncsvc.saved.registry import (
     CollectionRecord,
     CopyStatus,
@@ -94,6 +95,18 @@ RUNS = [
     run_record(copy_end=Timestamp(5, 1), commit_time=Timestamp(6, 2)),
     run_record(phases=(PhaseBegin(Phase.COPYING, 1.5), PhaseBegin(Phase.APPLYING, 2.5))),
     run_record(steps=("definitions prepared", "destination unblocked"), can_write=True),
+    run_record(
+        late_findings=LateFindings(
+            START,
+            3,
+            (Namespace("d", "a.b"), Namespace("d", "c")),
+            Timestamp(7, 1),
+            Timestamp(8, 2),
+            (Timestamp(3, 1), Timestamp(4, 1)),
+            ended=True,
+        )
+    ),
+    run_record(late_findings=LateFindings(START)),
     run_record(failure=Failure("SomeError", "Why.")),
     run_record(failure=Failure("SomeError", "Why.", elsewhere=True)),
     run_record(
