@@ -25,7 +25,7 @@ from syncsvc.saved.registry import CopyStatus
 from tests.faults.cells import Stage
 from tests.faults.flight import Disturbance, Journey, fill
 from tests.support.daemon import Daemon
-from tests.support.leaks import assert_no_cursors_since, assert_no_leaks, holdings
+from tests.support.leaks import assert_no_cursors_since, assert_no_leaks, close_cursors, holdings
 from tests.support.members import ThreeMembers
 from tests.support.metrics import scrape
 from tests.support.pair import Pair, Side
@@ -88,7 +88,7 @@ def _roll_back(members: ThreeMembers) -> None:
     # The daemon could not close its cursors on this member, which did not answer during the rollback. Close them here,
     # as the server would do after ten minutes.
     with MongoClient[dict[str, Any]](former.address, directConnection=True) as direct:
-        direct.admin.command({"killAllSessions": []})
+        close_cursors(direct)
 
 
 # The disturbances of a replica set.
@@ -142,8 +142,7 @@ def _fly(
         before = holdings(daemon.pid, *clients)
         Journey(pair, daemon, lambda stage: disturb(stage, daemon)).fly()
         if leaves_cursors:
-            for client in clients:
-                client.admin.command({"killAllSessions": []})
+            close_cursors(*clients)
         assert_no_leaks(daemon.pid, before, *clients)
     finally:
         daemon.close()

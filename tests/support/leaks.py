@@ -6,10 +6,12 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pymongo import MongoClient
+from pymongo.errors import AutoReconnect
 
 from tests.support.waiting import DeadlinePassed, wait_for
 
@@ -41,18 +43,45 @@ def assert_no_leaks(pid: int, before: Holdings, *clients: AnyClient) -> None:
     this after a commit.
     """
     wait_for(lambda: _threads(pid) <= before.threads, f"no more than {before.threads} threads", 30)
-    assert_no_cursors_since(before.cursors, *clients)
+    assert_no_cursors_since(before.cursors, *clients, watches=True)
     for client in clients:
         _assert_sessions_are_reused(client, before.time)
     assert _memory_mb(pid) < _MOST_MEMORY_MB
 
 
-def assert_no_cursors_since(before: frozenset[str], *clients: AnyClient) -> None:
-    """Wait until no cursors are open except those in `before`; fail if others are still open after 30 seconds."""
-    with suppress(DeadlinePassed):
-        wait_for(lambda: idle_cursors(*clients) <= before, "no more open cursors", 30)
-    left = idle_cursors(*clients) - before
-    assert not left, "\n".join(left)
+def assert_no_cursors_since(
+    before: frozenset[str], *clients: AnyClient, watches: bool = False
+) -> None:
+    """Wait until no cursors are open except those in `before`; fail if others are still open after 30 seconds.
+
+    If `watches`, one change stream may be open: after a commit, a daemon watches a source that it does not block.
+    """
+
+    def left() -> list[str]:
+        found = sorted(idle_cursors(*clients) - before, key=_is_stream)
+        return found[:-1] if watches and found and _is_stream(found[-1]) else found
+
+    try:
+        wait_for(lambda: not left(), "no more open cursors", 30)
+    except DeadlinePassed as error:
+        raise AssertionError("\n".join(left())) from error
+
+
+def _is_stream(cursor: str) -> bool:
+    return "$changeStream" in cursor
+
+
+def close_cursors(*clients: AnyClient) -> None:
+    """Close all cursors on these clusters, as servers do after ten minutes. Retry while a server ends connections."""
+
+    def close(client: AnyClient) -> bool:
+        with suppress(AutoReconnect):
+            client.admin.command({"killAllSessions": []})
+            return True
+        return False
+
+    for client in clients:
+        wait_for(partial(close, client), "a server closes all cursors")
 
 
 def idle_cursors(*clients: AnyClient) -> frozenset[str]:
