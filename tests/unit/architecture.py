@@ -174,7 +174,7 @@ BROAD_EXCEPTS_ALLOWED = {
     ("verifier.runtime.tasks", "_outermost"),
     ("verifier.runtime.tasks", "call_second"),
     ("syncsvc.reconciler", "_execute"),
-    ("syncsvc.engine.after_commit", "_watch"),
+    ("syncsvc.engine.after_commit", "run"),
     ("syncsvc.running.runner", "_run_sync"),
     ("syncsvc.running.pausing", "_has_spooled"),
     ("syncsvc.running.runner", "_run_reset"),

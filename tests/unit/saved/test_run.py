@@ -296,6 +296,7 @@ def run_document_of_format_6() -> dict[str, Any]:
         "commitTime": Timestamp(6, 2),
         "steps": ["definitions prepared", "way back prepared"],
         "canWrite": True,
+        "lateFindings": None,
         "failure": {"name": "SomeError", "description": "Why."},
         "turns": 3,
         "wayBack": position,
