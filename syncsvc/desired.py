@@ -62,7 +62,10 @@ class Goal:
         return None if command is Trigger.COMMIT and not can_commit else command
 
     def contradicts(self, command: Trigger) -> bool:
-        """Return whether the command contradicts the declared state (see `_UNDONE`). RUNNING permits a commit."""
+        """Return whether the declared state forbids the command, because the process would send the opposite one.
+
+        The declared state RUNNING does not forbid a commit.
+        """
         return command in _UNDONE[self.state]
 
     def refuse(self, command: Trigger) -> None:

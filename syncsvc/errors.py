@@ -33,7 +33,7 @@ _NEW_SYNC = (
 UNKNOWN_CLUSTER = ErrorKind(
     "UnknownCluster",
     400,
-    "source or destination is not the name of a cluster of this process.",
+    "The field source or destination names an unknown cluster.",
     "Use cluster0 and cluster1, in either order.",
 )
 INVALID_STATE = ErrorKind(

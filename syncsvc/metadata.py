@@ -1,7 +1,7 @@
 """The metadata database of a sync: its name, and the handle with which it is read.
 
-All state of a sync is in one database on the cluster that is the destination when the sync is started. Only this module
-knows how that database is named.
+All state of a sync is in one database on the cluster that is the destination when the sync is started. The rest of the
+service takes the name of that database from this module.
 """
 
 from __future__ import annotations

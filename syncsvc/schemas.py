@@ -474,7 +474,7 @@ class MismatchesSchema(DocumentMismatchesSchema):
     @validates_schema
     def _refuse_both(self, data: Mapping[str, Any], **kwargs: Any) -> None:
         if data.get("repaired") and "namespace" in data:
-            raise ValidationError("Must not be combined with the parameter repaired.", "namespace")
+            raise ValidationError("Must not be combined with repaired=true.", "namespace")
 
 
 class NamespacesSchema(Strict):

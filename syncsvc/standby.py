@@ -246,7 +246,7 @@ class _Outage:
         self._wait: waits.Wait | None = None
 
     def note(self, error: PyMongoError) -> None:
-        """Log the error, and begin the outage; a no-op if the outage has already begun."""
+        """Log the error, and register the wait that a warning in the progress shows; a no-op if it is registered."""
         if self._wait is None:
             text = failures.text_of(error)
             _log.warning(

@@ -131,7 +131,8 @@ class Progress(Strict):
         fields.Float(allow_none=True),
     )
     totalRechecksDone = always(
-        fields.Integer, "The number of documents that later generations compared again."
+        fields.Integer,
+        "The number of comparisons of documents in all generations after the first one.",
     )
     docsComparedPerSecond = nullable(
         fields.Float,
@@ -218,7 +219,8 @@ class SummaryAnswer(SuccessAnswer):
         fields.Nested, "The numbers of documents that differ.", _DocumentMismatches
     )
     totalRechecksDone = always(
-        fields.Integer, "The number of documents that later generations compared again."
+        fields.Integer,
+        "The number of comparisons of documents in all generations after the first one.",
     )
     srcChangeEvents = _counts("The number of change events of the source, by operation.")
     dstChangeEvents = _counts("The number of change events of the destination, by operation.")

@@ -172,7 +172,7 @@ class Listing:
 
 @dataclass(frozen=True)
 class Finding:
-    """The outcome for a principal of the source, or for a role that such a principal names.
+    """The outcome of the copy for a user or role of the source, or for a role that such a user or role has or inherits.
 
     `detail` is the reason; empty if none is needed.
     """

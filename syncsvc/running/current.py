@@ -20,7 +20,7 @@ from verifier.runtime.tasks import TaskGroup
 
 
 class CurrentRun:
-    """The current run of this process, the state, and the resources with which the next run begins.
+    """The current run of this process (if any), the state of the sync, and the resources that the next run will use.
 
     `reset_ended` is called at the end of a reset, before the run is forgotten.
     """

@@ -71,10 +71,10 @@ class CollectionRecord:
 
     @property
     def current_definition(self) -> CollectionSpec:
-        """Return the definition that the collection must have on the destination now.
+        """Return the definition of the collection on the destination, from which its stand-in definition is derived.
 
-        It has no indexes while they are withheld: one of them refuses a document, so the sync has dropped all indexes
-        of the collection, and builds them again later.
+        The result has no indexes while the indexes of the collection are withheld: one of them refused a document, so
+        the sync has dropped them all, and builds them again later.
         """
         return replace(self.definition, indexes={}) if self.withheld else self.definition
 

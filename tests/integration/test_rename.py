@@ -422,8 +422,8 @@ REFUSED: dict[str, tuple[Any, str, str]] = {
     "a view apart from its collection": (
         {"d.a": "x.a"},
         "NotRenamable",
-        "The view d.v cannot be renamed: the view would be named d.v, but d.a, to which the view refers, would be "
-        "named x.a",
+        "The view d.v does not fit namespaceRemap: the view would be named d.v, but d.a, "
+        "to which the view refers, would be named x.a",
     ),
 }
 
@@ -639,7 +639,7 @@ def test_a_view_that_cannot_be_renamed_during_the_sync_fails_it(pair: Pair, daem
     daemon.wait_until_committable()
     lookup = {"from": "orders", "localField": "n", "foreignField": "n", "as": "n"}
     client.shop.command({"collMod": "seen", "viewOn": "plain", "pipeline": [{"$lookup": lookup}]})
-    daemon.wait_for_failure("NotRenamable", "The view shop.seen cannot be renamed: ")
+    daemon.wait_for_failure("NotRenamable", "The view shop.seen does not fit namespaceRemap: ")
     fails_again(daemon, "NotRenamable")
     client.shop.command({"collMod": "seen", "viewOn": "plain", "pipeline": [{"$limit": 5}]})
     daemon.resume()

@@ -362,9 +362,9 @@ def _with_command(error: BaseException) -> str:
 
 
 def _failed_call(error: BaseException) -> Call | None:
-    """Return the command that failed with this error: this thread's newest command.
+    """Return this thread's newest command if the error belongs to it.
 
-    Return None if this thread has sent no command, or if the command was not sent at all.
+    Return None if this thread has sent no command, or if the error occurred before a command could be sent.
     """
     if isinstance(error, ServerSelectionTimeoutError | WaitQueueTimeoutError):
         return None

@@ -282,7 +282,7 @@ def obstacles(definition: CollectionSpec, names: NamespaceMap) -> Iterator[str]:
     try:
         renamed(definition, names)
     except NotRewritable as error:
-        yield f"The view {name} cannot be renamed: {error}."
+        yield f"The view {name} does not fit namespaceRemap: {error}."
     beside = _beside(definition)
     moved = [names.to_destination(each) for each in beside]
     kept = [Namespace(there.database, each.collection) for each in beside]

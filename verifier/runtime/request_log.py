@@ -112,7 +112,7 @@ def shown_uri() -> str:
 
 
 def shown_method() -> str:
-    """Return the method of the request, for a log line: a client may send any word as the method."""
+    """Return the method of the request for a log line. It is cut, because a client may send any word as the method."""
     return request.method[:_MOST_SHOWN]
 
 

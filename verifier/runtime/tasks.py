@@ -1,4 +1,6 @@
-"""Threads with an owner: stop tokens, task groups, budgets, channels. All threads of the programs' own code start here.
+"""Threads and what controls them: stop tokens, task groups, budgets, channels.
+
+The daemon and the verifier start all their own threads through this module.
 
 The threads of a TaskGroup live inside its `with` block, which joins them at its end. The first error stops the other
 threads, and is raised from the block; several errors are raised as a BaseExceptionGroup. If the group was stopped from

@@ -77,9 +77,10 @@ class Changed:
 
 
 class DefinitionWatch:
-    """Compares the definitions of a source before 6.0 periodically, during the copy and change event application.
+    """Compares the definitions on a source before MongoDB 6.0 with the saved ones, to find DDL without change events.
 
-    Does nothing for sources from 6.0 on. `run` compares in the thread that calls it; any thread may read `listing`.
+    It compares periodically, from the copy until the commit, and does nothing for newer sources. `run` compares in the
+    thread that calls it; any thread may read `listing`.
     """
 
     def __init__(self, context: RunContext) -> None:

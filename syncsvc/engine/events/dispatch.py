@@ -55,10 +55,10 @@ def lane_of(record: CollectionRecord, group: Hashable, lanes: int) -> int:
 class Dispatcher:
     """Sorts data events into portions for the lanes. Only one thread may use it: the one that runs `Tail.run`.
 
-    A portion that exceeds `portion_bytes`, or has as many events as `pace` allows, is passed to its lane at once. So
-    lanes begin before the page is completely sorted, and portions stay small. Each portion first waits until `pace`
-    admits its events. Events outside the `share` of this process are skipped: other instances apply them. Documents of
-    collections that `filters` name are always read again from the source.
+    A portion that exceeds `portion_bytes`, or has as many events as `pace` allows, is passed to its lane before the
+    rest of the page is sorted. So lanes begin their work early, and portions stay small. Before a portion is passed,
+    the dispatcher waits until `pace` admits its events. Events outside the `share` of this process are skipped: other
+    instances apply them. Documents of collections that `filters` name are always read again from the source.
     """
 
     def __init__(

@@ -1,6 +1,7 @@
-"""Makes Ctrl-C safe at any time: only the first one raises KeyboardInterrupt, and never while a process is started.
+"""Makes Ctrl-C (SIGINT) and SIGTERM safe: only the first of these signals raises KeyboardInterrupt.
 
-Python's default signal handler can raise after the start of a process, but before the line that records the process.
+In a `held` block, the exception is raised at the end of the block. Start processes in such a block: Python's default
+signal handler can raise after the start of a process, but before the line that records the process.
 """
 
 import os

@@ -335,16 +335,16 @@ def spec(name: str, kind: Kind = Kind.COLLECTION, **options: Any) -> CollectionS
             {"d.a": "e.a"},
             spec("d.v", Kind.VIEW, viewOn="a", pipeline=[]),
             [
-                "The view d.v cannot be renamed: the view would be named d.v, but d.a, to which the view refers, would "
-                "be named e.a, and a view cannot refer to another database."
+                "The view d.v does not fit namespaceRemap: the view would be named d.v, but d.a, "
+                "to which the view refers, would be named e.a, and a view cannot refer to another database."
             ],
         ),
         (
             {"d.a": "d.b"},
             spec("d.v", Kind.VIEW, viewOn="c", pipeline=[{"$new": 1}]),
             [
-                "The view d.v cannot be renamed: the view's pipeline has the stage $new, which may refer to other "
-                "collections."
+                "The view d.v does not fit namespaceRemap: the view's pipeline has the stage $new, which may refer to "
+                "other collections."
             ],
         ),
         (
