@@ -4,7 +4,7 @@ Unless the sync blocks the source, the source accepts writes after the commit. T
 stopped are acknowledged, but no longer synced. The watch only reads, and shows such writes in a warning. It begins when
 users may write to the destination. It saves what it has found, so that a restart continues it.
 
-After a commit, the source is usually switched off while the daemon keeps running. Therefore, an unreachable cluster
+After a commit, the source is usually switched off while the daemon keeps running. Therefore, an unreachable source
 causes no warning: the watch logs one line, and retries. Other errors cause a warning, and are retried, too. No error of
 the watch fails the sync.
 """
@@ -14,11 +14,13 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from time import monotonic
 
 import pymongo
 from bson.timestamp import Timestamp
+from pymongo.errors import OperationFailure
 
 from syncsvc import errors
 from syncsvc.engine.late_writes import LateWrites, names_of
@@ -27,6 +29,7 @@ from syncsvc.figures.progress import WarningKind
 from syncsvc.saved.late_findings import LateFindings
 from syncsvc.saved.registry import CollectionRecord
 from syncsvc.saved.run import RunRecord
+from syncsvc.source.oplog import read_oplog
 from syncsvc.state import State
 from verifier.cluster import failures
 from verifier.cluster.changes import (
@@ -39,7 +42,7 @@ from verifier.cluster.changes import (
 from verifier.cluster.document_filters import DOCUMENT_FILTER_FAILED
 from verifier.cluster.events import KeyEvent, parse_key_event, token_of
 from verifier.cluster.namespace import Namespace, some_of
-from verifier.cluster.times import position_after, seconds_between, token_time
+from verifier.cluster.times import Position, position_after, seconds_between, token_time
 from verifier.runtime.errors import ErrorKind, OperationError
 from verifier.runtime.quantities import utc_text
 from verifier.runtime.retry import impatient
@@ -54,11 +57,13 @@ _LONGEST = 24 * 3600
 # The pause after a page of changes that was not full, in seconds. Without it, a busy source would send each change by
 # itself.
 _INTERVAL = 1.0
-# How often new findings are shown and saved, and how often only the position is saved, in seconds.
+# The least time between two saves: of new findings, and of only a new position. In seconds.
 _RENEW_AFTER = 5.0
 _SAVE_AFTER = 600.0
-# The pause before the next attempt after an error, and how long a cluster may take to answer that attempt, in seconds.
+# The pauses before the next attempt: after an error that only means that a server did not answer, and after another
+# one. How long the next attempt waits for an answer, and how long a save is retried. All in seconds.
 _PAUSE = 10.0
+_LONG_PAUSE = 30.0
 _PATIENCE = 5.0
 
 _SECTION = "see 'Writes reached the source after the commit' in docs/howto/troubleshoot"
@@ -67,14 +72,16 @@ _SECTION = "see 'Writes reached the source after the commit' in docs/howto/troub
 def watch_source(context: RunContext, stop: StopToken) -> None:
     """Wait until users may write to the destination, then watch the source from the commit time on.
 
-    The watch ends when enough writes are found or a day has passed. The warnings last until `stop` is stopped or the
-    state of the sync changes, and return after a restart. Raises `Cancelled` when stopped.
+    The watch ends when enough writes are found or a day has passed. Its warnings last until `stop` is stopped or the
+    state of the sync changes, and return after a restart. A no-op if the source is blocked, or an earlier version
+    committed the sync. Raises `Cancelled` when stopped.
     """
+    wait_until(lambda: context.run.record.can_write, stop, SLOW_POLL)
+    record = context.run.record
+    if record.late_findings is None or record.commit_time is None:
+        return
     try:
-        wait_until(lambda: context.run.record.can_write, stop, SLOW_POLL)
-        # `retry` would log each attempt and show a warning: the watch repeats failed calls itself.
-        with impatient(0.0, in_total=0.0):
-            _Watch(context, stop).run()
+        _Watch(context, stop, record.late_findings, record.commit_time).run()
         wait_until(lambda: not _is_watched(context.run.record), stop, _INTERVAL)
     finally:
         for kind in (WarningKind.WRITTEN_AFTER_COMMIT, WarningKind.UNCHECKED_AFTER_COMMIT):
@@ -82,25 +89,26 @@ def watch_source(context: RunContext, stop: StopToken) -> None:
 
 
 class _Watch:
-    """The watch of the source after one commit."""
+    """The watch of the source after the commit whose commit time is `since`. `findings` are those found so far."""
 
-    def __init__(self, context: RunContext, stop: StopToken) -> None:
+    def __init__(
+        self, context: RunContext, stop: StopToken, findings: LateFindings, since: Timestamp
+    ) -> None:
         self._context = context
         self._stop = stop
+        self._since = since
         self._late_writes = LateWrites(context, stop)
         # The collections whose changes require a query of the clusters, by their names on the source.
         self._unsure: Mapping[Namespace, CollectionRecord] = {}
-        record = context.run.record
-        assert record.commit_time is not None
-        self._since = record.commit_time
-        self._findings = record.late_findings or LateFindings(position_after(self._since))
-        self._saved = self._findings
-        # When the findings were last saved, by the monotonic clock.
-        self._saved_at = 0.0
+        # What is found, what of it the warnings show, and what is saved.
+        self._findings = self._shown = self._saved = findings
+        self._began_at = self._saved_at = monotonic()
         self._reader: ChangeReader | None = None
         self._pages: Iterator[StreamPage] = iter(())
         # The page to check; None before it is read. After an error, it is checked again.
         self._page: StreamPage | None = None
+        # Whether the reader has read a page.
+        self._has_read = False
         # Whether the oplog no longer has the next changes.
         self._is_lost = False
         # Whether the last attempt failed, and why changes cannot be checked now if that requires a warning.
@@ -108,18 +116,29 @@ class _Watch:
         self._problem: str | None = None
 
     def run(self) -> None:
-        """Watch the source until the saved findings are complete, or the sync is in another state."""
-        self._show()
+        """Watch the source until the saved findings are complete, a day has passed, or the sync is in another state."""
         while _is_watched(self._context.run.record) and not self._saved.ended:
-            try:
-                if not self._findings.ended:
-                    self._check_page()
-                self._renew()
-            except Exception as error:
-                if _is(errors.SUPERSEDED, error):
-                    return  # the process that has taken the sync over also watches
-                self._report(error)
-                self._stop.sleep(_PAUSE)
+            # Another thread may end the warnings late, after a resume: show them again.
+            self._show()
+            if monotonic() > self._began_at + _LONGEST:
+                return
+            if not self._findings.ended:
+                self._attempt()
+            self._stop.check()
+            self._save()
+
+    def _attempt(self) -> None:
+        """Check the next page of changes. Handle every error, so that the watch does not fail the sync."""
+        try:
+            # `retry` would log each attempt and show a warning: the watch repeats failed calls itself.
+            with impatient(0.0, in_total=0.0):
+                self._check_page()
+        except Exception as error:
+            self._report(error)
+            self._show()
+            self._stop.sleep(_PAUSE if self._problem is None else _LONG_PAUSE)
+        else:
+            self._fails, self._problem = False, None
 
     def _check_page(self) -> None:
         """Read the next page of changes, unless there is an unchecked one, and check it."""
@@ -130,28 +149,35 @@ class _Watch:
         if self._reader is None:
             self._open()
         page = self._page = self._page or next(self._pages)
+        self._has_read = True
         self._findings = self._checked(page)
-        self._page, self._fails = None, False
-        if self._problem is not None:
-            self._problem = None
-            self._show()
+        self._page = None
         if len(page.events) < EVENTS_A_PAGE and not self._findings.ended:
             self._stop.sleep(_INTERVAL)
 
     def _open(self) -> None:
-        """Open the change stream at the position of the findings; if the oplog has lost it, at the current position."""
+        """Open the change stream at the position of the findings; if the oplog has lost it, at a later position."""
         context = self._context
         namespaces = context.run.record.options.namespaces
         stream = ChangeStream(
             context.source_client, context.source_facts, keys_only=True, namespaces=namespaces
         )
         if self._is_lost:
-            self._findings = self._findings.resumed_at(start_position(stream))
+            self._findings = self._findings.resumed_at(self._later_position(stream))
             self._is_lost = False
         self._unsure = self._late_writes.unsure()
         position = self._findings.position
         self._reader = ChangeReader(stream, position, self._stop, awaits_oplog=False)
-        self._pages = self._reader.pages()
+        self._pages, self._has_read = self._reader.pages(), False
+
+    def _later_position(self, stream: ChangeStream) -> Position:
+        """Return the position of the oldest change in the oplog; the current position if the oplog cannot be read."""
+        oplog = None
+        with suppress(OperationFailure):
+            oplog = read_oplog(stream.client)
+        if oplog is None or oplog.oldest <= self._findings.position.time:
+            return start_position(stream)
+        return position_after(oplog.oldest)
 
     def _checked(self, page: StreamPage) -> LateFindings:
         """Return the findings with those of the page."""
@@ -181,15 +207,31 @@ class _Watch:
             unsure = {name: each for name, each in self._unsure.items() if name not in filters}
             return self._late_writes.count(unsure, changes, now)
 
-    def _renew(self) -> None:
-        """Show and save the findings, unless this was done recently."""
+    def _save(self) -> None:
+        """Save the findings, and show them in the warnings from now on, unless this was done recently.
+
+        A failed save is repeated. Raises `Cancelled` if another process has taken the sync over, and watches.
+        """
         is_new = replace(self._findings, position=self._saved.position) != self._saved
         age = monotonic() - self._saved_at
         if not self._findings.ended and age < (_RENEW_AFTER if is_new else _SAVE_AFTER):
             return
+        self._shown, self._saved_at = self._findings, monotonic()
         self._show()
-        self._context.run.update_unless(_refuse_unwatched, late_findings=self._findings)
-        self._saved, self._saved_at = self._findings, monotonic()
+        try:
+            with impatient(_PATIENCE, in_total=_PATIENCE):
+                run = self._context.run
+                run.update_unless(_refuse_unwatched, late_findings=self._findings)
+        except Exception as error:
+            if _is(errors.SUPERSEDED, error):
+                raise Cancelled("another process has taken the sync over") from error
+            _log.debug(
+                "The findings of the watch after the commit cannot be saved now. This is retried.",
+                extra={"error": failures.text_of(error)},
+            )
+            self._stop.sleep(_PAUSE)
+            return
+        self._saved = self._findings
         if self._saved.ended:
             _log.info(
                 "The watch for user writes to the source after the commit has ended: a day has passed, or so many "
@@ -198,14 +240,14 @@ class _Watch:
             )
 
     def _show(self) -> None:
-        """Begin, renew or end the two warnings."""
+        """Begin, renew or end the two warnings: they show the findings of the last save, and the current problem."""
         record, progress = self._context.run.record, self._context.progress
         names = record.source, record.destination
-        if self._findings.writes:
-            text = warning_of(names, self._findings)
+        if self._shown.writes:
+            text = warning_of(names, self._shown)
             progress.warn(WarningKind.WRITTEN_AFTER_COMMIT, text)
-        if self._findings.gap or self._problem:
-            text = unchecked_warning(names, self._findings.gap, self._problem)
+        if self._shown.gap or self._problem:
+            text = unchecked_warning(names, self._shown.gap, self._problem)
             progress.warn(WarningKind.UNCHECKED_AFTER_COMMIT, text)
         else:
             progress.end_warning(WarningKind.UNCHECKED_AFTER_COMMIT)
@@ -213,7 +255,9 @@ class _Watch:
     def _report(self, error: Exception) -> None:
         """Log the error, warn if necessary, and prepare the next attempt."""
         if _is(failures.OPLOG_WINDOW_EXCEEDED, error):
-            self._reader, self._is_lost = None, True
+            # If an open stream has lost its place, opening it again shows whether the oplog has lost it, too.
+            self._is_lost = not self._has_read
+            self._reader = None
             return
         if self._page is None and self._reader is not None:
             # Keep the reader: it knows the form in which a server can send the next page.
@@ -226,11 +270,11 @@ class _Watch:
                 exc_info=error,
             )
             self._problem = failures.text_of(error).rstrip(".")
-            self._show()
 
     def _report_interruption(self, error: Exception) -> None:
         """Log the error; at the level DEBUG if the attempt before it has failed, too."""
-        fields = {"error": failures.text_of(error)}
+        checked = utc_text(self._findings.position.time.time)
+        fields = {"error": failures.text_of(error), "checkedUpTo": checked}
         if self._fails:
             _log.debug(
                 "The watch for user writes to the source is still interrupted.", extra=fields
@@ -287,8 +331,8 @@ def unchecked_warning(
     if gap is not None:
         begin, end = (utc_text(each.time) for each in gap)
         parts.append(
-            f"User writes to {source} (the old source) from {begin} to {end}, after the commit, were not checked: its "
-            "oplog no longer had them."
+            f"User writes to {source} (the old source) after the commit, from {begin} to {end}, were not checked: its "
+            "oplog no longer had all of them."
         )
     if problem is not None:
         parts.append(

@@ -32,12 +32,14 @@ from syncsvc.figures.progress import WarningKind
 from syncsvc.resuming import CHECKED, UNBLOCKED
 from syncsvc.rules.indexing import is_undecodable
 from syncsvc.saved.created_collections import is_replaced, under_current_names
+from syncsvc.saved.late_findings import LateFindings
 from syncsvc.saved.registry import CollectionRecord
 from syncsvc.saved.run import refuse_resetting
 from verifier.cluster.inventory import list_uuids
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.reading import read
 from verifier.cluster.specification import CollectionSpec
+from verifier.cluster.times import position_after
 from verifier.cluster.writer import MAJORITY, PRIMARY_ONLY
 from verifier.compare.listing import names_on
 from verifier.runtime.errors import OperationError
@@ -183,8 +185,13 @@ class Cutover:
             self.context.destination_block.lift()
 
     def _allow_writes(self) -> None:
+        record = self.context.run.record
+        assert record.commit_time is not None
+        # From now on, `after_commit` watches a source that is not blocked.
+        begin = position_after(record.commit_time)
+        findings = None if record.options.blocks_source else LateFindings(begin)
         # If a reset is already saved, it will drop the data, so users must not be told to write.
-        self.context.run.update_unless(refuse_resetting, can_write=True)
+        self.context.run.update_unless(refuse_resetting, can_write=True, late_findings=findings)
 
     def _balancer_steps(self) -> list[Step]:
         if not any(each.sharded for each in self.context.balancers):

@@ -123,17 +123,26 @@ class LateWrites:
     def count(
         self,
         unsure: Mapping[Namespace, CollectionRecord],
-        changes: Sequence[Change],
+        changes: Sequence[KeyEvent],
         now: Timestamp,
     ) -> Counter[Namespace]:
         """Return how many of `changes` the destination lacks, by collection or view.
 
-        Several writes to one document may count as one. Deletes in collections whose documents expire do not count.
+        Several writes to one document may count as one. Deletes do not count in collections whose documents expire, nor
+        in collections that were not synced under their present name: operators rename collections of an old source.
         Call this after the commit, when the destination may also have writes of users. `unsure` is the result of the
         method of that name, and `now` the cluster time of the source up to which `changes` were read. Raises the
         driver's errors, and OperationErrors.
         """
-        certain, asked = self._asked(unsure, changes)
+        synced = {each.source_name for each in self.context.registry}
+        certain, asked = self._asked(
+            unsure,
+            [
+                each
+                for each in changes
+                if each.operation != "delete" or each.namespace.owner in synced
+            ],
+        )
         for name, keys in asked.items():
             if unsure[name].definition.expires:
                 # Applications may have renewed the document on the destination since its copy on the source expired.

@@ -24,9 +24,9 @@ SELECTS_NOTHING = (
 _MOST_ELEMENTS = 10
 _MOST_MISSING = 5
 _MOST_SHOWN = 10
-# The maximum number of names that are compared with a wanted name, because each comparison takes tens of microseconds;
-# and how many first characters a name must share with the wanted name to be compared if there are more names.
-_MOST_COMPARED = 2_000
+# The maximum number of names that are compared with a wanted name, because each comparison of long names takes half a
+# millisecond; and how many first characters a name must share with the wanted name to be compared if there are more.
+_MOST_COMPARED = 200
 _SHARED = 2
 
 

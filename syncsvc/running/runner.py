@@ -442,11 +442,8 @@ class Runner:
         self._process.spawn("sync", self._run_sync)
 
     def _watch_source(self) -> None:
-        """Start a thread that watches the source for user writes after the commit, if the source accepts them.
-
-        Only the coordinator does this.
-        """
-        if self.record.coordinates and not self.record.options.blocks_source:
+        """Start a thread that watches the source for user writes after the commit. Only the coordinator does this."""
+        if self.record.coordinates:
             watch = partial(watch_source, self._engine, self._stop)
             self._process.spawn("after commit", watch)
 

@@ -85,7 +85,8 @@ class RunRecord:
     steps: tuple[str, ...] = ()
     # Whether users may write to the destination.
     can_write: bool = False
-    # What the watch of the source after the commit has found; None until it is saved, and if there is no watch.
+    # What the watch of the source after the commit has found; None until users may write to the destination, and if the
+    # source is blocked or an earlier version committed the sync: then there is no watch.
     late_findings: LateFindings | None = None
     failure: Failure | None = None
     # How often the sync was reversed.

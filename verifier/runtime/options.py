@@ -17,7 +17,6 @@ from typing import Any, NoReturn, TextIO
 
 import configargparse
 import yaml
-from yaml.composer import ComposerError
 
 from verifier.runtime.logs import redact
 
@@ -141,8 +140,25 @@ def number(least: int, most: int) -> Callable[[str], int]:
     return parse
 
 
+def _unquoted(mark: yaml.Mark | None) -> str:
+    """Return the error text for a value at `mark` that begins with a special character, without the value."""
+    place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
+    return f"{place}put a value that begins with *, & or ! into quotes"
+
+
 class _Texts(yaml.BaseLoader):
-    """A loader that reads every value as text (010 and no are valid names), and refuses a key that occurs twice."""
+    """A loader that reads every value as text (010 and no are valid names), and refuses a key that occurs twice.
+
+    It also refuses YAML's anchors, aliases and tags: in a configuration file, a value that begins with one of their
+    characters is probably a secret without quotes, of which YAML would silently drop a part.
+    """
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        event = self.peek_event()  # type: ignore[no-untyped-call]
+        tag = getattr(event, "tag", None)
+        if getattr(event, "anchor", None) or (tag is not None and tag.startswith("!")):
+            raise ValueError(_unquoted(event.start_mark))
+        return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         names = [self.construct_object(key, deep) for key, _ in node.value]
@@ -166,8 +182,9 @@ class _YamlFile(configargparse.YAMLConfigFileParser):  # type: ignore[misc] # it
 
     def parse(self, stream: TextIO) -> dict[str, Any]:
         try:
-            # A file with only comments has no content.
-            values = yaml.load(stream, _Texts) or {}
+            values = yaml.load(stream, _Texts)
+            if values in (None, ""):
+                values = {}  # the file is empty, or contains only comments
             if not isinstance(values, dict):
                 raise ValueError("the content is not a mapping from options to values")
             given = {name: each for name, each in values.items() if each not in _EMPTY}
@@ -179,7 +196,11 @@ class _YamlFile(configargparse.YAMLConfigFileParser):  # type: ignore[misc] # it
             if problems:
                 raise ValueError("; ".join(problems))
         except (yaml.YAMLError, ValueError) as error:
-            text = f"the config file {stream.name} cannot be used: {_without_values(error)}"
+            reason = str(error)
+            if isinstance(error, yaml.MarkedYAMLError) and "tag" in str(error.problem):
+                # The text quotes the tag, which may be the beginning of a password.
+                reason = _unquoted(error.problem_mark)
+            text = f"the config file {stream.name} cannot be used: {reason}"
             raise configargparse.ConfigFileParserException(text) from error
         return {name: self._options[name].of_file(value) for name, value in given.items()}
 
@@ -201,15 +222,6 @@ class _YamlFile(configargparse.YAMLConfigFileParser):  # type: ignore[misc] # it
                     self._options[name].of_file(value)
             except (ArgumentTypeError, ValueError) as error:
                 yield f"{name}: {error}"
-
-
-def _without_values(error: Exception) -> str:
-    """Return the text of an error in a configuration file. If it is not valid YAML, leave out parts of its content."""
-    if isinstance(error, ComposerError) and error.problem_mark is not None:
-        # The text names the alias, which may be the beginning of a password.
-        mark = error.problem_mark
-        return f"line {mark.line + 1}, column {mark.column + 1}: put a value that begins with * or & into quotes"
-    return str(error)
 
 
 # The texts of YAML values that stand for no value.

@@ -47,7 +47,8 @@ class Temporary(NamedTuple):
     An `expected` failure only means that the call takes a long time: `what` then describes the wait for its answer, and
     the next attempt continues this wait. The first failure after it counts as the first failure of the call.
 
-    If `at_once`, the next attempt is made without a pause, because its request differs from the one that failed.
+    If `at_once`, the next attempt is made without a pause, and even in a block of `impatient` whose time is used up,
+    because its request differs from the one that failed.
     """
 
     what: str
@@ -121,6 +122,9 @@ class _Attempts:
         before, self._reason = self._reason, self._classify(error)
         if self._reason is None:
             return False
+        if self._reason.at_once:
+            # The next attempt is another request, not a wait for a better moment.
+            return True
         if before is None or before.expected is not self._reason.expected:
             # A slow answer has been awaited since its attempt began. A failure is new, however slow the call was.
             self._since = self._attempted if self._reason.expected else now

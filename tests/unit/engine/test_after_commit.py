@@ -49,11 +49,11 @@ def test_an_interval_without_a_check_only_grows() -> None:
 def test_the_warning_says_which_writes_were_not_checked_and_why() -> None:
     gap = at(0), at(60)
     assert unchecked_warning(NAMES, gap, "no such command (code 59)") == (
-        "User writes to cluster0 (the old source) from 2026-01-01T00:00:00Z to 2026-01-01T00:01:00Z, after the commit, "
-        "were not checked: its oplog no longer had them. User writes to cluster0 (the old source) after the commit "
-        "cannot be checked now: no such command (code 59). The check is retried. If no application has written to "
-        "cluster0 since the commit, you need not do anything. Otherwise, cluster1 lacks these writes: see 'Writes "
+        "User writes to cluster0 (the old source) after the commit, from 2026-01-01T00:00:00Z to 2026-01-01T00:01:00Z, "
+        "were not checked: its oplog no longer had all of them. User writes to cluster0 (the old source) after the "
+        "commit cannot be checked now: no such command (code 59). The check is retried. If no application has written "
+        "to cluster0 since the commit, you need not do anything. Otherwise, cluster1 lacks these writes: see 'Writes "
         "reached the source after the commit' in docs/howto/troubleshoot."
     )
     assert "cannot be checked now" not in unchecked_warning(NAMES, gap, None)
-    assert "no longer had them" not in unchecked_warning(NAMES, None, "an error")
+    assert "no longer had all" not in unchecked_warning(NAMES, None, "an error")

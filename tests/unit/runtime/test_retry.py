@@ -155,6 +155,10 @@ def test_a_different_attempt_is_made_without_a_pause() -> None:
     stop = Recording()
     assert retry(fails(Outage("a"), Outage("b"), Outage("a")), at_once, stop) == "done"
     assert [bool(each) for each in stop.pauses] == [False, True, False]
+    with impatient(0.0, in_total=0.0):
+        assert retry(fails(Outage("a"), Outage("a")), at_once, stop) == "done"
+        with pytest.raises(Outage):
+            retry(fails(Outage("b")), at_once, stop)
 
 
 @pytest.mark.usefixtures("short_pauses")
