@@ -254,4 +254,6 @@ def _refusal(uri: str, error: Exception) -> OperationError:
         text = (
             "the string cannot be parsed; user name and password must be percent-encoded (RFC 3986)"
         )
+    # A hint of the driver for programmers.
+    text = text.removesuffix(" Refer to docstring.")
     return OperationError(INVALID_URI, f"The connection string is refused: {text.rstrip('.?')}.")

@@ -70,14 +70,14 @@ CLUSTER_UNREACHABLE = ErrorKind(
     409,
     "A cluster does not answer.",
     "Check that the servers of the cluster run and have a primary, and that the connection string is right: the "
-    "addresses, and also tls and tlsCAFile if the servers require TLS.",
+    "addresses, replicaSet, and, if the servers require TLS, tls and tlsCAFile.",
 )
 NOT_AUTHORIZED = ErrorKind(
     "NotAuthorized",
     409,
     "The user of a connection string lacks a privilege, or its credentials are refused.",
-    "If the message names privileges, a role or an action, grant them to the user; the documentation lists the roles. "
-    "If the login failed, check user, password and authSource in the connection string.",
+    "If the message names privileges, a role or an action, grant them to the user: see docs/reference/roles. Otherwise, "
+    "check user, password and authSource in the connection string.",
 )
 # The errors that any call to a cluster can raise. They say nothing about the data.
 CLUSTER_ERRORS = (CLUSTER_UNREACHABLE, NOT_AUTHORIZED, UNEXPECTED_SERVER_ERROR)
