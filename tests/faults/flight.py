@@ -227,8 +227,15 @@ class Journey:
     def _until_applied(self, mark: str) -> None:
         mark_it = self.pair.source.client.d.plain.update_one
         patiently(lambda: mark_it({"_id": mark}, {"$set": {"marked": True}}, upsert=True))
-        found = self.pair.destination.client.d.plain.find_one
-        self._until(lambda progress: found({"_id": mark}) is not None, mark)
+        plain = self.pair.destination.client.d.plain
+
+        def is_found() -> bool:
+            # The destination may have no primary for longer than the driver waits.
+            with suppress(PyMongoError):
+                return plain.find_one({"_id": mark}) is not None
+            return False
+
+        self._until(lambda progress: is_found(), mark)
 
     def _define_until(self, over: Callable[[], bool]) -> None:
         """Run rounds of DDL operations on the source until `over` returns true; wait until each round is applied.

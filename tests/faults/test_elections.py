@@ -130,7 +130,12 @@ def _fly(
     folder: Path,
     disturb: Callable[[Stage, Daemon], list[Disturbance]],
     leaves_cursors: bool = False,
+    lost: int = 0,
 ) -> None:
+    """Run a sync with these disturbances in each stage. Up to `lost` cursors may be left open.
+
+    If `leaves_cursors`, the number of open cursors is not checked.
+    """
     clients = [each.client() for each in sets]
     sides = [Side(each.uri, client) for each, client in zip(sets, clients, strict=True)]
     pair = Pair(sides[0], sides[1])
@@ -143,7 +148,7 @@ def _fly(
         Journey(pair, daemon, lambda stage: disturb(stage, daemon)).fly()
         if leaves_cursors:
             close_cursors(*clients)
-        assert_no_leaks(daemon.pid, before, *clients)
+        assert_no_leaks(daemon.pid, before, *clients, lost=lost)
     finally:
         daemon.close()
         for each in clients:
@@ -180,7 +185,7 @@ def test_a_sync_through_disturbances(
         name, side = plan[stage]
         return [_disturbance(name, sets[side], daemon)]
 
-    _fly(sets, tmp_path, disturb)
+    _fly(sets, tmp_path, disturb, lost=1)
 
 
 def _disturbance(name: str, members: ThreeMembers, daemon: Daemon) -> Disturbance:
@@ -370,7 +375,8 @@ def test_a_disturbance_of_servers_in_every_stage(
     def disturb(stage: Stage, daemon: Daemon) -> list[Disturbance]:
         return [_disturbance(name, sets[each], daemon) for each in side]
 
-    _fly(sets, tmp_path, disturb, name in LEAVE_CURSORS)
+    # A server that steps down can close a connection before it sends the ID of a new cursor.
+    _fly(sets, tmp_path, disturb, name in LEAVE_CURSORS, lost=len(side))
 
 
 @pytest.mark.full
