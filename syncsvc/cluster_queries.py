@@ -34,7 +34,7 @@ class ClusterQueries:
     """Answers the queries of one process that read a cluster.
 
     `gate` admits or refuses a query, and `take` returns a snapshot of the sync. `keep_journal` saves the journal, and
-    `limits` returns the current limits; only a report needs both.
+    `limits` returns the current limits; only `report` uses these two.
     """
 
     def __init__(

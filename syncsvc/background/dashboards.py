@@ -25,7 +25,7 @@ from verifier.runtime.tasks import StopToken
 
 # How often the thread checks whether the documents are due, in seconds.
 _POLL = 1.0
-# This many attempts must fail before the warning is shown. An election or an outage has its own warning.
+# This many attempts in a row must fail before the warning is shown. An election or an outage has its own warning.
 _MOST_FAILURES = 3
 _STALE = (
     "The documents for dashboards of mongosync (resumeData and globalState in the metadata database) cannot be "

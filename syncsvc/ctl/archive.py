@@ -42,8 +42,8 @@ class Logs:
     """The logs for an archive.
 
     `texts` holds the redacted end of each log, by its name in the archive. `found` is the number of log files found,
-    and `too_old` the number of old files left out because of the size limit. `damaged` are the paths of the unreadable
-    files.
+    and `too_old` the number of old files left out because of the size limit. `damaged` are the paths of the found
+    files that could not be read.
     """
 
     texts: Mapping[str, str]

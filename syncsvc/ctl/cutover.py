@@ -22,7 +22,7 @@ from syncsvc.ctl.tool import Command, Tool, confirm, listed, pass_tool, require_
 from syncsvc.ctl.watching import Watch
 
 _YES = "--yes"
-# The states in which a commit was accepted.
+# The states of a sync whose commit was accepted and has not failed.
 _COMMITS = ("COMMITTING", "COMMITTED")
 
 
@@ -104,10 +104,10 @@ def _send_until_accepted(
 ) -> None:
     """Wait until a commit is possible, send the commit, and retry until the daemon has accepted it.
 
-    If the answer is lost, or is an error in `_UNDECIDED`, the progress is read before a retry. `progress` is the last
-    progress read, and `max_lag` the largest permitted lag in seconds (None: no limit). Raises ClientError if waiting
-    cannot make a commit possible, if the daemon refuses the commit with an error that is not in `_UNDECIDED`, or when
-    the timeout of `watching` is over.
+    If the answer is lost, or its error does not tell whether a commit has begun or can still begin, the progress is
+    read before a retry. `progress` is the last progress read, and `max_lag` the largest permitted lag in seconds (None:
+    no limit). Raises ClientError if waiting cannot make a commit possible, if the daemon refuses the commit with
+    another error, or when the timeout of `watching` is over.
     """
     while True:
         progress = _await_commit(watching, progress, max_lag)
@@ -181,7 +181,7 @@ def _confirmed(tool: Tool, progress: Document, yes: bool) -> Document:
     return tool.api.progress()
 
 
-# The states of a sync whose commit was accepted. A restarted daemon is INITIALIZING first.
+# The states from which an accepted commit can still be completed. A restarted daemon is INITIALIZING first.
 _LEADS_TO_THE_END = ("INITIALIZING", "RUNNING", "COMMITTING")
 
 

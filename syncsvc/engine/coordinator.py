@@ -194,8 +194,8 @@ class Coordinator(Phases):
             application.save_position()
             verification.finish(commit_time)
             if self._context.run.record.commit_time != commit_time:
-                # The commit was postponed, because users have written meanwhile. They may also have changed definitions
-                # or resharded collections.
+                # The commit was postponed, because users have written meanwhile or differences were repaired. Users may
+                # also have changed definitions or resharded collections.
                 self._check_definitions(group.stop)
             self._done("verified")
             application.save_position()
@@ -229,7 +229,8 @@ class Coordinator(Phases):
     def _wait_for_indexes(self, holds: Callable[[RunRecord], bool], stop: StopToken) -> None:
         """Wait until `holds` is True for the records of all other instances; then reload the registry.
 
-        The reloaded registry shows which indexes the other instances have withheld.
+        The reloaded registry shows which indexes the other instances have withheld. A no-op if the sync has only one
+        instance.
         """
         if self._context.run.record.instances:
             self._context.instances.wait_for_all(holds, stop)
@@ -321,9 +322,9 @@ class Coordinator(Phases):
         name = self._context.run.record.source
         self._context.progress.warn(
             WarningKind.FOREIGN_BLOCK,
-            f"An administrator or another program has blocked the user writes of {name} (the source) with a reason, so "
-            f"this sync cannot block them. Stop all applications that write to {name}: after that block is lifted, "
-            "their writes would be lost.",
+            f"An administrator or another program has blocked user writes to {name} (the source) and given a reason, "
+            f"so the server refuses the write block of this sync. Stop all applications that write to {name}: when the "
+            "other block is lifted, their writes would be lost.",
         )
 
     def _commit_time(self, stop: StopToken) -> Timestamp:

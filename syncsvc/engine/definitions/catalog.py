@@ -235,7 +235,7 @@ class Catalog:
         self._run(namespace, {"drop": namespace.collection}, failures.NAMESPACE_NOT_FOUND)
 
     def drop_view(self, namespace: Namespace) -> None:
-        """Drop the view that has this name, if there is one, and forget the saved definitions of the view."""
+        """Drop the view that has this name, if there is one, and forget the view definitions saved for this name."""
         self._discard_view(namespace, exists=self._kind_at(namespace) is Kind.VIEW)
 
     def _free_of_view(self, namespace: Namespace) -> None:
