@@ -10,7 +10,7 @@ Overview for newcomers:
 - `preflight` decides whether a sync may begin.
 - `rules` compute the definitions and shard keys of the destination's collections, and the repairs of differences.
 - `resuming` decides for each kind of error whether a failed sync can be resumed, and how its saved state changes.
-- `principals` compares the users and roles of both clusters, which `engine.principal_copy` copies.
+- `principals` compares the users and roles of both clusters; `engine.principal_copy` copies those of the source.
 - `saved` holds the saved state, so that a killed process can continue. There, `created_collections` finds the
   collections that a sync has created on the destination, and `evidence` reads the saved state for `reports.report`.
 - `source` reads the source's documents and oplog.

@@ -62,10 +62,10 @@ class Goal:
         return None if command is Trigger.COMMIT and not can_commit else command
 
     def contradicts(self, command: Trigger) -> bool:
-        """Return whether the declared state forbids the command, for example RUNNING a pause.
+        """Return whether the declared state forbids the command; for example, RUNNING forbids a pause.
 
-        It does not forbid every command that leads away from it: RUNNING permits a commit and a reversal, and PAUSED a
-        reset.
+        Some commands are permitted although they lead to another state: a commit and a reversal while the declared
+        state is RUNNING, and a reset while it is PAUSED.
         """
         return command in _UNDONE[self.state]
 

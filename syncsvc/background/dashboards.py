@@ -35,7 +35,7 @@ _STALE = (
 
 
 class Dashboards:
-    """Writes the documents for dashboards every `interval` seconds, and when the state or the phase changes.
+    """Writes the documents for dashboards every `interval` seconds, and when the state, phase, owner or epoch changes.
 
     Writes nothing before the first start, during a reset, and once another process owns the run. While the run is
     COMMITTED, writes the documents only until this has succeeded once.

@@ -83,7 +83,7 @@ def _commit_and_follow(
     elif progress["state"] == "COMMITTED" and not tool.json:
         mapping = progress["directionMapping"]
         tool.say(
-            f"The sync from {mapping['Source']} to {mapping['Destination']} is committed already."
+            f"The sync from {mapping['Source']} to {mapping['Destination']} is already committed."
         )
     _await_end(tool, watching)
 
@@ -104,9 +104,9 @@ def _send_until_accepted(
 ) -> None:
     """Wait until a commit is possible, send the commit, and retry until the daemon has accepted it.
 
-    If the answer is lost, or its error does not tell whether a commit has begun or can still begin, the progress is
-    read before a retry. `progress` is the last progress read, and `max_lag` the largest permitted lag in seconds (None:
-    no limit). Raises ClientError if waiting cannot make a commit possible, if the daemon refuses the commit with
+    If no answer arrives, or the answer is an error after which the commit may have begun or can still begin, read the
+    progress before a retry. `progress` is the last progress read, and `max_lag` the largest permitted lag in seconds
+    (None: no limit). Raises ClientError if waiting cannot make a commit possible, if the daemon refuses the commit with
     another error, or when the timeout of `watching` is over.
     """
     while True:

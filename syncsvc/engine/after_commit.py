@@ -50,8 +50,8 @@ from verifier.runtime.tasks import SLOW_POLL, Cancelled, StopToken, wait_until
 
 _log = logging.getLogger(__name__)
 
-# The watch ends after this many found writes, or this many seconds: by the source's cluster time since the commit, or by
-# the clock since this process began to watch. If applications still use the source, reading all their writes would
+# The watch ends after this many found writes, or this many seconds: by the source's cluster time since the commit, or
+# by the clock since this process began to watch. If applications still use the source, reading all their writes would
 # only load both clusters.
 _ENOUGH = 10_000
 _LONGEST = 24 * 3600
@@ -61,8 +61,8 @@ _INTERVAL = 1.0
 # The least time between two saves: of new findings, and of only a new position. In seconds.
 _RENEW_AFTER = 5.0
 _SAVE_AFTER = 600.0
-# The pauses before the next attempt: after an error that only means that a server did not answer, and after another
-# one. How long the next attempt waits for an answer, and how long a save is retried. All in seconds.
+# The pauses before the next attempt: after an error that only means that a server did not answer, and after any
+# other error. How long the next attempt waits for an answer, and how long a save is retried. All in seconds.
 _PAUSE = 10.0
 _LONG_PAUSE = 30.0
 _PATIENCE = 5.0
@@ -118,7 +118,7 @@ class _Watch:
         self._problem: str | None = None
 
     def run(self) -> None:
-        """Watch the source until the saved findings are complete, a day has passed, or `_is_watched` returns False."""
+        """Watch until the saved findings are complete, a day has passed, or the sync fails, is reversed or is reset."""
         while _is_watched(self._context.run.record) and not self._saved.ended:
             # Another thread may end the warnings late, after a resume: show them again.
             self._show()
@@ -175,7 +175,8 @@ class _Watch:
     def _later_position(self, stream: ChangeStream) -> Position:
         """Return the position after the oldest entry of the oplog, to continue there after changes were lost.
 
-        Return the current position if the oplog cannot be read, or if that entry is not newer than the findings.
+        Return the current position if the oplog cannot be read, or if that entry is not newer than the findings'
+        position.
         """
         oplog = None
         with suppress(OperationFailure):
@@ -259,9 +260,9 @@ class _Watch:
             progress.end_warning(WarningKind.UNCHECKED_AFTER_COMMIT)
 
     def _report(self, error: Exception) -> None:
-        """Prepare the next attempt. Log the error and note it for the warning, as far as this is necessary."""
+        """Prepare the next attempt after an error, which is logged, and noted for the warning, if necessary."""
         if _is(failures.OPLOG_WINDOW_EXCEEDED, error):
-            # If an open stream has lost its place, opening it again shows whether the oplog has lost it, too.
+            # If an open stream has lost its position, opening it again shows whether the oplog has lost it, too.
             self._is_lost = not self._has_read
             self._reader = None
             return
@@ -278,7 +279,7 @@ class _Watch:
             self._problem = failures.text_of(error).rstrip(".")
 
     def _report_interruption(self, error: Exception) -> None:
-        """Log the error; at the level DEBUG if the attempt before it has failed, too."""
+        """Log the error, at the level DEBUG if a call to a cluster has already failed since the last success."""
         checked = utc_text(self._findings.position.time.time)
         fields = {"error": failures.text_of(error), "checkedUpTo": checked}
         if self._fails:

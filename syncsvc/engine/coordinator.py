@@ -39,7 +39,8 @@ from verifier.runtime.tasks import POLL, SLOW_POLL, StopToken, TaskGroup, wait_u
 
 _log = logging.getLogger(__name__)
 
-# The phases in which the engine blocks the destination and stops the balancers as soon as it starts.
+# If the engine starts in one of these phases, it first blocks the destination (if the options say so) and stops the
+# balancers.
 _HOLDING = (
     Phase.REVERSING,
     Phase.COPYING,
@@ -261,7 +262,7 @@ class Coordinator(Phases):
         While waiting, publish whether a commit is possible, begin the verification once all instances have caught up,
         publish its progress, and run the repairs that users request.
         """
-        # Clear the value of an earlier process, which other instances would mistake for the current one.
+        # Clear `caught_up` of an earlier process, which other instances would mistake for the current value.
         self._publish_caught_up(False)
         run = self._context.run
         if run.record.state is not State.COMMITTING:

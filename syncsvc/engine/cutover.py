@@ -1,11 +1,11 @@
 """The cut-over, which runs small steps in a fixed order. Each step is idempotent, and is recorded when done.
 
-A restart continues with the first step that is not recorded. Until the cut-over, the unique indexes of the destination
-accept duplicates. The first step makes them refuse new duplicates; then the source is checked for new user writes, and
-the destination is unblocked and reported as writable. Users need not wait for the last steps: the indexes become
-unique, which can take long, and finally documents begin to expire. Uniqueness is restored first, because it is urgent:
-as long as an index is not unique again, a MongoDB 6.0 secondary can crash if users move a unique value from one
-document to another.
+A restart continues with the first step that is not recorded; before the destination is unblocked, a restart also
+repeats the steps that read the source. Until the cut-over, the unique indexes of the destination accept duplicates. The
+first step makes them refuse new duplicates; then the source is checked for new user writes, and the destination is
+unblocked and reported as writable. Users need not wait for the last steps: the indexes become unique, which can take
+long, and finally documents begin to expire. Uniqueness is restored first, because it is urgent: as long as an index is
+not unique again, a MongoDB 6.0 secondary can crash if users move a unique value from one document to another.
 
 If users have, or may have, written to the source after the commit time, `Cutover.run` raises SourceWritten before it
 unblocks the destination: the coordinator then undoes the completed steps, applies these writes, and repeats the

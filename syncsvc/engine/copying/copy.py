@@ -216,7 +216,7 @@ def copy_claimed(context: RunContext, stop: StopToken) -> None:
 
 
 def end_copy(context: RunContext, stop: StopToken) -> Timestamp:
-    """Save the totals of the finished copy, and return a cluster time of the source after all reads."""
+    """Save the totals of the finished copy, and return a cluster time of the source after the last read."""
     with TaskGroup("end", stop) as group:
         group.spawn("settle", settle, context)
         return append_note(context.source_client, group.stop)

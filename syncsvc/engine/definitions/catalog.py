@@ -392,7 +392,7 @@ class Catalog:
     def _make_unique(self, namespace: Namespace, command: dict[str, Any]) -> None:
         """Run a collMod command that makes an index unique.
 
-        If the index is unique already, the server would nevertheless scan it, so the command is not sent then. On a
+        On a replica set, the command is not sent if the index is already unique: the server would scan it again. On a
         sharded cluster, the command is always sent, because other shards than the one that lists the indexes may not
         have finished; there, a command that is sent again waits for the end of the first one.
         """

@@ -4,8 +4,8 @@ A document may reach the destination in a state from before an index was created
 may be built over documents that were read at different times. So an index can refuse a document that it never had to
 index on the source (parallel arrays, unknown languages, invalid geometries). Then all indexes of the collection are
 withheld: dropped, and built again when all events from the time of the copy are applied. If several instances share the
-sync, or an index still refuses a document then or refuses one later, the indexes are built at the end of the commit,
-when the documents equal those of the source. If an index refuses a document even then, the sync fails.
+sync, or an index still refuses a document then or refuses one later, the indexes are built during the commit, when the
+documents equal those of the source. If an index refuses a document even then, the sync fails.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from verifier.runtime.tasks import StopToken, for_each
 
 _log = logging.getLogger(__name__)
 
-# The number of attempts to build the withheld indexes of a collection, and the pause between them, in seconds.
+# How often a commit tries to build the withheld indexes of a collection, and the pause between attempts, in seconds.
 _BUILDS = 5
 _PAUSE = 1.0
 

@@ -1,4 +1,4 @@
-"""Shards the destination's collections as they are created, and distributes databases over shards. Idempotent.
+"""Shards the destination's collections when they are created, and distributes databases over shards; idempotent.
 
 When an empty collection is sharded, each range of its shard key is created on the shard that a zone assigns it to, so
 that nothing has to be moved. For that moment only, this module defines temporary zones, one for each shard. The
