@@ -10,16 +10,16 @@ Overview for newcomers:
 - `preflight` decides whether a sync may begin.
 - `rules` compute the definitions and shard keys of the destination's collections, and the repairs of differences.
 - `resuming` decides for each kind of error whether a failed sync can be resumed, and how its saved state changes.
-- `principals` compares the users and roles of both clusters, which `engine.principal_copy` copies.
+- `principals` compares the users and roles of both clusters; `engine.principal_copy` copies those of the source.
 - `saved` holds the saved state, so that a killed process can continue. There, `created_collections` finds the
   collections that a sync has created on the destination, and `evidence` reads the saved state for `reports.report`.
 - `source` reads the source's documents and oplog.
 - `desired` decides which command leads to the state that the configuration declares; `reconciler` sends it.
-- `background` contains threads that the engine does not wait for: `limiter` limits the speed of a sync at run time,
-  `reporter` saves and logs the progress, `notifier` posts to a webhook, and `dashboards` writes documents for the
-  dashboards of mongosync.
-- `figures` are counters that the engine updates. `reports.sync` is a snapshot of everything that a process knows about
-  the sync, and the other `reports` present this snapshot.
+- `background` runs in threads that the engine does not wait for: `limiter` limits the speed of a sync at run time,
+  `reporter` pings the clusters, saves the journal and logs the progress, `notifier` posts to a webhook, and
+  `dashboards` writes documents for the dashboards of mongosync.
+- `figures` are counters that the engine updates, and values computed from them. `reports.sync` is a snapshot of
+  everything that a process knows about the sync, and most other `reports` present this snapshot.
 - `ctl` is `syncctl`, a client of the HTTP API that imports only `request_file` from the service.
 """
 

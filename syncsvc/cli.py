@@ -1,6 +1,7 @@
-"""The process of the sync service: reads the settings, and serves the API while it connects and loads a saved sync.
+"""The process of the sync service: reads the settings, serves the API, connects, and continues a saved sync.
 
-This module only creates the parts of the process and connects them to each other.
+The API is served from the beginning, even before the clusters are connected. This module creates the parts of the
+process and connects them to each other; the other modules do the work.
 """
 
 from __future__ import annotations
@@ -138,7 +139,7 @@ def _serve(settings: Settings, goal: Goal | None, observe: Observer, tuning: Tun
         protection = Protection(
             settings.protection, *secrets_of(webhook), *files_of(settings.sources)
         )
-        # Created first, so that an address in use is reported before anything is touched.
+        # Created first, so that an address in use is reported before the process connects to any cluster.
         server = _server(settings, service, protection, recent, webhook)
         renewal = Renewal(f"syncsvc {__version__}")
         tasks.spawn("waits", waits.watch, service.each_second, stop.sleep)

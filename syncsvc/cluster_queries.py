@@ -34,7 +34,7 @@ class ClusterQueries:
     """Answers the queries of one process that read a cluster.
 
     `gate` admits or refuses a query, and `take` returns a snapshot of the sync. `keep_journal` saves the journal, and
-    `limits` returns the current limits; only a report needs both.
+    `limits` returns the current limits; only `report` uses these two.
     """
 
     def __init__(
@@ -83,10 +83,11 @@ class ClusterQueries:
             return reset_report(*self._run.runner_to_reset(confirm).resettable())
 
     def report(self) -> dict[str, Any]:
-        """Return the report of the sync, in the form of `reports.report`. It names saved data that cannot be read.
+        """Return the report of the sync, in the form of `reports.report`.
 
-        The journal is saved first, so the report includes the newest warnings. Raises OperationError: InvalidState if
-        there is no sync or the process is not initialized in time, NotActive if this process is a standby.
+        The report names saved data that cannot be read. The journal is saved first, so the report includes the newest
+        warnings. Raises OperationError: InvalidState if there is no sync or the process is not initialized in time,
+        NotActive if this process is a standby.
         """
         self._gate.await_startup()
         with self._gate.while_active():
@@ -145,6 +146,6 @@ class ClusterQueries:
 
 
 def _names(namespace: str, collections: Iterable[CollectionRecord]) -> set[str]:
-    """Return the names under which mismatches of a collection are saved: its name, and the name of its buckets."""
+    """Return the names under which mismatches of a collection are saved: its own, and that of its buckets (if any)."""
     stored = (each.source_storage for each in collections if str(each.source_name) == namespace)
     return {namespace, *map(str, stored)}

@@ -1,1 +1,1 @@
-"""Threads that the sync does not wait for: they limit its speed, save, log and publish its progress."""
+"""Work in threads that the sync does not wait for: limits its speed, and saves, logs and publishes its progress."""

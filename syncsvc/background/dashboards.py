@@ -25,7 +25,7 @@ from verifier.runtime.tasks import StopToken
 
 # How often the thread checks whether the documents are due, in seconds.
 _POLL = 1.0
-# This many attempts must fail before the warning is shown. An election or an outage has its own warning.
+# This many attempts in a row must fail before the warning is shown. An election or an outage has its own warning.
 _MOST_FAILURES = 3
 _STALE = (
     "The documents for dashboards of mongosync (resumeData and globalState in the metadata database) cannot be "
@@ -35,7 +35,7 @@ _STALE = (
 
 
 class Dashboards:
-    """Writes the documents for dashboards every `interval` seconds, and when the state or the phase changes.
+    """Writes the documents for dashboards every `interval` seconds, and when the state, phase, owner or epoch changes.
 
     Writes nothing before the first start, during a reset, and once another process owns the run. While the run is
     COMMITTED, writes the documents only until this has succeeded once.

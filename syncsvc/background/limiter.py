@@ -47,7 +47,7 @@ _INTERVAL = 1.0
 _PATIENCE = 2.0
 # The throughput is averaged over this many intervals, and this many measurements of the load are kept.
 _MEASURED = 3
-# The limits of the work that `auto` slows down in each phase, and the rates per second that hardly load any cluster.
+# In each phase, the limit that `auto` lowers; and for each of these limits, a rate that hardly loads any cluster.
 _WORK = {Phase.COPYING: Limit.COPY_BYTES, Phase.APPLYING: Limit.EVENTS}
 _HARMLESS = {Limit.COPY_BYTES: 100_000, Limit.EVENTS: 100}
 _SUSPENDED = (
@@ -59,8 +59,8 @@ _SUSPENDED = (
 class Limiter:
     """Manages the limits of one process. `take` returns a snapshot of the sync, and contacts no cluster.
 
-    `home` returns the store of the limits; None while it is unknown which cluster holds the saved state. Until then,
-    changes are kept in memory.
+    `home` returns the store of the limits; None while it is unknown which cluster holds the saved state.
+    Meanwhile, changes are kept in memory.
     """
 
     def __init__(
@@ -241,7 +241,7 @@ class Limiter:
     def _suspend(self, sync: Sync, shares: dict[Limit, int]) -> None:
         """Remove all limits from `shares` during a commit, and the limit of change events while it endangers the sync.
 
-        Only the removal of the limit of change events is shown as a warning.
+        Show a warning while that limit endangers the sync; a commit causes no warning.
         """
         record, snapshot = sync.record, sync.snapshot
         why = None

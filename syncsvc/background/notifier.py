@@ -1,4 +1,4 @@
-"""Posts notices to a webhook: every second, compares the sync with its previous state, and posts the changes."""
+"""Posts notices to a webhook: once a second, one notice for each change of the state and of the warnings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Notifier:
         self._told = Told()
 
     def watch(self, sync: Sync) -> None:
-        """Post a notice to the webhook for each change of the sync since the last call."""
+        """Post a notice to the webhook for each change of the state and of the warnings since the last call."""
         self._told, notices = news(self._told, sync, time())
         for each in notices:
             self._webhook.post(each.event, each.at, **each.fields)

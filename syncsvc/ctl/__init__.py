@@ -11,5 +11,5 @@ It imports only `syncsvc.request_file` from the services, so it can show only da
   `limits` builds the request of `syncctl limit` and renders its answer. `text` formats sizes, durations and names.
 - `watching` polls a daemon and shows its progress until a condition holds; `following` does this for a sync.
 - `doctor` examines a daemon and its clusters. `archive` collects the files of `syncctl diagnose`, and `redaction`
-  removes the secrets from them.
+  removes the secrets from them. `reporting` writes the report of a sync or a check to a file.
 """

@@ -9,7 +9,8 @@ from typing import Any
 from syncsvc.ctl.client import Document
 from syncsvc.ctl.text import count, duration, percent, share, size
 
-# The largest lag of the destination, and of the verification, at which a commit is accepted (docs/reference/api.rst).
+# A commit is accepted only up to these lags (docs/reference/api.rst). The first limits the lag of the destination, and
+# the lag with which the verification reads changes; the second, the lag with which it compares changed documents.
 MAX_LAG_SECONDS = 30
 MAX_RECHECK_LAG_SECONDS = 60
 APPLYING = "change event application"

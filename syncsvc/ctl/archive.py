@@ -42,8 +42,8 @@ class Logs:
     """The logs for an archive.
 
     `texts` holds the redacted end of each log, by its name in the archive. `found` is the number of log files found,
-    and `too_old` the number of old files left out because of the size limit. `damaged` are the paths of the unreadable
-    files.
+    and `too_old` the number of old files left out because of the size limit. `damaged` are the paths of the found
+    files that could not be read.
     """
 
     texts: Mapping[str, str]
@@ -53,7 +53,7 @@ class Logs:
 
 
 def collected(api: Client, start: Document, logs: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield the name and the redacted text of each file of the archive; if a request fails, the text is its error.
+    """Yield the name and the redacted text of each file of the archive; if a request fails, its error is the text.
 
     The files are the daemon's answers and the files in `logs` (redacted texts by name). `start` is the body of the
     preflight request. Raises ClientError if the daemon does not answer and `logs` is empty.

@@ -22,7 +22,7 @@ from syncsvc.ctl.tool import Command, Tool, confirm, listed, pass_tool, require_
 from syncsvc.ctl.watching import Watch
 
 _YES = "--yes"
-# The states in which a commit was accepted.
+# The states of a sync whose commit was accepted and has not failed.
 _COMMITS = ("COMMITTING", "COMMITTED")
 
 
@@ -83,7 +83,7 @@ def _commit_and_follow(
     elif progress["state"] == "COMMITTED" and not tool.json:
         mapping = progress["directionMapping"]
         tool.say(
-            f"The sync from {mapping['Source']} to {mapping['Destination']} is committed already."
+            f"The sync from {mapping['Source']} to {mapping['Destination']} is already committed."
         )
     _await_end(tool, watching)
 
@@ -104,10 +104,10 @@ def _send_until_accepted(
 ) -> None:
     """Wait until a commit is possible, send the commit, and retry until the daemon has accepted it.
 
-    If the answer is lost, or is an error in `_UNDECIDED`, the progress is read before a retry. `progress` is the last
-    progress read, and `max_lag` the largest permitted lag in seconds (None: no limit). Raises ClientError if waiting
-    cannot make a commit possible, if the daemon refuses the commit with an error that is not in `_UNDECIDED`, or when
-    the timeout of `watching` is over.
+    If no answer arrives, or the answer is an error after which the commit may have begun or can still begin, read the
+    progress before a retry. `progress` is the last progress read, and `max_lag` the largest permitted lag in seconds
+    (None: no limit). Raises ClientError if waiting cannot make a commit possible, if the daemon refuses the commit with
+    another error, or when the timeout of `watching` is over.
     """
     while True:
         progress = _await_commit(watching, progress, max_lag)
@@ -181,7 +181,7 @@ def _confirmed(tool: Tool, progress: Document, yes: bool) -> Document:
     return tool.api.progress()
 
 
-# The states of a sync whose commit was accepted. A restarted daemon is INITIALIZING first.
+# The states from which an accepted commit can still be completed. A restarted daemon is INITIALIZING first.
 _LEADS_TO_THE_END = ("INITIALIZING", "RUNNING", "COMMITTING")
 
 

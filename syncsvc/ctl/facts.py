@@ -25,7 +25,7 @@ _UNKNOWN_OPLOG = "not checked yet"
 
 @dataclass(frozen=True)
 class Fact:
-    """A label and a text to show; with a `fraction` between 0 and 1, a progress bar is shown before the text.
+    """A label and a text to show; a `fraction` (0 to 1) is shown before the text, as a progress bar or a percentage.
 
     A fact with `is_detail` is left out if all facts are shown on one line. `style` is a style of the package rich.
     """

@@ -48,8 +48,9 @@ def sentence_after_command(tool: Tool) -> str:
 def sentence_after_differences(tool: Tool, repair: str) -> str:
     """Return the next step after a list of differences: `repair` if the sync has not failed and accepts a repair.
 
-    Otherwise, return the general next step, as `next_sentence` does: after a failure, only the daemon knows whether a
-    repair is possible, and whether desiredState must be changed before it.
+    `repair` is a `syncctl` command. Otherwise, return the general next step, as `next_sentence` does: after a failure,
+    only the daemon knows whether a repair is possible, and whether desiredState must be changed before it. If the
+    daemon does not answer, the next step is `syncctl status`.
     """
     overview = _overview(tool)
     if overview is None:
@@ -97,7 +98,7 @@ def to_others(tool: Tool) -> str:
 
 
 def collection_count(tool: Tool) -> int | None:
-    """Return the number of collections that the sync holds; None if the daemon does not answer the request for it."""
+    """Return the number of collections that the sync holds; None if the daemon does not say."""
     overview = _requested_overview(tool)
     counts: Document = {} if overview is None else overview.get("namespaces", {})
     return counts.get("total")

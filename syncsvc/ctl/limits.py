@@ -48,7 +48,7 @@ def _value(name: str, text: str) -> int | None:
         option = f"--{name.replace('_', '-')}"
         wanted = "a size, such as 20MB," if _FIELDS[name][1] is bytes_from else "a number"
         raise click.BadParameter(
-            f"{text!r} is neither {wanted} nor none.", param_hint=option
+            f"{text!r} is neither {wanted} nor `none`.", param_hint=option
         ) from error
 
 

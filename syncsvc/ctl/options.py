@@ -1,6 +1,6 @@
 """Options that several commands of `syncctl` share.
 
-Each option sets its metavar, because the default of click differs between versions.
+Each option with a value sets its metavar, because the default of click differs between versions.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Removes secrets from texts that an operator passes on.
 
 The patterns are generous: it is better to lose a harmless word than to pass on a secret. Repetitions before a keyword
-are bounded, so that the time grows only with the length of the text. The functions here have no side effects.
+are bounded, so that the time is proportional to the length of the text. The functions here have no side effects.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from syncsvc.ctl.facts import Fact
 from syncsvc.ctl.text import count, duration, percent, printable, share, size
 
 _NAMES_SHOWN = 50
-# All columns of collections, with a namespace of 30 characters, need this width.
+# The table of collections needs this width for all its columns, with a namespace of 30 characters.
 _WIDE = 120
 Row = tuple[str, RenderableType]
 

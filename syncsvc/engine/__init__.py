@@ -8,10 +8,10 @@ collections, and `events` applies change events.
 
 Modules: `phases` runs the phases of one instance. `coordinator` implements them for the instance that also does all
 work needed only once, and `follower` for every other instance. `verification` runs alongside change event application,
-`repairer` repairs the differences that the verification finds, and `commit_end` delays the end of a commit while users
-still write to the source (`late_writes` finds these writes). `sync_subject` determines what the verification compares.
-`after_commit` warns of user writes to the source after the commit. `oplog_watch` estimates how long the source's oplog
-keeps the needed changes, and `pause` saves these changes during a long pause. `cutover` runs the last steps of a
-commit, `reversal` reverses a committed sync, `principal_copy` copies users and roles, and `reset` drops everything that
-a sync has created.
+`repairer` repairs the differences that the verification finds, and `commit_end` postpones the end of a commit if users
+still write to the source (`late_writes` finds these writes), or if differences were repaired. `sync_subject` determines
+what the verification compares. `empty_selection` warns while the filters select nothing, and `after_commit` of user
+writes to the source after the commit. `oplog_watch` estimates how long the source's oplog keeps the needed changes, and
+`pause` saves these changes during a long pause. `cutover` runs the last steps of a commit, `reversal` reverses a
+committed sync, `principal_copy` copies users and roles, and `reset` drops everything that a sync has created.
 """

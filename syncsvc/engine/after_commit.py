@@ -1,8 +1,8 @@
 """Watches the source after a commit for user writes that are missing on the destination.
 
 Unless the sync blocks the source, the source accepts writes after the commit. The writes of an application that was not
-stopped are acknowledged, but no longer synced. The watch only reads, and shows such writes in a warning. It begins when
-users may write to the destination. It saves what it has found, so that a restart continues it.
+stopped are acknowledged, but no longer synced. The watch shows such writes in a warning, but does not apply them. It
+begins when users may write to the destination. It saves what it has found, so that it continues after a restart.
 
 After a commit, the source is usually switched off while the daemon keeps running. Therefore, an unreachable source
 causes no warning: the watch logs one line, and retries. Other errors cause a warning, and are retried, too. No error of
@@ -50,8 +50,9 @@ from verifier.runtime.tasks import SLOW_POLL, Cancelled, StopToken, wait_until
 
 _log = logging.getLogger(__name__)
 
-# After how many found writes, and after how many seconds of the source's cluster time since the commit, the watch ends:
-# if applications still use the source, reading all their writes would only load both clusters.
+# The watch ends after this many found writes, or this many seconds: by the source's cluster time since the commit, or
+# by the clock since this process began to watch. If applications still use the source, reading all their writes would
+# only load both clusters.
 _ENOUGH = 10_000
 _LONGEST = 24 * 3600
 # The pause after a page of changes that was not full, in seconds. Without it, a busy source would send each change by
@@ -60,8 +61,8 @@ _INTERVAL = 1.0
 # The least time between two saves: of new findings, and of only a new position. In seconds.
 _RENEW_AFTER = 5.0
 _SAVE_AFTER = 600.0
-# The pauses before the next attempt: after an error that only means that a server did not answer, and after another
-# one. How long the next attempt waits for an answer, and how long a save is retried. All in seconds.
+# The pauses before the next attempt: after an error that only means that a server did not answer, and after any
+# other error. How long the next attempt waits for an answer, and how long a save is retried. All in seconds.
 _PAUSE = 10.0
 _LONG_PAUSE = 30.0
 _PATIENCE = 5.0
@@ -72,9 +73,9 @@ _SECTION = "see 'Writes reached the source after the commit' in docs/howto/troub
 def watch_source(context: RunContext, stop: StopToken) -> None:
     """Wait until users may write to the destination, then watch the source from the commit time on.
 
-    The watch ends when enough writes are found or a day has passed. Its warnings last until `stop` is stopped or the
-    state of the sync changes, and return after a restart. A no-op if the source is blocked, or an earlier version
-    committed the sync. Raises `Cancelled` when stopped.
+    The watch ends when enough writes are found or a day has passed. Its warnings last until `stop` is set or the sync
+    is no longer COMMITTING or COMMITTED, and appear again after a restart. If the sync blocks the source, or an earlier
+    version committed the sync, nothing is watched. Raises `Cancelled` when stopped.
     """
     wait_until(lambda: context.run.record.can_write, stop, SLOW_POLL)
     record = context.run.record
@@ -89,7 +90,7 @@ def watch_source(context: RunContext, stop: StopToken) -> None:
 
 
 class _Watch:
-    """The watch of the source after the commit whose commit time is `since`. `findings` are those found so far."""
+    """The watch of the source after the commit whose commit time is `since`. `findings` are the saved ones."""
 
     def __init__(
         self, context: RunContext, stop: StopToken, findings: LateFindings, since: Timestamp
@@ -100,7 +101,7 @@ class _Watch:
         self._late_writes = LateWrites(context, stop)
         # The collections whose changes require a query of the clusters, by their names on the source.
         self._unsure: Mapping[Namespace, CollectionRecord] = {}
-        # What is found, what of it the warnings show, and what is saved.
+        # The newest findings, the findings that the warnings show, and the saved findings.
         self._findings = self._shown = self._saved = findings
         self._began_at = self._saved_at = monotonic()
         self._reader: ChangeReader | None = None
@@ -111,12 +112,13 @@ class _Watch:
         self._has_read = False
         # Whether the oplog no longer has the next changes.
         self._is_lost = False
-        # Whether the last attempt failed, and why changes cannot be checked now if that requires a warning.
+        # Whether a call to a cluster has failed since the last successful attempt; and why changes cannot be checked
+        # now, if that requires a warning.
         self._fails = False
         self._problem: str | None = None
 
     def run(self) -> None:
-        """Watch the source until the saved findings are complete, a day has passed, or the sync is in another state."""
+        """Watch until the saved findings are complete, a day has passed, or the sync fails, is reversed or is reset."""
         while _is_watched(self._context.run.record) and not self._saved.ended:
             # Another thread may end the warnings late, after a resume: show them again.
             self._show()
@@ -156,7 +158,7 @@ class _Watch:
             self._stop.sleep(_INTERVAL)
 
     def _open(self) -> None:
-        """Open the change stream at the position of the findings; if the oplog has lost it, at a later position."""
+        """Open the change stream at the position of the findings, or later if the oplog no longer has that position."""
         context = self._context
         namespaces = context.run.record.options.namespaces
         stream = ChangeStream(
@@ -171,7 +173,11 @@ class _Watch:
         self._pages, self._has_read = self._reader.pages(), False
 
     def _later_position(self, stream: ChangeStream) -> Position:
-        """Return the position of the oldest change in the oplog; the current position if the oplog cannot be read."""
+        """Return the position after the oldest entry of the oplog, to continue there after changes were lost.
+
+        Return the current position if the oplog cannot be read, or if that entry is not newer than the findings'
+        position.
+        """
         oplog = None
         with suppress(OperationFailure):
             oplog = read_oplog(stream.client)
@@ -210,7 +216,8 @@ class _Watch:
     def _save(self) -> None:
         """Save the findings, and show them in the warnings from now on, unless this was done recently.
 
-        A failed save is repeated. Raises `Cancelled` if another process has taken the sync over, and watches.
+        A later call repeats a failed save. Raises `Cancelled` if the source is no longer watched, or if another process
+        has taken the sync over and now watches the source itself.
         """
         is_new = replace(self._findings, position=self._saved.position) != self._saved
         age = monotonic() - self._saved_at
@@ -253,9 +260,9 @@ class _Watch:
             progress.end_warning(WarningKind.UNCHECKED_AFTER_COMMIT)
 
     def _report(self, error: Exception) -> None:
-        """Log the error, warn if necessary, and prepare the next attempt."""
+        """Prepare the next attempt after an error, which is logged, and noted for the warning, if necessary."""
         if _is(failures.OPLOG_WINDOW_EXCEEDED, error):
-            # If an open stream has lost its place, opening it again shows whether the oplog has lost it, too.
+            # If an open stream has lost its position, opening it again shows whether the oplog has lost it, too.
             self._is_lost = not self._has_read
             self._reader = None
             return
@@ -272,7 +279,7 @@ class _Watch:
             self._problem = failures.text_of(error).rstrip(".")
 
     def _report_interruption(self, error: Exception) -> None:
-        """Log the error; at the level DEBUG if the attempt before it has failed, too."""
+        """Log the error, at the level DEBUG if a call to a cluster has already failed since the last success."""
         checked = utc_text(self._findings.position.time.time)
         fields = {"error": failures.text_of(error), "checkedUpTo": checked}
         if self._fails:
@@ -289,7 +296,10 @@ class _Watch:
 
 
 def _is_watched(record: RunRecord) -> bool:
-    """Return whether the sync is in a state in which the source is watched: it applies no more writes to the source."""
+    """Return whether users may write to the destination, and the sync is COMMITTING or COMMITTED.
+
+    Only then is the source watched: the sync no longer applies its changes.
+    """
     return record.can_write and record.state in (State.COMMITTING, State.COMMITTED)
 
 
@@ -347,7 +357,7 @@ def unchecked_warning(
 
 
 def _is_of_connection(error: Exception) -> bool:
-    """Return whether the error says nothing about the changes, but that a server could not answer, or has restarted."""
+    """Return whether the error only means that a server could not answer or has restarted."""
     if failures.is_transient(error) or failures.is_cursor_lost(error):
         return True
     return _is(failures.CLUSTER_UNREACHABLE, error)

@@ -21,7 +21,7 @@ from verifier.runtime.waits import waiting
 
 
 class CommitEnd:
-    """Decides whether a commit ends with a verdict now, or continues up to a later commit time."""
+    """Decides whether a commit ends now, or continues up to a later commit time."""
 
     def __init__(self, context: RunContext, repairer: Repairer, stop: StopToken) -> None:
         self._context = context
@@ -30,11 +30,11 @@ class CommitEnd:
         self._stop = stop
 
     def later(self, differs: bool) -> Timestamp | None:
-        """Postpone the commit if users have written since the commit time; otherwise, if differences were repaired.
+        """Postpone the commit if users have written since the commit time, or else if differences can be repaired.
 
-        `differs` is True if the verification has found differences; they are repaired if the start options allow that.
-        If the source is blocked and nothing differs, user writes are not searched for. Return the new commit time once
-        all changes up to that time are applied; None if the commit is not postponed. Raises OperationError
+        `differs` is True if the verification has found differences; they are repaired first if the start options allow
+        that. If the source is blocked and nothing differs, user writes are not searched for. Return the new commit time
+        once all changes up to that time are applied; None if the commit is not postponed. Raises OperationError
         DefinitionNotApplicable if a withheld index cannot be built.
         """
         # Apply late writes before repairing differences: a document may differ only because its change events are not

@@ -39,7 +39,8 @@ from verifier.runtime.tasks import POLL, SLOW_POLL, StopToken, TaskGroup, wait_u
 
 _log = logging.getLogger(__name__)
 
-# The phases in which the engine blocks the destination and stops the balancers as soon as it starts.
+# If the engine starts in one of these phases, it first blocks the destination (if the options say so) and stops the
+# balancers.
 _HOLDING = (
     Phase.REVERSING,
     Phase.COPYING,
@@ -194,8 +195,8 @@ class Coordinator(Phases):
             application.save_position()
             verification.finish(commit_time)
             if self._context.run.record.commit_time != commit_time:
-                # The commit was postponed, because users have written meanwhile. They may also have changed definitions
-                # or resharded collections.
+                # The commit was postponed, because users have written meanwhile or differences were repaired. Users may
+                # also have changed definitions or resharded collections.
                 self._check_definitions(group.stop)
             self._done("verified")
             application.save_position()
@@ -229,7 +230,8 @@ class Coordinator(Phases):
     def _wait_for_indexes(self, holds: Callable[[RunRecord], bool], stop: StopToken) -> None:
         """Wait until `holds` is True for the records of all other instances; then reload the registry.
 
-        The reloaded registry shows which indexes the other instances have withheld.
+        The reloaded registry shows which indexes the other instances have withheld. A no-op if the sync has only one
+        instance.
         """
         if self._context.run.record.instances:
             self._context.instances.wait_for_all(holds, stop)
@@ -260,7 +262,7 @@ class Coordinator(Phases):
         While waiting, publish whether a commit is possible, begin the verification once all instances have caught up,
         publish its progress, and run the repairs that users request.
         """
-        # Clear the value of an earlier process, which other instances would mistake for the current one.
+        # Clear `caught_up` of an earlier process, which other instances would mistake for the current value.
         self._publish_caught_up(False)
         run = self._context.run
         if run.record.state is not State.COMMITTING:
@@ -321,9 +323,9 @@ class Coordinator(Phases):
         name = self._context.run.record.source
         self._context.progress.warn(
             WarningKind.FOREIGN_BLOCK,
-            f"An administrator or another program has blocked the user writes of {name} (the source) with a reason, so "
-            f"this sync cannot block them. Stop all applications that write to {name}: after that block is lifted, "
-            "their writes would be lost.",
+            f"An administrator or another program has blocked user writes to {name} (the source) and given a reason, "
+            f"so the server refuses the write block of this sync. Stop all applications that write to {name}: when the "
+            "other block is lifted, their writes would be lost.",
         )
 
     def _commit_time(self, stop: StopToken) -> Timestamp:

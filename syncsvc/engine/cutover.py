@@ -1,11 +1,11 @@
 """The cut-over, which runs small steps in a fixed order. Each step is idempotent, and is recorded when done.
 
-A restart continues with the first step that is not recorded. Until the cut-over, the unique indexes of the destination
-accept duplicates. The first step makes them refuse new duplicates; then the source is checked for new user writes, and
-the destination is unblocked and reported as writable. Users need not wait for the last steps: the indexes become
-unique, which can take long, and finally documents begin to expire. Uniqueness is restored first, because it is urgent:
-as long as an index is not unique again, a MongoDB 6.0 secondary can crash if users move a unique value from one
-document to another.
+A restart continues with the first step that is not recorded; before the destination is unblocked, a restart also
+repeats the steps that read the source. Until the cut-over, the unique indexes of the destination accept duplicates. The
+first step makes them refuse new duplicates; then the source is checked for new user writes, and the destination is
+unblocked and reported as writable. Users need not wait for the last steps: the indexes become unique, which can take
+long, and finally documents begin to expire. Uniqueness is restored first, because it is urgent: as long as an index is
+not unique again, a MongoDB 6.0 secondary can crash if users move a unique value from one document to another.
 
 If users have, or may have, written to the source after the commit time, `Cutover.run` raises SourceWritten before it
 unblocks the destination: the coordinator then undoes the completed steps, applies these writes, and repeats the
@@ -111,8 +111,8 @@ class Cutover:
     def _prepare(self) -> None:
         """Restore the definitions of all collections, except uniqueness and expiration (`Catalog.prepare`).
 
-        Raises SourceWritten if indexes are withheld: all withheld indexes were built before the cut-over, so they were
-        withheld again because of an event after the commit time.
+        Raises SourceWritten if indexes are withheld: all withheld indexes were built before the cut-over, so these
+        were withheld again because of an event after the commit time.
         """
         if any(each.withheld for each in self.context.registry):
             LateWrites(self.context, self.stop).refuse()
@@ -150,9 +150,9 @@ class Cutover:
 
         A warning about such writes lasts until this check passes, also while the commit is repeated.
 
-        Such a write was not verified. Even if it is older than the saved position of this instance, another instance
-        may not have applied it. A write block on the source does not make this check unnecessary: it does not apply to
-        users with the role `root` or `restore`, and operators can lift it.
+        A write after the commit time was not verified. Even if the write is older than the saved position of this
+        instance, another instance may not have applied it. A write block on the source does not make this check
+        unnecessary: it does not apply to users with the role `root` or `restore`, and operators can lift it.
         """
         # An earlier version of syncsvc, which recorded no check, may have unblocked the destination.
         if UNBLOCKED not in self.context.run.record.steps:
@@ -164,7 +164,8 @@ class Cutover:
         """Raise OperationError UnsupportedCollection if the name of a source collection is not valid UTF-8.
 
         Change streams do not report that such a collection was created, so it was not synced. The start of the sync
-        would have refused an earlier one. A synced collection that was renamed may contain U+FFFD in its name.
+        would have refused an earlier one. A synced collection is not refused: after a rename, its name may contain
+        U+FFFD.
         """
         synced = {each.source_name for each in self.context.registry}
         names = self.context.selection.of(names_on(self.context.source_client, self.stop))
@@ -211,7 +212,7 @@ class Cutover:
 
     def _restore_expiration(self) -> None:
         threads = self.context.definition_threads
-        # No document of a collection that users have created may expire.
+        # Leave out collections with which users have replaced synced ones: their documents must not expire.
         self._change_by_current_name(Catalog.restore_expiration, threads, False, MAJORITY)
 
     def _confirm(self, change: Callable[[Mapping[str, Any]], None]) -> None:

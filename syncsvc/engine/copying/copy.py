@@ -159,7 +159,7 @@ class Copier:
         progress.collections.copied(record.uuid, block.count, size)
 
     def _insert(self, record: CollectionRecord, block: Block) -> None:
-        """Insert the documents of a page, and upsert those that the destination refuses.
+        """Insert the documents of `block`; upsert the refused ones, except those that certainly are copied already.
 
         Documents that an insert would alter or could not write (see `not_insertable`) are upserted, too. An insert
         leaves a document that was copied before unchanged. An upsert may replace such a document, which is correct,
@@ -216,7 +216,7 @@ def copy_claimed(context: RunContext, stop: StopToken) -> None:
 
 
 def end_copy(context: RunContext, stop: StopToken) -> Timestamp:
-    """Save the totals of the finished copy, and return the cluster time of the source at its end."""
+    """Save the totals of the finished copy, and return a cluster time of the source after the last read."""
     with TaskGroup("end", stop) as group:
         group.spawn("settle", settle, context)
         return append_note(context.source_client, group.stop)

@@ -100,8 +100,8 @@ class PartitionCopy:
             self._partition.range,
             resume_point if isinstance(resume_point, bytes) else None,
             self._stop,
-            # A replica set has no documents with the same `_id`. On a sharded cluster, every collection is checked,
-            # because it may have been sharded since it was listed.
+            # On a replica set, no two documents of a collection have the same `_id`. On a sharded cluster, every
+            # collection is checked, because it may have been sharded since it was listed.
             self._duplicates.refuse_neighbours if self._context.source_facts.is_sharded else None,
         ).pages()
 

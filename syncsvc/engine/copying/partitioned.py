@@ -37,8 +37,8 @@ _LONGEST_PAUSE = 60.0
 def plan_copy(context: RunContext, stop: StopToken) -> None:
     """Divide each collection that is not copied yet into partitions, and save the partitions.
 
-    A collection is divided into ranges of `_id` or becomes one partition: see `_is_divided`. Collections whose
-    partitions are already saved are left unchanged.
+    Large collections are divided into ranges of `_id`. Small and capped collections, and a few others, become one
+    partition (see `_is_divided`). Collections whose partitions are already saved are left unchanged.
     """
     planned = context.partitions.planned()
     left = [
@@ -132,7 +132,8 @@ def _bytes_a_range(context: RunContext, total: int) -> int:
 def settle(context: RunContext) -> None:
     """Save how many documents and bytes of each collection all instances have copied, and which collections are done.
 
-    No-op for collections that are already done, or whose partitions are not planned yet.
+    Collections that are already done, or whose partitions are not planned yet, are skipped. The amount that all
+    instances have copied is also published in the progress.
     """
     copied = context.partitions.copied()
     changes = []

@@ -235,7 +235,7 @@ class Catalog:
         self._run(namespace, {"drop": namespace.collection}, failures.NAMESPACE_NOT_FOUND)
 
     def drop_view(self, namespace: Namespace) -> None:
-        """Drop the view that has this name, if there is one, and forget the saved definitions of the view."""
+        """Drop the view that has this name, if there is one, and forget the view definitions saved for this name."""
         self._discard_view(namespace, exists=self._kind_at(namespace) is Kind.VIEW)
 
     def _free_of_view(self, namespace: Namespace) -> None:
@@ -392,7 +392,7 @@ class Catalog:
     def _make_unique(self, namespace: Namespace, command: dict[str, Any]) -> None:
         """Run a collMod command that makes an index unique.
 
-        If the index is unique already, the server would nevertheless scan it, so the command is not sent then. On a
+        On a replica set, the command is not sent if the index is already unique: the server would scan it again. On a
         sharded cluster, the command is always sent, because other shards than the one that lists the indexes may not
         have finished; there, a command that is sent again waits for the end of the first one.
         """

@@ -3,9 +3,9 @@
 A document may reach the destination in a state from before an index was created or after it was dropped, and an index
 may be built over documents that were read at different times. So an index can refuse a document that it never had to
 index on the source (parallel arrays, unknown languages, invalid geometries). Then all indexes of the collection are
-withheld: dropped, and built again when all events from the time of the copy are applied. If an index still refuses a
-document then, or refuses one later, the next attempt is at the end of the commit, when the documents equal those of the
-source. If an index refuses a document even then, the sync fails.
+withheld: dropped, and built again when all events from the time of the copy are applied. If several instances share the
+sync, or an index still refuses a document then or refuses one later, the indexes are built during the commit, when the
+documents equal those of the source. If an index refuses a document even then, the sync fails.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from verifier.runtime.tasks import StopToken, for_each
 
 _log = logging.getLogger(__name__)
 
-# The number of attempts to build the withheld indexes of a collection, and the pause between them, in seconds.
+# How often a commit tries to build the withheld indexes of a collection, and the pause between attempts, in seconds.
 _BUILDS = 5
 _PAUSE = 1.0
 
@@ -41,9 +41,9 @@ def withhold(
     """Withhold the indexes of the collection `uuid`: drop them for a time, so that refused writes can be retried.
 
     Save that the indexes are withheld, and warn; at the same time, save `changed` as the new definition if it is given.
-    If the indexes are already withheld, `changed` is not saved. `reason` is the error of the refused write or index,
-    for the log. Return True if the indexes are withheld. Return False, without any change, if the definition has no
-    indexes or the collection is no longer synced.
+    If the indexes are already withheld, `changed` is not saved. `reason` is the error of the refused write or index
+    build, for the log. Return True if the indexes are withheld. Return False, without any change, if the definition has
+    no indexes or the collection is no longer synced.
     """
     with context.registry.redefining:
         record = context.registry.get(uuid)
@@ -69,7 +69,7 @@ def withhold(
 def build_indexes(context: RunContext, record: CollectionRecord, stop: StopToken) -> None:
     """Build the indexes of a collection; if the destination refuses one of them, withhold all of them (see `withhold`).
 
-    Raises OperationError DefinitionNotApplicable if an index is refused and nothing can be dropped, because the saved
+    Raises OperationError DefinitionNotApplicable if an index is refused and nothing can be withheld, because the saved
     definition has no indexes, or because the collection is no longer synced.
     """
     try:
@@ -153,8 +153,8 @@ def warn_of_withheld(context: RunContext) -> None:
         WarningKind.INDEXES_WITHHELD,
         f"The indexes of {', '.join(names)} are withheld from the destination for now. The index definitions and the "
         "documents were read at different times, so an index refuses a document. You need not do anything: these "
-        "indexes are built when all changes from the time of the copy are applied, and otherwise during the commit, "
-        "which then takes longer.",
+        "indexes are built when all changes from the time of the copy are applied or, if that is not possible, during "
+        "the commit, which then takes longer.",
     )
 
 

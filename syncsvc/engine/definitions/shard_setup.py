@@ -1,4 +1,4 @@
-"""Shards the destination's collections as they are created, and distributes databases. Every operation is idempotent.
+"""Shards the destination's collections when they are created, and distributes databases over shards; idempotent.
 
 When an empty collection is sharded, each range of its shard key is created on the shard that a zone assigns it to, so
 that nothing has to be moved. For that moment only, this module defines temporary zones, one for each shard. The
@@ -33,8 +33,8 @@ from verifier.cluster.sampling import MOST_READ, largest_sample
 from verifier.cluster.specification import CollectionSpec, Document
 from verifier.runtime.tasks import StopToken
 
-# The number of ranges per shard. With several, neighbouring keys, which often arrive together, are spread over the
-# shards.
+# The number of ranges per shard that are computed from a sample. With several, neighbouring keys, which often arrive
+# together, are spread over the shards.
 _RANGES_A_SHARD = 4
 _SAMPLE_SIZE = 2000
 _SIMPLE = {"locale": "simple"}
@@ -174,7 +174,7 @@ class Sharding:
         return bool(self._config("tags", {"ns": str(namespace)}))
 
     def remove_zones(self) -> None:
-        """Remove the zones that this class has defined, from all collections and shards."""
+        """Remove the zones that this sync has defined (also in an earlier process) from all collections and shards."""
         for each in self._config("tags"):
             if each["tag"].startswith(self._zone):
                 self._place_range(each["ns"], each["min"], each["max"], None)

@@ -465,7 +465,7 @@ def test_waiting_for_a_commit_can_be_repeated(
     api.answer("progress", *map(answer, steps))
     done = run("commit", "--wait", "--yes")
     assert (done.exit_code, api.bodies("commit")) == (Exit.OK, []), done.output
-    assert ("committed already" in done.stdout) == (COMMITTING not in steps)
+    assert ("already committed" in done.stdout) == (COMMITTING not in steps)
 
 
 def test_a_commit_without_a_terminal_is_refused_before_the_wait(api: StubApi, run: Run) -> None:
