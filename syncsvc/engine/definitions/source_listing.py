@@ -102,7 +102,10 @@ class SourceListing:
         )
 
     def _record(self, collections: list[CollectionSpec]) -> None:
-        """Save a record of each collection that has none: its definition after the commit, and the size of its data."""
+        """Save a record of each collection that has none.
+
+        The record contains the definition that the collection gets at the commit, and the size of the data to copy.
+        """
         new = [each for each in collections if self._registry.get(_uuid(each)) is None]
         amounts: dict[bytes, Size] = {}
 

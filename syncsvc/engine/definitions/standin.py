@@ -235,7 +235,7 @@ def expiring(collection: str, index: Document) -> Command:
 
 
 def is_modifiable(found: Document, wanted: Document) -> bool:
-    """Return whether the index `found` equals `wanted`, or would after `expiring`.
+    """Return whether the index `found` equals `wanted`, or would do so after the command of `expiring`.
 
     collMod can add or change the expiration of an index, but not remove it.
     """

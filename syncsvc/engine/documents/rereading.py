@@ -48,7 +48,8 @@ class Rereading:
 
         Documents that the source no longer has, or that the document filter does not select, are deleted. A key is a
         document with an `_id`, whose other fields are ignored, and may occur several times. `newest` is a cluster time.
-        Raises OperationError EventNotApplicable, DuplicateIds and DocumentFilterFailed.
+        Raises OperationError EventNotApplicable, DuplicateIds and DocumentFilterFailed, and DestinationNamespaceExists
+        if the destination's collection proves to be foreign.
         """
         if not keys:
             return

@@ -72,7 +72,7 @@ def sort(outcomes: Sequence[Outcome], key: ShardKey, collated: bool, whole_keys:
 
 
 def without_moved(work: Work, key: ShardKey, there: Mapping[Hashable, bytes]) -> Work:
-    """Return the work, with the documents that have another shard key on the destination moved to `again`.
+    """Return `work`, but with documents whose shard key is different on the destination in `again`, not in `documents`.
 
     `there` contains the documents on the destination, by `_id`. Has no side effects.
 
@@ -102,7 +102,8 @@ class ShardedWriter:
 
         An outcome is the combined effect of the change events of one document. No two outcomes are of the same one.
         Documents are read again at the cluster time `newest` or later, so `newest` must not be earlier than any event
-        of the outcomes. Raises OperationError EventNotApplicable, DuplicateIds and DocumentFilterFailed.
+        of the outcomes. Raises OperationError EventNotApplicable, DuplicateIds and DocumentFilterFailed, and
+        DestinationNamespaceExists if the destination's collection proves to be foreign.
         """
         assert record.definition.shard_key
         key = ShardKey.of(record.definition.shard_key)

@@ -80,7 +80,8 @@ class OutcomeWriter:
 
         Those documents are read at the cluster time `newest` of the source or later; no event of the outcomes may be
         after this time. The order of the outcomes is kept for capped collections and those with a collation. Raises
-        OperationError EventNotApplicable, DuplicateIds and DocumentFilterFailed.
+        OperationError EventNotApplicable, DuplicateIds and DocumentFilterFailed, and DestinationNamespaceExists if
+        the destination's collection proves to be foreign.
         """
         if record.definition.sharded:
             return self._sharded.write(record, outcomes, newest)

@@ -418,9 +418,10 @@ class DefinitionEvents:
         self._renames.adopt(event.collection, event.namespace.owner)
 
     def _shards(self, record: CollectionRecord, event: DefinitionEvent) -> bool:
-        """Shard a collection as the source did; return False if documents on the destination have equal unique keys.
+        """Shard a collection as the source did; return False if documents have equal values of a unique shard key.
 
-        These documents were read from the source at different times; a later event changes or deletes one of them.
+        The destination can hold such documents because they were read from the source at different times; a later event
+        changes or deletes one of them.
         """
         unique = bool(event.description.get("unique"))
         try:

@@ -59,9 +59,9 @@ class Recreated:
     def take_over(self, name: Namespace) -> None:
         """Copy the source's collection with this name, after another collection with this name was dropped.
 
-        No-op if the source is not sharded, if no collection has the name now, if the filter excludes the name, or if the
-        new collection is already synced. The new collection may be sharded: users can shard it as soon as `movePrimary`
-        has ended, which may be before the drop event is read.
+        No-op if the source is not sharded, no collection has the name now, the filter excludes the name, or the new
+        collection is already synced. The new collection may be sharded: users can shard it as soon as `movePrimary` has
+        ended, which may be before the drop event is read.
         """
         if not self._possible or not self._context.selection.selects(name):
             return

@@ -122,14 +122,17 @@ class Renames:
             )
 
     def violations(self, definition: CollectionSpec) -> list[Violation]:
-        """Return the reasons why a collection or view of the source cannot have its current name on the destination."""
+        """Return the reasons why a collection or view cannot have its name on the destination.
+
+        `definition` is its definition on the source, with the name to check.
+        """
         return [
             *rename_violations(definition, self._context.target),
             *case_violations(self._context, definition.namespace, self._stop),
         ]
 
     def is_refused(self, definition: CollectionSpec) -> bool:
-        """Return whether a collection cannot have its current name on the destination (see `violations`).
+        """Return whether a collection cannot have its name in `definition` on the destination (see `violations`).
 
         Raises OperationError if it cannot have this name, but the source still has the collection under this name. So
         if the result is True, later events drop or rename the collection.
@@ -306,7 +309,10 @@ def renamed_out(before: Namespace, name: Namespace) -> OperationError:
 
 
 def is_temporary(record: CollectionRecord) -> bool:
-    """Return whether the server created the collection as a step of `$out`, or of a rename to another database."""
+    """Return whether the server created the collection as a temporary one, such as for `$out`.
+
+    Renames to another database also fill a temporary collection first.
+    """
     # From 8.0 on, shards do not mark the temporary collections of `$out`.
     name = record.source_name
     marked = bool(record.definition.options.get("temp"))
