@@ -8,7 +8,7 @@ from syncsvc.rules.unmatched_filters import SELECTS_NOTHING
 from syncsvc.state import Phase
 from verifier.runtime.tasks import SLOW_POLL, StopToken
 
-# How often to look for the first collection or view, in seconds: this query writes a no-op to the destination.
+# How often to look for the first collection or view, in seconds. Each look writes a no-op to the destination's oplog.
 _INTERVAL = 5.0
 
 

@@ -1,16 +1,16 @@
-"""Changes definitions on a destination that also holds foreign data: collections and views not created by this sync.
+"""Changes definitions on a destination that may hold foreign data: collections and views not created by this sync.
 
 A collection is the sync's own if its UUID is saved in the registry. A new collection gets a temporary name that only
-this sync uses; its UUID is saved; then it is renamed, which the server refuses if the name is taken. So even after a
-crash, the temporary name or the saved UUID shows that the sync created the collection. Commands on an existing
-collection name its saved UUID, so the server refuses them for a foreign collection with the same name.
+this sync uses; its UUID is saved; then it gets its final name, which the server refuses if the name is taken. So even
+after a crash, the temporary name or the saved UUID shows that the sync created the collection. Commands on an existing
+collection contain its saved UUID, so the server refuses them for a foreign collection with the same name.
 
-Some namespaces cannot be protected in this way. Servers do not rename time-series collections, and rename collections
-with the option `encryptedFields` only if they are new enough and the user has the privilege `setUserWriteBlockMode`.
-Such a collection is created with its own name: if the process is killed or loses its connection before it has saved
-the UUID, the new collection counts as foreign. Servers also do not accept the UUIDs of time-series collections in
-commands, so this module compares the UUID just before each command. A view is the sync's own if the saved definitions
-contain it.
+Some namespaces cannot be protected in this way. No server renames time-series collections. Collections with the option
+`encryptedFields` can only be renamed on newer servers, by a user with the privilege `setUserWriteBlockMode`. So both
+are created under their final names: if the process is killed or loses its connection before it has saved the UUID, the
+new collection counts as foreign. Servers also do not accept the UUIDs of time-series collections in commands, so just
+before each command, this module checks that the collection still has the saved UUID. A view is the sync's own if a
+definition saved under its name equals its current one.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def catalog_of(
 class SharedCatalog(Catalog):
     """A Catalog that neither changes nor drops foreign collections and views.
 
-    Operations that create or rename a collection or view also raise OperationError DestinationNamespaceExists if a
-    foreign collection or view has the new name.
+    Operations may also raise OperationError DestinationNamespaceExists: a foreign collection or view has the name that
+    the sync needs.
     """
 
     @property
@@ -102,8 +102,8 @@ class SharedCatalog(Catalog):
         if namespace == to:
             return
         if namespace.database != to.database:
-            # The source's change stream never reports a rename to another database, but the creation of a new
-            # collection. On the destination, such a rename would create a collection with another UUID.
+            # The source's change stream reports a rename to another database as the creation of a new collection. On
+            # the destination, such a rename would create a collection with another UUID.
             raise OperationError(
                 DEFINITION_NOT_APPLICABLE,
                 f"{namespace} cannot be renamed to {to}, which is in another database: a sync that was started with "
@@ -135,7 +135,7 @@ class SharedCatalog(Catalog):
         return True
 
     def _create_with_name(self, record: CollectionRecord, definition: CollectionSpec) -> None:
-        """Create a collection that cannot be renamed, and save its UUID."""
+        """Create a collection under its final name, without a temporary one, and save its UUID."""
         namespace = definition.namespace
         command = {"create": namespace.collection, **standin.stand_in(definition).options}
         if self._run_create(namespace, command) is None:
@@ -180,7 +180,7 @@ class SharedCatalog(Catalog):
             raise _lost(namespace, to)
 
     def _save_uuid(self, record: CollectionRecord, stored: Namespace) -> None:
-        """Save the UUID of the collection `stored`, so that it counts as the sync's own; no-op if it does not exist."""
+        """Save the UUID of the collection named `stored` in its record; no-op if there is no such collection."""
         found = self._row(stored)
         if found is not None:
             self._registry.change(record, destination_uuid=bytes(found["info"]["uuid"]))

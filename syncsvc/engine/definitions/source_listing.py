@@ -1,4 +1,4 @@
-"""Lists the source's collections and views, and creates them on the destination as stand-ins."""
+"""Lists the source's collections and views, and creates them on the destination (collections as stand-ins)."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ from verifier.runtime.tasks import StopToken, for_each
 
 
 class SourceListing:
-    """Lists the collections and views of the source, and creates them on the destination with relaxed options.
+    """Lists the collections and views of the source, and creates them on the destination.
 
-    Must run after the start of the change stream is saved: later changes then arrive as events.
+    Collections get relaxed options and indexes until the commit. Call `run` only after the position at which the change
+    stream begins is saved: later changes then arrive as events.
     """
 
     def __init__(self, context: RunContext, stop: StopToken) -> None:
@@ -37,7 +38,9 @@ class SourceListing:
         self._stop = stop
 
     def run(self) -> None:
-        """List the source's collections and views, save records of the collections, and create all on the destination.
+        """List the source's collections and views, save records of the collections, and create them on the destination.
+
+        Collections that an earlier, unfinished call created are dropped first if they are outdated.
 
         Raises OperationError UnsupportedCollection, TTLNotVerifiable and other errors of definitions that cannot be
         synced, and DestinationNamespaceExists if the destination has foreign data under a needed name.
@@ -99,7 +102,10 @@ class SourceListing:
         )
 
     def _record(self, collections: list[CollectionSpec]) -> None:
-        """Save a record of each collection that has none: its definition after the commit, and the size of its data."""
+        """Save a record of each collection that has none.
+
+        The record contains the definition that the collection gets at the commit, and the size of the data to copy.
+        """
         new = [each for each in collections if self._registry.get(_uuid(each)) is None]
         amounts: dict[bytes, Size] = {}
 

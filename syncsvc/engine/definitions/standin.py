@@ -93,9 +93,9 @@ def _stand_in_index(index: Document) -> Document:
 def deferred_names(definition: CollectionSpec) -> frozenset[str]:
     """Return the names of the deferred indexes, which can be built only at the commit.
 
-    If a unique and a plain index are otherwise equal (see `_signature`), the server refuses to build the plain one
-    until the other one has become unique. So the plain index is deferred. A unique index is never deferred: duplicates
-    must be refused from the moment at which users may write.
+    A plain index is deferred if it has the same key, collation, `sparse` and `wildcardProjection` as a unique one, and
+    both or neither have a partial filter: the server may refuse to build the plain one until the other one has become
+    unique. A unique index is never deferred: duplicates must be refused from the moment at which users may write.
     """
     indexes = definition.indexes.values()
     unique = [_signature(each) for each in indexes if each.get("unique")]
@@ -106,8 +106,9 @@ def deferred_names(definition: CollectionSpec) -> frozenset[str]:
 def deferred_earlier(definition: CollectionSpec) -> frozenset[str]:
     """Return the names of the indexes that an earlier version of this program deferred.
 
-    If that version began the sync, these indexes may be missing. Of several indexes with the same `_signature`, it
-    deferred all except one, even if their partial filters differ. The result includes all `deferred_names`.
+    If that version began the sync, these indexes may be missing. Of several indexes with the same key, collation,
+    `sparse` and `wildcardProjection`, all of them with or all without a partial filter, that version deferred all
+    except one. The result includes all `deferred_names`.
     """
     seen: list[list[Any]] = []
     names = set()
@@ -129,7 +130,8 @@ def _signature(index: Document) -> list[Any]:
         list(index["key"].items()),
         index.get("collation"),
         bool(index.get("sparse")),
-        # Servers treat filters of different form as equal, and deferring a plain index without need loses no data.
+        # Do not compare the filters themselves: servers treat some filters of different form as equal, and deferring a
+        # plain index without need loses no data.
         "partialFilterExpression" in index,
         index.get("wildcardProjection"),
     ]
@@ -166,10 +168,10 @@ def preparations(definition: CollectionSpec) -> Iterator[Command]:
 
 
 def prepared(definition: CollectionSpec) -> CollectionSpec:
-    """Return the definition that a collection has after the first step of the cut-over.
+    """Return the definition that a collection has once the commands of `preparations` have run.
 
-    Indexes that will be unique are still `prepareUnique`, documents never expire, and deferred indexes are missing.
-    Later steps of the cut-over change this.
+    These commands are the first step of the cut-over. Indexes that will be unique are still `prepareUnique`, documents
+    never expire, and deferred indexes are missing. Later steps of the cut-over change this.
     """
     built = _built(supported(definition))
     indexes = {index["name"]: _prepared_index(index) for index in built}
@@ -233,7 +235,7 @@ def expiring(collection: str, index: Document) -> Command:
 
 
 def is_modifiable(found: Document, wanted: Document) -> bool:
-    """Return whether the index `found` equals `wanted`, or would after `expiring`.
+    """Return whether the index `found` equals `wanted`, or would do so after the command of `expiring`.
 
     collMod can add or change the expiration of an index, but not remove it.
     """

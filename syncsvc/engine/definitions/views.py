@@ -1,4 +1,4 @@
-"""Makes the views of the destination equal to those of the source, once all change events up to the commit are applied.
+"""Makes the views of the destination equal to those of the source, during the commit and in a repair.
 
 The events of views are applied when they are read, but some of these attempts fail: a view may refer to another view
 whose definition on the destination is older or newer. Views hold no data, so they can simply be created again.

@@ -22,9 +22,10 @@ from verifier.cluster.keys import id_only, is_only_id
 def prepared(outcome: Outcome, key: ShardKey | None, collated: bool) -> Outcome:
     """Return an outcome with the same effect, whose `Outcome.key` finds only its document on the destination.
 
-    If there is no such query, return an outcome that reads the document again. The argument `key` is the source's shard
-    key; None if the collection is not recorded as sharded, although a later event may shard it. If a sharded collection
-    has a collation (`collated`), the server may treat different shard keys as equal, so all documents are read again.
+    If no query finds exactly that document, return an outcome that reads the document again. `key` is the source's
+    shard key; None if the record of the collection has no shard key: then, an outcome whose key contains only `_id` is
+    returned unchanged. If a sharded collection has a collation (`collated`), the server may treat different shard keys
+    as equal, so all documents are read again.
     """
     if key is None and is_only_id(outcome.key):
         return outcome

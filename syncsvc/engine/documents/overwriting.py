@@ -1,4 +1,4 @@
-"""Overwrites documents of the destination with whole documents: for the copy, and for documents that are read again.
+"""Overwrites documents of the destination with whole documents from the copy, change events or a second read.
 
 In a sharded collection, no single statement can overwrite a document: a router refuses an upsert without the whole
 shard key, and a replacement whose shard key belongs to another shard matches nothing and reports no error. So an
@@ -43,7 +43,7 @@ def overwrite(
     ordered: bool,
     stop: StopToken,
 ) -> tuple[list[Outcome], str]:
-    """Write whole documents. If any is refused, withhold the collection's indexes (see `withhold`), and retry.
+    """Write whole documents. If any is refused, withhold the collection's indexes (see `withhold`), and retry the rest.
 
     The indexes are withheld because one of them may have refused the document.
 
@@ -107,8 +107,8 @@ def _upsert_at_once(
     context: RunContext, namespace: Namespace, left: list[Outcome], ordered: bool
 ) -> tuple[list[Outcome], str]:
     error = ""
-    # Use a pipeline only if necessary. WARNING: MongoDB 6.0 crashes if a pipeline changes a field whose name occurs
-    # twice.
+    # Force the use of a pipeline only for refused documents and later ones. WARNING: MongoDB 6.0 crashes if a pipeline
+    # changes a field whose name occurs twice.
     for literal in (False, True):
         if left:
             statements = [update_statement(each, literal) for each in left]

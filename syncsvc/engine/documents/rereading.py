@@ -1,6 +1,7 @@
 """Reads documents again from the source, and writes them to the destination, if their change events cannot be applied.
 
-This is always safe, because later events of the document are applied to the state that was read.
+This is always safe: a document that is read may be newer than the event, but applying the later events of the document
+to it leads to the same final state.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from verifier.cluster.namespace import Namespace
 from verifier.cluster.renamed import CollectionGone, follow_renames
 from verifier.runtime.tasks import Budget, StopToken
 
-# The assumed size of a document if the copy has no average, in bytes.
+# The assumed size of a document if no document of its collection was copied, in bytes.
 _UNKNOWN_SIZE = 16 << 10
 
 
@@ -47,7 +48,8 @@ class Rereading:
 
         Documents that the source no longer has, or that the document filter does not select, are deleted. A key is a
         document with an `_id`, whose other fields are ignored, and may occur several times. `newest` is a cluster time.
-        Raises OperationError EventNotApplicable, DuplicateIds and DocumentFilterFailed.
+        Raises OperationError EventNotApplicable, DuplicateIds and DocumentFilterFailed, and DestinationNamespaceExists
+        if the destination's collection proves to be foreign.
         """
         if not keys:
             return
@@ -184,7 +186,8 @@ class _Source:
 def _bytes_to_read(record: CollectionRecord, keys: Sequence[bytes], most: int) -> int:
     """Estimate the total size in bytes of the documents with these keys, at most `most`.
 
-    The estimate multiplies the number of keys by the average size of the documents that were copied.
+    The estimate multiplies the number of keys by the average size of the copied documents of this collection, or by a
+    fixed size if there are none.
     """
     average = record.copied // record.documents if record.documents else _UNKNOWN_SIZE
     return min(len(keys) * average, most)

@@ -1,8 +1,9 @@
 """Writes outcomes, the combined effects of a batch of change events on each document, to a sharded collection.
 
 The shard keys of the documents on the destination are looked up before an update, so that each update goes to one
-shard. An update by `_id` alone would run on every shard, so its counts would be unreliable. An insert on the wrong
-shard would create a second document.
+shard. An update by `_id` alone would run on every shard, so its counts would be unreliable. Before a whole document is
+inserted, one with the same `_id` is deleted on every shard, because an insert on another shard would create a second
+document.
 
 Events of a sharded source identify documents by shard key and `_id`. If a document moves to another shard of the
 source, the stream has a delete and an insert event for it, in any order. So a deletion deletes only the document with
@@ -35,7 +36,7 @@ class Work:
     - `again`: the documents are read again from the source.
     - `deletes`: the documents are deleted. The `key` of such an outcome is the query that finds the document.
     - `documents`: the whole documents are written, and then updated if the outcome has stages.
-    - `updates`: the documents that the destination has are updated.
+    - `updates`: existing documents of the destination are updated.
     """
 
     again: list[Outcome] = field(default_factory=list)
@@ -71,12 +72,12 @@ def sort(outcomes: Sequence[Outcome], key: ShardKey, collated: bool, whole_keys:
 
 
 def without_moved(work: Work, key: ShardKey, there: Mapping[Hashable, bytes]) -> Work:
-    """Return the work, with the documents that have another shard key on the destination moved to `again`.
+    """Return `work`, but with documents whose shard key is different on the destination in `again`, not in `documents`.
 
     `there` contains the documents on the destination, by `_id`. Has no side effects.
 
-    If one transaction inserts a document and moves it to another shard, its events are not in the order of its
-    operations: the event with the newer shard key may be the first one. Only the source knows which one is newer.
+    If one transaction inserts a document and moves it to another shard, the events of these operations may come in any
+    order: the event with the newer shard key may be the first one. Only the source knows which one is newer.
     """
     moved: list[Outcome] = []
     staying: list[Outcome] = []
@@ -99,9 +100,10 @@ class ShardedWriter:
     def write(self, record: CollectionRecord, outcomes: list[Outcome], newest: Timestamp) -> int:
         """Write outcomes to a sharded collection; return how many documents were read again from the source.
 
-        An outcome is the combined effect of the change events of one document, and each is of a different document.
+        An outcome is the combined effect of the change events of one document. No two outcomes are of the same one.
         Documents are read again at the cluster time `newest` or later, so `newest` must not be earlier than any event
-        of the outcomes. Raises OperationError EventNotApplicable, DuplicateIds and DocumentFilterFailed.
+        of the outcomes. Raises OperationError EventNotApplicable, DuplicateIds and DocumentFilterFailed, and
+        DestinationNamespaceExists if the destination's collection proves to be foreign.
         """
         assert record.definition.shard_key
         key = ShardKey.of(record.definition.shard_key)

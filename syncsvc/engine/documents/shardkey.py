@@ -105,7 +105,7 @@ def _written(stage: bytes) -> Iterator[bytes]:
 def _written_by_diff(raw: bytes, at: int, parent: bytes) -> Iterator[bytes]:
     for section in elements(raw, at):
         if section.kind == BOOLEAN:
-            # The diff belongs to an array, which is within one field of the shard key or in none.
+            # This is the diff of an array. No shard key field can be inside an array, so the array's path is enough.
             yield parent[:-1]
             return
         if section.name in (b"u", b"i", b"d"):

@@ -3,14 +3,14 @@
 Events of one document in the same batch are folded into one outcome, so that a single statement applies all of them.
 Values are copied as bytes, never decoded.
 
-If both servers support diffs, an update is applied with the diff from the oplog: the change stream reports the diff
+If both clusters support diffs, an update is applied with the diff from the oplog: the change stream reports the diff
 (`showRawUpdateDescription`), and the stage `$_internalApplyOplogUpdate` applies it. This is exact for every field name,
-nested truncation and order of fields. A diff that only sets existing fields becomes a `$set` instead: this costs a
-third less, and the fields keep their places in the document, too. If the destination lacks such a field, because it
-holds a later state of the document, the `$set` adds the field, and a later event removes it again.
+truncated array and order of fields. A diff that only sets existing fields becomes a `$set` instead: this costs a third
+less, and the fields keep their places in the document, too. If the destination lacks such a field, because it holds a
+later state of the document, the `$set` adds the field, and a later event removes it again.
 
-If a server does not support diffs, the document is read again from the source: the public description of an update is
-ambiguous (`a.b` is a field or a path), and does not say whether a field keeps its place or moves to the end.
+Otherwise, the document is read again from the source: the public description of an update is ambiguous (`a.b` is a
+field or a path), and does not say whether a field keeps its place or moves to the end.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Outcome:
     it is not None, and then the updates in `stages`.
     """
 
-    # The document key, as BSON.
+    # The document key, or another query that finds the document, as BSON.
     key: bytes
     # The bytes of the full document, if they are known.
     document: bytes | None = None
@@ -136,7 +136,7 @@ def _updated(outcome: Outcome | None, event: DataEvent) -> Outcome:
     if outcome is None:
         outcome = Outcome(event.key, sets={})
     outcome.size += len(event.body)
-    # An update cannot follow the deletion of its document. Read the document from the source in this case, too.
+    # An update should never follow the deletion of its document. If one does, read the document from the source, too.
     if outcome.refetch or outcome.deleted or not event.raw_diff or outcome.size > _MOST_BYTES:
         return Outcome(event.key, refetch=True)
     outcome.stages.append(diff_stage(event.body))
@@ -181,8 +181,9 @@ _LONGEST_SHAPE = 400
 def field_sets(entry: bytes) -> Sets | None:
     """Return the fields that an update sets, by path; None if the update does not only set existing fields.
 
-    Also returns None if a path would be ambiguous, or a field is named twice. `entry` is the oplog entry of the update.
-    Applications usually repeat a few kinds of updates, so the structure of recent entries is remembered.
+    Also returns None if a field is named twice, or if a field name is empty, contains a dot or begins with a dollar
+    sign, because its path would be ambiguous. `entry` is the oplog entry of the update. Applications usually repeat a
+    few kinds of updates, so the structure of recent entries is remembered.
     """
     shape = _shapes.get(len(entry))
     if shape is None or not shape.fits(entry):
@@ -371,7 +372,7 @@ def not_insertable(block: Block) -> set[int]:
     They hold a zero timestamp (see `holds_zero_timestamp`), or are too large for one statement (see `fits_statement`).
     """
     found = zero_timestamp_documents(block)
-    # An `_id` is smaller than its document, so these documents are larger than half of the limit.
+    # An `_id` is smaller than its document, so only documents larger than half of the limit can be too large.
     half = _MOST_TOGETHER // 2
     if len(block.raw) > half:
         large = ((n, each) for n, each in enumerate(block.documents()) if len(each) > half)

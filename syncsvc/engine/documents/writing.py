@@ -1,6 +1,7 @@
 """Writes outcomes, the combined effects of a batch of change events on each document, to a collection.
 
-Usually uses one insert, one update and one delete command. No document is in two of them, so they are independent.
+Usually uses one insert, one delete and one update command. They are independent, because each document is in only one
+of them, except that a refused insert is repeated in the update command.
 Throughput depends mainly on how events are grouped: bulks that are cut at every change between update and delete are
 eight times slower. Documents that the destination refuses or lacks are read again from the source.
 """
@@ -79,7 +80,8 @@ class OutcomeWriter:
 
         Those documents are read at the cluster time `newest` of the source or later; no event of the outcomes may be
         after this time. The order of the outcomes is kept for capped collections and those with a collation. Raises
-        OperationError EventNotApplicable, DuplicateIds and DocumentFilterFailed.
+        OperationError EventNotApplicable, DuplicateIds and DocumentFilterFailed, and DestinationNamespaceExists if
+        the destination's collection proves to be foreign.
         """
         if record.definition.sharded:
             return self._sharded.write(record, outcomes, newest)

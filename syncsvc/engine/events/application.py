@@ -32,9 +32,9 @@ class Application:
     """Applies the change events after the saved position, in threads of `group` that the constructor starts.
 
     Events in the event spool are read first, and then those of the live stream; `spooler` fills the spool. `feed` is
-    notified of the changed documents and of DDL events. `resharded` returns the UUIDs of collections to copy again.
-    `listing` returns the collections whose definitions have changed on a source before MongoDB 6.0; None if there are
-    none.
+    notified of the changed documents and of DDL events. `resharded` returns the UUIDs of collections to copy again,
+    which the source has resharded or moved without an event. `listing` returns the collections whose definitions have
+    changed on a source before MongoDB 6.0; None if there are none.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Application:
 
     @property
     def has_tried_withheld(self) -> bool:
-        """Return whether the indexes withheld during the copy are built, or are left to the commit."""
+        """Return whether the attempt to build the withheld indexes is over: they are built, or left to the commit."""
         return self._tail.has_tried_withheld
 
     def wait_until_past(self, time: Timestamp) -> None:

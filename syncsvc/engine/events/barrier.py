@@ -2,7 +2,7 @@
 
 Each instance that reaches a DDL event applies its share of the events before it, saves its position, and then publishes
 the event's resume token as its barrier. The coordinator waits until all instances have published the token, applies the
-event, and saves the token as its own barrier. The other instances then reload the changed collections, and continue.
+event, and saves the token as its own barrier. The other instances then reload the registry, and continue.
 
 All instances read the events in the same order, and comparing resume tokens as text gives this order. So a restarted
 instance needs no other state: an event whose token is not after the coordinator's saved barrier has been applied, and

@@ -2,10 +2,10 @@
 
 A DDL event is applied after the lanes, the threads that apply all other events, have applied everything before it.
 Collections are identified by UUID. The collections are listed after the start of the stream, so a listed definition may
-already include changes whose events come later; applying such an event again leads to the same definition. A create or
-rename event can add a collection to the registry. Any other event with a UUID that the registry does not know belongs
-to a collection that is not synced: the filter excludes it, it was gone when the collections were listed, or it was
-dropped since. An event that is applied a second time changes nothing.
+already include changes whose events come later; applying such an event again leads to the same definition. Events of
+the types create, rename and shardCollection can add their collection to the registry. Any other event with a UUID that
+the registry does not know belongs to a collection that is not synced: the filter excludes it, it was gone when the
+collections were listed, or it was dropped since. An event that is applied a second time changes nothing.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ from verifier.runtime.errors import OperationError, raise_all
 from verifier.runtime.tasks import StopToken
 
 # Events that change no definition by themselves: of index builds and transactions, of documents that move between
-# shards, and of the end of a change stream (`invalidate`). The end of a resharding has another event, or is detected by
-# `ShardKeyWatch`.
+# shards, of the steps of a resharding, and of the end of a change stream (`invalidate`). The end of a resharding has
+# another event, or is detected by `ShardKeyWatch`.
 OF_NO_CONSEQUENCE = frozenset(
     {
         *("startIndexBuild", "abortIndexBuild", "endOfTransaction"),
@@ -69,6 +69,7 @@ def has_consequences(event: DefinitionEvent) -> bool:
     """
     if event.operation in OF_NO_CONSEQUENCE or _of_resharding(event.namespace.collection):
         return False
+    # The DDL events of a time-series collection name its buckets, so check the owner of the namespace.
     return not event.namespace.database or is_user_namespace(event.namespace.owner)
 
 
@@ -128,7 +129,6 @@ class DefinitionEvents:
 
         Raises OperationError, with a name from the error table, if the event cannot be applied.
         """
-        # The DDL events of a time-series collection name its buckets, so check the owner of the namespace.
         if not has_consequences(event):
             return
         action = self._actions.get(event.operation)
@@ -150,7 +150,7 @@ class DefinitionEvents:
         )
 
     def copy_again(self, record: CollectionRecord) -> None:
-        """Copy a collection again, because the source has resharded the collection without a change event.
+        """Copy a collection again, because the source has resharded or moved it without a change event.
 
         The caller must first wait until all events read so far are applied.
         """
@@ -270,7 +270,7 @@ class DefinitionEvents:
             self._create_view(view)
 
     def _drop_view(self, name: Namespace) -> None:
-        """Drop the view that has this name on the source; a no-op if a collection has its name on the destination.
+        """Drop the destination's copy of the source's view `name`; a no-op if a collection has the copy's name there.
 
         Also a no-op if the view cannot be synced, because `namespaceRemap` gives its name to another namespace.
         """
@@ -378,8 +378,8 @@ class DefinitionEvents:
 
         The definition has the collection's name on the source. If `refuse` raises an OperationError, replace `indexes`
         by the source's current indexes with the same names: later events, which are not read yet, have changed or
-        dropped them. If `refuse` raises an error for the new definition, too, raise that error, unless the source no
-        longer has the collection.
+        dropped them. If `refuse` raises an error for the new definition, too, raise that error. If the source no longer
+        has the collection, return the definition without indexes instead.
         """
         definition = replace(record.on_source, indexes=indexes)
         try:
@@ -418,9 +418,10 @@ class DefinitionEvents:
         self._renames.adopt(event.collection, event.namespace.owner)
 
     def _shards(self, record: CollectionRecord, event: DefinitionEvent) -> bool:
-        """Shard a collection as the source did; return False if documents on the destination have equal unique keys.
+        """Shard a collection as the source did; return False if documents have equal values of a unique shard key.
 
-        These documents were read from the source at different times; a later event changes or deletes one of them.
+        The destination can hold such documents because they were read from the source at different times; a later event
+        changes or deletes one of them.
         """
         unique = bool(event.description.get("unique"))
         try:

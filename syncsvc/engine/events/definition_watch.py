@@ -1,7 +1,8 @@
 """Detects changes of definitions on a source before MongoDB 6.0, whose change events do not report them.
 
-Compares the current definitions of collections and indexes with the saved ones. The thread that applies events then
-applies the differences (`Unreported`). Views are not compared, because the commit copies their definitions anyway.
+Compares the current definitions of collections and indexes with the saved ones. The thread that passes events to the
+lanes then applies the differences (`Unreported`). Views are not compared, because the commit copies their definitions
+anyway.
 
 Some changes cannot be applied, and prevent the commit: changes of time-series collections, whose measurements have no
 events; and every change if several instances share the sync, because only an event could tell all instances when to
@@ -102,7 +103,7 @@ class DefinitionWatch:
     def listing(self) -> Listing | None:
         """Return the collections whose changed definitions must be applied to the destination; None if there are none.
 
-        The newest comparison has found them. Always None before change event application.
+        The newest comparison has found them. None if that comparison was not made during change event application.
         """
         return self._listing
 
@@ -123,7 +124,7 @@ class DefinitionWatch:
                 else:
                     stop.sleep(SLOW_POLL)
         finally:
-            # No other thread ends this warning.
+            # Otherwise, the warning could stay after the watch has stopped.
             self._context.progress.end_warning(WarningKind.DEFINITIONS_CHANGED)
 
     def wait_until_applied(
@@ -132,8 +133,8 @@ class DefinitionWatch:
         """Wait until all changes of definitions that were made before the call are applied to the destination.
 
         Other threads must apply events meanwhile. `wait_until_past` is a function that waits until all events up to a
-        cluster time of the source are applied. Returns immediately if a commit time is saved, because nothing newer is
-        applied then; `check` finds later changes. Raises OperationError UnsupportedChange if there is a change that
+        cluster time of the source are applied. Returns immediately if a commit time is saved, because changes after
+        that time are not applied; `check` finds them. Raises OperationError UnsupportedChange if there is a change that
         cannot be applied.
         """
         if (

@@ -1,7 +1,7 @@
 """Decides through which lane each event goes, and passes events to the lanes in portions.
 
-All events of one document must go through the same lane. Which keys belong to one document is the server's decision:
-keys with different bytes can be equal.
+All events of one document must go through the same lane, even if they contain its key in different forms: the server
+treats some keys with different bytes as equal.
 """
 
 from __future__ import annotations

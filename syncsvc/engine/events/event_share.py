@@ -1,8 +1,8 @@
 """Computes which change events one of several instances applies: its share.
 
 All events of one document belong to one instance, and all instances must agree on which one. So the share is computed
-from the document's `_id`, as servers compare it, or from the collection's UUID if one instance must apply all events of
-the collection.
+from the document's `_id`, as servers compare it, or from the collection's UUID for events that must stay in order even
+if they are of different documents.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ class Share:
     def has(self, collection: bytes, group: Hashable) -> bool:
         """Return whether this share includes a group of documents (see `dispatch.group_of`) of a collection.
 
-        `collection` is the UUID of the collection. The group None stands for all its documents.
+        `collection` is the UUID of the collection. `group` is None for the documents of the collection whose events
+        must all stay in order: one instance applies all these events.
         """
         if self.parts == 1:
             return True
-        # If one instance applies all events of the collection, its UUID decides.
+        # Without a group, the collection's UUID decides, so that the same instance gets all these documents.
         number = zlib.crc32(collection) if group is None else stable_hash(group)
         return number % self.parts == self.number
 

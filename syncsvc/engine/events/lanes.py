@@ -134,7 +134,10 @@ class Lane:
 
 @dataclass(slots=True)
 class _Part:
-    """The effect of a batch on one collection: the number of events, and the outcomes by group (see `group_of`)."""
+    """The effect of a batch on one collection: the outcomes by group (see `group_of`), and the number of events.
+
+    Requests to read a document again (`DataKind.REREAD`) do not count as events.
+    """
 
     record: CollectionRecord
     events: int

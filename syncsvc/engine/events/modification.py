@@ -43,7 +43,7 @@ def modified(definition: CollectionSpec, change: Document) -> CollectionSpec:
 def immediate(change: Document) -> Document:
     """Return the fields of a collMod that take effect on the destination at once; the others wait for the commit.
 
-    The returned fields have the same names and values as the options of the collection.
+    Except for time-series collections, each returned field has the name and the value of the option that it sets.
     """
     return {name: value for name, value in change.items() if name not in _DEFERRED}
 

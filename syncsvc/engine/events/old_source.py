@@ -122,7 +122,7 @@ class SharedOldSource:
     def apply(self, event: DefinitionEvent) -> None:
         """Raise OperationError UnsupportedChange if the event names a collection or view that the filter selects.
 
-        A drop of a collection that is not synced is ignored, and so is dropDatabase.
+        These events are ignored: dropDatabase, the drop of a view, and the drop of a collection that is not synced.
         """
         if event.operation == "dropDatabase":
             # The collections of the database have their own drop events, which come first. Views have none: the commit

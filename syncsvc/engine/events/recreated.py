@@ -46,8 +46,8 @@ class Recreated:
         """Return whether to ignore a `create` event, because the servers fill the new collection without change events.
 
         This is so if the collection is an intermediate step of `convertToCapped`, or if the registry has another
-        collection with this name. In the second case, `movePrimary` replaces the old collection with the new one, and
-        `take_over` copies the new collection when the old one is dropped.
+        collection with this name. The second case occurs during `movePrimary`, which replaces the old collection with
+        the new one: `take_over` copies the new collection when the old one is dropped.
         """
         name = created.namespace
         if not self._possible:
@@ -57,11 +57,11 @@ class Recreated:
         return bool(temporary) or bool(self._holders(name, created.collection))
 
     def take_over(self, name: Namespace) -> None:
-        """Copy the source's collection with this name, if it has replaced a collection that was just dropped.
+        """Copy the source's collection with this name, after another collection with this name was dropped.
 
-        No-op if no collection has replaced the dropped one, or if the new collection is already synced. The new
-        collection may be sharded: users can shard it as soon as `movePrimary` has ended, which may be before the drop
-        event is read.
+        No-op if the source is not sharded, no collection has the name now, the filter excludes the name, or the new
+        collection is already synced. The new collection may be sharded: users can shard it as soon as `movePrimary` has
+        ended, which may be before the drop event is read.
         """
         if not self._possible or not self._context.selection.selects(name):
             return

@@ -6,8 +6,8 @@ document: it is enough to refine the key on the destination when a commit is req
 replaced becomes another collection, with another UUID: `Recreated` copies it.
 
 `movePrimary` gives the unsharded collections of a database new UUIDs, too. Servers before 8.0 send a drop event for
-each old collection, and `Recreated` then copies the new one. Newer servers may not, so this module also detects
-collections whose name has another UUID since their database got another primary shard.
+each old collection, and `Recreated` then copies the new one. Newer servers may not. So if the primary shard of a
+database has changed, this module also looks for collections with a known name and a new UUID.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class ShardKeys:
     def shard(self, record: CollectionRecord, shard_key: Document) -> None:
         """Shard a collection on the destination with this key, and save the key; build the collection's indexes.
 
-        A no-op if the collection's current key is this key with further fields. Raises OperationError if the
+        A no-op if the saved key already begins with this key and has more fields. Raises OperationError if the
         destination cannot shard the collection.
         """
         # The listed definition may be newer than the event, with a key that is already refined.
@@ -70,7 +70,7 @@ class ShardKeys:
     def refine(self, record: CollectionRecord, key: Document) -> None:
         """Refine the shard key of a collection on the destination, and save the new key.
 
-        `key` maps fields to directions. A no-op unless `key` begins with the current key and has more fields.
+        `key` maps fields to directions. A no-op unless `key` begins with the saved key and has more fields.
         """
         shard_key = record.source_key
         assert shard_key
@@ -86,7 +86,7 @@ class ShardKeys:
         self._save(record, refined)
 
     def reconcile(self) -> None:
-        """Refine the shard key of each collection whose shard key was refined on the source.
+        """Refine the destination's shard key of each collection whose shard key was refined on the source.
 
         All change events before the call must already be applied.
         """
@@ -118,12 +118,15 @@ class ShardKeyWatch:
     def __init__(self, context: RunContext) -> None:
         self._context = context
         self._resharded: frozenset[bytes] = frozenset()
-        # The databases in which no collection was moved: the values of `primary_shards` when they were listed.
+        # The databases in which `run` found no moved collection, each with its value of `primary_shards` at that time.
         self._unmoved: Mapping[str, Document] = {}
 
     @property
     def resharded(self) -> frozenset[bytes]:
-        """Return the UUIDs of the collections that were resharded or moved; some may already be copied again."""
+        """Return the old UUIDs of the collections that were resharded or moved; some may already be copied again.
+
+        Always empty if several instances share the sync: then, `run` raises an error instead.
+        """
         return self._resharded
 
     def run(self, stop: StopToken) -> None:

@@ -60,7 +60,7 @@ class Renames:
         self._stop = stop
 
     def follow(self, uuid: bytes, before: Namespace, name: Namespace) -> None:
-        """Apply the rename of a collection from `before` to `name`. `uuid` is its UUID. All are those on the source.
+        """Apply the rename of the source's collection `uuid` from `before` to `name`, both names on the source.
 
         - If the collection is not synced or not completely copied yet, it is copied under its new name, unless the
           filter excludes this name.
@@ -122,17 +122,20 @@ class Renames:
             )
 
     def violations(self, definition: CollectionSpec) -> list[Violation]:
-        """Return the reasons why a collection or view of the source cannot have its current name on the destination."""
+        """Return the reasons why a collection or view cannot have its name on the destination.
+
+        `definition` is its definition on the source, with the name to check.
+        """
         return [
             *rename_violations(definition, self._context.target),
             *case_violations(self._context, definition.namespace, self._stop),
         ]
 
     def is_refused(self, definition: CollectionSpec) -> bool:
-        """Return whether a collection cannot have its current name on the destination (see `violations`).
+        """Return whether a collection cannot have its name in `definition` on the destination (see `violations`).
 
-        Raises OperationError if it cannot have this name, but the source still has the collection under this name. A
-        refused collection was therefore dropped on the source, or later events rename it.
+        Raises OperationError if it cannot have this name, but the source still has the collection under this name. So
+        if the result is True, later events drop or rename the collection.
         """
         found = self.violations(definition)
         if found:
@@ -148,8 +151,8 @@ class Renames:
         """Call `create` to create the collection of `record` on the destination, unless it exists; return True.
 
         If the destination refuses the collection, and the source no longer has it under this name, drop the collection
-        and its record, and return False: the event of a later rename copies it. If the source still has it under this
-        name, raise OperationError.
+        and its record, and return False: if the collection was renamed, the event of the rename copies it. If the
+        source still has it under this name, raise OperationError.
         """
         try:
             create(record.current_definition)
@@ -237,8 +240,8 @@ class Renames:
         )
         if not definition.shard_key and key_of(name, self._options.sharding):
             _log.warning(
-                "A rename on the source replaced a collection that shardingEntries names. The new collection is not "
-                "sharded on the destination; you can shard it after the commit.",
+                "A collection was renamed on the source to a name in shardingEntries. It is not sharded on the "
+                "destination; you can shard it after the commit.",
                 extra={"namespace": str(name)},
             )
         self.release(record.definition.namespace)
@@ -246,10 +249,11 @@ class Renames:
     def adopt(self, uuid: bytes, name: Namespace) -> None:
         """Add the source's collection `uuid` to the sync as `name`: save its record, and copy the collection.
 
-        A no-op if the filter excludes `name`, or if the source has dropped or renamed the collection meanwhile. If a
-        process was killed during such a call, this call continues the copy, or begins it again if it was begun under
-        another name. Later writes to the collection arrive as events. Raises OperationError if the collection cannot be
-        synced or copied.
+        A no-op if the filter excludes `name`, or if the source no longer has the collection in the database of `name`.
+        If the source has renamed the collection within this database, it is still copied as `name`, and a later event
+        renames it; but if it cannot have `name` on the destination, the call is a no-op. If a process was killed during
+        such a call, this call continues the copy, or begins it again if it was begun under another name. Later writes
+        to the collection arrive as events. Raises OperationError if the collection cannot be synced or copied.
         """
         if not self._context.selection.selects(name):
             return
@@ -305,7 +309,10 @@ def renamed_out(before: Namespace, name: Namespace) -> OperationError:
 
 
 def is_temporary(record: CollectionRecord) -> bool:
-    """Return whether the server created the collection as a step of `$out`, or of a rename to another database."""
+    """Return whether the server created the collection as a temporary one, such as for `$out`.
+
+    Renames to another database also fill a temporary collection first.
+    """
     # From 8.0 on, shards do not mark the temporary collections of `$out`.
     name = record.source_name
     marked = bool(record.definition.options.get("temp"))

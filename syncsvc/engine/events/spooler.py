@@ -1,12 +1,12 @@
-"""Saves change events of the source in the event spool while its oplog may be too short for them.
+"""Saves change events in the event spool while the source's oplog may be too short for them.
 
 The spool consists of rows, each of which holds successive events. Spooling begins at the saved position, or at the end
 of the rows that an earlier process has saved. Spooling keeps pace with the source, independently of the copy, index
 builds and change event application. Spooling ends when change event application has read all rows and the spooler has
 caught up with the source. Change event application then continues with the live stream.
 
-Rows are deleted once a position after them is saved. So the saved position is always within a row, or at the end of the
-rows. If it is at the end, the oplog holds the next event.
+Rows are deleted once the saved position is at or after their end. So the saved position is always in the first row, or
+at the end of all rows. If it is at the end, the oplog holds the next event.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class _Batch:
         self.events: list[memoryview] = []
         self.size = 0
         self.began_at = monotonic()
-        # False among the fragments of a large event. A row must not end there: a stream resumes at a fragment only with
-        # the same options.
+        # False if the last event is a fragment of a large event and more of its fragments follow. A row must not end
+        # there: a stream resumes at a fragment only with the same options.
         self.is_complete = True
 
     def add(self, page: StreamPage) -> None:
@@ -60,7 +60,10 @@ class _Batch:
 
 
 class Spooler:
-    """Saves change events in the event spool. `run` does this in its own thread; other threads call other methods."""
+    """Saves change events in the event spool: `run` does this, in a thread of its own.
+
+    Other threads may call the other methods.
+    """
 
     def __init__(self, context: RunContext) -> None:
         self._context = context
@@ -139,7 +142,7 @@ class Spooler:
         """
         run = self._context.run
         while not run.record.phase.applied:
-            # Read the end of the spool before the position: rows are deleted once a position after them is saved.
+            # Read the end of the spool before the position: rows are deleted once the saved position has passed them.
             end, position = self._spool.end, run.record.position
             if self.is_active and position is not None:
                 self._run_from(max(end or position, position, key=token_text), stop)

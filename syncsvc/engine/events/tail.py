@@ -52,8 +52,8 @@ class Tail:
 
     `frontier` records the position up to which the lanes have applied all events. `feed` is notified of the changed
     documents and of DDL events. `save_position` saves the applied position before each DDL event. `resharded` returns
-    the UUIDs of collections to copy again, which the source has resharded without an event. `listing` returns the
-    collections whose definitions have changed on a source before 6.0; None if there are none.
+    the UUIDs of collections to copy again, which the source has resharded or moved without an event. `listing` returns
+    the collections whose definitions have changed on a source before 6.0; None if there are none.
     """
 
     def __init__(
@@ -108,13 +108,13 @@ class Tail:
 
     @property
     def has_tried_withheld(self) -> bool:
-        """Return whether the indexes withheld during the copy are built, or are left to the commit."""
+        """Return whether the attempt to build the withheld indexes is over: they are built, or left to the commit."""
         return self._has_tried_withheld
 
     def read(self) -> None:
         """Read pages of change events, and queue them for `run`, until stopped.
 
-        Raises the error with which the sync fails.
+        Raises every error that must end the sync.
         """
         stopwatch = self._context.progress.stopwatch
         for page, seconds in timed(self._reader.pages()):
@@ -127,7 +127,7 @@ class Tail:
     def run(self) -> None:
         """Pass the events that `read` reads to lanes and barrier until stopped, and publish the lag after each page.
 
-        Raises the error with which the sync fails.
+        Raises every error that must end the sync.
         """
         if not self._context.run.record.instances:
             # A killed process may have removed a collection without giving its name to the next one. If several
@@ -235,11 +235,12 @@ class Tail:
                 self._feed.replaced([record.source_name])
 
     def _apply_listing(self, read_until: Position) -> None:
-        """Make collections equal to those in the newest listing of a source before 6.0; a no-op if already done.
+        """Make the destination's collections equal to those in the newest listing; a no-op if this is already done.
 
-        Does nothing yet if `read_until`, the position up to which all events are read, is not past the time of the
-        listing. A later call then applies this listing, even if a newer one exists: each newer one could be too new
-        again. Does nothing if a commit time is saved.
+        Only a source before 6.0 has listings: they contain the collections whose definitions have changed. Does nothing
+        yet if `read_until`, the position up to which all events are read, is not past the time of the listing. A later
+        call then applies this listing, even if a newer one exists: each newer one could be too new again. Does nothing
+        if a commit time is saved.
         """
         listing = self._awaited or self._listing()
         if listing is None or listing is self._applied:
@@ -259,7 +260,7 @@ class Tail:
 
         From then on, the destination passes only through states of the source. `read_until` is the position up to which
         all events are read. If several instances share the sync, other instances may not have applied their events yet:
-        then, and after the commit time, the commit builds these indexes.
+        then, and once a commit time is saved, the commit builds these indexes.
         """
         if self._has_tried_withheld:
             return
