@@ -1,6 +1,6 @@
 """The speed limits of a sync: rates, time windows with other rates, and thresholds for automatic limits.
 
-Requests, answers and saved documents have one form, which `limits_of` reads and `Limits.shown` writes.
+Requests, answers and saved documents have the same form, which `limits_of` reads and `Limits.shown` writes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The metadata database of a sync: its name, and the handle with which it is read.
 
-All state of a sync is in one database on the cluster that is the destination when the sync is started. The rest of the
-service takes the name of that database from this module.
+All saved state of a sync is in one database, on the cluster that is the destination when the sync is started.
 """
 
 from __future__ import annotations

@@ -87,9 +87,9 @@ class Follower(Phases):
     def _begin_cut_over(self) -> Phase:
         """Save the phase CUTTING_OVER together with the state COMMITTING, and return this phase.
 
-        The state can still be RUNNING: if the commit command was refused because its save was not acknowledged, the
-        coordinator may have read the saved command all the same. Raises OperationError InvalidState if the sync was
-        paused or reset in the meantime.
+        The state of this instance can still be RUNNING: if it refused the commit command because the save of the
+        command was not acknowledged, the coordinator may have read the saved command all the same. Raises
+        OperationError InvalidState if the sync was paused or reset in the meantime.
         """
         self._context.destination_writer.settle()
         self._context.run.update_unless(

@@ -143,10 +143,10 @@ def follower_reversal(record: RunRecord, others: Iterable[RunRecord]) -> dict[st
 
 
 def _reversal_attempt(record: RunRecord, others: Iterable[RunRecord]) -> int:
-    """Return the highest attempt of the other instances that have already begun this reversal; 0 if none has.
+    """Return the highest `attempt` of the other instances that have already begun this reversal; 0 if none has.
 
-    These instances may have failed since and been resumed. They ignore failures of earlier attempts, so they would not
-    notice a failure of this instance if it began with a lower attempt.
+    `attempt` counts the resumes after failures. These instances may have failed since, and been resumed. They ignore
+    failures of earlier attempts, so they would not notice a failure of this instance if it began with a lower number.
     """
     begun = (each.attempt for each in others if each.reversals > record.reversals)
     return max(begun, default=0)

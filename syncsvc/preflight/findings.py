@@ -1,4 +1,4 @@
-"""The facts gathered from both clusters and this machine before a start. This module holds data only."""
+"""The facts gathered from both clusters and this machine before a start. This module contains only data classes."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Findings:
     bad_queries: tuple[tuple[Namespace, str], ...] = ()
     # The user databases on the destination that hold a collection or view.
     occupied: tuple[str, ...] = ()
-    # The names that the sync needs, but that the destination already has; only if it may hold other data.
+    # The names that the sync needs, but that the destination already has; only if the destination may hold other data.
     taken: Taken = Taken()
     # The other syncs that have the same destination.
     others: tuple[OtherSync, ...] = ()
