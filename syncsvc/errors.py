@@ -213,7 +213,8 @@ RENAMED_ACROSS_DATABASES = ErrorKind(
 UNKNOWN_INSTANCE = ErrorKind(
     "UnknownInstance",
     409,
-    "The id of this instance is not in the start option instances, or is not the name of a shard of a sharded source.",
+    "The --id of this instance is not in the start option instances, or is not the name of a shard of the sharded "
+    "source.",
     "From a replica set, list the --id of every instance in instances. From a sharded cluster, give each instance the "
     "name of a different shard as its --id, or run a single instance without --id.",
 )

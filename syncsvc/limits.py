@@ -63,7 +63,10 @@ class Window:
 
 @dataclass(frozen=True)
 class Auto:
-    """The thresholds above which the sync slows down by itself, if `enabled`. A threshold of None is not checked."""
+    """The thresholds above which the sync slows down by itself, if `enabled`. A threshold of None is not checked.
+
+    `queue` is a number of operations that wait on the primary.
+    """
 
     enabled: bool = False
     source_latency_ms: int | None = 100

@@ -25,8 +25,8 @@ class Follower(Phases):
     def _read(self, stop: StopToken) -> None:
         run = self._context.run
         if run.record.phase is Phase.APPLYING and self._is_cut_over(stop):
-            # All events were applied before a restart. Neither the oplog nor the event spool is needed any more, so
-            # they are not read: a sync must not fail because they are damaged or lost.
+            # All events were applied before this process was restarted. Neither the oplog nor the event spool is needed
+            # any more, so they are not read: a sync must not fail because they are damaged or lost.
             self._begin_cut_over()
         super()._read(stop)
 
@@ -109,7 +109,7 @@ class Follower(Phases):
         return leader.reversals > self._context.run.record.reversals or leader.phase.applied
 
     def _join(self, leader: RunRecord) -> None:
-        """Take part in the coordinator's newest repair, once the coordinator has applied its own share."""
+        """Take part in the coordinator's newest repair if the coordinator has already applied its own share."""
         run = self._context.run
         # The coordinator must apply its share first, because it creates the missing collections. Check that in this
         # thread: the thread that applies events must not wait for the coordinator, which may itself wait for that

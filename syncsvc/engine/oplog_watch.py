@@ -248,7 +248,7 @@ class OplogWatch:
         )
 
     def _forget(self) -> None:
-        """End the warnings about the oplog, and mark the estimate of its remaining time as unknown.
+        """End the warnings about the oplog, and mark the time for which it keeps the needed entries as unknown.
 
         Otherwise, outdated warnings would be shown when the oplog is no longer watched.
         """

@@ -100,7 +100,8 @@ class SyncSubject:
     def is_settled(self, read_until: Timestamp) -> bool:
         snapshot = self.context.progress.snapshot
         if snapshot.adopted_until is not None and read_until < snapshot.adopted_until:
-            # The copied documents that are not read yet would be compared singly, after their whole collection.
+            # The change events of these copied documents are not all read yet. They would make the check compare the
+            # documents one by one, after it has compared their whole collection.
             return False
         return is_settled(self.context.run.record, snapshot)
 

@@ -230,7 +230,7 @@ def _is_at_most(lag: int | None, most: int) -> bool:
 
 
 def verified(check: CheckRecord) -> Verified:
-    """Return the summary of a passed check that the journal keeps. A reversal deletes the check itself."""
+    """Return the summary of a passed check for the journal, which keeps it even if a reversal deletes the check."""
     first = check.first or Amounts()
     return Verified(
         check.started,

@@ -21,7 +21,8 @@ from verifier.cluster.specification import CollectionSpec
 class ReservedDatabase:
     """A database with a reserved name, such as the metadata database of a sync, and the names of its collections.
 
-    `instances` are the IDs of the syncsvc instances whose run records the database holds; empty if it holds none.
+    `instances` are the IDs of the syncsvc instances whose run records the database holds; empty if it holds none, or is
+    not the metadata database of this sync.
     """
 
     database: str
@@ -76,5 +77,5 @@ class Findings:
     memory_available: int | None = None
     # The users and roles of both clusters, if the start options ask for a copy.
     principals: Comparison | None = None
-    # The run records that instances have saved on the destination.
+    # The run records in this sync's metadata database.
     runs: tuple[RunRecord, ...] = ()

@@ -115,7 +115,7 @@ class Unreported:
     def _copy(self, name: Namespace, uuid: bytes) -> None:
         """Copy a collection of the source that is not synced yet, or continue to copy it.
 
-        Before that, drop the destination's collections whose records have either its name or its UUID, but not both.
+        Before that, drop the destination's collections whose records have either this name or this UUID, but not both.
         """
         # Report the collections to the feed before the copy, and save the report, because after a restart the copy may
         # be complete. Report them again after the copy, because the verification compares a reported collection at
@@ -140,7 +140,8 @@ class Unreported:
     def _redefine(self, record: CollectionRecord, found: CollectionSpec) -> None:
         """Give a collection the definition `found` of the source; a no-op if it already has that definition.
 
-        The new definition is saved last: if the process is killed before, a later listing finds the difference again.
+        The new definition is saved last: if the process is killed before that, a later listing finds the difference
+        again.
         Raises OperationError if the destination cannot have this definition.
         """
         check(found, self._context.target)
@@ -184,7 +185,7 @@ def is_defined_as(before: CollectionSpec, now: CollectionSpec) -> bool:
     """Return whether two definitions of a collection have the same options and indexes. Has no side effects.
 
     An option that is given with its default value differs from an absent one. In indexes, the types of numbers are
-    ignored: servers list them in two ways, with different types.
+    ignored, because a server lists its indexes in two ways, with different types of numbers.
     """
     differing = compare_definitions([before], [now])
     indexes = (each for each in differing if each.aspect is Aspect.INDEX)
