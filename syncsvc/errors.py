@@ -91,7 +91,7 @@ CANNOT_COMMIT = ErrorKind(
 DESTINATION_NOT_EMPTY = ErrorKind(
     "DestinationNotEmpty",
     409,
-    "The destination already holds databases.",
+    "The destination holds user data that this sync has not copied.",
     "First check that source and destination are not swapped. To keep the data of the destination, use another, empty "
     "cluster, or start with preExistingDestinationData true and enableUserWriteBlocking none. Drop the named databases "
     "or collections only if nobody needs them. Then send the start again, or POST /api/v1/resume if the sync has "
@@ -213,7 +213,8 @@ RENAMED_ACROSS_DATABASES = ErrorKind(
 UNKNOWN_INSTANCE = ErrorKind(
     "UnknownInstance",
     409,
-    "The id of this instance is not in the start option instances, or is not the name of a shard of a sharded source.",
+    "The --id of this instance is not in the start option instances, or is not the name of a shard of the sharded "
+    "source.",
     "From a replica set, list the --id of every instance in instances. From a sharded cluster, give each instance the "
     "name of a different shard as its --id, or run a single instance without --id.",
 )
@@ -318,7 +319,8 @@ INSUFFICIENT_MEMORY = ErrorKind(
 INSUFFICIENT_DISK_SPACE = ErrorKind(
     "InsufficientDestinationDiskSpace",
     409,
-    "The disk of the destination is too small for the data to sync.",
+    "The disk of the destination has too little free space for the data to sync, or, if eventSpool is always, for the "
+    "data and the event spool.",
     "Free space on the destination; or set skipDiskSpaceCheck to true if you know that the space is sufficient.",
 )
 UNSUPPORTED_VERSION = ErrorKind(
@@ -331,7 +333,7 @@ UNSUPPORTED_VERSION = ErrorKind(
 UNSUPPORTED_COLLECTION = ErrorKind(
     "UnsupportedCollection",
     409,
-    "The source holds a collection of a kind that cannot be synced.",
+    "The source holds a collection or view that cannot be synced.",
     "Exclude the named collections by a filter, or drop them on the source. If the sync has already begun, drop them "
     "and send POST /api/v1/resume; or reset the sync (POST /api/v1/reset) and start it with a filter.",
 )
@@ -519,7 +521,7 @@ SUPERSEDED = ErrorKind(
     409,
     "Another process has taken this sync over, and this process has stopped working on it.",
     "The sync continues in the other process. With --standby, do nothing: this process becomes a standby. Without "
-    "--standby, stop this process, because two processes must not run with the same id.",
+    "--standby, stop this process, because two processes must not run one sync with the same --id.",
 )
 _ABANDON = (
     "If the sync is COMMITTED and you will not reverse it, you can instead drop its metadata database: see "

@@ -14,7 +14,7 @@ from verifier.runtime.errors import OperationError
 
 
 def endpoints(service: Service) -> Blueprint:
-    """Return a Flask blueprint with `/livez` and `/readyz`. Both need no token, and contact no cluster."""
+    """Return a Flask blueprint with `/livez` and `/readyz`, which need no token and do not contact the clusters."""
     health = Blueprint("health", __name__)
 
     @health.get("/livez")

@@ -1,6 +1,6 @@
 """The speed limits of a sync: rates, time windows with other rates, and thresholds for automatic limits.
 
-Requests, answers and saved documents have one form, which `limits_of` reads and `Limits.shown` writes.
+Requests, answers and saved documents have the same form, which `limits_of` reads and `Limits.shown` writes.
 """
 
 from __future__ import annotations
@@ -63,7 +63,10 @@ class Window:
 
 @dataclass(frozen=True)
 class Auto:
-    """The thresholds above which the sync slows down by itself, if `enabled`. A threshold of None is not checked."""
+    """The thresholds above which the sync slows down by itself, if `enabled`. A threshold of None is not checked.
+
+    `queue` is a number of operations that wait on the primary.
+    """
 
     enabled: bool = False
     source_latency_ms: int | None = 100

@@ -1,7 +1,6 @@
 """The metadata database of a sync: its name, and the handle with which it is read.
 
-All state of a sync is in one database on the cluster that is the destination when the sync is started. The rest of the
-service takes the name of that database from this module.
+All saved state of a sync is in one database, on the cluster that is the destination when the sync is started.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ Metadata = Database[dict[str, Any]]
 DEFAULT_ID = "coordinator"
 METADATA_DATABASE = "mongosync_reserved_for_internal_use"
 LONGEST_SYNC_NAME = LONGEST_DATABASE - len(METADATA_DATABASE) - 1
-# Servers refuse databases whose names differ only in case, so a name must not contain capital letters.
+# Servers refuse a database whose name differs from another one only in case, so sync names contain no capital letters.
 SYNC_NAME_PATTERN = re.compile(rf"[a-z0-9_-]{{1,{LONGEST_SYNC_NAME}}}")
 
 

@@ -85,7 +85,7 @@ class Presplit(Enum):
 class RenamedOut(Enum):
     """The reaction to the rename of a synced collection to a name that the filter excludes.
 
-    FAIL: the sync fails with RenamedOutOfFilter. DROP: the destination drops the collection.
+    FAIL: the sync fails with RenamedOutOfFilter. DROP: the sync drops the collection on the destination.
     """
 
     FAIL = "fail"

@@ -25,8 +25,8 @@ class Follower(Phases):
     def _read(self, stop: StopToken) -> None:
         run = self._context.run
         if run.record.phase is Phase.APPLYING and self._is_cut_over(stop):
-            # All events were applied before a restart. Neither the oplog nor the event spool is needed any more, so
-            # they are not read: a sync must not fail because they are damaged or lost.
+            # All events were applied before this process was restarted. Neither the oplog nor the event spool is needed
+            # any more, so they are not read: a sync must not fail because they are damaged or lost.
             self._begin_cut_over()
         super()._read(stop)
 
@@ -87,9 +87,9 @@ class Follower(Phases):
     def _begin_cut_over(self) -> Phase:
         """Save the phase CUTTING_OVER together with the state COMMITTING, and return this phase.
 
-        The state can still be RUNNING: if the commit command was refused because its save was not acknowledged, the
-        coordinator may have read the saved command all the same. Raises OperationError InvalidState if the sync was
-        paused or reset in the meantime.
+        The state of this instance can still be RUNNING: if it refused the commit command because the save of the
+        command was not acknowledged, the coordinator may have read the saved command all the same. Raises
+        OperationError InvalidState if the sync was paused or reset in the meantime.
         """
         self._context.destination_writer.settle()
         self._context.run.update_unless(
@@ -109,7 +109,7 @@ class Follower(Phases):
         return leader.reversals > self._context.run.record.reversals or leader.phase.applied
 
     def _join(self, leader: RunRecord) -> None:
-        """Take part in the coordinator's newest repair, once the coordinator has applied its own share."""
+        """Take part in the coordinator's newest repair if the coordinator has already applied its own share."""
         run = self._context.run
         # The coordinator must apply its share first, because it creates the missing collections. Check that in this
         # thread: the thread that applies events must not wait for the coordinator, which may itself wait for that

@@ -53,12 +53,12 @@ from verifier.runtime.tasks import StopToken
 from verifier.runtime.waits import waiting
 
 _SEARCHING = (
-    "On an idle sharded cluster, this takes up to 20 seconds, and longer after many changes. If it does not end, check "
-    "that all members of this cluster are up, and their replication lag."
+    "This takes up to 20 seconds on an idle sharded cluster, and longer after many changes. If it does not end, check "
+    "that all members of this cluster are up and do not lag far behind the primary."
 )
 
 Change = KeyEvent | DefinitionEvent
-# Takes changes; returns the collections and views to which users have written, empty if no change is a user's write.
+# Takes changes by users; returns some of the collections and views with changes that count, empty if none counts.
 Judge = Callable[[Sequence[Change]], Collection[Namespace]]
 
 
@@ -101,7 +101,7 @@ class LateWrites:
         self.context.progress.warn(WarningKind.SOURCE_WRITTEN, warning_of(written))
 
     def _find(self) -> Collection[Namespace]:
-        """Return some collections with late writes; empty if there are none.
+        """Return some collections with user writes that the destination lacks, or may lack; empty if there are none.
 
         Raises OperationError OplogWindowExceeded if the oplog no longer reaches back to the commit time.
         """
@@ -117,7 +117,10 @@ class LateWrites:
         return first_written(source, since, now, judge, self.stop, namespaces=namespaces)
 
     def unsure(self) -> dict[Namespace, CollectionRecord]:
-        """Return the collections for which `_is_unsure` is true, by their names on the source."""
+        """Return the collections in which some changes need not reach the destination, by their names on the source.
+
+        These are the collections whose documents expire or are filtered.
+        """
         return {each.source_name: each for each in self.context.registry if self._is_unsure(each)}
 
     def count(
@@ -129,10 +132,10 @@ class LateWrites:
         """Return how many of `changes` the destination lacks, by collection or view.
 
         Several writes to one document may count as one. Deletes do not count in collections whose documents expire, nor
-        in collections that were not synced under their present name: operators rename collections of an old source.
-        Call this after the commit, when the destination may also have writes of users. `unsure` is the result of the
-        method of that name, and `now` the cluster time of the source up to which `changes` were read. Raises the
-        driver's errors, and OperationErrors.
+        in collections that were not synced under their present name: after the commit, operators may rename collections
+        of the source. Call this after the commit, when the destination may also have writes of users. `unsure` is the
+        result of the method of that name, and `now` the cluster time of the source up to which `changes` were read.
+        Raises the driver's errors, and OperationErrors.
         """
         synced = {each.source_name for each in self.context.registry}
         certain, asked = self._asked(
@@ -205,9 +208,9 @@ class LateWrites:
                     yield name
 
     def _kept(self, record: CollectionRecord, keys: _Keys, times: _Times) -> Iterator[Hashable]:
-        """Yield the IDs of the changed documents that the destination has, and of deleted ones that have not expired.
+        """Yield the IDs of the changed and deleted documents that the destination still has.
 
-        All IDs are in their canonical form.
+        Deleted documents that have expired there are left out. All IDs are in their canonical form.
         """
         context = self.context
         unexpired = self._unexpired(record) if keys.deleted else {}

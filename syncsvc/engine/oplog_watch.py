@@ -29,7 +29,7 @@ from verifier.runtime.errors import OperationError
 from verifier.runtime.retry import Temporary, retry
 from verifier.runtime.tasks import SLOW_POLL, Cancelled, StopToken
 
-# How long an observation of the oplog counts for the estimate of its growth, in seconds.
+# For how long an observation of the oplog is used in the estimates, in seconds.
 _COUNTS_FOR = 300.0
 
 _READING = (
@@ -49,7 +49,8 @@ _RESUME = (
 class OplogWatch:
     """Watches the source's oplog for one run, in a thread alongside the phases that read the source.
 
-    The oplogs of a sharded source cannot be read, so for such a source, only the age of the needed entries is known.
+    If the oplog cannot be read, because the source is sharded or its user lacks the privilege, only the age of the
+    needed entries is known.
     """
 
     def __init__(self, context: RunContext, spooler: Spooler) -> None:
@@ -193,7 +194,8 @@ class OplogWatch:
         """Return the cluster time of the source up to which events are in the spool; None if the spool is empty.
 
         Call this before reading the saved position. Rows of the spool are deleted once a position after them is saved.
-        If they were deleted after the position is read, their events would seem to be needed from the oplog.
+        If this happened between reading an older position and this call, the deleted events would seem to be needed
+        from the oplog.
         """
         end = self._context.spool.end
         return None if end is None else end.time
@@ -246,7 +248,7 @@ class OplogWatch:
         )
 
     def _forget(self) -> None:
-        """End the warnings about the oplog, and mark the estimate of its remaining time as unknown.
+        """End the warnings about the oplog, and mark the time for which it keeps the needed entries as unknown.
 
         Otherwise, outdated warnings would be shown when the oplog is no longer watched.
         """

@@ -1,6 +1,6 @@
 """Runs the phases that every instance of a run goes through, beginning with the saved phase.
 
-Each phase can be entered again: recovery means to run from the saved phase on.
+Each phase can be run again, so after a restart or a resume, a run continues with its saved phase.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ from verifier.runtime.tasks import StopToken
 _log = logging.getLogger(__name__)
 
 # The names of the temporary collections begin with these prefixes. The collections are in the same database as the
-# users, so on a sharded cluster, they are on the config servers, too.
+# users; on a sharded cluster, this database is on the config servers.
 TEMPORARY = {Kind.USER: "syncsvc_temp_users_", Kind.ROLE: "syncsvc_temp_roles_"}
 _DROP = {Kind.USER: "dropUser", Kind.ROLE: "dropRole"}
 # UserNotFound and RoleNotFound.
@@ -60,8 +60,8 @@ class PrincipalCopy:
         self._client = context.destination_client
         self._created = context.principals
         self._stop = stop
-        # The names contain the fence of the run, so that other syncs with the same destination use other names and do
-        # not drop these collections.
+        # The names of the temporary collections contain the UUID of the run's fence, so that other syncs with the same
+        # destination use other names, and do not drop the collections of this sync.
         fence = context.run.record.fence.hex
         self._temporary = {kind: f"{prefix}{fence}" for kind, prefix in TEMPORARY.items()}
 

@@ -107,7 +107,7 @@ class Reset:
         self._drop_metadata()
 
     def _release_source(self) -> None:
-        """Restore the write block and the balancer of the source; if it does not answer, log the commands for that.
+        """Restore the write block and the balancer of the source; if it does not answer, log the commands that do this.
 
         Raises the driver's errors if the source answers, but refuses a command. The reset can then be repeated.
         """

@@ -53,10 +53,10 @@ _NO_REPAIRS = {
 
 
 def prepare_reversal(context: RunContext, stop: StopToken) -> Position:
-    """Save the registry for a later reversal, and return the position at which the reversed sync would start.
+    """Save the registry that a reversed sync would use, and return the position at which the reversed sync would start.
 
     The position belongs to the destination's change stream, and the caller must save it. The call may be repeated as
-    long as users do not write: it replaces the saved registry.
+    long as users do not write; it replaces the registry that an earlier call has saved.
     """
     stream = ChangeStream(context.destination_client, context.destination_facts)
     start = read(lambda: start_position(stream), stop)
@@ -143,10 +143,10 @@ def follower_reversal(record: RunRecord, others: Iterable[RunRecord]) -> dict[st
 
 
 def _reversal_attempt(record: RunRecord, others: Iterable[RunRecord]) -> int:
-    """Return the highest attempt of the other instances that have already begun this reversal; 0 if none has.
+    """Return the highest `attempt` of the other instances that have already begun this reversal; 0 if none has.
 
-    These instances may have failed since and been resumed. They ignore failures of earlier attempts, so they would not
-    notice a failure of this instance if it began with a lower attempt.
+    `attempt` counts the resumes after failures. These instances may have failed since, and been resumed. They ignore
+    failures of earlier attempts, so they would not notice a failure of this instance if it began with a lower number.
     """
     begun = (each.attempt for each in others if each.reversals > record.reversals)
     return max(begun, default=0)
@@ -183,7 +183,10 @@ def replace_views(context: RunContext, stop: StopToken) -> None:
 
 
 def refuse_lost(source: Cluster, reverse_start: Position, stop: StopToken) -> None:
-    """Raise OperationError OplogWindowExceeded if the new source no longer has all events after `reverse_start`."""
+    """Raise OperationError OplogWindowExceeded if `source` no longer has all change events after `reverse_start`.
+
+    `reverse_start` is the position at which a reversed or resumed sync would read on. Also raises the driver's errors.
+    """
     next(ChangeReader(ChangeStream(source.client, source.facts), reverse_start, stop).pages())
 
 

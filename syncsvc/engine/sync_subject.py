@@ -62,10 +62,10 @@ class SyncSubject:
     def expected(self, source: CollectionSpec) -> CollectionSpec | None:
         """Return the definition that a collection or view must have on the destination until the commit.
 
-        `source` is its definition on the source. Until the commit, some options are relaxed, for example uniqueness.
-        Return None if the destination must not have the collection or view: the filter excludes it, or the renames of
-        `namespaceRemap` prevent its sync. In the second case, the change event that created or renamed it fails the
-        sync, unless the source has dropped or renamed it again.
+        `source` is its definition on the source. Until the commit, some options are relaxed, for example uniqueness,
+        and withheld indexes are absent. Return None if the destination must not have the collection or view: the filter
+        excludes it, or the renames of `namespaceRemap` prevent its sync. In the second case, the change event that
+        created or renamed it fails the sync, unless the source has dropped or renamed it again.
         """
         context = self.context
         if not context.selection.selects(source.namespace):
@@ -100,7 +100,8 @@ class SyncSubject:
     def is_settled(self, read_until: Timestamp) -> bool:
         snapshot = self.context.progress.snapshot
         if snapshot.adopted_until is not None and read_until < snapshot.adopted_until:
-            # The copied documents that are not read yet would be compared singly, after their whole collection.
+            # The change events of these copied documents are not all read yet. They would make the check compare the
+            # documents one by one, after it has compared their whole collection.
             return False
         return is_settled(self.context.run.record, snapshot)
 
@@ -108,7 +109,11 @@ class SyncSubject:
         return self.context.run.record.state is State.COMMITTING
 
     def later_end(self, differs: bool) -> Timestamp | None:
-        """Postpone the commit if necessary, and return the new commit time; else None. See `CommitEnd.later`."""
+        """Postpone the commit if users have written since the commit time, or if differences were repaired.
+
+        Return the new commit time; None if the commit is not postponed. `differs` is True if the check has found
+        differences. See `CommitEnd.later`.
+        """
         return self.commit_end.later(differs)
 
     def _defined(self, name: Namespace) -> Namespace | None:
@@ -116,12 +121,12 @@ class SyncSubject:
 
 
 def is_settled(record: RunRecord, snapshot: ProgressSnapshot) -> bool:
-    """Return whether to compare changed documents now: while all instances run, and lag by at most `MOST_LAG` seconds.
+    """Return whether changed documents are compared now: if all instances run, and lag by at most `MOST_LAG` seconds.
 
     Otherwise, many documents would differ only because their changes are not applied yet. For the same reason, return
     False while a collection is copied that became part of the sync after its start, and once the commit time is saved:
     changed documents are then compared when all changes up to that time are applied. `record` is the run record of
-    the coordinator; the lag of the other instances is measured from its saved position.
+    the coordinator; the other instances must not lag by more than `MOST_LAG` seconds behind its saved position.
     """
     # Once the commit time is saved, all changed documents are compared as soon as the last change is applied. The state
     # COMMITTING is not enough: the coordinator may wait long for the commit commands of other instances, and these

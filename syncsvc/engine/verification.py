@@ -136,8 +136,8 @@ class Verification:
         """Continue the saved check, or use its verdict if the verdict still applies; a no-op without a saved check.
 
         The check saves its verdict, and the times at which user writes ended. If the commit was withdrawn, both are
-        discarded. If the commit has no verdict yet, these times are discarded, because the earlier process may have
-        repaired differences or moved the commit time since. The check then follows changes until `finish` is called.
+        discarded. If there is no verdict yet, the times are discarded, because the earlier process may have repaired
+        differences or moved the commit time since. The check then follows changes until `finish` is called.
         """
         store = self._context.checks
         try:
@@ -230,7 +230,7 @@ def _is_at_most(lag: int | None, most: int) -> bool:
 
 
 def verified(check: CheckRecord) -> Verified:
-    """Return the summary of a passed check that the journal keeps. A reversal deletes the check itself."""
+    """Return the summary of a passed check for the journal, which keeps it even if a reversal deletes the check."""
     first = check.first or Amounts()
     return Verified(
         check.started,
@@ -255,8 +255,9 @@ def refusal(verdict: Verdict) -> OperationError | None:
 def incompletion(error: BaseException) -> BaseException:
     """Return the error with which the sync fails after `error` has ended its check.
 
-    Exceptions of other classes than OperationError keep their names, and so do VerificationFailed and the errors that
-    say nothing about the data, such as ClusterUnreachable. Any other OperationError becomes VerificationIncomplete.
+    An exception that is not an OperationError is returned unchanged. VerificationFailed, and errors that say nothing
+    about the data, such as ClusterUnreachable, keep their names. Any other OperationError becomes
+    VerificationIncomplete.
     """
     if not isinstance(error, OperationError):
         return error

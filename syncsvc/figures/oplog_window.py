@@ -38,9 +38,9 @@ class Look:
 
 
 def is_lost(oplog: Oplog, needed: Timestamp) -> bool:
-    """Return whether the oplog has dropped entries after the time `needed`, so that no change stream can resume there.
+    """Return whether the oplog no longer reaches back to the time `needed`, so that no change stream can resume there.
 
-    If the oldest entry is exactly the one at `needed`, the stream can still resume.
+    If the oldest entry is exactly the one at `needed`, a change stream can still resume.
     """
     return oplog.oldest > needed
 

@@ -130,7 +130,7 @@ def adjusted(ceiling: Ceiling, found: Pressure, flow: Flow, now: float) -> Ceili
     """
     is_fast = flow.rate > flow.least or ceiling.rate is not None and flow.rate > 0
     if found is Pressure.HIGH and is_fast and now - ceiling.decreased_at >= _EFFECT_AFTER:
-        # If a cluster stalls for a moment, the flow is small: do not reduce the rate to less than half because of that.
+        # If a cluster stalls for a moment, the flow is small: base the decrease on at least half of the ceiling.
         rate = (
             flow.rate
             if ceiling.rate is None

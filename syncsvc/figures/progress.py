@@ -25,8 +25,8 @@ _log = logging.getLogger(__name__)
 # The largest lag of the destination, or of the change readers of its verification, at which a commit is possible, in
 # seconds.
 MOST_LAG = 30
-# The largest lag with which changed documents are compared again, at which a commit is possible, in seconds. It is
-# longer, because one generation compares many of them, and the lag grows until that generation ends.
+# The largest lag of the verification's rechecks (of changed documents) at which a commit is possible, in seconds. It is
+# larger than MOST_LAG, because one generation compares many documents, and the lag grows until that generation ends.
 MOST_RECHECK_LAG = 60
 # How long a measured lag counts if no newer one is measured, in seconds.
 _LAG_COUNTS_FOR = 15.0
@@ -203,7 +203,10 @@ class Progress:
             self._snapshot = replace(self._snapshot, **values)  # type: ignore[arg-type] # checked by replace
 
     def set_lag(self, seconds: int) -> None:
-        """Set the current lag to `seconds`, and add it to the lags of the last minutes. It counts for 15 seconds."""
+        """Set the current lag to `seconds`, and add it to the lags of the last minutes.
+
+        The current lag becomes unknown if it is not set again within 15 seconds.
+        """
         newest = Lag(seconds, monotonic())
         with self._lock:
             now = self._snapshot.at(newest.at)

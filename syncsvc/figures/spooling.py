@@ -16,7 +16,7 @@ _MARGIN = 1.5
 # For how long an oplog that cannot be read is assumed to keep its entries, in seconds. It usually keeps them for more
 # than a day, but that is not known.
 _ASSUMED_OPLOG = 2 * 3600.0
-# The warning begins at the first share of the size limit, and ends below the second one.
+# The warning about the size of the event spool begins at the first share of the size limit, and ends below the second.
 FILLING, ROOMY = 0.8, 0.7
 
 

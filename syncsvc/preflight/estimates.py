@@ -1,4 +1,4 @@
-"""Estimates of the memory, disk space and oplog time that a sync needs, compared with the available amounts.
+"""Estimates of the memory, disk space and oplog window that a sync needs, compared with the available ones.
 
 The functions here have no side effects.
 """
@@ -21,7 +21,7 @@ from verifier.cluster.privileges import NOTING
 from verifier.runtime.errors import Violation
 
 _MB = 1_000_000
-# The factor adds room for the destination's oplog, its journal, and index builds before they are compacted.
+# The factor adds room for the destination's oplog and journal, and for new indexes that are not compacted yet.
 _DISK_FACTOR = 1.25
 # Conservative copy rates per second: large documents are limited by bytes, small ones by their number.
 _COPIED_BYTES = 20 * _MB

@@ -1,4 +1,4 @@
-"""The facts gathered from both clusters and this machine before a start. This module holds data only."""
+"""The facts gathered from both clusters and this machine before a start. This module contains only data classes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from verifier.cluster.specification import CollectionSpec
 class ReservedDatabase:
     """A database with a reserved name, such as the metadata database of a sync, and the names of its collections.
 
-    `instances` are the IDs of the syncsvc instances whose run records the database holds; empty if it holds none.
+    `instances` are the IDs of the syncsvc instances whose run records the database holds; empty if it holds none, or is
+    not the metadata database of this sync.
     """
 
     database: str
@@ -54,7 +55,7 @@ class Findings:
     bad_queries: tuple[tuple[Namespace, str], ...] = ()
     # The user databases on the destination that hold a collection or view.
     occupied: tuple[str, ...] = ()
-    # The names that the sync needs, but that the destination already has; only if it may hold other data.
+    # The names that the sync needs, but that the destination already has; only if the destination may hold other data.
     taken: Taken = Taken()
     # The other syncs that have the same destination.
     others: tuple[OtherSync, ...] = ()
@@ -76,5 +77,5 @@ class Findings:
     memory_available: int | None = None
     # The users and roles of both clusters, if the start options ask for a copy.
     principals: Comparison | None = None
-    # The run records that instances have saved on the destination.
+    # The run records in this sync's metadata database.
     runs: tuple[RunRecord, ...] = ()

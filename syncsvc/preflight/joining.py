@@ -54,13 +54,13 @@ def instance_violations(
     shards, requested = found.source.shards, options.instances
     if found.source.is_sharded and instance not in (DEFAULT_ID, *shards):
         yield errors.UNKNOWN_INSTANCE, (
-            f"The id of this instance is {instance}, but the shards of the source are {', '.join(shards)}."
+            f"The --id of this instance is {instance}, but the shards of the source are {', '.join(shards)}."
         )
     if not requested:
         return
     if instance not in requested:
         yield errors.UNKNOWN_INSTANCE, (
-            f"The id of this instance is {instance}, but the option instances contains {', '.join(requested)}."
+            f"The --id of this instance is {instance}, but the option instances contains {', '.join(requested)}."
         )
     needed = instances_of(options, instance, found) or (instance,)
     if found.source.is_sharded and {*requested} != {*needed}:

@@ -3,12 +3,13 @@
 `DefinitionWatch` lists the source's collections periodically. If a listed collection differs from its saved record,
 this module makes the destination's collection equal to it, between two events:
 
-- If both have the same UUID, the definition has changed. Indexes and options on the destination are changed, too.
+- If the UUIDs of the listed collection and of the record are equal, the definition has changed. The indexes and options
+  on the destination are changed, too.
 - Otherwise, the name belongs to a collection that is not synced yet. It is copied from the source as it is now.
 
-A name in an event must mean the listed collection. Therefore, all events before the listing must be applied first:
-drops and renames have events, so from there on, the name means that collection until a later event drops or renames it.
-The events that follow are applied to the copy, just as after the copy at the start of the sync.
+All events before the listing must be applied first, because they may concern an earlier collection of the same name.
+From then on, the name means the listed collection, until an event drops or renames it. The events that follow are
+applied to the copy, just as after the copy at the start of the sync.
 """
 
 from __future__ import annotations
@@ -42,9 +43,10 @@ from verifier.runtime.tasks import StopToken
 
 @dataclass(frozen=True)
 class Listing:
-    """The UUIDs, by name, of the collections of the source that differ from their saved records or have no record.
+    """The UUIDs, by name, of the collections of the source that differ from their saved records.
 
-    They were listed before the cluster time `time` of the source.
+    A collection without a record, or whose copy is not complete, differs, too. The collections were listed before the
+    cluster time `time` of the source.
     """
 
     time: Timestamp
@@ -66,12 +68,12 @@ class Unreported:
         self._renames = renames
         self._feed = feed
         self._stop = stop
-        # On a source from 6.0 on, an interrupted copy is repeated when its event is applied again.
+        # With a source from 6.0 on, an interrupted copy is repeated when the event that caused it is applied again.
         old = not context.source_facts.reports_ddl
         self._unfinished = [each for each in context.registry if old and not each.is_copied]
 
     def finish_copies(self) -> None:
-        """Finish the copies of collections that a killed process has begun; a no-op after the first call.
+        """Finish the copies of collections that an earlier run left incomplete; a no-op after the first call.
 
         A collection that the source has dropped or renamed since is dropped on the destination instead. Call this
         before any event after the saved position is applied.
@@ -113,7 +115,7 @@ class Unreported:
     def _copy(self, name: Namespace, uuid: bytes) -> None:
         """Copy a collection of the source that is not synced yet, or continue to copy it.
 
-        Before that, drop the destination's collections whose records have either its name or its UUID, but not both.
+        Before that, drop the destination's collections whose records have either this name or this UUID, but not both.
         """
         # Report the collections to the feed before the copy, and save the report, because after a restart the copy may
         # be complete. Report them again after the copy, because the verification compares a reported collection at
@@ -138,7 +140,8 @@ class Unreported:
     def _redefine(self, record: CollectionRecord, found: CollectionSpec) -> None:
         """Give a collection the definition `found` of the source; a no-op if it already has that definition.
 
-        The new definition is saved last: if the process is killed before, a later listing finds the difference again.
+        The new definition is saved last: if the process is killed before that, a later listing finds the difference
+        again.
         Raises OperationError if the destination cannot have this definition.
         """
         check(found, self._context.target)
@@ -182,7 +185,7 @@ def is_defined_as(before: CollectionSpec, now: CollectionSpec) -> bool:
     """Return whether two definitions of a collection have the same options and indexes. Has no side effects.
 
     An option that is given with its default value differs from an absent one. In indexes, the types of numbers are
-    ignored: servers list them in two ways, with different types.
+    ignored, because a server lists its indexes in two ways, with different types of numbers.
     """
     differing = compare_definitions([before], [now])
     indexes = (each for each in differing if each.aspect is Aspect.INDEX)

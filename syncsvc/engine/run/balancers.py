@@ -72,7 +72,7 @@ class Balancer:
             self.run.update(found_balancing=left)
 
     def is_on(self) -> bool:
-        """Return whether the balancer is on, so that it may move chunks; False if it may only split chunks."""
+        """Return whether the balancer may move chunks; False if it is off, or may only split chunks."""
         return bool(self._status()["mode"] == _ON)
 
     def _status(self) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def watch_balancers(
     interval: float,
     stop: StopToken,
 ) -> None:
-    """Check the balancers every `interval` seconds until stopped, and warn while a user has started one of them again.
+    """Check the balancers every `interval` seconds until stopped, and warn while one of them is on.
 
     Skips the phases in which the sync stops the balancers itself. Returns immediately if neither cluster is sharded.
     """
@@ -106,7 +106,7 @@ def _update_warning(names: Sequence[str], progress: Progress) -> None:
         return
     progress.warn(
         WarningKind.BALANCER_ON,
-        f"A user or another sync started the balancer of {' and '.join(names)}, which this sync had "
-        "stopped. No data is lost, but chunk migrations slow the sync down. Stop the balancer (sh.stopBalancer()); "
-        "the commit starts the balancer again.",
+        f"A user or another sync started the balancer of {' and '.join(names)} during this sync. No data is "
+        "lost, but chunk migrations slow the sync down. Stop the balancer (sh.stopBalancer()); the commit starts it "
+        "again if it was on before the sync.",
     )

@@ -35,12 +35,12 @@ from verifier.runtime.observer import Observer
 class RunContext:
     """The clusters, saved state and settings of one run, which every phase gets."""
 
-    # The clients only read, except that no-ops are appended to the source's oplog.
+    # The clients only read, except that no-ops are appended to the oplogs.
     source_client: Client
     source_facts: ClusterFacts
     destination_client: Client
     destination_facts: ClusterFacts
-    # Runs commands on the destination.
+    # Runs commands that change the destination.
     destination_writer: FencedWriter
     # Writes user documents on the destination.
     document_writer: DocumentWriter

@@ -34,10 +34,10 @@ class Refused(Exception):
 class DocumentWriter:
     """Writes documents to the destination without checking its validators, because the source has accepted them.
 
-    The commands that run at the same time contain at most `sending_bytes` bytes of documents; further commands wait.
-    `uuid_of` returns the UUID that the collection with a given name must have; None if any UUID is allowed. If the
-    collection has another UUID, the server refuses the write, and the method raises OperationError
-    DestinationNamespaceExists.
+    The commands that run at the same time contain at most `sending_bytes` bytes of documents together; further commands
+    wait, and a larger command runs alone. `uuid_of` returns the UUID that the collection with a given name must have;
+    None if any UUID is allowed. If the collection has another UUID, the server refuses the write, and the method raises
+    OperationError DestinationNamespaceExists.
     """
 
     def __init__(

@@ -47,7 +47,7 @@ class Instances:
         # The records that `watch` has read last.
         self._known: list[RunRecord] = []
         # For each instance: its newest heartbeat (`RunRecord.beat`), and the monotonic time when this process first saw
-        # that heartbeat.
+        # that heartbeat, or last saw the instance in a state without heartbeats.
         self._beats: dict[str, tuple[int, float]] = {}
 
     def all_hold(self, holds: Callable[[RunRecord], bool], stop: StopToken) -> bool:
@@ -131,7 +131,8 @@ class Instances:
     def _save_cut_over(self, others: Collection[RunRecord]) -> None:
         """Save that users may write to the destination, if another instance has saved that.
 
-        `wait_for_coordinator` returns no record of a failed coordinator, which may have failed right after its save.
+        This is needed because `wait_for_coordinator` ignores the record of a failed coordinator, and the coordinator
+        may have failed right after it saved this.
         """
         own = self._run.record
         if not own.can_write and is_cut_over(own, others):
@@ -191,7 +192,10 @@ def _unless_failed(holds: Callable[[RunRecord], bool]) -> Callable[[RunRecord], 
 
 
 class FailedElsewhere(OperationError):
-    """Raised because another instance has failed. The text names that instance, and already includes the remedy."""
+    """Raised because another instance has failed.
+
+    The text names the instance that failed first, and already includes the remedy.
+    """
 
     def __init__(self, instance: str, failure: Failure) -> None:
         text = failure.description

@@ -123,7 +123,7 @@ class Pace:
             begin = max(end, 1)
 
     def event_portion(self) -> float:
-        """Return the number of events that the reader passes to a lane at once; infinity if events are not limited."""
+        """Return how many change events may be passed to a lane at once; infinity if their rate is not limited."""
         rate = self._buckets[Limit.EVENTS].rate
         return float("inf") if rate is None else max(1.0, rate * _PORTION)
 
