@@ -101,7 +101,7 @@ class Assembly:
         saving = self._fenced(home, stop)
         writer = saving if destination.name == home.name else self._fenced(destination, stop)
         if record.coordinates and record.start is None:
-            # Nothing is listed before the start is saved, so this deletes nothing of this run.
+            # Before the start position is saved, no collection is listed, so this deletes nothing of this run.
             forget_earlier(metadata, saving, stop)
         self._insert_dashboards(saving)
         evaluator = filter_evaluator(source, destination)
@@ -256,7 +256,7 @@ def new_versions(
 ) -> Iterator[tuple[str, str, str]]:
     """Yield the name, the saved version and the current version of each cluster whose version has changed.
 
-    `sites` are the clusters as they were saved.
+    `sites` are the clusters as they were when the sync was started.
     """
     current = {each.name: each.facts.dotted_version for each in clusters}
     for site in sites:
