@@ -61,8 +61,9 @@ class Queries:
     ) -> dict[str, Any]:
         """Return the answer to `GET /api/v1/overview` except `success`, with the points of one chart series.
 
-        `history` is the series "15m", "6h" or "all". Only the points after the cursor `since` (None: all points) are
-        included. `commands` are the latest commands that the API has answered, or that this process has sent itself.
+        `history` is the series "15m", "6h" or "all". Only the points after the cursor `since` are included; all points
+        if it is None or no longer valid. `commands` are the latest commands that the API has answered, or that this
+        process has sent itself.
         """
         sync, series = self._take(), self._history
         last_minute, lately = series.averages()

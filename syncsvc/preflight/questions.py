@@ -145,8 +145,8 @@ def _runs(metadata: Metadata, stop: StopToken) -> tuple[RunRecord, ...]:
 def _if_allowed(question: Callable[[], T], stop: StopToken) -> T | None:
     """Return the result of `question`; None if the user lacks a privilege, or the server lacks a command.
 
-    A violation or a warning reports both cases. Retries the question if a cursor is lost. Raises all other errors, even transient
-    ones, because the user waits for the answer.
+    A violation or a warning reports both cases. Retries the question if a cursor is lost. Raises all other errors, even
+    transient ones, because the user waits for the answer.
     """
     try:
         return retry(question, failures.only_lost_cursor, stop)

@@ -171,7 +171,7 @@ def _of_check(read: Callable[[CheckProgress], float | None]) -> Callable[[Sync],
 
 
 def _of_changes(read: Callable[[Changes], int | None]) -> Callable[[Sync], Values]:
-    """Return a function that reads a metric of the verification for each cluster."""
+    """Return a function that reads a metric of the verification for each cluster; no value if there is no check."""
 
     def of(sync: Sync) -> Values:
         check = sync.snapshot.check

@@ -239,7 +239,11 @@ class _Overview(Strict):
     next = nullable(
         fields.Nested, "The next step for the operator; null if the operator can only wait.", _Step
     )
-    commands = always(fields.List, "The commands that the state of the sync and desiredState allow.", fields.String())
+    commands = always(
+        fields.List,
+        "The commands that the state of the sync and desiredState allow.",
+        fields.String(),
+    )
     destination = nullable(
         fields.String, "The name of the cluster that the sync writes to; null before a start."
     )

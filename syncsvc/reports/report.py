@@ -179,7 +179,8 @@ def _started(record: RunRecord) -> float | None:
 def _clusters(subject: Subject) -> Iterator[dict[str, Any]]:
     """Yield both clusters as they were at the start, the source first; unknown clusters are left out.
 
-    If an older version began the sync, yield the clusters as they are known to this process instead. `versionNow` is the version when this process connected to the cluster.
+    If an older version began the sync, yield the clusters as they are known to this process instead. `versionNow` is
+    the version when this process connected to the cluster.
     """
     record = subject.leader
     then = {each.name: each for each in record.journal.sites}

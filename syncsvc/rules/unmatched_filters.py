@@ -19,13 +19,14 @@ SELECTS_NOTHING = (
     "The filters (includeNamespaces, excludeNamespaces) select no collection or view of the source"
 )
 
-# The maximum number of elements with a warning of their own; and the maximum numbers of names in a warning: unmatched
-# collections of an element, and names on the source.
+# The maximum number of elements that get their own warning; and the maximum numbers of names in one warning: of the
+# element's unmatched collections, and of collections or databases on the source.
 _MOST_ELEMENTS = 10
 _MOST_MISSING = 5
 _MOST_SHOWN = 10
 # The maximum number of names that are compared with a wanted name, because each comparison of long names takes half a
-# millisecond; and how many first characters a name must share with the wanted name to be compared if there are more.
+# millisecond. If there are more names, only names whose first _SHARED characters are those of the wanted name are
+# compared.
 _MOST_COMPARED = 200
 _SHARED = 2
 

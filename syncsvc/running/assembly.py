@@ -208,7 +208,8 @@ class Assembly:
     def _fenced(self, cluster: Cluster, stop: StopToken) -> FencedWriter:
         """Return a new engine's writer to a cluster.
 
-        Before that, make the cluster refuse late writes of earlier engines, and kill the DDL commands of these engines.
+        Before that, make the cluster refuse late writes of earlier engines, and kill their DDL commands, except index
+        builds.
         """
         facts = cluster.facts
         record = self._store.record

@@ -81,9 +81,9 @@ class Starts:
             self._failed = None
 
     def withdraw(self, process: ProcessContext, owner: str) -> bool:
-        """Delete the saved record with this owner if its start failed in this process; return whether that start failed.
+        """Delete the saved record with this owner if its start failed in this process.
 
-        Raises the driver's errors.
+        Return whether the start failed in this process. Raises the driver's errors.
         """
         failed = self._failed
         if failed is None or failed.owner != owner:
@@ -119,7 +119,7 @@ def refuse_second(record: RunRecord, options: StartOptions) -> None:
     """
     if record.state not in ACTIVE and record.state is not State.PAUSED:
         return
-    # The first phases of a long sync are forgotten.
+    # The record lists only the newest phases, so the start of a long sync may be unknown.
     began = [each.at for each in record.phases if each.phase is Phase.INITIALIZING]
     when = "".join(f" at {utc_text(at)}" for at in began)
     differing = first_difference(record, options)

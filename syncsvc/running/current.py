@@ -73,7 +73,7 @@ class CurrentRun:
         self.process.progress.clear()
 
     def runner_for(self, trigger: Trigger) -> Runner:
-        """Return the current runner. Raises OperationError InvalidState if the current state does not allow `trigger`."""
+        """Return the current runner. Raises OperationError InvalidState if the state does not allow `trigger`."""
         next_state(self.state, trigger)
         assert self.runner is not None
         return self.runner

@@ -67,7 +67,7 @@ class Principals:
             raise OperationError(
                 errors.INVALID_STATE,
                 "The sync is still being initialized. Send the command again when the field info of GET "
-                f"/api/v1/progress is {Phase.COPYING.value}.",
+                f"/api/v1/progress is no longer {Phase.INITIALIZING.value}.",
             )
 
     def created(self) -> tuple[str, ...]:
