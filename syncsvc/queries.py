@@ -17,7 +17,7 @@ from verifier.runtime.recent import RecentCommand
 
 
 class Queries:
-    """Answers the queries of one process. `instance` is the ID of this instance.
+    """Answers the API's queries from the memory of this process. `instance` is the ID of this instance.
 
     `take` returns a snapshot of everything that the process knows about the sync; `addresses` returns the addresses of
     the clusters, by name. `history_step` is the shortest time between two points of the charts, in seconds.
@@ -61,8 +61,9 @@ class Queries:
     ) -> dict[str, Any]:
         """Return the answer to `GET /api/v1/overview` except `success`, with the points of one chart series.
 
-        `history` is the series "15m", "6h" or "all". Only the points after the cursor `since` (None: all points) are
-        included. `commands` are the commands that the API has answered.
+        `history` is the series "15m", "6h" or "all". Only the points after the cursor `since` are included; all points
+        if it is None or no longer valid. `commands` are the latest commands that the API has answered, or that this
+        process has sent itself.
         """
         sync, series = self._take(), self._history
         last_minute, lately = series.averages()

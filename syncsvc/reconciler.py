@@ -33,7 +33,8 @@ _log = logging.getLogger(__name__)
 class Reconciler:
     """Sends the next command each time the sync is not in the declared state, and retries refused commands.
 
-    `retry` is the time before a refused command is sent again, in seconds.
+    No command is sent on a standby, or if the saved sync has other options than those in the configuration. `retry` is
+    the time before a refused command is sent again, in seconds.
     """
 
     def __init__(self, service: Service, goal: Goal, recent: RecentCommands, retry: float) -> None:

@@ -102,7 +102,8 @@ _BY_NAME = {kind.name: kind for kind in RESUMPTIONS}
 def is_saved(kind: ErrorKind) -> bool:
     """Return whether a failure of the sync with this kind of error is saved in the run record.
 
-    After a saved failure, a restart of the process does not continue the sync.
+    After a saved failure, a restart of the process does not continue the sync. A failed reset is never saved, whatever
+    the error is.
     """
     return RESUMPTIONS.get(kind) is not Resumption.CONTINUED
 
@@ -224,7 +225,7 @@ def resumed(record: RunRecord, others: Collection[RunRecord]) -> dict[str, Any]:
 
     `others` are the records of the other instances. A reversal that had begun continues. If users may already write to
     the destination, the cut-over continues. Otherwise, an earlier commit is withdrawn and must be requested again,
-    because users have returned to the source.
+    because users may have returned to the source.
 
     Raises OperationError InvalidState if another instance has not stopped yet.
     """

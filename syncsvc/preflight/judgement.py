@@ -40,7 +40,8 @@ class Judgement:
     """The violations, warnings and estimates of a start, as far as they are known.
 
     A start is accepted if it has no violations. `instances` are the IDs of all instances that run the sync together;
-    empty if there is only one.
+    empty if there is only one. If other instances have begun the sync, `warnings`, `missing` and `principals` are not
+    determined, and are empty.
     """
 
     violations: tuple[Violation, ...]
@@ -66,8 +67,9 @@ def judge(
 ) -> Judgement:
     """Query both clusters, and judge whether the instance `instance` may start a sync. Changes nothing.
 
-    `database` is the name of the metadata database. `memory_needed` and `spool_limit`, the size limit of the event
-    spool, are in bytes. An error of a cluster becomes a violation. Raises `Cancelled` when stopped.
+    `database` is the name of the metadata database. `memory_needed` is the memory that this process may need if the
+    sync is verified, `spool_limit` is the size limit of each instance's event spool; both are in bytes. An error of a
+    cluster becomes a violation. Raises `Cancelled` when stopped.
     """
     nameless = tuple(name_violations(options, clusters))
     if nameless:
@@ -91,8 +93,8 @@ def judgement_of(
     """Judge, by the facts in `found`, whether the instance `instance` may start a sync with these options.
 
     If other instances have begun the sync, check only whether this instance can join them (see `join_violations`), has
-    enough memory, and connects as users with the needed privileges. `memory_needed` and `spool_limit`, the size limit
-    of one event spool, are in bytes.
+    enough memory, and connects as users with the needed privileges. `memory_needed` is the memory that this process may
+    need if the sync is verified, `spool_limit` is the size limit of each instance's event spool; both are in bytes.
     """
     instances = instances_of(options, instance, found)
     others = begun_by_others(instance, instances, found)

@@ -8,7 +8,8 @@ from pathlib import Path
 # The folder that contains `proc` and `sys`.
 ROOT = Path("/")
 
-# The sizes of the page cache, which a control group counts as used memory, but gives back under memory pressure.
+# The fields of `memory.stat` that contain the size of the page cache. A control group counts the page cache as used
+# memory, but gives it back under memory pressure.
 _RECLAIMABLE = ("active_file", "inactive_file")
 
 
@@ -27,7 +28,7 @@ def _of_machine(root: Path) -> Iterator[int]:
 
 
 def _of_groups(root: Path) -> Iterator[int]:
-    """Yield the free memory, in bytes, of each control group of this process and of its parents.
+    """Yield the free memory, in bytes, of each control group of this process, and of each parent of such a group.
 
     Each of them limits this process separately; groups without a limit are left out. `root` contains `proc` and `sys`.
     """
@@ -69,12 +70,12 @@ def _text(path: Path) -> str:
 
 
 def _number(path: Path) -> int | None:
-    """Return the number in the file; None if the file is missing or says that there is no limit."""
+    """Return the number in the file; None if the file is missing or holds no number, such as `max` (no limit)."""
     text = _text(path).strip()
     return int(text) if text.isdecimal() else None
 
 
 def _fields(path: Path) -> dict[str, int]:
-    """Return the second word of each line as a number, keyed by the first word; empty if the file is missing."""
+    """Return each number that is the second word of a line, by the first word; empty if the file is missing."""
     rows = (line.split() for line in _text(path).splitlines())
     return {row[0]: int(row[1]) for row in rows if len(row) > 1 and row[1].isdecimal()}

@@ -109,7 +109,7 @@ SHARDING = (
         instead="enableSharding",
     ),
 )
-# A restarted process, a standby and a reverse begin with these queries.
+# A restarted process, a standby that takes over, and a reverse make these queries before they write.
 # `inprog` is also needed to wait for a long index build (`ClusterWriter`).
 FENCING = Need(
     "reject late writes of an earlier process",

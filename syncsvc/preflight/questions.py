@@ -103,7 +103,7 @@ def ask(
 
 
 def _is_readable(options: StartOptions, client: Client, stop: StopToken) -> bool:
-    """Return whether the source has a member that the copy may read.
+    """Return whether the source has a member that fits the read preference of the copy.
 
     If there is none, this call takes as long as the server selection timeout.
     """
@@ -145,8 +145,8 @@ def _runs(metadata: Metadata, stop: StopToken) -> tuple[RunRecord, ...]:
 def _if_allowed(question: Callable[[], T], stop: StopToken) -> T | None:
     """Return the result of `question`; None if the user lacks a privilege, or the server lacks a command.
 
-    The start rules report both cases. Retries the question if a cursor is lost. Raises all other errors, even transient
-    ones, because the user waits for the answer.
+    A violation or a warning reports both cases. Retries the question if a cursor is lost. Raises all other errors, even
+    transient ones, because the user waits for the answer.
     """
     try:
         return retry(question, failures.only_lost_cursor, stop)
@@ -158,7 +158,7 @@ def _if_allowed(question: Callable[[], T], stop: StopToken) -> T | None:
 
 
 def _all_allowed(question: Callable[[], Iterable[T]], stop: StopToken) -> tuple[T, ...]:
-    """Return the results of `question`; an empty tuple where `_if_allowed` returns None."""
+    """Return the results of `question`; none if the user lacks a privilege, or the server lacks a command."""
     return _if_allowed(lambda: tuple(question()), stop) or ()
 
 
@@ -173,7 +173,7 @@ def _left_out(options: StartOptions, selection: Selection) -> frozenset[Namespac
 def _filter_matches(
     namespaces: NamespaceFilter, source: Client, evaluator: Client, stop: StopToken
 ) -> FilterMatches | None:
-    """Match the filter with the names of the source, and return the result; None if the filter is empty.
+    """Compare the namespace filter with all namespaces of the source; return None if the filter is empty.
 
     The server of `evaluator` evaluates the regular expressions.
     """
@@ -257,14 +257,14 @@ def _size(client: Client, definition: CollectionSpec) -> Size:
 
 
 def _occupied(client: Client) -> Iterator[str]:
-    """Yield the user databases that hold more than the collections `_LEFT_OVER`."""
+    """Yield the user databases that hold more than the system collections that a drop or a reset leaves behind."""
     for name in sorted(filter(is_user_database, client.list_database_names())):
         if {row["name"] for row in list_raw(client, name)} - _LEFT_OVER:
             yield name
 
 
 def _taken(options: StartOptions, client: Client, contents: Sequence[Measured]) -> Taken:
-    """Return the names that the synced `contents` of the source need, but that the destination already has.
+    """Return the names that the collections and views in `contents` need, but that the destination already has.
 
     Return an empty `Taken` if the start options do not allow other data on the destination.
     """

@@ -1,7 +1,7 @@
 """The rules of `POST /api/v1/start`: option combinations and cluster requirements.
 
-The functions have no side effects, and yield violations. A violation only says what was found. The kind of its error,
-in `errors`, adds the meaning and the remedy.
+The functions have no side effects, and yield violations. The text of a violation only says what was found. The kind of
+its error adds the meaning and the remedy.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _FILTERED = "the request contains includeNamespaces or excludeNamespaces"
 
 
 def name_violations(options: StartOptions, clusters: Mapping[str, object]) -> Iterator[Violation]:
-    """Yield a violation for each unknown cluster name in the options, and if both names are the same.
+    """Yield a violation for each unknown cluster name in the options, and one if both names are the same.
 
     The keys of `clusters` are the valid names.
     """
@@ -294,9 +294,10 @@ def _feature_violations(options: StartOptions, destination: ClusterFacts) -> Ite
 
 
 def emptiness_violations(options: StartOptions, found: Findings) -> Iterator[Violation]:
-    """Yield a violation if the destination holds user databases; it also says if the source holds none.
+    """Yield a violation if the destination holds user databases.
 
-    If the options allow other data there, yield violations only for the names that the sync needs and that are taken.
+    If the source holds none, the violation says that the two clusters are probably swapped. If the options allow other
+    data on the destination, yield violations only for the names that the sync needs and that are taken.
     """
     if options.pre_existing_destination_data:
         yield from taken_violations(found.taken)
@@ -317,7 +318,7 @@ def _not_empty(options: StartOptions, found: Findings) -> str:
 
 
 def metadata_violations(metadata: Iterable[ReservedDatabase]) -> Iterator[Violation]:
-    """Yield a violation for each database with a reserved name that holds the metadata of this sync or of mongosync."""
+    """Yield a violation if this sync's metadata database holds run records, and one for each database of mongosync."""
     for each in metadata:
         if each.instances:
             yield errors.METADATA_LEFT_OVER, (

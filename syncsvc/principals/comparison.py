@@ -33,7 +33,7 @@ _INTERNAL_USER = "__system"
 _IGNORED = ("_id", "userId")
 # The database whose built-in roles differ from those of all other databases.
 _ADMIN = "admin"
-# The maximum number of names in a text.
+# The maximum number of principals that a message lists.
 _SHOWN = 10
 
 
@@ -148,7 +148,7 @@ class Listing:
 
     `own` are the users as which this process logs in to the cluster. `built_in` are the built-in roles of the database
     admin and, with an empty database name, those of every other database; it is empty if this process may not read
-    them, as on a source.
+    them, which is usual on a source.
     """
 
     principals: tuple[Principal, ...] = ()
@@ -284,10 +284,10 @@ def _role_judged(
     source: Listing,
     destination: Listing,
 ) -> Finding | None:
-    """Judge a role that `holder` has but that is not selected for the copy. Return None for a built-in role.
+    """Judge a role that the principal `holder` has, but that is not selected for the copy.
 
-    `holder` is a principal that has the role. Servers do not store built-in roles. So a role that only the destination
-    stores is a custom role that the source does not have.
+    Return None if neither cluster stores the role, as for a built-in role: servers do not store these. So a role that
+    only the destination stores is a custom role that the source does not have.
     """
     stored = source.by_identity.get(role)
     if stored is not None:
@@ -396,7 +396,7 @@ def enumerated(findings: Sequence[Finding]) -> str:
 
 
 def described(counts: PrincipalCounts) -> str:
-    """Describe a copy for logs and reports, such as "copied 2 users and 1 role; 0 equal"."""
+    """Describe a copy of principals for logs and reports, such as "copied 2 users and 1 role; 0 equal"."""
     copied = f"copied {_amount(counts.users, 'user')} and {_amount(counts.roles, 'role')}"
     kept = (
         f"; {counts.kept} different on the destination, left unchanged there" if counts.kept else ""

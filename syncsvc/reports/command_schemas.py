@@ -1,4 +1,4 @@
-"""The schemas of the answers to a preflight, and to the dry runs of a reset and a repair."""
+"""The schemas of the answers to a preflight, a reset and a repair."""
 
 from __future__ import annotations
 
@@ -75,18 +75,19 @@ class PreflightAnswer(SuccessAnswer):
         fields.Nested(_Violation),
     )
     warnings = always(
-        fields.List, "Possible problems of the sync, each with a remedy.", fields.String()
+        fields.List, "Possible problems of the sync, most with a remedy.", fields.String()
     )
     missingFeatures = always(
         fields.List,
-        "The features that the sync would use, but that the servers lack. They do not prevent a start.",
+        "The features that the sync would use, but that the servers lack. If such a feature is required, a violation "
+        "also says so.",
         fields.Nested(_MissingFeature),
     )
     estimates = always(fields.Nested, "The estimated cost of the sync.", _Estimates)
     usersAndRoles = sometimes(
         fields.Nested,
-        "The users and roles that would be copied; absent if the request does not ask for a copy, or if "
-        "the users and roles cannot be read.",
+        "The users and roles that would be copied; absent if the request does not ask for a copy, if the "
+        "users and roles cannot be read, or if other instances have begun the sync.",
         PlannedPrincipals,
     )
 

@@ -16,7 +16,7 @@ _UNSURE = "It is unknown how long the source's oplog keeps the changes that the 
 
 
 class Level(Enum):
-    """The risk that the oplog drops changes that the sync still needs; GREEN means no risk."""
+    """The risk that the oplog drops changes that the sync still needs, from GREEN (low) to RED (high)."""
 
     GREEN = "green"
     AMBER = "amber"

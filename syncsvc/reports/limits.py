@@ -12,9 +12,10 @@ _UNKNOWN = Load()
 
 
 def limits_report(limits: Limits, saved: bool, now: Throttling) -> dict[str, Any]:
-    """Return the fields of the answer to `GET /api/v1/limits`, except `success`. `now` contains the limits in effect.
+    """Return the fields of the answer to `GET /api/v1/limits`, except `success`.
 
-    `saved` is whether the limits are saved, so that a restarted process obeys them.
+    `limits` are the limits as they were set; `now` contains the limits in effect, and the load of the clusters. `saved`
+    is whether the limits are saved, so that a restarted process obeys them.
     """
     return {
         "limits": limits.shown(),

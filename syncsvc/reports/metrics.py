@@ -141,10 +141,10 @@ def _pings(sync: Sync) -> dict[str, Ping | None]:
 
 
 def _sides(sync: Sync) -> dict[str, str]:
-    """Return the names of the source and the destination; empty without a sync and without `--standby`.
+    """Return the names of the source and the destination; empty if there is neither a sync nor `--standby`.
 
-    With `--standby`, the destination of a start is always HOME. A standby has no record, so it does not know whether
-    the sync was reversed.
+    With `--standby`, the destination of a start is always cluster1 (HOME). A standby has no record, so it does not know
+    whether the sync was reversed.
     """
     if sync.record is not None:
         return {"source": sync.record.source, "destination": sync.record.destination}
@@ -171,7 +171,7 @@ def _of_check(read: Callable[[CheckProgress], float | None]) -> Callable[[Sync],
 
 
 def _of_changes(read: Callable[[Changes], int | None]) -> Callable[[Sync], Values]:
-    """Return a function that reads a metric of the verification for each cluster."""
+    """Return a function that reads a metric of the verification for each cluster; no value if there is no check."""
 
     def of(sync: Sync) -> Values:
         check = sync.snapshot.check

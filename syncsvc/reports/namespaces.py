@@ -1,4 +1,4 @@
-"""The answer to `GET /api/v1/namespaces`: the progress of each collection."""
+"""The progress of each collection: the answer to `GET /api/v1/namespaces`, and the rows of the table on the page."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ _WITHOUT_RUNNING = {
     State.REVERSING: "The sync is being reversed.",
     State.RESETTING: "The sync is being reset.",
 }
-# Shown if everything that this process knows allows a commit: the sync checks a few times per second.
+# Shown if no reason is known why a commit is not possible: canCommit is determined only a few times per second.
 _SOON = "The sync is still checking whether a commit is possible."
 
 
@@ -144,7 +144,7 @@ def _by_name(record: RunRecord) -> str:
 
 
 def summary(sync: Sync) -> str:
-    """Return one or two sentences: what the sync does, and what that means for the operator."""
+    """Return one or two sentences that say what the sync does now, or how it ended."""
     record = sync.record
     if sync.standing is not None and sync.standing.is_standby:
         return f"This daemon is a standby. {sync.standing.where_active}"

@@ -42,7 +42,7 @@ class _Commit(Strict):
 
 
 class _Step(Strict):
-    text = always(fields.String, "The next step for the operator, as a sentence.")
+    text = always(fields.String, "The next step for the operator, as sentences.")
     command = nullable(fields.String, "The command to send next; null if no command is needed.")
     body = nullable(fields.Dict, "The request body of the command; null if no command is needed.")
 
@@ -119,7 +119,7 @@ class _Events(Strict):
 class _Oplog(Strict):
     level = always(
         fields.Enum,
-        "The risk that the source's oplog drops changes that the sync still needs; green means no risk.",
+        "The risk that the source's oplog drops changes that the sync still needs, from green (low) to red (high).",
         Level,
         by_value=True,
     )
@@ -239,7 +239,11 @@ class _Overview(Strict):
     next = nullable(
         fields.Nested, "The next step for the operator; null if the operator can only wait.", _Step
     )
-    commands = always(fields.List, "The commands that the current state allows.", fields.String())
+    commands = always(
+        fields.List,
+        "The commands that the state of the sync and desiredState allow.",
+        fields.String(),
+    )
     destination = nullable(
         fields.String, "The name of the cluster that the sync writes to; null before a start."
     )
@@ -282,7 +286,7 @@ class _Overview(Strict):
         "Values such as rates, lag and latencies at equal intervals, for charts.",
         _History,
     )
-    progress = always(fields.Nested, "The answer to GET /api/v1/progress.", Progress)
+    progress = always(fields.Nested, "The field `progress` of GET /api/v1/progress.", Progress)
 
 
 class OverviewAnswer(SuccessAnswer):

@@ -105,7 +105,7 @@ def _merged(spans: Iterable[Span]) -> Iterator[Span]:
 
 
 def phase_spans(record: RunRecord, now: float) -> list[PhaseSpan]:
-    """Return the saved phases of the sync, the oldest first; empty for a sync of an older version."""
+    """Return the saved phases of the sync, the oldest first; empty if an older version began the sync."""
     idle = idle_spans(record.journal, now)
     spans = []
     for number, begin in enumerate(record.phases, 1):

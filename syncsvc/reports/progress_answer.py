@@ -36,7 +36,8 @@ from syncsvc.saved.run import RunRecord
 from syncsvc.state import ACTIVE, Phase, State
 from verifier.compare.check_progress import Changes, CheckProgress
 
-# The total before the collections are listed: scripts for mongosync divide by it.
+# The value of `estimatedTotalBytes` before the collections are listed. It is not 0, because scripts that were written
+# for mongosync divide by it.
 _NOTHING_LISTED_YET = 1
 
 

@@ -41,11 +41,13 @@ class _Lag(Strict):
     )
     crudLagSeconds = nullable(
         fields.Integer,
-        "The lag of inserts, updates and deletes, in seconds; null until this process has read such an event.",
+        "The lag of inserts, updates and deletes, in seconds; null until this process has read such an event, and "
+        "while the overall lag is unknown.",
     )
     ddlLagSeconds = nullable(
         fields.Integer,
-        "The lag of DDL events, in seconds; null until this process has applied such an event.",
+        "The lag of DDL events, in seconds; null until this process has applied such an event, and while the overall "
+        "lag is unknown.",
     )
 
 

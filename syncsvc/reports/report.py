@@ -179,7 +179,8 @@ def _started(record: RunRecord) -> float | None:
 def _clusters(subject: Subject) -> Iterator[dict[str, Any]]:
     """Yield both clusters as they were at the start, the source first; unknown clusters are left out.
 
-    `versionNow` is the version when this process connected to the cluster.
+    If an older version began the sync, yield the clusters as they are known to this process instead. `versionNow` is
+    the version when this process connected to the cluster.
     """
     record = subject.leader
     then = {each.name: each for each in record.journal.sites}
@@ -303,7 +304,10 @@ def _directions(subject: Subject) -> Iterator[dict[str, Any]]:
 
 
 def _counts_of(subject: Subject, number: int) -> Counts:
-    """Return the totals of all instances (see `_total`) in the direction that began after `number` reversals."""
+    """Return the counts of change events and DDL events in one direction of the sync, summed over all instances.
+
+    The counts also contain the documents copied again. The direction is the one that began after `number` reversals.
+    """
     return reduce(
         Counts.plus,
         (_in_direction(each.journal.directions, number) for each in subject.records),

@@ -68,7 +68,7 @@ def phase_shown(record: RunRecord) -> Phase:
 
 
 def lag_seconds(record: RunRecord, snapshot: ProgressSnapshot) -> int | None:
-    """Return the lag in seconds; None if it is unknown.
+    """Return the lag of the destination behind the source, in seconds; None if it is unknown.
 
     The last measurement is out of date, and the lag therefore unknown, while the sync is paused or being reset, and
     after a failure.
@@ -80,8 +80,8 @@ def lag_seconds(record: RunRecord, snapshot: ProgressSnapshot) -> int | None:
 def write_lag_seconds(record: RunRecord, snapshot: ProgressSnapshot) -> int | None:
     """Return the lag of inserts, updates and deletes, in seconds; None if it is unknown.
 
-    The lag is unknown until this process has read a change event. It equals the overall lag, because all events are in
-    one change stream.
+    The lag is unknown until this process has read a change event. After that, it equals the overall lag, because all
+    events are in one change stream.
     """
     return lag_seconds(record, snapshot) if snapshot.events_read else None
 
@@ -89,7 +89,7 @@ def write_lag_seconds(record: RunRecord, snapshot: ProgressSnapshot) -> int | No
 def definition_lag_seconds(record: RunRecord, snapshot: ProgressSnapshot) -> int | None:
     """Return the lag of DDL events, in seconds; None if it is unknown.
 
-    The lag is unknown until this process has applied a DDL event.
+    The lag is unknown until this process has applied a DDL event. After that, it equals the overall lag.
     """
     return lag_seconds(record, snapshot) if snapshot.definitions_applied else None
 

@@ -44,7 +44,8 @@ _CHANGEABLE: dict[str, Any] = {
     "changeStreamPreAndPostImages": {"enabled": False},
     "expireAfterSeconds": "off",
 }
-# Options that collMod knows by other names: this name, and the value to set if the definition does not state one.
+# The options with another name in collMod: for each, this name, and the value to set if the definition does not state
+# the option.
 _CAPPED: dict[str, tuple[str, Any]] = {"size": ("cappedSize", None), "max": ("cappedMax", -1)}
 _OF_VIEWS = {"viewOn", "pipeline"}
 

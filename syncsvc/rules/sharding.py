@@ -200,7 +200,7 @@ def serves(index: Document, shard_key: Document) -> bool:
 
 
 def _fields(key: Document) -> list[tuple[str, Any]]:
-    """Return the fields of the key of an index, with directions that are equal if their numbers are equal."""
+    """Return the fields of an index key, with directions that can be compared across number types."""
     return [
         (name, value.to_decimal() if isinstance(value, Decimal128) else value)
         for name, value in key.items()

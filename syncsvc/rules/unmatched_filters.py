@@ -19,13 +19,14 @@ SELECTS_NOTHING = (
     "The filters (includeNamespaces, excludeNamespaces) select no collection or view of the source"
 )
 
-# The maximum number of elements with a warning of their own; and the maximum numbers of names in a warning: unmatched
-# collections of an element, and names on the source.
+# The maximum number of elements that get their own warning; and the maximum numbers of names in one warning: of the
+# element's unmatched collections, and of collections or databases on the source.
 _MOST_ELEMENTS = 10
 _MOST_MISSING = 5
 _MOST_SHOWN = 10
 # The maximum number of names that are compared with a wanted name, because each comparison of long names takes half a
-# millisecond; and how many first characters a name must share with the wanted name to be compared if there are more.
+# millisecond. If there are more names, only names whose first _SHARED characters are those of the wanted name are
+# compared.
 _MOST_COMPARED = 200
 _SHARED = 2
 
@@ -77,9 +78,9 @@ def unmatched_part(
 
 
 def filter_warnings(found: FilterMatches) -> Iterator[str]:
-    """Yield a warning if the filter selects nothing, and one for each element that matches nothing.
+    """Yield a warning if the filter selects nothing, and one for each element of which a part matches nothing.
 
-    If there are many such elements, the last warning only counts the others.
+    After the first ten such elements, a last warning only gives the number of the others.
     """
     if found.selects_nothing:
         yield (
@@ -115,7 +116,10 @@ def _warning(unmatched: Unmatched, databases: Collection[str]) -> str:
 
 
 def _names_to_compare(unmatched: Unmatched, databases: Collection[str]) -> str:
-    """Return a sentence with names of collections if the element selects a database, otherwise of databases."""
+    """Return a sentence that lists names on the source, with which the operator can compare the element.
+
+    These are the collections in the databases that the element selects; if there are none, the databases.
+    """
     part = unmatched.part
     if unmatched.present:
         wanted = part.get("collections", [])
@@ -148,7 +152,7 @@ def _listed(wanted: Iterable[str], names: dict[str, str]) -> str:
 
 
 def _to_compare(wanted: str, names: Collection[str]) -> Collection[str]:
-    """Return the names to compare with a wanted name: all of them, or, of many, some that begin like it."""
+    """Return the names to compare with a wanted name: all, or if there are many, only some that begin like it."""
     if len(names) <= _MOST_COMPARED:
         return names
     return sorted(each for each in names if each[:_SHARED] == wanted[:_SHARED])[:_MOST_COMPARED]

@@ -101,7 +101,7 @@ class Assembly:
         saving = self._fenced(home, stop)
         writer = saving if destination.name == home.name else self._fenced(destination, stop)
         if record.coordinates and record.start is None:
-            # Nothing is listed before the start is saved, so this deletes nothing of this run.
+            # Before the start position is saved, no collection is listed, so this deletes nothing of this run.
             forget_earlier(metadata, saving, stop)
         self._insert_dashboards(saving)
         evaluator = filter_evaluator(source, destination)
@@ -208,7 +208,8 @@ class Assembly:
     def _fenced(self, cluster: Cluster, stop: StopToken) -> FencedWriter:
         """Return a new engine's writer to a cluster.
 
-        Before that, make the cluster refuse late writes of earlier engines, and kill the DDL commands of these engines.
+        Before that, make the cluster refuse late writes of earlier engines, and kill their DDL commands, except index
+        builds.
         """
         facts = cluster.facts
         record = self._store.record
@@ -256,7 +257,7 @@ def new_versions(
 ) -> Iterator[tuple[str, str, str]]:
     """Yield the name, the saved version and the current version of each cluster whose version has changed.
 
-    `sites` are the clusters as they were saved.
+    `sites` are the clusters as they were when the sync was started.
     """
     current = {each.name: each.facts.dotted_version for each in clusters}
     for site in sites:

@@ -35,7 +35,7 @@ _TO_START_ANEW = {
     ),
     True: "This sync can no longer be reset, because the destination may hold data of users.",
 }
-# The names in the start request of options that are saved under other names.
+# For each option that the start request calls by another name than the saved options: both names, the saved one first.
 _OF_VERIFICATION = {"verification": "verification.enabled", "repair": "verification.repair"}
 
 
@@ -48,7 +48,8 @@ class Starts:
     """
 
     def __init__(self) -> None:
-        # The record of the newest start; None if that start has succeeded. The record may still exist in the metadata.
+        # The record of a start that is in progress or has failed; None if there is no such start. After a failure, the
+        # record may still exist in the metadata.
         self._failed: RunRecord | None = None
 
     def begin(
@@ -80,9 +81,9 @@ class Starts:
             self._failed = None
 
     def withdraw(self, process: ProcessContext, owner: str) -> bool:
-        """Delete the saved record with this owner if its start failed in this process; return whether it failed.
+        """Delete the saved record with this owner if its start failed in this process.
 
-        Raises the driver's errors.
+        Return whether the start failed in this process. Raises the driver's errors.
         """
         failed = self._failed
         if failed is None or failed.owner != owner:
@@ -95,8 +96,9 @@ class Starts:
     def take_over(self, process: ProcessContext, saved: RunRecord) -> RunStore | None:
         """Take over a saved run, and return its store. Return None if the saved run was deleted instead.
 
-        The saved run is deleted in two cases. Its start failed in this process. Or it has no saved start position, and
-        its options differ from those of other instances: its process was killed before it could refuse the start.
+        The saved run is deleted if its start failed in this process. It is also deleted if it has no saved start
+        position, and its options differ from those of other instances: the process that saved it was killed before it
+        could refuse the start.
 
         Raises OperationError Superseded if another process took the run over, and the driver's errors.
         """
@@ -110,13 +112,14 @@ class Starts:
 
 
 def refuse_second(record: RunRecord, options: StartOptions) -> None:
-    """Raise OperationError InvalidState if the sync of `record` is running or paused, so that a start is impossible.
+    """Raise OperationError InvalidState if the sync of `record` is running, committing, reversing or paused.
 
-    The error says when the sync was started, and whether that was with `options`. A no-op in other states.
+    A start is impossible then. The error says when the sync was started, and whether that was with `options`. This is a
+    no-op in other states.
     """
     if record.state not in ACTIVE and record.state is not State.PAUSED:
         return
-    # The first phases of a long sync are forgotten.
+    # The record lists only the newest phases, so the start of a long sync may be unknown.
     began = [each.at for each in record.phases if each.phase is Phase.INITIALIZING]
     when = "".join(f" at {utc_text(at)}" for at in began)
     differing = first_difference(record, options)

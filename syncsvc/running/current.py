@@ -52,11 +52,14 @@ class CurrentRun:
         self.process.progress.enter(state)
 
     def runner_of(self, store: RunStore) -> Runner:
-        """Return a runner of a saved run, which `launch` starts."""
+        """Create a runner of a saved run, with the effects that `Runner` describes. `launch` starts it."""
         return Runner(store, self.process, self._forget_reset)
 
     def launch(self, runner: Runner, is_recovered: bool = False) -> None:
-        """Make this the current run, and begin its work. `is_recovered` says whether an earlier process began it."""
+        """Make the run of `runner` the current one, and begin its work.
+
+        `is_recovered` is whether an earlier process began the run.
+        """
         self.is_recovered = is_recovered
         runner.watch(self._enter_state_of)
         self.runner = runner
@@ -70,7 +73,7 @@ class CurrentRun:
         self.process.progress.clear()
 
     def runner_for(self, trigger: Trigger) -> Runner:
-        """Return the runner. Raises OperationError InvalidState if the current state does not allow `trigger`."""
+        """Return the current runner. Raises OperationError InvalidState if the state does not allow `trigger`."""
         next_state(self.state, trigger)
         assert self.runner is not None
         return self.runner

@@ -70,7 +70,7 @@ class Pausing:
         self._pause.over.set()
 
     def begin(self) -> None:
-        """Start the thread of a pause. It waits until the engine and the thread of the previous pause have ended."""
+        """Start the thread of a pause, which first waits until the engine and the thread of the previous pause end."""
         before = self._pause
         self._process.stop.release(before.stop)
         self._pause = _Pause.of(self._process)

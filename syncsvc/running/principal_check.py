@@ -18,7 +18,7 @@ from verifier.runtime.errors import OperationError, raise_all
 
 
 class Principals:
-    """The current users and roles on the clusters of a run, read-only. Every method raises OperationError."""
+    """The current users and roles on the clusters of a run, read-only. Every method can raise OperationError."""
 
     def __init__(self, store: RunStore, process: ProcessContext) -> None:
         self._store = store
@@ -48,7 +48,11 @@ class Principals:
             raise_all(violations(found))
 
     def refuse_copy(self) -> None:
-        """Raise OperationError InvalidState if this instance cannot copy users and roles before the commit."""
+        """Raise OperationError InvalidState if users and roles cannot be copied on request now.
+
+        They can be copied if the start options select them, this instance is the coordinator, and the sync has saved
+        its start position.
+        """
         record = self._store.record
         if record.options.users_and_roles is None:
             raise not_requested()
@@ -63,14 +67,14 @@ class Principals:
             raise OperationError(
                 errors.INVALID_STATE,
                 "The sync is still being initialized. Send the command again when the field info of GET "
-                f"/api/v1/progress is {Phase.COPYING.value}.",
+                f"/api/v1/progress is no longer {Phase.INITIALIZING.value}.",
             )
 
     def created(self) -> tuple[str, ...]:
         """Return the sorted names of the users and roles on the destination that a reset would drop.
 
-        The sync created them, and they have not changed since. Roles that were granted to others are left out, and so
-        are the users as which this process logs in.
+        The sync created them, and they have not changed since. Left out are roles that other users or roles have or
+        inherit, and the users as which this process logs in.
         """
         record = self._store.record
         if record.options.users_and_roles is None:

@@ -80,9 +80,9 @@ _REST_SECONDS = 10.0
 class Runner:
     """Runs one sync from its saved record.
 
-    The constructor saves the next epoch, makes the destination refuse late writes of earlier engines, and creates an
-    engine: the object whose threads run the phases of the sync. `begin` starts the engine. `cleared` is called at the
-    end of a reset, when the run record of this instance no longer exists.
+    The constructor saves the next epoch, makes the destination and the cluster with the metadata refuse late writes of
+    earlier engines, and creates an engine: the object whose threads run the phases of the sync. `begin` starts the
+    engine. `cleared` is called at the end of a reset, when the run record of this instance no longer exists.
     """
 
     def __init__(
