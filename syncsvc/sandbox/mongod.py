@@ -21,7 +21,8 @@ _LISTENING = b'"id":23016'
 _CANNOT_LISTEN = b'"id":31339'
 _START_DEADLINE = 120.0
 _POLL_INTERVAL = 0.01
-# Fewer threads and files, test commands enabled, and background work every second instead of rarely.
+# Fewer threads and files, test commands enabled, background work every second instead of rarely, and no minimum
+# duration of a resharding.
 _PARAMETERS = {
     "diagnosticDataCollectionEnabled": "false",
     "enableTestCommands": "1",
@@ -32,7 +33,7 @@ _PARAMETERS = {
 # One file of 100 MB for the journal of a server instead of three.
 _ENGINE = "log=(prealloc=false)"
 # The interval at which a server flushes its journal if no client waits for that, in milliseconds. With the default,
-# 100, an idle server takes half as much CPU time again.
+# 100, an idle server takes 50 % more CPU time.
 _JOURNAL_INTERVAL = "500"
 
 
@@ -153,7 +154,7 @@ class Mongod:
         self._port.release()
 
     def death(self) -> SandboxError | None:
-        """Return an error that shows the log if the process has ended by itself; None if it runs or was killed."""
+        """Return an error that shows the log if the process has ended, but not by `kill`; None in all other cases."""
         process = self._process
         exit_code = None if process is None else process.poll()
         # Another thread may have killed the process meanwhile.

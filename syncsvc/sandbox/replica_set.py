@@ -40,7 +40,7 @@ _EXCEEDED_TIME_LIMIT = 262
 
 
 class ReplicaSet:
-    """One or three mongods, started by a `with` block or by start(); afterwards, the replica set accepts writes.
+    """A replica set of one or three mongods. After start(), and in a `with` block, it accepts writes.
 
     start() creates a data folder in `folder` (default: the system's temporary folder), and stop() removes it. `binary`
     is the mongod to run, by default the result of find_mongod(). `cluster_role` is the role in a sharded cluster,
@@ -165,7 +165,7 @@ class ReplicaSet:
         return True
 
     def kill_member(self, index: int) -> None:
-        """Kill the member with this index (from 0) with SIGKILL, to simulate the crash of its machine."""
+        """Kill the member with this index (from 0) with SIGKILL, to simulate a crash of the server."""
         self.members[index].kill()
 
     def restart_member(self, index: int) -> None:

@@ -54,7 +54,7 @@ _SETTLING = 16
 # determines the shard of a mark, so a shard is missed with a probability of e**-16.
 _MARKS_A_SHARD = 16
 _COUNTER_BITS = 32
-# How long a killed command may take to end, in seconds.
+# How long to wait until killed commands end, and how long to retry to shard the collection `FENCES`, in seconds.
 _PATIENCE = 10.0
 
 # The commands that accept a `txnNumber`.
@@ -217,7 +217,7 @@ class FencedWriter(ClusterWriter):
         if left:
             # Settle the first slot alone, because this may have to shard the collection `FENCES`.
             self._settle_next(0, self._stop)
-        # Use a separate stop token: an engine that is being stopped still makes one attempt for each slot.
+        # Use a new stop token: even an engine that is being stopped makes one attempt for each slot.
         with single_error():
             for_each("settle", range(1, left), self._settle_next, _SETTLING, StopToken())
 

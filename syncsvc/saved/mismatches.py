@@ -87,8 +87,9 @@ def repaired(metadata: Metadata, after: str | None, limit: int | None) -> Iterat
 def repair_plan(metadata: Metadata, replaced: Container[Namespace], stop: StopToken) -> RepairPlan:
     """Return the plan of a repair: the first differences with their repairs, and the numbers of all differences.
 
-    `replaced` are the names of the collections that users have dropped on the destination and created again. Raises
-    OperationError IncompatibleMetadata, MismatchesReplaced, and the kinds of `failures.CLUSTER_ERRORS`.
+    `replaced` are the collections that users have dropped on the destination and created again, under the names that
+    mismatches use (see `mismatch_names`). Raises OperationError IncompatibleMetadata, MismatchesReplaced, and the kinds
+    of `failures.CLUSTER_ERRORS`.
     """
     found = mismatches(metadata, None, MOST_PLANNED, 0, stop)
     steps = tuple((each.mismatch, action_of(each.mismatch, replaced)) for each in found)

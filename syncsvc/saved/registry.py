@@ -163,8 +163,8 @@ def _collection_record(document: dict[str, Any]) -> CollectionRecord:
 def _statement(old: CollectionRecord | None, new: CollectionRecord) -> dict[str, Any]:
     """Return the statement of an update command that saves `new`.
 
-    If `new` differs from `old` only in the progress of the copy (the fields `_OF_THE_COPY`), the statement sets the
-    fields that differ. Otherwise, it is an upsert of the whole record. A retry after a lost reply is a no-op.
+    If `new` differs from `old` only in the fields `_OF_THE_COPY`, such as the progress, the statement sets the fields
+    that differ. Otherwise, it is an upsert of the whole record. A retry after a lost reply is a no-op.
     """
     document = _collection_document(new)
     query = {"_id": document["_id"]}
@@ -183,7 +183,7 @@ def copy_summary(records: Collection[CollectionRecord]) -> str:
 
 
 class Registry:
-    """The collections of the source by UUID. It maps the UUID of a change event to the namespace on the destination.
+    """The records of the source's collections, by UUID and by the name on the destination.
 
     The listing of the collections, their copy, and DDL events change the registry. Every change is saved before it is
     visible. `reversals` is the number of reversals so far: each direction has its own registry. Every method that saves
