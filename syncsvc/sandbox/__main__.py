@@ -66,7 +66,11 @@ def _parser() -> argparse.ArgumentParser:
         description="Run two throw-away replica sets on loopback until Ctrl-C.",
     )
     parser.add_argument(
-        "--members", type=int, choices=(1, 3), default=1, help="number of members of each replica set"
+        "--members",
+        type=int,
+        choices=(1, 3),
+        default=1,
+        help="number of members of each replica set",
     )
     parser.add_argument(
         "--accessControl",

@@ -78,7 +78,7 @@ class MongodOptions:
         for name, value in {**_PARAMETERS, **self.parameters}.items():
             arguments += ["--setParameter", f"{name}={value}"]
         if self.oplog_size_mb is not None:
-            # The oplog is only truncated up to the last checkpoint, which is up to 60 s old by default.
+            # The oplog is only truncated up to the last checkpoint, so make one every second instead of every 60.
             arguments += ["--oplogSize", str(self.oplog_size_mb), "--syncdelay", "1"]
         if self.key_file is not None:
             arguments += ["--keyFile", str(self.key_file)]
@@ -121,7 +121,7 @@ class Mongod:
         with self._log.open("ab") as log:
             self._log_offset = log.tell()
             self._process = keeper.spawn(self._command(), log)
-        # Each collection and index is an open file, and mongod aborts at the limit.
+        # Each collection and index needs an open file, and mongod aborts at the limit of open files.
         hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.prlimit(self._process.pid, resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
 

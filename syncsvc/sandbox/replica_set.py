@@ -105,7 +105,8 @@ class ReplicaSet:
     def start(self) -> None:
         """Start all members, and wait until one is primary and the others are secondaries.
 
-        With access control, also create the users `root` and `sync`. Raises SandboxError.
+        With access control, also create the users `root` and `sync`. Raises SandboxError if the replica set is already
+        started, or if the start fails.
         """
         if self.members:
             raise SandboxError(f"The replica set {self.name} was started already; stop it first.")
@@ -149,7 +150,7 @@ class ReplicaSet:
         return self.primary()
 
     def _steps_down(self, primary: Client, command: dict[str, Any]) -> bool:
-        """Send `command` to the primary. Return True if the primary steps down, False if it must wait for a secondary.
+        """Send `command` to the primary. Return True if the primary steps down, False if no secondary has caught up.
 
         Raises SandboxError if the primary refuses for another reason.
         """

@@ -6,10 +6,10 @@ and delete carries a session and a number (`lsid`, `txnNumber`): a server refuse
 seen on the session, with code 225.
 
 A slot is such a session, used by one write at a time. It is settled when no command that was sent on it can take effect
-any more: either each was answered, or a majority of the cluster has recorded a higher number. The lsids are derived
-from a UUID in the run record, and the numbers begin with the epoch of the record. Before a new engine writes anything
-else, it saves the next epoch and settles all slots. So the writes of earlier engines are refused, whether they ran in
-this process or in another one.
+any more: either each was answered, or a majority of the cluster has recorded a higher number. The lsids of an engine
+are derived from a UUID in the run record, and the numbers begin with the epoch of the record. Before a new engine
+writes anything else, it saves the next epoch and settles all slots. So the writes of earlier engines are refused,
+whether they ran in this process or in another one.
 
 Sharded clusters keep the numbers on each shard. Slots are settled there by updates in a sharded collection that has
 documents on every shard.

@@ -54,9 +54,9 @@ def mismatches(
 
     Yield nothing if no check is saved. `after` is the page token of the last mismatch already read; None to begin with
     the first. `limit` is the maximum number of mismatches; None for all. Documents are included if they have differed
-    for `least_seconds` without being changed. With `namespaces`, only mismatches of these namespaces of the source are
-    included. Raises OperationError InvalidRequest if `after` is invalid, IncompatibleMetadata, MismatchesReplaced, and
-    the kinds of `failures.CLUSTER_ERRORS`.
+    for at least `least_seconds` without being changed. With `namespaces`, only mismatches of these namespaces of the
+    source are included. Raises OperationError InvalidRequest if `after` is invalid, IncompatibleMetadata,
+    MismatchesReplaced, and the kinds of `failures.CLUSTER_ERRORS`.
     """
     among_documents = _is_among_documents(after)
     reader = CheckReader(metadata.client, metadata.name, stop, _PATIENCE)

@@ -277,7 +277,7 @@ class Partitions:
         If `instance` is not None, count only the partitions that this instance has claimed, and leave out collections
         without such a partition.
         """
-        # The server adds up the amounts: the partitions of tens of terabytes would take more than a gigabyte here.
+        # The server adds up the amounts: the partitions of tens of terabytes would take more than a gigabyte of memory.
         match = {} if instance is None else {"instance": instance}
         group = {
             "_id": "$_id.collection",

@@ -80,7 +80,7 @@ class CollectionRecord:
 
     @property
     def is_copied(self) -> bool:
-        """Return whether the copy of the collection is complete and recorded."""
+        """Return whether the copy of the collection is saved as complete."""
         return self.status is CopyStatus.DONE
 
     @cached_property
@@ -177,7 +177,7 @@ def _statement(old: CollectionRecord | None, new: CollectionRecord) -> dict[str,
 
 
 def copy_summary(records: Collection[CollectionRecord]) -> str:
-    """Return a sentence with the number of copied collections, in the wording that log tools for mongosync expect."""
+    """Return a sentence with the number of copied collections, called partitions, as log tools for mongosync expect."""
     done = sum(each.status is CopyStatus.DONE for each in records)
     return f"Completed writing {done} / {len(records)} partitions to destination cluster"
 
@@ -216,7 +216,7 @@ class Registry:
             return self._records.get(uuid)
 
     def at(self, namespace: Namespace) -> CollectionRecord | None:
-        """Return the record of the collection with this name on the destination; None if no collection has it."""
+        """Return the record of the collection with this name on the destination; None if there is none."""
         with self._lock:
             uuid = self._holders.get(namespace)
             return None if uuid is None else self._records[uuid]

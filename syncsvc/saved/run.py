@@ -71,7 +71,7 @@ class RunRecord:
     options: StartOptions
     # The IDs of the source and the destination of the start; the address of a cluster whose ID could not be read.
     identities: tuple[str, str]
-    # The sessions of all writes are derived from this UUID: see `syncsvc.saved.fence`.
+    # The sessions of an engine's writes are derived from this UUID: see `syncsvc.saved.fence`.
     fence: UUID
     # The position at which the change events of the sync begin; None until it is known.
     start: Position | None = None
@@ -79,7 +79,7 @@ class RunRecord:
     position: Position | None = None
     # The cluster time of the source at the end of the copy; None until then.
     copy_end: Timestamp | None = None
-    # All changes up to this cluster time of the source are applied before the commit; None until a commit has set it.
+    # The commit applies all changes up to this cluster time of the source; None while it is not set.
     commit_time: Timestamp | None = None
     # The finished steps of the cut-over, in order.
     steps: tuple[str, ...] = ()
