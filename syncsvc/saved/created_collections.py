@@ -151,7 +151,7 @@ def temporary_prefix(record: RunRecord) -> str | None:
 
 
 def replaced(client: Client, records: Iterable[CollectionRecord]) -> list[CollectionRecord]:
-    """Return the records whose collection users have replaced on the destination by another one with its name.
+    """Return the records whose collection users have replaced on the destination with another one of the same name.
 
     Records without a saved UUID of the destination are left out. Raises the driver's errors.
     """
