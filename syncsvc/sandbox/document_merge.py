@@ -39,7 +39,7 @@ AnyCollection = Collection[Any]
 class DocumentStream:
     """The documents of one collection as BSON bytes, read in batches, with counts of the documents and bytes read."""
 
-    # The raw batches of a cursor that are not read yet.
+    # The batches that are not read from the cursor yet.
     batches: Iterator[bytes]
     # The documents that are read, but not removed from this queue by the caller yet.
     waiting: deque[bytes] = field(default_factory=deque)
@@ -184,7 +184,7 @@ def _unequal_heads(
 def _run_lengths(
     collection: AnyCollection, left: deque[bytes], right: deque[bytes]
 ) -> tuple[int, int]:
-    """Return how many documents of `left` come before the first one of `right`, and how many of `right` before `left`.
+    """Return how many documents of `left` come before the first of `right`, and of `right` before the first of `left`.
 
     `left` and `right` are the documents that were read but not compared yet, in the order of `_id`. At most
     `IDS_A_QUESTION` documents of each are examined. Both numbers are 0 if the first `_id`s are equal, even with
@@ -219,5 +219,5 @@ def _what_differs(left: bytes, right: bytes) -> str:
     ours, theirs = (elements(RawBSONDocument(document, RAW)) for document in (left, right))
     if names := different_names(ours, theirs):
         return ", ".join(names)
-    # The remaining causes are repeated field names, and types that decode to the same value.
+    # The fields have another order, or decoding hides the difference: a repeated name, or types with the same value.
     return "order of fields" if list(ours) != list(theirs) else "bytes only"

@@ -31,7 +31,7 @@ NOT_COMPARED = frozenset(
         *("mongosync_reserved_for_internal_use", "__mdb_internal_syncsvc_verifier"),
     }
 )
-# The metadata databases of syncs with --syncName.
+# The metadata databases of syncs with --syncName begin with this prefix.
 _OF_NAMED_SYNCS = "mongosync_reserved_for_internal_use_"
 LISTED_DIFFERENCES = 50
 MOST_COLLECTIONS = 100_000
@@ -42,7 +42,7 @@ Specification = Mapping[str, Any]
 ShardKeys = Mapping[str, Specification]
 
 _NO_SHARD_KEYS: ShardKeys = MappingProxyType({})
-# The only fields that an index may have to support a shard key here: an index with options is compared.
+# The fields of an index without options. An extra index is accepted for a shard key only if it has no others.
 _PLAIN = frozenset({"v", "key", "name"})
 
 
@@ -111,7 +111,7 @@ def differences_by_database(
 ) -> dict[str, tuple[str, ...]]:
     """Return the differences of each user database that differs, as sentences.
 
-    The arguments are as in `compare_clusters`.
+    The arguments are as in `compare_clusters`; the sentences of one database are as in `Equality.differences`.
     """
     found = _Comparison(source, destination, shard_keys).found()
     grouped = groupby(found, key=lambda each: each[0].database)
@@ -167,7 +167,7 @@ class _Comparison:
         yield from self._shard_key(str(namespace))
         yield from self._indexes(namespace)
         if info["type"] == "timeseries":
-            # Measurements have no order, but the buckets that hold them have one.
+            # Measurements cannot be read in the order of `_id`, but the buckets that hold them can.
             namespace = _Namespace(namespace.database, f"system.buckets.{namespace.name}")
         yield from self._documents(namespace, capped=info["options"].get("capped", False))
 
@@ -180,7 +180,7 @@ class _Comparison:
             yield f"shard key differs: {_described(left)} on source, {_described(right)} on destination"
 
     def _serves_shard_key(self, namespace: _Namespace, index: Specification) -> bool:
-        """Return whether this index supports the shard key of the destination, so that the source may lack it."""
+        """Return whether the source may lack this index of the destination, because it supports the shard key there."""
         asked = self._found_keys.get(str(namespace))
         if asked is None or self._source.is_mongos or not index.keys() <= _PLAIN:
             return False

@@ -21,7 +21,8 @@ _LISTENING = b'"id":23016'
 _CANNOT_LISTEN = b'"id":31339'
 _START_DEADLINE = 120.0
 _POLL_INTERVAL = 0.01
-# Fewer threads and files, test commands enabled, and background work every second instead of rarely.
+# Fewer threads and files, test commands enabled, background work every second instead of rarely, and no minimum
+# duration of a resharding.
 _PARAMETERS = {
     "diagnosticDataCollectionEnabled": "false",
     "enableTestCommands": "1",
@@ -32,7 +33,7 @@ _PARAMETERS = {
 # One file of 100 MB for the journal of a server instead of three.
 _ENGINE = "log=(prealloc=false)"
 # The interval at which a server flushes its journal if no client waits for that, in milliseconds. With the default,
-# 100, an idle server takes half as much CPU time again.
+# 100, an idle server takes 50 % more CPU time.
 _JOURNAL_INTERVAL = "500"
 
 
@@ -77,7 +78,7 @@ class MongodOptions:
         for name, value in {**_PARAMETERS, **self.parameters}.items():
             arguments += ["--setParameter", f"{name}={value}"]
         if self.oplog_size_mb is not None:
-            # The oplog is only truncated up to the last checkpoint, which is up to 60 s old by default.
+            # The oplog is only truncated up to the last checkpoint, so make one every second instead of every 60.
             arguments += ["--oplogSize", str(self.oplog_size_mb), "--syncdelay", "1"]
         if self.key_file is not None:
             arguments += ["--keyFile", str(self.key_file)]
@@ -120,7 +121,7 @@ class Mongod:
         with self._log.open("ab") as log:
             self._log_offset = log.tell()
             self._process = keeper.spawn(self._command(), log)
-        # Each collection and index is an open file, and mongod aborts at the limit.
+        # Each collection and index needs an open file, and mongod aborts at the limit of open files.
         hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.prlimit(self._process.pid, resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
 
@@ -153,7 +154,7 @@ class Mongod:
         self._port.release()
 
     def death(self) -> SandboxError | None:
-        """Return an error that shows the log if the process has ended by itself; None if it runs or was killed."""
+        """Return an error that shows the log if the process has ended, but not by `kill`; None in all other cases."""
         process = self._process
         exit_code = None if process is None else process.poll()
         # Another thread may have killed the process meanwhile.

@@ -18,8 +18,8 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO
 
-# A new process reports its pid to the reaper before it becomes the server. If this process reported it, a SIGKILL just
-# after the fork would leave an unknown server behind. The shell's stdin is the pipe.
+# A new process reports its pid to the reaper before it becomes the server. If its parent reported the pid, a SIGKILL of
+# the parent just after the fork would leave an unknown server behind. The shell's stdin is the pipe.
 _ANNOUNCE = 'echo "+pid $$" >&0; exec "$@" </dev/null'
 _DEATH_DEADLINE_MS = 60_000
 
@@ -40,6 +40,7 @@ class Keeper:
         """Make a new folder in `parent`, and return it.
 
         The name is sent to the reaper before the folder exists, so that the reaper can remove it after any crash.
+        Raises OSError if the folder cannot be made.
         """
         folder = parent.absolute() / f"syncsvc-sandbox-{secrets.token_hex(6)}"
         with self._lock:

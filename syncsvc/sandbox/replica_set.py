@@ -40,7 +40,7 @@ _EXCEEDED_TIME_LIMIT = 262
 
 
 class ReplicaSet:
-    """One or three mongods, started by a `with` block or by start(); afterwards, the replica set accepts writes.
+    """A replica set of one or three mongods. After start(), and in a `with` block, it accepts writes.
 
     start() creates a data folder in `folder` (default: the system's temporary folder), and stop() removes it. `binary`
     is the mongod to run, by default the result of find_mongod(). `cluster_role` is the role in a sharded cluster,
@@ -105,7 +105,8 @@ class ReplicaSet:
     def start(self) -> None:
         """Start all members, and wait until one is primary and the others are secondaries.
 
-        With access control, also create the users `root` and `sync`. Raises SandboxError.
+        With access control, also create the users `root` and `sync`. Raises SandboxError if the replica set is already
+        started, or if the start fails.
         """
         if self.members:
             raise SandboxError(f"The replica set {self.name} was started already; stop it first.")
@@ -149,7 +150,7 @@ class ReplicaSet:
         return self.primary()
 
     def _steps_down(self, primary: Client, command: dict[str, Any]) -> bool:
-        """Send `command` to the primary. Return True if the primary steps down, False if it must wait for a secondary.
+        """Send `command` to the primary. Return True if the primary steps down, False if no secondary has caught up.
 
         Raises SandboxError if the primary refuses for another reason.
         """
@@ -165,7 +166,7 @@ class ReplicaSet:
         return True
 
     def kill_member(self, index: int) -> None:
-        """Kill the member with this index (from 0) with SIGKILL, to simulate the crash of its machine."""
+        """Kill the member with this index (from 0) with SIGKILL, to simulate a crash of the server."""
         self.members[index].kill()
 
     def restart_member(self, index: int) -> None:

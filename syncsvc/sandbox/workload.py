@@ -84,7 +84,7 @@ class Workload:
         self._running = self._executor.submit(self._run)
 
     def stop(self) -> Written:
-        """Stop writing, and return the totals of acknowledged writes. Raises the error of a failed write."""
+        """Stop writing, and return the numbers of changed documents. Raises the error of a failed write."""
         self._end()
         self.check()
         return self.written

@@ -1,1 +1,1 @@
-"""The state of a sync that is saved in the metadata database, so that a killed process can continue."""
+"""The saved state of a sync, in the metadata database: with it, another process can continue after a crash."""

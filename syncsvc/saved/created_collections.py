@@ -19,7 +19,7 @@ from verifier.cluster.specification import Document, Kind, same_document
 from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import StopToken
 
-# How many collections an error names.
+# The maximum number of collections that an error names.
 _SHOWN = 5
 
 
@@ -75,7 +75,7 @@ def refuse_foreign(
     """Raise OperationError DestinationNotEmpty if users have created or filled a collection on the destination.
 
     Call this before the copy, while the collections that the sync has created must still be empty. If the destination
-    may hold other data, other collections are allowed, and only those of the sync are checked.
+    may hold other data (`temporary` is not None), only the collections of the sync are checked.
 
     `records` is the registry, and `views` holds the saved definitions of the views that the sync has created, by name.
     `temporary` is the prefix of the sync's temporary names, or None (see `temporary_prefix`). Also raises the driver's
@@ -92,7 +92,8 @@ def refuse_foreign(
         names = ", ".join(str(each.namespace) for each in foreign[:_SHOWN])
         raise OperationError(
             DESTINATION_NOT_EMPTY,
-            f"Since the start of the sync, users have written to these collections of the destination: {names}.",
+            "Since the start of the sync, users have created or filled collections on the destination, such as "
+            f"{names}.",
         )
 
 
@@ -150,7 +151,7 @@ def temporary_prefix(record: RunRecord) -> str | None:
 
 
 def replaced(client: Client, records: Iterable[CollectionRecord]) -> list[CollectionRecord]:
-    """Return the records whose collection users have dropped on the destination and created again.
+    """Return the records whose collection users have replaced on the destination with another one of the same name.
 
     Records without a saved UUID of the destination are left out. Raises the driver's errors.
     """

@@ -40,8 +40,8 @@ class CreatedPrincipals:
     def on(self, listing: Listing) -> list[Principal]:
         """Return the principals in a cluster's `listing` that the sync has created there and may drop.
 
-        Left out are principals that users have changed since their creation, roles that principals outside the result
-        have or inherit, and the users as which this process logs in.
+        The result leaves out principals that users have changed since their creation, roles that principals outside the
+        result have or inherit, and the users as which this process logs in.
         """
         saved = self._load()
         created = (

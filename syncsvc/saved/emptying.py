@@ -18,7 +18,7 @@ from verifier.runtime.tasks import StopToken
 def forget_earlier(metadata: Metadata, writer: ClusterWriter, stop: StopToken) -> None:
     """Delete the saved state of an earlier run, so that a new run does not continue the earlier copy or check.
 
-    This state is the registry, partitions, created views and principals, check, list of repairs, and event spool.
+    This deletes the registries, partitions, created views and principals, check, list of repairs, and event spool.
     Raises the driver's errors.
     """
     for reversals in range(2):

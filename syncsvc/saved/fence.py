@@ -6,10 +6,10 @@ and delete carries a session and a number (`lsid`, `txnNumber`): a server refuse
 seen on the session, with code 225.
 
 A slot is such a session, used by one write at a time. It is settled when no command that was sent on it can take effect
-any more: either each was answered, or a majority of the cluster has recorded a higher number. The lsids are derived
-from a UUID in the run record, and the numbers begin with the epoch of the record. Before a new engine writes anything
-else, it saves the next epoch and settles all slots. So the writes of earlier engines are refused, whether they ran in
-this process or in another one.
+any more: either each was answered, or a majority of the cluster has recorded a higher number. The lsids of an engine
+are derived from a UUID in the run record, and the numbers begin with the epoch of the record. Before a new engine
+writes anything else, it saves the next epoch and settles all slots. So the writes of earlier engines are refused,
+whether they ran in this process or in another one.
 
 Sharded clusters keep the numbers on each shard. Slots are settled there by updates in a sharded collection that has
 documents on every shard.
@@ -54,7 +54,7 @@ _SETTLING = 16
 # determines the shard of a mark, so a shard is missed with a probability of e**-16.
 _MARKS_A_SHARD = 16
 _COUNTER_BITS = 32
-# How long a killed command may take to end, in seconds.
+# How long to wait until killed commands end, and how long to retry to shard the collection `FENCES`, in seconds.
 _PATIENCE = 10.0
 
 # The commands that accept a `txnNumber`.
@@ -217,7 +217,7 @@ class FencedWriter(ClusterWriter):
         if left:
             # Settle the first slot alone, because this may have to shard the collection `FENCES`.
             self._settle_next(0, self._stop)
-        # Use a separate stop token: an engine that is being stopped still makes one attempt for each slot.
+        # Use a new stop token: even an engine that is being stopped makes one attempt for each slot.
         with single_error():
             for_each("settle", range(1, left), self._settle_next, _SETTLING, StopToken())
 

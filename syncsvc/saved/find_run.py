@@ -12,7 +12,7 @@ from verifier.runtime.errors import OperationError, raise_all
 
 
 def find_run(clusters: Mapping[str, Cluster], instance: str, database: str) -> RunRecord | None:
-    """Return the saved run of this instance in the metadata `database`; None if no cluster has a saved run.
+    """Return the saved run of this instance in the metadata `database`; None if no cluster holds one.
 
     Raises OperationError WrongClusters and NotAuthorized (see `fitting_run`), and IncompatibleMetadata if this version
     cannot read the run. Also raises the driver's errors.

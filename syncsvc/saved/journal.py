@@ -45,7 +45,7 @@ class Kind(Enum):
     PRINCIPALS = "users and roles"
 
 
-# The commands and states that are kept when the journal is full.
+# The texts of the commands and states that are dropped last when the journal is full.
 _ESSENTIAL = frozenset({"start", "commit", "reverse", "COMMITTED"})
 
 
@@ -159,7 +159,7 @@ class Verified:
     """The results of a verification, which has passed if they are in a journal. Times are in UNIX seconds.
 
     `documents`, `size` (in bytes) and `namespaces` are the amounts of the first generation, which compares everything.
-    `rechecked` is the number of documents compared by later generations. `generations` is the number of all
+    `rechecked` is the number of comparisons of documents in later generations. `generations` is the number of all
     generations. `notes` say what was not compared, and why. `ended` is None while the verification runs.
     """
 
@@ -177,7 +177,8 @@ class Verified:
 class Direction:
     """A direction in which the sync ran until a reversal. `ended` is the time of the reversal, in UNIX seconds.
 
-    `verified` is the last passed verification in this direction; None if none has passed.
+    `counts` are the totals since the start of the sync, so they include earlier directions. `verified` is the last
+    passed verification in this direction; None if none has passed.
     """
 
     source: str

@@ -22,10 +22,10 @@ _MOST_NAMESPACES = 10
 class LateFindings:
     """The user writes to the source after a commit that the destination lacks, as far as they are found.
 
-    All changes before `position`, a position in the source's change stream, are checked, except those between the two
-    cluster times `gap`: the oplog lost them before they were checked. `writes` is the number of writes found, and
-    `namespaces` are the first collections written to. `first` and `last` are the cluster times of the first and the
-    last change in these collections; None if nothing is found. `ended` is whether the watch is complete.
+    All changes before `position`, a position in the source's change stream, are checked, except changes between the two
+    cluster times `gap` that the oplog lost before they were checked. `writes` is the number of writes found, and
+    `namespaces` are the first collections in which writes were found. `first` and `last` are the cluster times of the
+    first and the last change found in such collections; None if nothing is found. `ended` is whether the watch is over.
     """
 
     position: Position
@@ -39,7 +39,11 @@ class LateFindings:
     def with_writes(
         self, found: Mapping[Namespace, int], times: Sequence[Timestamp]
     ) -> LateFindings:
-        """Return the findings with more writes: their numbers by collection, and their cluster times in order."""
+        """Return the findings with more writes.
+
+        `found` contains the number of writes by collection, and `times` the cluster times of the changes in these
+        collections, in order.
+        """
         names = dict.fromkeys((*self.namespaces, *found))
         return replace(
             self,

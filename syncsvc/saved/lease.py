@@ -4,7 +4,8 @@ A lease is a document in the metadata database. Its holder renews it every secon
 of the server, another daemon may take it.
 
 The lease only decides when a daemon takes a sync over; it does not protect the data. A former holder that still runs
-cannot save its run record, which names its owner, and the destination refuses its late writes (`syncsvc.saved.fence`).
+cannot save the run record, because the record names its new owner; and the destination refuses late writes of the
+former holder (`syncsvc.saved.fence`).
 
 A daemon takes the lease under a new random name each time, so it notices if another daemon was active in between.
 """

@@ -54,9 +54,9 @@ def mismatches(
 
     Yield nothing if no check is saved. `after` is the page token of the last mismatch already read; None to begin with
     the first. `limit` is the maximum number of mismatches; None for all. Documents are included if they have differed
-    for `least_seconds` without being changed. With `namespaces`, only mismatches of these namespaces of the source are
-    included. Raises OperationError InvalidRequest if `after` is invalid, IncompatibleMetadata, MismatchesReplaced, and
-    the kinds of `failures.CLUSTER_ERRORS`.
+    for at least `least_seconds` without being changed. With `namespaces`, only mismatches of these namespaces of the
+    source are included. Raises OperationError InvalidRequest if `after` is invalid, IncompatibleMetadata,
+    MismatchesReplaced, and the kinds of `failures.CLUSTER_ERRORS`.
     """
     among_documents = _is_among_documents(after)
     reader = CheckReader(metadata.client, metadata.name, stop, _PATIENCE)
@@ -87,8 +87,9 @@ def repaired(metadata: Metadata, after: str | None, limit: int | None) -> Iterat
 def repair_plan(metadata: Metadata, replaced: Container[Namespace], stop: StopToken) -> RepairPlan:
     """Return the plan of a repair: the first differences with their repairs, and the numbers of all differences.
 
-    `replaced` are the names of the collections that users have dropped on the destination and created again. Raises
-    OperationError IncompatibleMetadata, MismatchesReplaced, and the kinds of `failures.CLUSTER_ERRORS`.
+    `replaced` are the collections that users have dropped on the destination and created again, under the names that
+    mismatches use (see `mismatch_names`). Raises OperationError IncompatibleMetadata, MismatchesReplaced, and the kinds
+    of `failures.CLUSTER_ERRORS`.
     """
     found = mismatches(metadata, None, MOST_PLANNED, 0, stop)
     steps = tuple((each.mismatch, action_of(each.mismatch, replaced)) for each in found)

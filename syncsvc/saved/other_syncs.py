@@ -1,7 +1,7 @@
 """Reads the saved state of other syncs to the same destination. Each sync has its own metadata database there.
 
-Two syncs can share a destination only if both were started with `preExistingDestinationData`, so a start checks this.
-Another sync without this option is accepted, too, once it is committed and cannot be reversed.
+Two syncs can share a destination only if `preExistingDestinationData` is true for both, so a start checks this. For the
+other sync, the option may be false once that sync is committed and cannot be reversed.
 """
 
 from __future__ import annotations

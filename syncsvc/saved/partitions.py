@@ -56,7 +56,7 @@ def partitions_of(reversals: int) -> str:
 class Partition:
     """A part of a collection: a range of its `_id` index, or the whole collection."""
 
-    # The UUID of the collection, and the number of this part of it, from 0.
+    # The UUID of the collection, and the number of the partition in the collection, from 0.
     uuid: bytes
     number: int
     range: Range = Range()
@@ -97,7 +97,7 @@ def _identity(uuid: bytes, number: int) -> dict[str, Any]:
 
 def _document(partition: Partition) -> dict[str, Any]:
     resume = partition.resume_point
-    # Keys are stored as bytes, because not every key survives decoding by the driver.
+    # Bounds and resume points are saved as bytes, because the driver changes or refuses some `_id`s when it decodes.
     return {
         **_for_dashboards(partition),
         "_id": _identity(partition.uuid, partition.number),
@@ -277,7 +277,7 @@ class Partitions:
         If `instance` is not None, count only the partitions that this instance has claimed, and leave out collections
         without such a partition.
         """
-        # The server adds up the amounts: the partitions of tens of terabytes would take more than a gigabyte here.
+        # The server adds up the amounts: the partitions of tens of terabytes would take more than a gigabyte of memory.
         match = {} if instance is None else {"instance": instance}
         group = {
             "_id": "$_id.collection",

@@ -25,7 +25,8 @@ class Peers:
     """The other instances that share the run. Every call reads their saved records again.
 
     The records include all saves that were acknowledged before this process last updated its own record. So an instance
-    that was resumed or started never sees its coordinator as it was before, not even right after an election.
+    that is started or resumed after its coordinator never reads an older record of the coordinator, not even right
+    after an election.
     """
 
     def __init__(self, metadata: Metadata, run: RunStore) -> None:
@@ -89,9 +90,10 @@ def awaited(instances: Iterable[str], records: Collection[RunRecord]) -> Iterato
 
 
 def is_cut_over(record: RunRecord, others: Collection[RunRecord]) -> bool:
-    """Return whether users may write to the destination, according to the records of all instances.
+    """Return whether users may write to the destination of `record`, according to the records of all instances.
 
-    `others` are the records of the other instances. They count, too, because `record` may not show the cut-over yet.
+    `others` are the records of the other instances. They count, too, because `record` may not show the cut-over yet. A
+    record with more reversals than `record` is from after the cut-over.
     """
     return record.can_write or any(
         other.reversals > record.reversals

@@ -80,7 +80,7 @@ class CollectionRecord:
 
     @property
     def is_copied(self) -> bool:
-        """Return whether the copy of the collection is complete and recorded."""
+        """Return whether the copy of the collection is saved as complete."""
         return self.status is CopyStatus.DONE
 
     @cached_property
@@ -163,8 +163,8 @@ def _collection_record(document: dict[str, Any]) -> CollectionRecord:
 def _statement(old: CollectionRecord | None, new: CollectionRecord) -> dict[str, Any]:
     """Return the statement of an update command that saves `new`.
 
-    If `new` differs from `old` only in the progress of the copy (the fields `_OF_THE_COPY`), the statement sets the
-    fields that differ. Otherwise, it is an upsert of the whole record. A retry after a lost reply is a no-op.
+    If `new` differs from `old` only in the fields `_OF_THE_COPY`, such as the progress, the statement sets the fields
+    that differ. Otherwise, it is an upsert of the whole record. A retry after a lost reply is a no-op.
     """
     document = _collection_document(new)
     query = {"_id": document["_id"]}
@@ -177,13 +177,13 @@ def _statement(old: CollectionRecord | None, new: CollectionRecord) -> dict[str,
 
 
 def copy_summary(records: Collection[CollectionRecord]) -> str:
-    """Return a sentence with the number of copied collections, in the wording that log tools for mongosync expect."""
+    """Return a sentence with the number of copied collections, called partitions, as log tools for mongosync expect."""
     done = sum(each.status is CopyStatus.DONE for each in records)
     return f"Completed writing {done} / {len(records)} partitions to destination cluster"
 
 
 class Registry:
-    """The collections of the source by UUID. It maps the UUID of a change event to the namespace on the destination.
+    """The records of the source's collections, by UUID and by the name on the destination.
 
     The listing of the collections, their copy, and DDL events change the registry. Every change is saved before it is
     visible. `reversals` is the number of reversals so far: each direction has its own registry. Every method that saves
@@ -216,7 +216,7 @@ class Registry:
             return self._records.get(uuid)
 
     def at(self, namespace: Namespace) -> CollectionRecord | None:
-        """Return the record of the collection with this name on the destination; None if no collection has it."""
+        """Return the record of the collection with this name on the destination; None if there is none."""
         with self._lock:
             uuid = self._holders.get(namespace)
             return None if uuid is None else self._records[uuid]

@@ -1,4 +1,4 @@
-"""The record of a run: the state and the options of a sync as one instance saves them, as a frozen value."""
+"""The record of a run: an immutable value with the state and the options of a sync, as one instance saves them."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class RunRecord:
     options: StartOptions
     # The IDs of the source and the destination of the start; the address of a cluster whose ID could not be read.
     identities: tuple[str, str]
-    # The sessions of all writes are derived from this UUID: see `syncsvc.saved.fence`.
+    # The sessions of an engine's writes are derived from this UUID: see `syncsvc.saved.fence`.
     fence: UUID
     # The position at which the change events of the sync begin; None until it is known.
     start: Position | None = None
@@ -79,7 +79,7 @@ class RunRecord:
     position: Position | None = None
     # The cluster time of the source at the end of the copy; None until then.
     copy_end: Timestamp | None = None
-    # All changes up to this cluster time of the source are applied before the commit; None until a commit has set it.
+    # The commit applies all changes up to this cluster time of the source; None while it is not set.
     commit_time: Timestamp | None = None
     # The finished steps of the cut-over, in order.
     steps: tuple[str, ...] = ()
@@ -93,10 +93,10 @@ class RunRecord:
     reversals: int = 0
     # The position in the destination's change stream at which the next reversal begins; None until it is known.
     reverse_start: Position | None = None
-    # The position of the former source's change stream at the commit before the newest reversal; None before the first
+    # The position in the former source's change stream at the commit before the newest reversal; None before the first
     # one, and in records that earlier versions saved.
     committed: Position | None = None
-    # The clusters whose users this sync blocks, and whether they were already blocked before.
+    # The clusters on which this sync blocks user writes, and whether user writes were already blocked there before.
     found_blocked: Mapping[str, bool] = field(default_factory=dict)
     # The clusters whose balancer this sync has stopped, and whether it was on before.
     found_balancing: Mapping[str, bool] = field(default_factory=dict)
@@ -115,8 +115,8 @@ class RunRecord:
     # Increases each time the sync is resumed after a saved failure. An instance with a lower number than another one
     # has not been resumed yet.
     attempt: int = 0
-    # Numbers of repair rounds: the newest one whose list of differences is saved, the newest one that this instance has
-    # finished, and the newest one that all instances have finished.
+    # The numbers of three repair rounds: the newest one whose list of differences is saved, the newest one that this
+    # instance has finished, and the newest one that all instances have finished.
     repair: int = 0
     repaired: int = 0
     repair_done: int = 0
@@ -230,7 +230,7 @@ def with_begin(record: RunRecord, phase: Phase, now: float) -> tuple[PhaseBegin,
 def refuse_in_use(record: RunRecord) -> None:
     """Raise OperationError DestinationInUse if users may write to the destination, or if the sync was reversed.
 
-    After a reversal, users have written to both clusters.
+    After a reversal, users may have written to either cluster.
     """
     if record.in_use:
         users = "canWrite is true" if record.can_write else "the sync was reversed after a commit"

@@ -34,8 +34,8 @@ from verifier.cluster.writer import ClusterWriter
 from verifier.runtime.errors import INTERNAL_ERROR, ErrorKind, OperationError
 from verifier.runtime.retry import FOREVER, patience_left
 
-# The index that allows at most one run: every coordinator saves the same value in this field, and a follower saves its
-# instance ID.
+# The index that allows at most one run: every coordinator saves the same value in the field `only`, and a follower
+# saves its instance ID there.
 _ONLY_INDEX = {"key": {"only": 1}, "name": "only", "unique": True}
 
 # Appended to the error of a command whose save was not answered.

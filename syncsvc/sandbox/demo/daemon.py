@@ -1,4 +1,4 @@
-"""Runs the sync service as a separate process, and operates it with `syncctl`, as any other user would.
+"""Runs the sync service as a separate process, and operates it with `syncctl`, as a user would.
 
 The figures for the display come from the HTTP API.
 """
@@ -27,7 +27,8 @@ START_SECONDS = 30.0
 STOP_SECONDS = 10.0
 REQUEST_SECONDS = 30.0
 POLL_SECONDS = 0.1
-DEATH_SECONDS = 0.5  # a connection closes a little before its process ends
+# How long to wait for the end of the daemon after a failed request: its connections close a little before it ends.
+DEATH_SECONDS = 0.5
 LINES_SHOWN = 15
 
 # The operator's tool; it is shown as the script that is installed beside the interpreter.
@@ -38,7 +39,7 @@ Document = Mapping[str, Any]
 
 
 class DaemonError(RuntimeError):
-    """Raised if the service has ended, does not answer or refuses a command, or if the sync has failed."""
+    """Raised if the service has ended or does not answer, a command or the sync has failed, or a wait has timed out."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,9 @@ class Progress:
 
 
 class DaemonProcess:
-    """A running service: started by the constructor, ready after `wait_until_ready`, ended by the `with` block.
+    """A running service: the constructor starts it, and the end of the `with` block ends it.
+
+    Call `wait_until_ready` before `progress` and `operate`.
 
     `cluster0` and `cluster1` are connection strings. `say` prints a line.
     """

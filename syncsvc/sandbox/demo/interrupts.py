@@ -26,7 +26,7 @@ class Interrupts:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Delay interrupts until the end of the `with` block; then raise KeyboardInterrupt if one has ever arrived."""
+        """Delay interrupts until the end of the block; then raise KeyboardInterrupt if any has arrived before."""
         self._held = True
         try:
             yield

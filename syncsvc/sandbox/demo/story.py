@@ -82,8 +82,8 @@ class Stage:
     def watch(self, reached: Callable[[Progress], bool], what: str) -> None:
         """Show the progress until `reached(progress)` returns True.
 
-        `what` names the awaited event, for the display. Raises DaemonError after a timeout or if the sync fails, and
-        the error of the workload if the workload has failed.
+        `what` names the awaited event, for the display and the error. Raises DaemonError after a timeout, or if the
+        daemon or the sync fails; and the error of the workload if the workload has failed.
         """
         deadline = monotonic() + DEADLINE_SECONDS
         pause = Event()
@@ -103,7 +103,7 @@ class Stage:
 
 
 def main() -> int:
-    # Looked up early, because the first lookup writes a file that an interrupt would leave behind.
+    # Look up the temporary folder now: the first lookup writes a test file, which an interrupt would leave behind.
     tempfile.gettempdir()
     interrupts = Interrupts()
     story = Story()
