@@ -364,8 +364,8 @@ class _RatesSchema(Strict):
         f"The maximum number of change events applied per second. {_UNLIMITED}"
     )
     threads = _Amount(
-        "The maximum number of threads of each instance that read pages and write batches; the load level "
-        f"limits them, too. {_UNLIMITED}",
+        "The maximum number of threads that read pages and write batches at the same time in each instance; the load "
+        f"level limits them, too. {_UNLIMITED}",
         most=1_000,
     )
 

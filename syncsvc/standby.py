@@ -118,7 +118,7 @@ class Standby:
         """Continue the saved run, if there is one, and accept commands, until the term ends or the process stops.
 
         Wait until all threads of the term have ended, and then release the lease. Raises OperationError if the saved
-        run cannot be continued, and the failure is not one of `_REPEATED`.
+        run cannot be continued, and waiting for the lease again would not help.
         """
         _log.info("This daemon is active.")
         self._observe(Point.LEASE_TAKEN, "")

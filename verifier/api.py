@@ -1,4 +1,4 @@
-"""The HTTP API: parses requests, calls the service, and returns its answers.
+"""The HTTP API: parses requests, calls the service, and returns the answers to the requests.
 
 The service checks whether a request is possible; this module calls no driver, and starts no threads.
 """

@@ -1,6 +1,6 @@
-"""The process of the verifier: reads the settings, connects, and continues a saved check.
+"""The process of the verifier: reads the settings, connects, and continues a saved check if there is one.
 
-The process then serves the API or, with --checkOnce, runs one check. The module `service` makes the decisions.
+The process then serves the API or, with --checkOnce, runs one check. The module `service` runs the checks.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ def main(
 ) -> int:
     """Run the process until a signal arrives or, with --checkOnce, until the check ends. Return the exit status.
 
-    With --checkOnce, the status is 0 if the check passed, 1 if it failed, and 2 if it is incomplete or an error occurs.
-    Otherwise, the status is 0, or 1 after an error. Invalid options exit with status 2. If `arguments` is None, the
-    arguments of the command line are used. Only tests pass `observe` and `tuning`.
+    With --checkOnce, the status is 0 if the check passed, 1 if it failed, and 2 if it is incomplete or after an error or
+    a signal. Otherwise, the status is 0, or 1 after an error. Invalid options exit with status 2. If `arguments` is
+    None, the arguments of the command line are used. Only tests pass `observe` and `tuning`.
     """
     settings = read_settings(arguments)
     keep_large_buffers()

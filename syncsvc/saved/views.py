@@ -19,7 +19,8 @@ VIEWS = "views"
 class CreatedViews:
     """The saved names and definitions of the views that the sync creates; each is saved before the view is created.
 
-    A view has several saved definitions if a DDL event has changed it and the new definition is already saved.
+    A view can have several saved definitions, for example if its definition changed on the source between two listings
+    of the source.
     """
 
     def __init__(self, metadata: Metadata, writer: ClusterWriter, stop: StopToken) -> None:

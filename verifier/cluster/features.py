@@ -73,7 +73,7 @@ class Feature:
         return ", ".join(".".join(map(str, each)).removesuffix(".0") for each in self.since)
 
     def promised(self, version: Version) -> bool:
-        """Return whether servers of this version have the feature."""
+        """Return whether servers of this version have the feature according to `since`."""
         *patched, last = self.since
         return version >= last or any(
             version[:2] == each[:2] and version >= each for each in patched
