@@ -1,6 +1,7 @@
 """The commands of the API. A `Runner` executes the sync itself.
 
-A command is checked, saved, made visible and answered, in this order, so that a crash cannot lose an answered command.
+A command is checked, saved, shown to queries and answered, in this order, so that a crash cannot lose an answered
+command.
 
 The conditions that most commands share are in `syncsvc.gate`. Most queries are in `syncsvc.queries` (if they contact no
 cluster) or in `syncsvc.cluster_queries`.
@@ -418,7 +419,7 @@ class Service:
 
     @property
     def _shown_state(self) -> State:
-        """Return the state to show while this process has no run; on a standby, the state of the active daemon."""
+        """Return the state to show while this process has no run; on a standby, that of the active daemon if known."""
         standing = self.gate.standing
         if standing is None or not standing.is_standby or standing.lease is None:
             return self._run.idle_state

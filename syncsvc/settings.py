@@ -173,7 +173,7 @@ class Settings:
 
     @property
     def sources(self) -> list[ConnectionSource]:
-        """Return the source of each cluster's connection string: an option or a file."""
+        """Return where the connection string of each cluster comes from: an option or a file."""
         return [*self.clusters.values()]
 
 

@@ -199,8 +199,8 @@ class Standby:
                 return
             if self._cannot_begin(began):
                 _log.warning(
-                    "This daemon cannot reach both clusters, so it releases the lease. Another daemon can become "
-                    "active; this daemon waits until it can reach both clusters."
+                    "A cluster does not answer this daemon, so it releases the lease. Another daemon can become "
+                    "active; this daemon waits until both clusters answer."
                 )
                 return
 

@@ -62,7 +62,7 @@ class _Amounts(Strict):
         "generations.",
     )
     totalNamespaces = always(
-        fields.Integer, "The number of collections whose documents are compared; views have none."
+        fields.Integer, "The number of collections whose documents are compared; views are not counted."
     )
 
 
@@ -85,7 +85,7 @@ class _Changes(Strict):
         "The delay of the verifier behind the change events of the cluster, in seconds; null if unknown, for example "
         "while the cluster does not answer.",
     )
-    eventCounts = _counts("The number of change events, by operation.")
+    eventCounts = _counts("The number of change events since the check began, by operation.")
 
 
 class Progress(Strict):

@@ -1,4 +1,4 @@
-"""Builds the JSON answers of the API from the progress and the mismatches of a check.
+"""Builds the answers to `GET /api/v1/progress` and `GET /api/v1/summary` from the progress and mismatches of a check.
 
 The functions here have no side effects.
 """
@@ -60,7 +60,7 @@ def summary_answer(
 ) -> dict[str, Any]:
     """Return the answer to `GET /api/v1/summary`, without the field `success`.
 
-    `definitions` are the first mismatches of definitions.
+    `definitions` are the mismatches of definitions to list; the numbers of mismatches come from `progress`.
     """
     mismatches, verdict = progress.mismatches, progress.verdict
     return {

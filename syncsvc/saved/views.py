@@ -40,7 +40,7 @@ class CreatedViews:
         self.add(views)
 
     def load(self) -> dict[Namespace, list[Document]]:
-        """Return all definitions of each view, by the name of the view. Raises the driver's errors."""
+        """Return all saved definitions of each view, by the name of the view. Raises the driver's errors."""
         rows = map(rawbson.decode_definition, self._rows.newest())
         return {Namespace(*row["_id"].split(".", 1)): row["definitions"] for row in rows}
 

@@ -98,7 +98,7 @@ def _initial_sync(local: Database[dict[str, Any]]) -> str:
 
 
 def _starts(local: Database[dict[str, Any]], hello: Mapping[str, Any]) -> list[str]:
-    """Return the IDs of the last starts of the server, the newest first, at most `_MOST_STARTS`.
+    """Return the IDs of the last starts of the server, at most 100, the newest first.
 
     If the server's log of starts is empty, or the user may not read it, return only the ID of the server's process.
     """

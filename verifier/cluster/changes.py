@@ -63,7 +63,7 @@ class StreamPage(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """The limits that a reader sets to the content of a page of a change stream.
+    """The limits that a reader sets for the content of a page of a change stream.
 
     A page has at most `events` events, without their contents if `bare`. If `doublings` is not 0, each event is padded
     with 2 ** `doublings` bytes.
@@ -365,10 +365,10 @@ class ChangeReader:
         return failures.lost_cursor(error)
 
     def _classify_loss(self) -> Temporary | None:
-        """Return a temporary failure if the oplog of another member may still hold the resume point; otherwise None.
+        """Return a temporary failure if the oplog of another member may still reach back to the reader's position.
 
-        Call this after a server has reported that its oplog no longer holds the resume point. The members of shards
-        are not asked: on a sharded cluster, always return a temporary failure.
+        Otherwise return None. Call this after a server has reported that its own oplog does not reach back to the
+        position. The members of shards are not asked: on a sharded cluster, always return a temporary failure.
         """
         stream, time = self._stream, self._position.time
         if stream.facts.is_sharded:
