@@ -132,7 +132,7 @@ def _serve(
     protection: Protection,
     stop: StopToken,
 ) -> None:
-    # Bind first, so that an address in use is reported before any state is touched.
+    # Bind first, so that an address in use is reported before a saved check is continued.
     names = own_names(settings.address, settings.allowed_hosts)
     app = create_app(service, names, protection.tokens, webhook)
     server = HttpServer(app, settings.address, settings.port, protection.certificate)
