@@ -62,7 +62,8 @@ class _Amounts(Strict):
         "generations.",
     )
     totalNamespaces = always(
-        fields.Integer, "The number of collections whose documents are compared; views are not counted."
+        fields.Integer,
+        "The number of collections whose documents are compared; views are not counted.",
     )
 
 
@@ -209,11 +210,12 @@ class SummaryAnswer(SuccessAnswer):
     )
     nsMismatches = always(
         fields.List,
-        "The first 1,000 differences of collections, views and indexes.",
+        "The first 1,000 differences in definitions of collections, views and indexes, and in numbers of documents.",
         fields.Nested(DefinitionMismatchLine),
     )
     nsMismatchesTotal = always(
-        fields.Integer, "The number of differences of collections, views and indexes."
+        fields.Integer,
+        "The number of differences in definitions of collections, views and indexes, and in numbers of documents.",
     )
     docMismatches = always(
         fields.Nested, "The numbers of documents that differ.", _DocumentMismatches

@@ -60,7 +60,8 @@ def summary_answer(
 ) -> dict[str, Any]:
     """Return the answer to `GET /api/v1/summary`, without the field `success`.
 
-    `definitions` are the mismatches of definitions to list; the numbers of mismatches come from `progress`.
+    `definitions` are the differences in definitions and in numbers of documents to list. Their total number, and all
+    figures of documents, come from `progress`.
     """
     mismatches, verdict = progress.mismatches, progress.verdict
     return {

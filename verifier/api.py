@@ -39,7 +39,10 @@ _SUMMARIZED = 1_000
 
 
 class Service(Protocol):
-    """The methods of the service that the API calls. Each method may raise OperationError."""
+    """The methods of the service that the API calls. Each method may raise OperationError.
+
+    The iterators over mismatches read from a cluster while they are used: they also raise the driver's errors.
+    """
 
     def check(
         self,

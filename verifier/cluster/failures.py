@@ -76,8 +76,8 @@ NOT_AUTHORIZED = ErrorKind(
     "NotAuthorized",
     409,
     "The user of a connection string lacks a privilege, or its credentials are refused.",
-    "If the message names privileges, a role or an action, grant them to the user: see docs/reference/roles. Otherwise, "
-    "check user, password and authSource in the connection string.",
+    "If the message names privileges, a role or an action, grant them to the user: see docs/reference/roles. "
+    "Otherwise, check user, password and authSource in the connection string.",
 )
 # The errors that any call to a cluster can raise. They say nothing about the data.
 CLUSTER_ERRORS = (CLUSTER_UNREACHABLE, NOT_AUTHORIZED, UNEXPECTED_SERVER_ERROR)

@@ -37,8 +37,9 @@ from verifier.cluster.specification import (
     without,
 )
 
-# Selects the sharded collections in `config.collections`. From MongoDB 8.0 on, it also contains unsharded
-# collections that were moved away from the primary shard of their database (moveCollection, unshardCollection).
+# Selects the sharded collections in `config.collections`. From MongoDB 8.0 on, `config.collections` also lists
+# unsharded collections that were moved away from the primary shard of their database (moveCollection,
+# unshardCollection).
 SPLITTABLE: Document = {"unsplittable": {"$ne": True}}
 
 # The fields of `$collStats` that `measure` needs.
