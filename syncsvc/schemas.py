@@ -189,7 +189,8 @@ class StartSchema(Strict):
     destination = _text("The cluster to sync to.", enum=list(CLUSTERS))
     buildIndexes = _choice(
         BuildIndexes.BEFORE_DATA_COPY,
-        "Which indexes the sync builds on the destination, apart from the indexes on _id, and when.",
+        "Which indexes of the source the sync builds on the destination, and when. Indexes on _id, and an index for "
+        "each shard key, are always built.",
     )
     enableUserWriteBlocking = _WriteBlockingField(
         load_default=WriteBlocking.DESTINATION_ONLY,
@@ -225,7 +226,8 @@ class StartSchema(Strict):
         fields.Nested(_NaturalOrderSchema),
         load_default=list,
         metadata={
-            "description": "The collections of a replica set that are read in natural order, not in ranges of _id."
+            "description": "The collections that the copy reads in natural order although they are large, not in "
+            "ranges of _id. No effect on a sharded source."
         },
     )
     detectRandomId = _flag("Accepted for compatibility with mongosync; no effect.", True)
@@ -364,8 +366,8 @@ class _RatesSchema(Strict):
         f"The maximum number of change events applied per second. {_UNLIMITED}"
     )
     threads = _Amount(
-        "The maximum number of threads of each instance that read pages and write batches; the load level "
-        f"limits them, too. {_UNLIMITED}",
+        "The maximum number of threads that read pages and write batches at the same time in each instance; the load "
+        f"level limits them, too. {_UNLIMITED}",
         most=1_000,
     )
 

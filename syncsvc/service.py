@@ -1,9 +1,10 @@
 """The commands of the API. A `Runner` executes the sync itself.
 
-A command is checked, saved, made visible and answered, in this order, so that a crash cannot lose an answered command.
+A command is checked, saved, shown to queries and answered, in this order, so that a crash cannot lose an answered
+command.
 
-The conditions that all commands share are in `syncsvc.gate`. The queries that contact no cluster are in
-`syncsvc.queries`, and the others in `syncsvc.cluster_queries`.
+The conditions that most commands share are in `syncsvc.gate`. Most queries are in `syncsvc.queries` (if they contact no
+cluster) or in `syncsvc.cluster_queries`.
 """
 
 from __future__ import annotations
@@ -170,9 +171,9 @@ class Service:
         self.gate.startup.end()
 
     def forget(self) -> None:
-        """Forget the run at the end of a term as the active daemon, when the threads of the run have ended.
+        """Forget the run at the end of a term as the active daemon.
 
-        After this, `initialize` may be called again.
+        Call this only when all threads of the run have ended. Then `initialize` may be called again.
         """
         self._run.forget()
 
@@ -343,9 +344,9 @@ class Service:
 
         The counts are the numbers of applied change events, applied DDL events, and documents copied again.
 
-        Without a sync, discard the new warnings. During a reset, do nothing. This is called every few seconds, and by
-        `report`. Errors are ignored, because the next call saves the same warnings and counts. Raises `Cancelled` only
-        when the process is stopping.
+        Without a sync, discard the new warnings. During a reset, do nothing. This is called every few seconds, and when
+        a report is requested. Errors are ignored, because the next call saves the same warnings and counts. Raises
+        `Cancelled` only when the process is stopping.
         """
         runner = self._run.runner
         if runner is None:
@@ -418,7 +419,7 @@ class Service:
 
     @property
     def _shown_state(self) -> State:
-        """Return the state to show while this process has no run; on a standby, the state of the active daemon."""
+        """Return the state to show while this process has no run; on a standby, that of the active daemon if known."""
         standing = self.gate.standing
         if standing is None or not standing.is_standby or standing.lease is None:
             return self._run.idle_state
@@ -445,7 +446,7 @@ class Service:
         return True
 
     def _is_answered_again(self, options: StartOptions) -> bool:
-        """Return whether a start with these options succeeds without an effect, because the sync already runs.
+        """Return whether a start with these options is a no-op, because this process continues the same sync.
 
         A script may send its start again after a restart of the process. So return True if this process continues a
         saved run with the same options, unless the run is paused, failed, being reset, or reversed.

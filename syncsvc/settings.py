@@ -1,4 +1,7 @@
-"""The command-line options of the process in one table, and the immutable settings that are read from them."""
+"""The options of the daemon in one table, and the immutable settings that are read from them.
+
+An option can be given on the command line, as an environment variable, or in the configuration file.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,8 @@ from verifier.runtime.webhook import WebhookOptions
 
 PROGRAM = "syncsvc"
 PREFIX = "SYNCSVC"
-# The beginnings of the names of environment variables that the verifier, the sandbox and the tests read.
+# The beginnings of the names of environment variables of other programs: the verifier, the sandbox and the tests. The
+# daemon does not warn of these variables.
 OTHER_VARIABLES = tuple(
     f"{PREFIX}_{each}" for each in ("VERIFIER_", "MONGOD", "MONGOS", "CHROMIUM", "SCREENSHOTS")
 )
@@ -156,7 +160,7 @@ class Settings:
     protection: ProtectionOptions = ProtectionOptions()
     # None if only commands change the state of the sync.
     desired_state: DesiredState | None = None
-    # The body of the start that `desired_state` needs.
+    # The body of the start request that the process sends because of `desired_state`.
     start: Mapping[str, Any] = field(default_factory=lambda: DEFAULT_START)
     webhook: WebhookOptions | None = None
     # The values of all options by name, for the log. The URL of the webhook is reduced to its origin.
@@ -169,7 +173,7 @@ class Settings:
 
     @property
     def sources(self) -> list[ConnectionSource]:
-        """Return the source of each cluster's connection string: an option or a file."""
+        """Return where the connection string of each cluster comes from: an option or a file."""
         return [*self.clusters.values()]
 
 

@@ -118,7 +118,7 @@ class Standby:
         """Continue the saved run, if there is one, and accept commands, until the term ends or the process stops.
 
         Wait until all threads of the term have ended, and then release the lease. Raises OperationError if the saved
-        run cannot be continued, and the failure is not one of `_REPEATED`.
+        run cannot be continued, and waiting for the lease again would not help.
         """
         _log.info("This daemon is active.")
         self._observe(Point.LEASE_TAKEN, "")
@@ -199,8 +199,8 @@ class Standby:
                 return
             if self._cannot_begin(began):
                 _log.warning(
-                    "This daemon cannot reach both clusters, so it releases the lease. Another daemon can become "
-                    "active; this daemon waits until it can reach both clusters."
+                    "A cluster does not answer this daemon, so it releases the lease. Another daemon can become "
+                    "active; this daemon waits until both clusters answer."
                 )
                 return
 

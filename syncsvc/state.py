@@ -1,4 +1,4 @@
-"""The states of a sync and the transitions between them, in one complete table."""
+"""The states and phases of a sync, and the table of the transitions between the states."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ _MEANING: dict[State, str] = {
         "The sync has failed: remove the cause, which errorDescription in GET /api/v1/progress names, and send POST "
         "/api/v1/resume."
     ),
-    State.RESETTING: "A reset is in progress: wait until the state is IDLE.",
+    State.RESETTING: "A reset is in progress: wait until the state is IDLE or FAILED (GET /api/v1/progress).",
 }
 
 # More precise advice for some commands.
@@ -164,5 +164,5 @@ class Phase(Enum):
 
     @property
     def applied(self) -> bool:
-        """Return whether all change events up to the commit are applied, and verified if verification is enabled."""
+        """Return whether all changes up to the commit are applied, and the verification (if enabled) has passed."""
         return self in (Phase.CUTTING_OVER, Phase.DONE)

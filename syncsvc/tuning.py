@@ -24,10 +24,11 @@ _PROCESS = 84_000_000
 
 
 class ThreadFactors(NamedTuple):
-    """The factors for the numbers of threads that copy documents or apply events, and that compare documents.
+    """The factors by which the numbers of threads are multiplied on a long link.
 
-    On a long link, threads wait for replies most of the time, so several do the work of one. A thread that compares
-    waits for the next pages of both clusters most of the time, because comparing a page takes only a few milliseconds.
+    `copy` is for the threads that copy documents or apply events, `comparison` for those that compare documents. On a
+    long link, threads wait for replies most of the time, so several do the work of one. This applies most of all to a
+    thread that compares, because comparing a page takes only a few milliseconds.
     """
 
     copy: int

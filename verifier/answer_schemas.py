@@ -62,7 +62,8 @@ class _Amounts(Strict):
         "generations.",
     )
     totalNamespaces = always(
-        fields.Integer, "The number of collections whose documents are compared; views have none."
+        fields.Integer,
+        "The number of collections whose documents are compared; views are not counted.",
     )
 
 
@@ -85,7 +86,7 @@ class _Changes(Strict):
         "The delay of the verifier behind the change events of the cluster, in seconds; null if unknown, for example "
         "while the cluster does not answer.",
     )
-    eventCounts = _counts("The number of change events, by operation.")
+    eventCounts = _counts("The number of change events since the check began, by operation.")
 
 
 class Progress(Strict):
@@ -209,11 +210,12 @@ class SummaryAnswer(SuccessAnswer):
     )
     nsMismatches = always(
         fields.List,
-        "The first 1,000 differences of collections, views and indexes.",
+        "The first 1,000 differences in definitions of collections, views and indexes, and in numbers of documents.",
         fields.Nested(DefinitionMismatchLine),
     )
     nsMismatchesTotal = always(
-        fields.Integer, "The number of differences of collections, views and indexes."
+        fields.Integer,
+        "The number of differences in definitions of collections, views and indexes, and in numbers of documents.",
     )
     docMismatches = always(
         fields.Nested, "The numbers of documents that differ.", _DocumentMismatches

@@ -1,4 +1,4 @@
-"""Builds the JSON answers of the API from the progress and the mismatches of a check.
+"""Builds the answers to `GET /api/v1/progress` and `GET /api/v1/summary` from the progress and mismatches of a check.
 
 The functions here have no side effects.
 """
@@ -60,7 +60,8 @@ def summary_answer(
 ) -> dict[str, Any]:
     """Return the answer to `GET /api/v1/summary`, without the field `success`.
 
-    `definitions` are the first mismatches of definitions.
+    `definitions` are the differences in definitions and in numbers of documents to list. Their total number, and all
+    figures of documents, come from `progress`.
     """
     mismatches, verdict = progress.mismatches, progress.verdict
     return {

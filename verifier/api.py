@@ -1,4 +1,4 @@
-"""The HTTP API: parses requests, calls the service, and returns its answers.
+"""The HTTP API: parses requests, calls the service, and returns the answers to the requests.
 
 The service checks whether a request is possible; this module calls no driver, and starts no threads.
 """
@@ -39,7 +39,10 @@ _SUMMARIZED = 1_000
 
 
 class Service(Protocol):
-    """The methods of the service that the API calls. Each method may raise OperationError."""
+    """The methods of the service that the API calls. Each method may raise OperationError.
+
+    The iterators over mismatches read from a cluster while they are used: they also raise the driver's errors.
+    """
 
     def check(
         self,

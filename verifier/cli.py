@@ -1,6 +1,6 @@
-"""The process of the verifier: reads the settings, connects, and continues a saved check.
+"""The process of the verifier: reads the settings, connects, and continues a saved check if there is one.
 
-The process then serves the API or, with --checkOnce, runs one check. The module `service` makes the decisions.
+The process then serves the API or, with --checkOnce, runs one check. The module `service` runs the checks.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ def main(
 ) -> int:
     """Run the process until a signal arrives or, with --checkOnce, until the check ends. Return the exit status.
 
-    With --checkOnce, the status is 0 if the check passed, 1 if it failed, and 2 if it is incomplete or an error occurs.
-    Otherwise, the status is 0, or 1 after an error. Invalid options exit with status 2. If `arguments` is None, the
-    arguments of the command line are used. Only tests pass `observe` and `tuning`.
+    With --checkOnce, the status is 0 if the check passed, 1 if it failed, and 2 if it is incomplete or after an error
+    or a signal. Otherwise, the status is 0, or 1 after an error. Invalid options exit with status 2. If `arguments` is
+    None, the arguments of the command line are used. Only tests pass `observe` and `tuning`.
     """
     settings = read_settings(arguments)
     keep_large_buffers()
@@ -83,7 +83,7 @@ def _run(
     warn_of_unknown_variables(TABLE, PREFIX)
     # Create the webhook first, because its secret file may be invalid.
     webhook = Webhook(settings.webhook, program=PROGRAM) if settings.webhook else None
-    # Before the clusters are opened: until then, SIGHUP ends the process.
+    # Do this before the clusters are opened: SIGHUP ends the process until the Protection handles that signal.
     protection = None if settings.check_once else _protection(settings, webhook)
     stop = StopToken()
     # If a check ends without a verdict, it must not count as passed.
@@ -132,7 +132,7 @@ def _serve(
     protection: Protection,
     stop: StopToken,
 ) -> None:
-    # Bind first, so that an address in use is reported before any state is touched.
+    # Bind first, so that an address in use is reported before a saved check is continued.
     names = own_names(settings.address, settings.allowed_hosts)
     app = create_app(service, names, protection.tokens, webhook)
     server = HttpServer(app, settings.address, settings.port, protection.certificate)

@@ -74,9 +74,10 @@ class _StoredFilters(fields.Field[DocumentFilters]):
 class StoredOptions(Stored):
     """The saved form of the start options.
 
-    Fields have the names and values of the start request, with four exceptions: `verification` is a boolean, `repair`
-    is a separate field, `usersAndRoles` is null if `copy` is false, and the queries of `documentFilter` are saved as
-    text. If an older version started the sync, `repair` is missing and loads as `never`.
+    Fields have the names and values of the start request, with four exceptions: `verification.enabled` is saved as
+    `verification`, and `verification.repair` as `repair`; `usersAndRoles` has no field `copy`, and is null if no users
+    are copied; the queries of `documentFilter` are saved as text. If a version without repairs started the sync,
+    `repair` is missing and loads as `never`.
     """
 
     kind = StartOptions

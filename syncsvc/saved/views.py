@@ -19,7 +19,8 @@ VIEWS = "views"
 class CreatedViews:
     """The saved names and definitions of the views that the sync creates; each is saved before the view is created.
 
-    A view has several saved definitions if a DDL event has changed it and the new definition is already saved.
+    A view can have several saved definitions, for example if its definition changed on the source between two listings
+    of the source.
     """
 
     def __init__(self, metadata: Metadata, writer: ClusterWriter, stop: StopToken) -> None:
@@ -39,7 +40,7 @@ class CreatedViews:
         self.add(views)
 
     def load(self) -> dict[Namespace, list[Document]]:
-        """Return all definitions of each view, by the name of the view. Raises the driver's errors."""
+        """Return all saved definitions of each view, by the name of the view. Raises the driver's errors."""
         rows = map(rawbson.decode_definition, self._rows.newest())
         return {Namespace(*row["_id"].split(".", 1)): row["definitions"] for row in rows}
 

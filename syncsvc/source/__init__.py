@@ -1,1 +1,4 @@
-"""Readers of a source's documents, oplog and load. The document readers can resume after a crash. No reader writes."""
+"""Readers of a source's documents and oplog, which can resume a copy after a crash, and of the load of either cluster.
+
+Nothing here writes.
+"""

@@ -24,7 +24,7 @@ class Load:
     """One measurement of the load of a cluster. None means unknown.
 
     `latency` is the duration of a small read from the primary, in seconds. `queue` is the number of operations that
-    wait on the primary. `replication_lag` is how many seconds the slowest secondary is behind.
+    wait on the primary. `replication_lag` is how many seconds the slowest secondary is behind the newest member.
     """
 
     latency: float | None = None
@@ -37,8 +37,8 @@ def read_load(client: Client, database: str, collection: str) -> Load:
 
     The latency is measured by a read from `collection` on the primary; the collection need not exist. Through a mongos,
     or without the role clusterMonitor, only the latency is known. If the cluster cannot be reached or does not answer
-    all commands within two seconds, the latency is the time waited, and the other values are unknown. If the cluster
-    refuses the read, all values are unknown.
+    all commands within two seconds, the latency is the time waited, and the other values are unknown. If the read is
+    refused, or a command fails for another reason, all values are unknown.
     """
     began = perf_counter()
     try:
@@ -60,9 +60,9 @@ def _queue(client: Client) -> int | None:
 
 
 def _replication_lag(client: Client) -> int | None:
-    """Return how many seconds the slowest secondary is behind; None if unknown, or if there is no secondary.
+    """Return how many seconds the slowest secondary is behind the newest member.
 
-    Delayed members do not count.
+    Delayed members do not count. Return None if the lag is unknown, or if there is no secondary.
     """
     members = _allowed(client, {"replSetGetStatus": 1}).get("members", ())
     times = {each["name"]: each.get("optimeDate") for each in members}

@@ -23,7 +23,7 @@ from verifier.cluster.specification import Document
 from verifier.runtime.retry import retry
 from verifier.runtime.tasks import StopToken
 
-# Two values of one of these types are equal keys exactly if their bytes are equal.
+# If two `_id` values have the same type, and it is one of these, they are equal exactly if their bytes are equal.
 _EXACT = frozenset(
     {
         rawbson.OBJECT_ID,
@@ -35,7 +35,7 @@ _EXACT = frozenset(
         rawbson.BOOLEAN,
     }
 )
-# How many pairs the server compares in one call, and their total size in bytes.
+# The most pairs that the server compares in one call, and their maximum total size in bytes.
 _MOST_PAIRS = 10_000
 _MOST_BYTES = 4 << 20
 
@@ -58,7 +58,7 @@ def refuse_equal(
     keys: Sequence[bytes],
     stop: StopToken,
 ) -> None:
-    """Raise EqualIds if several documents of the collection have the same key.
+    """Raise EqualIds if one of `keys` occurs twice, and several documents of the collection really have this `_id`.
 
     Each of `keys` is a document with only an `_id`. The keys must be in `_id` order: only keys that equal the next key
     are looked up in the collection. `uuid` is None for a server that accepts no UUID. `collation` is the collation of
@@ -75,7 +75,7 @@ def refuse_repeated(
     keys: Iterable[bytes],
     stop: StopToken,
 ) -> None:
-    """Look up each key in the collection, and raise EqualIds if several documents have the same key.
+    """Look up each key in the collection, and raise EqualIds if several documents have this key.
 
     A key is a document with only an `_id`. `uuid` is None for a server that accepts no UUID. Raises the driver's
     errors, too.

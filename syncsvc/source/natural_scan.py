@@ -49,8 +49,9 @@ class Origin:
 
     `member` is the address of the member and the ID of its initial sync. `starts` are the IDs of the starts of its
     server, the newest first, from a list that the server keeps in its data files (`local.startup_log`). If the data
-    files are replaced by an older snapshot or by the files of another member, the list lacks the newest start. A member
-    that was seeded with the files of another member has the other member's list, but a different address.
+    files are replaced by an older snapshot or by the files of another member, the list lacks the start in which the
+    resume point was made. A member that was seeded with the files of another member has the other member's list, but a
+    different address.
 
     After a crash, a server goes back to its last checkpoint and gives newer documents other record IDs. A resume point
     is settled if a checkpoint contains all writes up to the time `not_before` of the scan; the copy may miss later
@@ -97,9 +98,9 @@ def _initial_sync(local: Database[dict[str, Any]]) -> str:
 
 
 def _starts(local: Database[dict[str, Any]], hello: Mapping[str, Any]) -> list[str]:
-    """Return the IDs of the last starts of the server, the newest first, at most `_MOST_STARTS`.
+    """Return the IDs of the last starts of the server, at most 100, the newest first.
 
-    If the user may not read the server's log of starts, return only the ID of the server's process.
+    If the server's log of starts is empty, or the user may not read it, return only the ID of the server's process.
     """
     try:
         log = local.startup_log.find({}, {"pid": 1})
@@ -127,9 +128,10 @@ class NaturalScan:
     def pages(self) -> Iterator[tuple[Page, ResumePoint | None]]:
         """Yield each page with the resume point after the page.
 
-        The resume point is None if the server returns no resume token. If a resume point is lost (its record was
-        deleted, or another member is read), the scan begins again with the first page. Raises CollectionGone and the
-        driver's errors.
+        The resume point is None if the server returns no resume token. The scan begins again with the first page if its
+        resume point is lost (the record was deleted) or not certainly valid (for example, another member is read), and
+        if a capped collection has overwritten the position of the cursor. Raises CollectionGone and the driver's
+        errors.
         """
         return follow_renames(self._namespace, self._pages)
 

@@ -14,8 +14,8 @@ from verifier.cluster.note import reply_time
 class Oplog:
     """The oplog of the primary at one moment.
 
-    `size` is the current size, and `limit` the approximate maximum size, in bytes. `oldest` and `newest` are the times
-    of the first and the last entry.
+    `size` is the current size, and `limit` the approximate maximum size, in bytes. `oldest` is the cluster time of the
+    first entry. `newest` is the newest cluster time when the oplog was read, which is about that of the last entry.
     """
 
     oldest: Timestamp

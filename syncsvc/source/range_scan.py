@@ -103,8 +103,8 @@ class RangeScan:
     def _move_on(self, namespace: Namespace, block: Block, last: bytes) -> None:
         """Call `check` with the keys of a page (`block`), and advance the resume point to the end of the page.
 
-        `last` is the key of the last document. If it is too long, the resume point is the last key that is short
-        enough.
+        `last` is the key of the last document. If it is too long, the resume point is the last key of the page that is
+        short enough; if there is none, the resume point stays the same.
         """
         if self._check is not None:
             keys = [id_only(bytes(each)) for each in block.documents()]

@@ -24,9 +24,9 @@ _REMEDY = "Another warning names the unanswered call to a cluster, and the remed
 def answered_soon() -> Iterator[None]:
     """Limit all calls to clusters that this thread makes in the block to twelve seconds in total.
 
-    After that time, calls fail with the driver's errors. A failing call is retried for eight seconds. Use this for
-    API commands, whose answers operators wait for. A save that has timed out may still take effect; the next save of
-    this process overwrites it.
+    After that time, calls fail with the driver's errors. A failing call is retried for up to eight seconds. Use this
+    for API commands, whose answers operators wait for. A save that has timed out may still take effect; the next save
+    of this process overwrites it.
     """
     with impatient(PATIENCE, in_total=_LONGEST), pymongo.timeout(_LONGEST):
         yield

@@ -33,7 +33,7 @@ from verifier.runtime.tasks import StopToken
 
 # The most events in a page, unless another number is given.
 EVENTS_A_PAGE = 5_000
-# The first window of a form after a timeout, in seconds.
+# The value of `Form.window` after the first timeout, in seconds.
 _FIRST_WINDOW = 60
 # The codes with which a server says that an event or a page is too large to be sent.
 _TOO_LARGE = (failures.BSON_OBJECT_TOO_LARGE, failures.EVENT_NOT_SPLITTABLE)
@@ -63,7 +63,7 @@ class StreamPage(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """The content of a page of a change stream.
+    """The limits that a reader sets for the content of a page of a change stream.
 
     A page has at most `events` events, without their contents if `bare`. If `doublings` is not 0, each event is padded
     with 2 ** `doublings` bytes.
@@ -74,7 +74,7 @@ class _Step(NamedTuple):
     doublings: int = 0
 
 
-# The steps in which a reader makes a page smaller that a server cannot send. A server sends at most 16 MB. It fills a
+# The steps in which a reader reduces its pages if a server cannot send a page. A server sends at most 16 MB. It fills a
 # page up to this size, and then adds the resume token, which is twice as long as the last document key. So read fewer
 # events first, then one event without its contents. The number of events that a mongos reads from a shard can only be
 # limited by their size: of events with a padding of 8 MB, only one fits into a page. If the event and the token do not
@@ -93,12 +93,13 @@ _STEPS = (
 
 @dataclass(frozen=True)
 class Form:
-    """The form in which a change stream is opened.
+    """How a change stream is opened: with pages of which size, and for which part of the oplog its filter applies.
 
-    A reader changes the form if the server cannot send the next page in the default form, or does not send it in time.
+    A reader reopens the stream in another form if the server cannot send the next page or does not send it in time, and
+    after an event `invalidate`.
     """
 
-    # The index in _STEPS of the size of the pages.
+    # The index in `_STEPS` of the limits of the pages.
     step: int = 0
     # For how many seconds of the oplog after the position the filter of the stream applies; None if it always applies,
     # 0 if it does not apply. A server answers only when it has found enough events or has read the oplog to its end.
@@ -364,10 +365,10 @@ class ChangeReader:
         return failures.lost_cursor(error)
 
     def _classify_loss(self) -> Temporary | None:
-        """Return a temporary failure if the oplog of another member may still hold the resume point; otherwise None.
+        """Return a temporary failure if the oplog of another member may still reach back to the reader's position.
 
-        Call this after a server has reported that its oplog no longer holds the resume point. The members of shards
-        are not asked: on a sharded cluster, always return a temporary failure.
+        Otherwise return None. Call this after a server has reported that its own oplog does not reach back to the
+        position. The members of shards are not asked: on a sharded cluster, always return a temporary failure.
         """
         stream, time = self._stream, self._position.time
         if stream.facts.is_sharded:

@@ -45,7 +45,7 @@ _OLDEST_SHARDED = (6, 0)
 
 @dataclass(frozen=True)
 class Cluster:
-    """A cluster: the operator's name for it, its client, and the facts that were read at the start or at a takeover."""
+    """A cluster: the operator's name for it, its client, and the facts that were read when this object was created."""
 
     name: str
     client: Client
@@ -161,6 +161,6 @@ def lacking(
 def filter_evaluator(source: Cluster, destination: Cluster) -> Cluster:
     """Return the cluster that evaluates namespace filters: the source or, if the source is too old, the destination.
 
-    To evaluate a filter for a list of names, servers need the stage `$documents`. The destination always has it.
+    To evaluate a filter for a list of names, servers need the stage `$documents`. Every supported destination has it.
     """
     return source if source.facts.offers(DOCUMENTS) else destination

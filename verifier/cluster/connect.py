@@ -1,4 +1,4 @@
-"""Opens clients with fixed settings. No other module parses connection strings."""
+"""Checks connection strings, opens clients for them, and replaces the credentials of open clients."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class ConnectionSource:
             raise OperationError(INVALID_URI, text) from error
 
     def reload(self) -> None:
-        """Read the files only to check them. Raise OperationError if a file cannot be read.
+        """Read the files only to check them. Raise OperationError if a file cannot be used.
 
         The class `Renewal` reads the files again, and applies new credentials.
         """

@@ -81,7 +81,7 @@ def _refuse_unfit(entries: Sequence[Mapping[str, Any]]) -> None:
     for name in names:
         if not is_user_namespace(name):
             raise ValidationError(
-                f"{name} is a system or reserved namespace, which is never synced: remove this filter."
+                f"{name} is a system or reserved namespace, which is never synced or verified: remove this filter."
             )
         if names.count(name) > 1:
             raise ValidationError(

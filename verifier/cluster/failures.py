@@ -27,7 +27,7 @@ from verifier.runtime.retry import Temporary
 NAMESPACE_NOT_FOUND = 26
 INDEX_NOT_FOUND = 27
 NAMESPACE_EXISTS = 48
-# Among others, the answer to a collMod if another one has changed the same index meanwhile.
+# Among others, the answer to a collMod if another collMod has changed the same index meanwhile.
 COMMAND_FAILED = 125
 TIME_LIMIT_EXCEEDED = 50
 UNAUTHORIZED = 13
@@ -76,8 +76,8 @@ NOT_AUTHORIZED = ErrorKind(
     "NotAuthorized",
     409,
     "The user of a connection string lacks a privilege, or its credentials are refused.",
-    "If the message names privileges, a role or an action, grant them to the user: see docs/reference/roles. Otherwise, "
-    "check user, password and authSource in the connection string.",
+    "If the message names privileges, a role or an action, grant them to the user: see docs/reference/roles. "
+    "Otherwise, check user, password and authSource in the connection string.",
 )
 # The errors that any call to a cluster can raise. They say nothing about the data.
 CLUSTER_ERRORS = (CLUSTER_UNREACHABLE, NOT_AUTHORIZED, UNEXPECTED_SERVER_ERROR)
@@ -312,8 +312,8 @@ def temporary(error: BaseException) -> Temporary | None:
 
     Transient errors, missing privileges and refused credentials are retried without limit, because an operator can fix
     the cause without a restart. The same applies to index builds that take longer than the driver waits for an answer.
-    Unexpected errors are retried for a minute, but only for half a second if the code is 10000 or above, because then
-    the request is the likely cause.
+    Unexpected errors of a server are retried for a minute, but only for half a second if the code is 10000 or above,
+    because then the request is the likely cause.
     """
     if is_transient(error):
         call = _failed_call(error)
@@ -408,8 +408,8 @@ def named_kind(error: BaseException) -> ErrorKind | None:
 def named_errors() -> Iterator[None]:
     """Convert errors of the driver in the block to OperationError if `named_kind` returns a kind for them.
 
-    The text of ClusterUnreachable, and of a refused command, also names the command that failed, and the server. All
-    other errors are raised unchanged.
+    The text of ClusterUnreachable, and of NotAuthorized for a missing privilege, also names the command that failed and
+    the server, if they are known. All other errors are raised unchanged.
     """
     try:
         yield

@@ -73,7 +73,7 @@ class Feature:
         return ", ".join(".".join(map(str, each)).removesuffix(".0") for each in self.since)
 
     def promised(self, version: Version) -> bool:
-        """Return whether servers of this version have the feature."""
+        """Return whether servers of this version have the feature according to `since`."""
         *patched, last = self.since
         return version >= last or any(
             version[:2] == each[:2] and version >= each for each in patched
@@ -236,7 +236,11 @@ FEATURES: tuple[Feature, ...] = (
         required=True,
         verifier=True,
     ),
-    *_required("Reading the state of the write block.", "serverStatus", shape=Shape.REPLICA_SET),
+    *_required(
+        "Reading the state of the write block, and the queue of operations for throttling the sync.",
+        "serverStatus",
+        shape=Shape.REPLICA_SET,
+    ),
     *_required(
         "Stopping the balancer during a sync.",
         "balancerStart balancerStatus balancerStop",
@@ -297,8 +301,10 @@ FEATURES: tuple[Feature, ...] = (
         role=ClusterRole.DESTINATION,
     ),
     *_tried(
-        "Reading the identity of a replica set, and its replication lag for throttling the sync.",
-        "Without the identity, a start or check is refused: ``NotAuthorized``. The replication lag is unknown.",
+        "Reading the identity of a replica set, its replication lag for throttling the sync, and the last checkpoint "
+        "of a member for the resume points of a copy in natural order.",
+        "Without the identity, a start or check is refused: ``NotAuthorized``. The replication lag is unknown. The "
+        "copy of a collection in natural order begins again if the server was restarted after the last resume point.",
         "replSetGetConfig",
         "replSetGetStatus",
         shape=Shape.REPLICA_SET,

@@ -18,7 +18,7 @@ from verifier.cluster.reading import read
 from verifier.cluster.specification import Document
 from verifier.runtime.tasks import StopToken
 
-# How many names one query matches. A name has at most 255 bytes.
+# The most names in one query, which must stay below 16 MB. A name has at most 255 bytes.
 _NAMES_A_QUERY = 10_000
 # Error codes of a server for a pattern or its options: an invalid regular expression, an unknown option, a null
 # character.

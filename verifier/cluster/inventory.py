@@ -37,15 +37,16 @@ from verifier.cluster.specification import (
     without,
 )
 
-# Selects the sharded collections in `config.collections`. From MongoDB 8.0 on, it also contains unsharded
-# collections that were moved away from the primary shard of their database (moveCollection, unshardCollection).
+# Selects the sharded collections in `config.collections`. From MongoDB 8.0 on, `config.collections` also lists
+# unsharded collections that were moved away from the primary shard of their database (moveCollection,
+# unshardCollection).
 SPLITTABLE: Document = {"unsplittable": {"$ne": True}}
 
 # The fields of `$collStats` that `measure` needs.
 _STATISTICS = ("count", "indexSizes", "size", "storageSize", "timeseries.bucketCount")
 
-# The options of indexes that `listIndexes` returns. It may replace the values of `_FLAGS`. Source: the server's
-# `index_key_validate.cpp`. An option that is missing here costs time, but causes no error.
+# The options of indexes that `listIndexes` does not remove; it may replace the values of those in `_FLAGS`. Source: the
+# server's `index_key_validate.cpp`. An option that is missing here costs time, but causes no error.
 _FLAGS = frozenset({"background", "clustered", "dropDups", "prepareUnique", "sparse", "unique"})
 _INDEX_OPTIONS = _FLAGS.union(
     ("key", "name", "v", "hidden", "collation", "expireAfterSeconds", "partialFilterExpression"),

@@ -1,4 +1,4 @@
-"""Computes a canonical form of `_id` values: two forms compare as the server compares the two values.
+"""Computes canonical forms of `_id` values, which compare as the server compares the values with the simple collation.
 
 The functions here have no side effects. The server compares numbers by value, whatever their types, and treats symbols
 as strings, also inside embedded documents and arrays. Two events of one document must never look like events of two

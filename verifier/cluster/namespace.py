@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 SYSTEM_DATABASES = frozenset({"admin", "config", "local"})
 
-# Databases that sync services and verifiers keep for themselves: never copied, never compared.
+# Databases with these prefixes are never copied or compared: sync services and verifiers keep them for themselves.
 RESERVED_PREFIXES = ("mongosync_reserved_", "mongosync_internal_", "__mdb_internal")
 RESERVED_PATTERN = f"^({'|'.join(RESERVED_PREFIXES)})"
 

@@ -196,7 +196,7 @@ def _overlap(one: Namespace, other: Namespace) -> bool:
 def _differ_in_case(one: str, other: str) -> bool:
     """Return whether a cluster may refuse to have two databases with these names.
 
-    Replica sets compare only ASCII letters without case, sharded clusters all letters.
+    Replica sets ignore the case of ASCII letters only, sharded clusters that of all letters.
     """
     return one != other and one.casefold() == other.casefold()
 
