@@ -108,7 +108,10 @@ class ClusterWriter:
         return self._retry(database, command)
 
     def _session_of(self, command: dict[str, Any]) -> ClientSession | None:
-        """Return the session with which `run` sends a command; None if the driver chooses the session."""
+        """Return the session with which `run` sends a command; None if the driver chooses the session.
+
+        Subclasses may override this method.
+        """
         return None
 
     def _retry(

@@ -65,7 +65,7 @@ class Recorder:
         self._seen = Counter(record.seen)
         self._position = record.position
         self._saved_at = monotonic()
-        # The end for which a no-op was written.
+        # The end of user writes for which a no-op was appended last; None before the first.
         self._noted: Timestamp | None = None
         self._rate = Rate()
         self._lag = Lag()
