@@ -216,7 +216,7 @@ def test_new_certificates_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPat
                 group.spawn("credentials", renewed.run, stop)
                 write_client(authority, certificate, unit="Other")
                 wait_for(lambda: renewed._opened[0]._wait is not None, "the refusal")
-                assert "another user" in str(renewed._opened[0]._wait)
+                assert "a different user" in str(renewed._opened[0]._wait)
                 newer = trustme.CA()
                 write_certificates(newer, tmp_path)
                 write_client(newer, certificate)

@@ -19,7 +19,7 @@ from verifier.cluster.rawcursor import RawCursor
 # How long the members may take to confirm that the primary is still the primary, in milliseconds.
 _MOST_MS = 30_000
 
-# A no-op: no document is saved under this `_id`.
+# An update that changes nothing, because no document has this `_id`.
 _NO_CHANGE = {"q": {"_id": None}, "u": {"$set": {"unused": True}}}
 
 
@@ -45,9 +45,9 @@ def newest_time(run: Callable[[dict[str, Any]], dict[str, Any]], collection: str
 def read_after(
     time: Timestamp, client: Client, database: str, collection: str, **find: Any
 ) -> list[bytes]:
-    """Return the documents of a collection as BSON, with all writes up to `time`. Raises the driver's errors.
+    """Return the documents of a collection as BSON, read at the cluster time `time` or later.
 
-    `find` contains further fields of the find command, such as `filter`.
+    Raises the driver's errors. `find` contains further fields of the find command, such as `filter`.
     """
     return _results(time, client, database, {"find": collection, **find})
 
@@ -55,7 +55,7 @@ def read_after(
 def aggregate_after(
     time: Timestamp, client: Client, database: str, collection: str, pipeline: list[dict[str, Any]]
 ) -> list[bytes]:
-    """Return the results of an aggregation of a collection as BSON, with all writes up to `time`.
+    """Return the results of an aggregation of a collection as BSON, read at the cluster time `time` or later.
 
     Raises the driver's errors.
     """

@@ -21,12 +21,12 @@ def append_note(
 ) -> Timestamp:
     """Write a no-op to the oplog, and return a cluster time that is not before any write acknowledged so far.
 
-    With `write_concern`, the no-op is written again until it fulfils the write concern.
+    With `write_concern`, the no-op is written again until the cluster acknowledges it as this write concern requires.
 
     The no-op makes change streams reach that time immediately. If the user lacks the privilege, or the server lacks the
-    command, nothing is written: change streams reach that time with the cluster's own periodic no-op. The stream of a
-    mongos may also wait for the config servers, which this no-op does not advance. Raises the driver's errors that are
-    not temporary, and `Cancelled`.
+    command, nothing is written, and `write_concern` has no effect: change streams reach that time with the cluster's
+    own periodic no-op. The stream of a mongos may also wait for the config servers, which this no-op does not advance.
+    Raises the driver's errors that are not temporary, and `Cancelled`.
     """
     command = _NOTE if write_concern is None else {**_NOTE, "writeConcern": write_concern}
 

@@ -1,8 +1,7 @@
 """Keeps commands that belong together, such as those of one cursor, on one server.
 
-A cursor is known only to the server that opened it. The driver pins its own cursors. A command that is sent with
-`Database.command` goes to any suitable server, and with several mongos in the connection string, to a different one
-each time.
+A cursor is known only to the server that opened it. The driver pins its own cursors. But each command that is sent with
+`Database.command` may go to a different suitable server, for example if the connection string names several mongos.
 """
 
 from __future__ import annotations

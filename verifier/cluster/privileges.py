@@ -1,4 +1,4 @@
-"""Tables of the privileges that both programs need to read a cluster, and of the built-in roles that grant them.
+"""Tables of the privileges with which syncsvc and its verifier read a cluster, and of built-in roles that grant them.
 
 The functions here have no side effects.
 """
@@ -14,7 +14,7 @@ from verifier.cluster.facts import ClusterFacts
 class Need:
     """A set of privileges that a program needs for one purpose."""
 
-    # What the privileges are for, as text for an error.
+    # What the privileges are for, as part of the text of an error.
     purpose: str
     # A built-in role that grants them.
     role: str

@@ -40,8 +40,8 @@ def compatibility(client: Client) -> tuple[int, int] | None:
 def refused(client: Client, version: Version) -> frozenset[str]:
     """Return the names of the features that the cluster refuses although its version promises them.
 
-    Only features with the probes COMMANDS and STREAM are checked. A feature that the user may not try counts as
-    supported. Raises the driver's errors.
+    Only features whose `probe` is COMMANDS or STREAM are checked. A feature that the user has no privilege to try
+    counts as supported. Raises the driver's errors.
     """
     commands = client.admin.command("listCommands")["commands"]
     shapes = (Shape.ANY, Shape.SHARDED if client.is_mongos else Shape.REPLICA_SET)

@@ -26,12 +26,13 @@ from verifier.cluster.renamed import follow_renames
 from verifier.cluster.sampling import largest_sample
 from verifier.runtime.tasks import StopToken
 
-# With this many samples, the sizes of two ranges usually differ by less than half.
+# With this many samples per range, the sizes of two ranges usually differ by less than half.
 _SAMPLES_A_RANGE = 8
-# The number of samples in one call. The server reads a random document for each of them before it returns the first
-# one. A slow disk reads about 100 a second, and a call without an answer fails after a minute.
+# The maximum number of samples in one call. The server reads a random document for each of them before it returns the
+# first one. A slow disk reads about 100 a second, and a call without an answer fails after a minute.
 _MOST_SAMPLES = 5_000
-# Two samples a range are enough for a huge collection: its ranges are read in pages, whatever their sizes.
+# The maximum number of ranges of one collection. Two samples per range are enough for a huge collection, because its
+# ranges are read in pages, whatever their sizes.
 _MOST_RANGES = _MOST_SAMPLES // 2
 # The number of ranges per thread into which a collection is divided. With more than one, all threads end at about the
 # same time.
@@ -83,7 +84,7 @@ class Part:
     documents: int
 
     def larger(self) -> Part:
-        """Return the size of the parts after a part that was searched without a timeout."""
+        """Return twice this size, for the parts that follow one that was searched without a timeout."""
         return Part(2 * self.documents)
 
     @property

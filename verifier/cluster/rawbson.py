@@ -1,7 +1,7 @@
-"""Parses BSON bytes by offset, without decoding values. The format is described at https://bsonspec.org/spec.html.
+"""Parses, builds and decodes BSON. The format is described at https://bsonspec.org/spec.html.
 
-This module splits the replies of servers into documents without decoding them. Splitting takes a third of a microsecond
-per document; decoding would take twenty times as long.
+Documents are parsed by the offsets of their fields, and the reply of a server is split into its documents, without
+decoding values. Splitting takes a third of a microsecond per document; decoding would take twenty times as long.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ RAW_LENIENT: CodecOptions[RawBSONDocument] = DECODE_OPTIONS.with_options(
 
 # The fields of a definition in which users write expressions, with values of any type.
 EXPRESSIONS = ("validator", "pipeline", "partialFilterExpression")
-# Names of fields that a plain decode would change: expressions must stay raw, and `$ref` would begin a DBRef.
+# A definition with one of these field names cannot be decoded as a whole: expressions must stay raw, and the driver
+# would decode a document with `$ref` as a DBRef.
 _NOT_PLAIN = tuple(name.encode() + b"\0" for name in (*EXPRESSIONS, "$ref"))
 
 _INT32 = Struct("<i")

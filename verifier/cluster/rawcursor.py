@@ -1,4 +1,4 @@
-"""A server cursor whose replies stay bytes: find, aggregate and listings through `db.command`, page by page.
+"""Reads the results of a find, an aggregation or a listing page by page, as raw bytes.
 
 The driver's own cursors hide the resume token of each page, the cluster time of each reply, and the raw bytes of the
 documents.
@@ -27,14 +27,13 @@ from verifier.cluster.pinning import Pin, ServerMode
 from verifier.runtime.retry import Classifier, retry
 from verifier.runtime.tasks import StopToken
 
-# A page of about this size is as fast as one of 16 MB and keeps memory small. In bytes.
+# The usual size of a page, in bytes. Reading is as fast as with pages of 16 MB, and needs less memory.
 PAGE_BYTES = 3 << 20
 # The size of the largest page: servers cut pages at this size, in bytes.
 LARGEST_PAGE = 16 << 20
 # The number of documents in the first page, if their size is unknown.
 FIRST_PAGE = 1000
-# How often the server is asked to free a cursor if it refuses or closes the connection, and the timeout of each
-# attempt, in seconds.
+# The maximum number of attempts to free a cursor on its server, and the timeout of each attempt, in seconds.
 _MOST_KILLS = 10
 _KILL_SECONDS = 2.0
 _INT64 = Struct("<q")
@@ -252,9 +251,9 @@ def next_page_size(
 ) -> int:
     """Return the number of documents to request, at most `most`, so that the next page has about `page_bytes` bytes.
 
-    `asked` documents were requested for the last page, which had `size` bytes. If that page was shorter, because of the
-    limit of 16 MB or the end of the collection, this function underestimates the average size of a document. Then one
-    page is too large, but within the server's own limit.
+    `asked` documents were requested for the last page, which had `size` bytes. If that page had fewer documents,
+    because of the limit of 16 MB or the end of the collection, this function underestimates the average size of a
+    document. Then one page is too large, but within the server's own limit.
     """
     average = max(1, size // asked)
     return max(1, min(most, page_bytes // average))

@@ -21,7 +21,7 @@ _Rewrite = Callable[[bytes, Element, Rename], bytes]
 
 
 class NotRewritable(Exception):
-    """Raised if the name of a collection in a view cannot be replaced, or may be in a stage that is not known here.
+    """Raised if the name of a collection in a view cannot be replaced, or may be in a stage unknown to this module.
 
     The text is a clause without a full stop that says why.
     """

@@ -1,4 +1,4 @@
-"""The schema of `namespaceRemap`: the namespaces that have another name on the destination."""
+"""The schema of the request field `namespaceRemap`, which gives namespaces another name on the destination."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class _NameSchema(Strict):
 class RemapSchema(Strict):
     """The schema of one element of `namespaceRemap`.
 
-    `load` returns the element as a dict; `namespace_map.entries_of` converts these dicts.
+    `load` returns the element as a dict; `namespace_map.entries_of` converts these dicts to pairs of namespaces.
     """
 
     class Meta(Strict.Meta):

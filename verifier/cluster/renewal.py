@@ -125,7 +125,7 @@ class _Opened:
                 # Sessions belong to a user: the servers could not refuse late writes of the former user.
                 raise OperationError(
                     INVALID_CONNECTION_FILE,
-                    "The new certificate belongs to another user than the former certificate.",
+                    "The new certificate belongs to a different user than the former certificate.",
                 )
             adopt_credentials(self._cluster.client, trial)
         self._in_use = found
@@ -144,7 +144,7 @@ class _Opened:
             return
         self._logged = found, text
         _log.error(
-            "The new credentials of a cluster cannot be used; the former credentials stay in use. The field error "
+            "The new credentials of a cluster cannot be used; the former credentials stay in use. The field `error` "
             "gives the reason: correct the connection file, its TLS files, or the user on the cluster.",
             extra={"cluster": self._cluster.name, "error": text},
         )

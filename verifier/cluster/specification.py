@@ -61,7 +61,7 @@ class CollectionSpec:
 
     @cached_property
     def expires(self) -> bool:
-        """Return whether documents can expire, because of the collection's options or of a TTL index."""
+        """Return whether documents may expire: the collection's options or an index contain `expireAfterSeconds`."""
         return any("expireAfterSeconds" in each for each in (self.options, *self.indexes.values()))
 
     @cached_property

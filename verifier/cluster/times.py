@@ -56,7 +56,8 @@ def position_after(time: Timestamp) -> Position:
 def passed_time(position: Position) -> Timestamp:
     """Return the latest cluster time that an event before the position can have.
 
-    This is the time of the position, unless its token is a high-water mark: this comes before all events of its time.
+    This is the time of the position, unless its token is a high-water mark. A high-water mark is the token of a cluster
+    time, not of an event, and comes before all events of that time.
     """
     time = position.time
     is_mark = position.token.get("_data", "")[_TOKEN_TYPE] == _HIGH_WATER_MARK

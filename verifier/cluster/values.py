@@ -50,7 +50,7 @@ Value = tuple[int, bytes]
 
 
 def shown(kind: int, value: bytes) -> str:
-    """Return the type and the value of a BSON value as text; a long value is shortened.
+    """Return the type and the value of a BSON value as text; a long value is shortened, or replaced by its size.
 
     `kind` is the type byte of the value, and `value` its encoded bytes.
     """
@@ -102,7 +102,7 @@ def _text(kind: int, value: bytes) -> str:
     try:
         return _decoded(rawbson.decode(rawbson.single(kind, b"v", value))["v"])
     except BSONError:
-        # It contains a malformed value, such as a binary of subtype 2 without its inner length.
+        # The value is malformed, or contains a malformed value, such as a binary of subtype 2 without its inner length.
         return value.hex()
 
 

@@ -56,9 +56,9 @@ class ClusterWriter:
         """Run a command and return the reply. The caller must check the reply's `writeErrors` for refused writes.
 
         The command waits for the majority, unless it has another write concern. Unless `retried` is False, temporary
-        failures are retried, including failures of single documents. While the server still runs a command that builds
-        or scans an index, the command is not sent again. Raises the driver's errors, the errors of `confirm`, and
-        `Cancelled` if stopped before a retry; the first attempt is made in any case.
+        failures are retried, including failures of single documents. A command that builds or scans an index is not
+        sent again while the server still runs it, except a `collMod` on a sharded cluster. Raises the driver's errors,
+        the errors of `confirm`, and `Cancelled` if stopped before a retry; the first attempt is made in any case.
 
         `is_done`, which is only used if `retried`, is called before each attempt: if it returns True, the command has
         already had its effect, and an empty reply is returned. With `is_done`, the error CommandFailed is retried, too:
@@ -108,7 +108,10 @@ class ClusterWriter:
         return self._retry(database, command)
 
     def _session_of(self, command: dict[str, Any]) -> ClientSession | None:
-        """Return the session with which `run` sends a command; None if the driver chooses the session."""
+        """Return the session with which `run` sends a command; None if the driver chooses the session.
+
+        Subclasses may override this method.
+        """
         return None
 
     def _retry(

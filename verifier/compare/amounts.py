@@ -70,7 +70,7 @@ class Tally:
     """Counts the compared documents and bytes, the finished tasks and the mismatches of a generation. Thread-safe."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards everything below
+        self._lock = threading.Lock()  # guards everything below, except reads of the two rates
         self._amounts = Amounts()
         self._namespaces: dict[Namespace, NamespaceProgress] = {}
         self._documents = Rate()

@@ -63,8 +63,8 @@ _RECENT = 10
 # The longest pause after a generation, as a multiple of the generation's duration. A `tuning.most_pause` that is longer
 # applies instead.
 _MOST_PAUSES = 10
-# The longest pause of a sync before changed documents are compared again, in seconds. A sync cannot commit while they
-# wait long.
+# The longest pause before changed documents are compared again in the check of a sync, in seconds. A sync cannot commit
+# while changed documents wait for long.
 _MOST_PAUSE_IN_SYNC = 5.0
 # The maximum number of characters of a filter that a note quotes.
 _MOST_SHOWN = 300
@@ -82,10 +82,10 @@ def begin(
 ) -> None:
     """Save a new check in the store, in place of an older check. A `Check` can then run the new check.
 
-    The change streams of the check start now. If `read_from` is given, the change stream of the source starts at this
-    earlier position instead. `commands` and `processes` are saved in the new record. Raises OperationError
-    IncompatibleMetadata if this version cannot read the older check, the errors of a save (see CheckStore), the
-    driver's errors, and `Cancelled`.
+    The check reads both change streams from now on; if `read_from` is given, it reads that of the source from this
+    earlier position. `commands` and `processes` are saved in the new record. Raises OperationError IncompatibleMetadata
+    if this version cannot read the older check, the errors of a save (see CheckStore), the driver's errors, and
+    `Cancelled`.
     """
 
     def now(cluster: Cluster) -> SideRecord:
@@ -128,9 +128,9 @@ class Check:
     """A check that continues from its saved state in the store.
 
     Once all changes up to the end of user writes are read, differences are compared again during a grace period of
-    `grace` seconds, unless it is unnecessary (`_was_quiet`). The differences that remain are mismatches. The change
-    events of the source come from `feed`, which the constructor opens. If `feed` is None, the check reads the events
-    itself.
+    `grace` seconds, unless the oplogs prove that no user data was written for that long. The differences that remain
+    are mismatches. The change events of the source come from `feed`, which the constructor opens. If `feed` is None,
+    the check reads the events itself.
     """
 
     def __init__(
@@ -156,8 +156,8 @@ class Check:
         self._changes: dict[Side, ChangeSource] = {}
         self._pause = self._tuning.least_pause
         # Times of the monotonic clock: when the current generation began (None if an earlier process began it), and
-        # when this process began its first generation after all changes were known. A restart begins the grace period
-        # again.
+        # when this process began its first generation after all changes up to the end of user writes were read. A
+        # restart of the process or a later end begins the grace period again.
         self._began_at: float | None = None
         self._grace_since: float | None = None
         self.figures = Figures(store)
@@ -262,16 +262,17 @@ class Check:
         return self._end()
 
     def _grace_is_over(self) -> bool:
-        """Return whether the current generation began after the grace period, or needs no grace period (`_was_quiet`).
+        """Return whether the current generation began after the grace period, or no grace period is needed.
 
-        Return False if an earlier process began the generation.
+        No grace period is needed if no user data was written for that long. Return False if an earlier process began
+        the generation.
         """
         if self._began_at is None or self._grace_since is None:
             return False
         return self._began_at - self._grace_since >= self._grace or self._was_quiet()
 
     def _was_quiet(self) -> bool:
-        """Return whether the oplogs show no write of user data from a grace period before the end of writes until now.
+        """Return whether the oplogs show no write of user data since one grace period before the end of user writes.
 
         This assumes that a sync tool is never behind by more than the grace period. So if users and the sync tool have
         written nothing to either cluster for that long, the sync tool has applied everything. Return False without
@@ -367,7 +368,7 @@ class Check:
         wait_until(due, stop)
 
     def _note_rechecked(self) -> None:
-        """Note that all changes read so far were compared again, if no changed document waits for a generation.
+        """Update the figures: if no changed document is left to compare, all changes read so far were compared again.
 
         Call this only between generations.
         """
@@ -380,7 +381,7 @@ class Check:
         return {side: each.position.time for side, each in self._changes.items()}
 
     def _begin_next(self, compare_all: bool) -> bool:
-        """Save that the next generation begins. Return whether the collections must be listed again first.
+        """Save that the next generation begins. Return whether the collections must be listed again before it runs.
 
         The new generation compares all definitions and numbers of documents if `compare_all` is true, or if it is the
         first generation after all changes up to the end of user writes were read.
@@ -424,9 +425,9 @@ class Check:
 def next_pause(before: float, same: bool, duration: float, tuning: CheckTuning) -> float:
     """Return the pause after a generation, in seconds; `tuning.least_pause` unless `same` is true.
 
-    `same` says whether the numbers of mismatches are the same as after the previous generation. The pause is then twice
-    the previous pause, `before`. It is at most `tuning.most_pause`, or ten times `duration` (of the generation) if that
-    is longer, because each generation saves all mismatches again.
+    `same` says whether the numbers of mismatches are the same as after the previous generation. If so, the pause is
+    twice the previous pause, `before`, but at most `tuning.most_pause`, or ten times `duration` (of the generation) if
+    that is longer, because each generation saves all mismatches again.
     """
     if not same:
         return tuning.least_pause

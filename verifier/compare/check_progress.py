@@ -1,7 +1,7 @@
 """The progress and the result of a check, as frozen dataclasses.
 
-A check compares in generations. Generation 0 compares everything once; each later generation compares again what
-changed or differed.
+A check compares in generations. Generation 0 compares everything once; each later generation compares the documents
+and definitions that changed or differed.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ _MOST_READ = 5_000
 
 
 class CheckReader:
-    """The saved state of one check, for callers that only read it. Call `load` first.
+    """Reads the saved state of one check. Call `load` first.
 
     Transient errors of the driver are retried; its other errors, and `Cancelled`, are raised. With `patience`, only a
     lost cursor is retried: a query that has no answer within this number of seconds raises OperationError
@@ -105,9 +105,9 @@ class CheckReader:
     ) -> Iterator[StoredMismatch]:
         """Yield the mismatches of definitions of the newest finished generation, in the order of their page tokens.
 
-        Begin after the page token `after` (None: at the first mismatch), and yield at most `limit` (None: all). If
-        `namespaces` (names on the source) is not empty, yield only their mismatches. For errors, see
-        `document_mismatches`.
+        These include mismatches of the numbers of documents. Begin after the page token `after` (None: at the first
+        mismatch), and yield at most `limit` (None: all). If `namespaces` (names on the source) is not empty, yield only
+        their mismatches. For errors, see `document_mismatches`.
         """
         generation = self._shown_generation()
         for row in self._page(DEFINITIONS, generation, _within(namespaces), after, limit):

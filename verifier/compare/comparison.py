@@ -377,9 +377,9 @@ class _Reading(NamedTuple):
         return self._replace(aligned=key)
 
     def in_smaller_parts(self, page: int) -> _Reading:
-        """Return the reading to continue with after a timeout: a range in parts or in smaller parts, Keys unchanged.
+        """Return the reading with which to continue after a timeout: a range is read in parts, or in smaller parts.
 
-        `page` is the usual number of documents in a page.
+        A portion of single keys stays unchanged. `page` is the usual number of documents in a page.
         """
         if isinstance(self.portion, Keys):
             return self

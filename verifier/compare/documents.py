@@ -47,7 +47,7 @@ def equal(source: bytes, destination: bytes, mode: Mode) -> bool:
 
 
 def differences(source: bytes, destination: bytes, mode: Mode) -> tuple[FieldDifference, ...]:
-    """Return the first twenty places where two documents differ; empty if and only if they are equal in this mode.
+    """Return up to twenty places where two documents differ; empty if and only if they are equal in this mode.
 
     A different order of fields is reported with the path of the document that contains the fields.
     """

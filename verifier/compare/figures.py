@@ -44,8 +44,9 @@ class Figures:
         self.namespaces: Mapping[Namespace, NamespaceProgress] = {}
         # The verdict with which this process ended the check after an error. It is not always saved.
         self.given_up: Verdict | None = None
-        # The tasks and amounts that earlier processes completed in the current generation, and their mismatches.
+        # The tasks and amounts that earlier processes completed in the current generation.
         self._tasks, self._tally = TaskCounts(), Tally()
+        # The mismatches that earlier processes saved in the newest complete generation, or in generation 0 so far.
         self._recalled = MismatchCounts()
         # The mismatches of the newest generation that is complete; None if this process has completed none.
         self._found: MismatchCounts | None = None

@@ -127,8 +127,8 @@ Mismatch = DocumentMismatch | DefinitionMismatch
 class StoredMismatch:
     """A mismatch that a generation has found and saved.
 
-    `first_seen` and `last_seen` are UNIX seconds. `first_seen` is reset when the document changes. A caller that sends
-    `page_token` receives the mismatches after this one.
+    `first_seen` and `last_seen` say when the mismatch was first and last found, in UNIX seconds. `first_seen` is reset
+    when the document changes. A caller that sends `page_token` receives the mismatches after this one.
     """
 
     mismatch: Mismatch

@@ -83,8 +83,8 @@ class Planner:
         """Return the pairs of namespaces that may store documents, by the name on the source.
 
         The result has two entries for each collection: the collection itself, and the buckets collection that it would
-        have as a time-series collection. If a query selects its documents, it has no second entry, because measurements
-        are then not compared.
+        have as a time-series collection. A collection whose documents are selected by a query has no second entry,
+        because measurements are then not compared.
         """
         request = self._store.record.request
         found = {}

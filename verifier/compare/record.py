@@ -28,8 +28,8 @@ def _allow_source_filters(document: dict[str, Any]) -> dict[str, Any]:
     return document
 
 
-# A check without such queries is saved in this format, so that earlier versions can continue it. They would ignore
-# queries.
+# A check without queries for single collections is saved in this format, so that earlier versions can continue the
+# check. A check with such queries is not, because earlier versions would ignore the queries.
 _WITHOUT_SOURCE_FILTERS = 2
 # Formats before 2 were never released. The rows of tasks, rechecks and mismatches have no format number: reading must
 # supply a default for a new field, and a row whose meaning changes must say so in a separate field.
@@ -128,7 +128,8 @@ class CheckRecord:
     destination: SideRecord
     # The number of the current generation.
     generation: int = 0
-    # Whether all tasks of the current generation are saved, and whether all of them are done.
+    # Whether all planned tasks of the current generation are saved (tasks for ranges are added later), and whether all
+    # tasks are done.
     planned: bool = False
     done: bool = False
     # The number of the first generation that began after all changes up to the end of user writes were read; None
@@ -163,7 +164,7 @@ class CheckRecord:
 
     @property
     def all_again(self) -> bool:
-        """Return whether the current generation is `last_from`.
+        """Return whether this is the first generation after all changes up to the end of user writes were read.
 
         This generation compares all definitions and all numbers of documents again.
         """

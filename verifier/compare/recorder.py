@@ -34,7 +34,7 @@ from verifier.compare.task import Recheck, recheck_of, whole_collection
 from verifier.runtime.errors import OperationError
 from verifier.runtime.tasks import StopToken, wait_until
 
-# DDL events of a whole collection; indexes and options are compared at the end anyway. `shardCollection` is needed if a
+# The DDL events after which a collection is compared again as a whole. `shardCollection` is needed if a
 # collection is created and sharded at once, because `Migrations` attributes its `create` event to a migration.
 OF_WHOLE_COLLECTIONS = frozenset(
     {"create", "drop", "rename", "shardCollection", "reshardCollection"}
@@ -65,7 +65,7 @@ class Recorder:
         self._seen = Counter(record.seen)
         self._position = record.position
         self._saved_at = monotonic()
-        # The end for which a no-op was written.
+        # The end of user writes for which a no-op was appended last; None before the first.
         self._noted: Timestamp | None = None
         self._rate = Rate()
         self._lag = Lag()
@@ -120,7 +120,7 @@ class Recorder:
             if self.drained:
                 self._save_position()
                 self._observe(Point.DRAINED, self._side.value)
-                # Later changes do not count, unless a repair before the verdict moves the end.
+                # Later changes do not count, unless a later end is saved before the verdict.
                 wait_until(lambda: not self.drained, self._stop)
 
     def _wait_ms(self) -> int:
@@ -196,7 +196,8 @@ class Recorder:
     def _pass_end(self) -> None:
         """Append a no-op to the oplog when an end of user writes is saved, and again when a later end is saved.
 
-        Without the no-op, the change stream of an idle cluster would never pass the end.
+        Without the no-op, the change stream of an idle cluster would pass the end late, or never if the servers append
+        no periodic no-op.
         """
         end = self._end
         if end is not None and end != self._noted:
