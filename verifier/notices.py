@@ -25,7 +25,7 @@ class Notice(NamedTuple):
 
 @dataclass(frozen=True)
 class Told:
-    """The state that the webhook already knows: the progress of the check, and the texts of the active long waits.
+    """The state that the notices so far describe: the progress of the check, and the texts of the active long waits.
 
     The keys of `waits` are the descriptions of the waits (`LongWait.what`).
     """

@@ -24,7 +24,8 @@ _log = logging.getLogger(AUDIT_LOGGER)
 def audit_commands(app: Flask) -> None:
     """Make the app record all requests except GET, HEAD and OPTIONS.
 
-    Must be called after `log_requests` and `require_tokens`, whose hooks set the trace ID and the caller.
+    Must be called after `log_requests` and `require_tokens`, whose hooks set the trace ID and the caller. A request
+    that an earlier hook refuses gets only the line with its answer.
     """
 
     @app.before_request

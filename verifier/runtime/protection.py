@@ -35,7 +35,7 @@ OPTIONS = (
     Option("tlsKeyFile", "PEM file with the private key of tlsCertFile", value="FILE"),
     Option(
         "insecureRemote",
-        "allow a bindAddress that is not loopback without tokenFile, tlsCertFile and tlsKeyFile. "
+        "do not require tokenFile, tlsCertFile and tlsKeyFile for a bindAddress that is not loopback. "
         "WARNING: without tokens, anyone who reaches the port controls the process",
         form=Form.FLAG,
     ),

@@ -45,7 +45,8 @@ class Temporary(NamedTuple):
     Retries end `patience` seconds after the first failure of the call. The time before that failure does not count.
 
     An `expected` failure only means that the call takes a long time: `what` then describes the wait for its answer, and
-    the next attempt continues this wait. The first failure after it counts as the first failure of the call.
+    the next attempt continues this wait. For this wait, `patience` counts from the beginning of its first attempt.
+    The first failure that is not expected then counts as the first failure of the call.
 
     If `at_once`, the next attempt is made without a pause, and even in a block of `impatient` whose time is used up,
     because its request differs from the one that failed.
