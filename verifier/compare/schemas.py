@@ -103,5 +103,6 @@ class DefinitionMismatchLine(_Mismatch):
     )
     component = always(fields.String, "The name of the option or index; empty for other aspects.")
     detail = always(
-        fields.String, "The difference in the definition or in the number of documents; may be empty."
+        fields.String,
+        "The difference in the definition or in the number of documents; may be empty.",
     )

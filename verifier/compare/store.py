@@ -146,9 +146,10 @@ class CheckStore(CheckReader):
     def set_ends(
         self, source: Timestamp, destination: Timestamp, command: SentCommand | None
     ) -> CheckRecord:
-        """Save the cluster times of the end of user writes to the two clusters, and the command that declared this end.
+        """Save the cluster times at which user writes to the two clusters ended, and the command that declared this.
 
-        Raises OperationError Superseded if another process has taken over the check.
+        `command` is None if no command declared it. Raises OperationError Superseded if another process has taken over
+        the check.
         """
 
         def changed(record: CheckRecord) -> CheckRecord:

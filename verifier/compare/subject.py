@@ -49,7 +49,7 @@ class Subject(Protocol):
         """Return the definition that `source` must have on the destination now; None if it must not exist there."""
 
     def watched(self, side: Side) -> Watched:
-        """Return the events that the check needs from the change stream of this cluster."""
+        """Return the events that the check needs from the change stream of the cluster `side`."""
 
     def is_settled(self, read_until: Timestamp) -> bool:
         """Return whether the destination has nearly caught up with the source, so that a recheck is worthwhile.

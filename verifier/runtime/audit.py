@@ -43,7 +43,7 @@ def audit_commands(app: Flask) -> None:
 
 
 class OwnCommands:
-    """Records the commands that the process sends to itself, as `caller`. Not thread-safe.
+    """Records the commands that the process sends to itself under the name `caller`. Not thread-safe.
 
     The process retries refused commands. For a retry, only the answer is logged, and only if it differs from the
     previous answer.

@@ -100,7 +100,9 @@ class Option:
         elif isinstance(given, str):
             self._check(given)
         else:
-            raise ArgumentTypeError("the value must not be a list or mapping")
+            raise ArgumentTypeError(
+                "give one value, or a list of single values if the option accepts several"
+            )
         return given
 
     def _check(self, text: str) -> None:

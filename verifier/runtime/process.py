@@ -108,7 +108,7 @@ def _report(program: Program, error: Exception) -> int:
             exc_info=error,
         )
     elif not logs.is_at_terminal():
-        _log.critical("The process cannot run.", extra={"error": text})
+        _log.critical("The process ends because of an error.", extra={"error": text})
     print(f"{program.name}: {visible(text)}", file=sys.stderr, flush=True)
     return program.failed
 

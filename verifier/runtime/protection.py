@@ -131,7 +131,7 @@ class Protection:
             _reload([self.certificate])
 
     def _is_check_due(self) -> bool:
-        """Return whether to check the files of the certificate now. True at most once per `_CHECK_INTERVAL`."""
+        """Return whether to check the files of the certificate now. True at most once in five seconds."""
         now = monotonic()
         if now < self._next_check:
             return False

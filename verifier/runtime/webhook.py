@@ -287,7 +287,7 @@ class Webhook:
                 waits.end(wait)
 
     def _say_farewell(self, session: requests.Session) -> None:
-        """Try once to send the waiting notices; give up after `_FAREWELL` seconds, or if one cannot be delivered."""
+        """Try once to send the waiting notices; give up after one second, or if one cannot be delivered."""
         end = monotonic() + _FAREWELL
         with self._changed:
             waiting = list(self._queue)
