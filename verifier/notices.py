@@ -1,4 +1,4 @@
-"""Posts the changes of a check to a webhook: its phase, its verdict, and the long waits of this process.
+"""Notifies a webhook of changes: the phase and verdict of a check, and the beginning and end of long waits.
 
 A long wait (`verifier.runtime.waits`) is, for example, a call to a cluster that fails and is retried for a while.
 """

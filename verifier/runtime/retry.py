@@ -29,7 +29,8 @@ _LONGEST_PAUSE = 2.0
 class _Patience(NamedTuple):
     """The limits of retries in a block of `impatient`.
 
-    Each call is retried for at most `of_call` seconds, and never after `end`, a time of the monotonic clock.
+    Each call is retried for at most `of_call` seconds after its first failure, and never after `end`, a time of the
+    monotonic clock.
     """
 
     of_call: float = FOREVER
