@@ -214,7 +214,7 @@ TABLE: tuple[Metric[CheckProgress], ...] = (
     Metric(
         Kind.GAUGE,
         "verifier_rechecked_time_seconds",
-        "Time up to which all changes of each cluster are processed, in seconds since 1970.",
+        "Cluster time up to which the documents of all changes were compared again, in seconds since 1970.",
         ("cluster",),
         _rechecked,
     ),

@@ -1,4 +1,4 @@
-"""Posts the changes of a check to a webhook: its phase, its verdict, and the long waits of this process.
+"""Notifies a webhook of changes: the phase and verdict of a check, and the beginning and end of long waits.
 
 A long wait (`verifier.runtime.waits`) is, for example, a call to a cluster that fails and is retried for a while.
 """
@@ -25,7 +25,7 @@ class Notice(NamedTuple):
 
 @dataclass(frozen=True)
 class Told:
-    """The state that the webhook already knows: the progress of the check, and the texts of the active long waits.
+    """The state that the notices so far describe: the progress of the check, and the texts of the active long waits.
 
     The keys of `waits` are the descriptions of the waits (`LongWait.what`).
     """

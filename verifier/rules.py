@@ -25,7 +25,10 @@ _SUPPORTED = (Topology.REPLICA_SET, Topology.SHARDED)
 def violations(
     scope: Scope, source: ClusterFacts, destination: ClusterFacts
 ) -> Iterator[Violation]:
-    """Yield every reason to refuse a check of these two clusters."""
+    """Yield every reason to refuse a check of these two clusters.
+
+    The source and the destination may be the same cluster only if `scope` renames namespaces.
+    """
     for role, facts, oldest in (
         ("source", source, OLDEST_SOURCE),
         ("destination", destination, OLDEST_DESTINATION),

@@ -1,4 +1,4 @@
-"""The schemas of request bodies."""
+"""The schema of the request that starts a check."""
 
 from __future__ import annotations
 

@@ -17,7 +17,8 @@ from verifier.runtime import strict_json
 from verifier.runtime.errors import OperationError
 from verifier.runtime.schemas import Strict, load
 
-# Databases with this prefix contain no user data: they are neither copied nor compared, and --clean may drop them.
+# Databases with this prefix contain no user data: they are neither copied nor compared. --metaDBName must have this
+# prefix, so that --clean never drops user data.
 _OF_TOOLS = "__mdb_internal"
 
 _WAYS = ("verifyAll", "includeNamespaces", "srcNamespace")

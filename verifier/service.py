@@ -69,7 +69,7 @@ _STARTUP_PATIENCE = 30.0
 # the check.
 _PASSING = frozenset({SUPERSEDED, METADATA_BLOCKED, *failures.CLUSTER_ERRORS, INTERNAL_ERROR})
 
-# A collection that need not exist, in a database that exists: a mongos explains no queries of other databases.
+# A collection that need not exist, in a database that exists: a mongos explains no query of a missing database.
 _ANY = Namespace("admin", "any")
 
 
@@ -221,8 +221,8 @@ class Service:
         """Return an iterator over the documents that differ; empty if there is no check.
 
         Begin after the page token `after` (None: at the first mismatch), and return at most `limit` (None: all). Skip
-        documents that have differed for less than `least_seconds`. If `namespaces` is not empty, return only their
-        mismatches.
+        documents that have differed for less than `least_seconds`. If `namespaces` (names on the source) is not empty,
+        return only their mismatches.
 
         The iteration reads the saved state, and raises OperationError and the driver's errors. The call itself raises
         OperationError for an invalid page token.

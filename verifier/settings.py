@@ -36,7 +36,7 @@ TABLE = (
     Option("verifyAll", "check all user databases", form=Form.FLAG),
     Option(
         "includeNamespaces",
-        "check only the namespaces that these filters match, written as in the sync service's start request",
+        "check only the namespaces that these filters match; write the filters as in the sync service's start request",
         value="JSON",
         form=Form.JSON,
     ),
@@ -163,7 +163,7 @@ class Settings:
 
     @property
     def sources(self) -> list[ConnectionSource]:
-        """Return the sources of the connection strings of all clusters (options or files), without duplicates."""
+        """Return the options or files with the connection strings of all clusters, without duplicates."""
         return [*dict.fromkeys((self.source, self.destination, self.metadata))]
 
 

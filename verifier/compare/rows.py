@@ -1,4 +1,4 @@
-"""Converts tasks, rechecks and mismatches to rows (the documents in which they are saved) and back.
+"""Converts tasks, rechecks, mismatches and the progress of generation 0 to rows (saved documents) and back.
 
 The functions here have no side effects.
 """

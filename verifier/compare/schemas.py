@@ -8,7 +8,7 @@ from verifier.compare.mismatch import Aspect, Difference
 from verifier.runtime.openapi import always, sometimes
 from verifier.runtime.schemas import Strict
 
-# The largest limit that servers accept.
+# MongoDB defines the effect of the limit of a query only up to this value.
 _MOST = (1 << 31) - 1
 
 
@@ -67,8 +67,8 @@ class _Mismatch(Strict):
     generation = always(fields.Integer, "The generation of the check that found the difference.")
     durationSecs = always(
         fields.Float,
-        "The time for which the difference has existed, in seconds; for a document, it restarts when the document "
-        "changes.",
+        "The time from the first to the last comparison that found the difference, in seconds; for a document, it "
+        "starts again from 0 when the document changes.",
     )
     place = always(
         fields.String, "The page token of this line: send it as `after` to get the next lines."
@@ -103,5 +103,6 @@ class DefinitionMismatchLine(_Mismatch):
     )
     component = always(fields.String, "The name of the option or index; empty for other aspects.")
     detail = always(
-        fields.String, "The difference between the definitions on the two clusters; may be empty."
+        fields.String,
+        "The difference in the definition or in the number of documents; may be empty.",
     )

@@ -1,8 +1,9 @@
 """The saved state of a check, in its own database, so that a check continues after the process was killed.
 
-The state is one record of the check and, for each generation, its tasks, rechecks and mismatches. Everything is saved
-with majority write concern before the check relies on it. A process that takes a check over writes its own ID into the
-record as the owner. The previous owner stops at its next save of the record, which then matches no document.
+The state is one record of the check, the progress of generation 0 and, for each generation, its tasks, rechecks and
+mismatches. Everything is saved with majority write concern before the check relies on it. A process that takes a check
+over writes its own ID into the record as the owner. The previous owner stops at its next save of the record, which then
+matches no document.
 
 The `_id` of a recheck or of a document mismatch contains the namespace and a digest of the document's key; that of a
 definition mismatch contains the namespace, the aspect and the component. So saving one a second time is a no-op.
@@ -145,9 +146,10 @@ class CheckStore(CheckReader):
     def set_ends(
         self, source: Timestamp, destination: Timestamp, command: SentCommand | None
     ) -> CheckRecord:
-        """Save the cluster times of the end of user writes to the two clusters, and the command that declared this end.
+        """Save the cluster times at which user writes to the two clusters ended, and the command that declared this.
 
-        Raises OperationError Superseded if another process has taken over the check.
+        `command` is None if no command declared it. Raises OperationError Superseded if another process has taken over
+        the check.
         """
 
         def changed(record: CheckRecord) -> CheckRecord:
@@ -268,8 +270,8 @@ class CheckStore(CheckReader):
     ) -> None:
         """Save mismatches of documents, last seen at `seen`, for the current generation.
 
-        `since` maps the digest of a document's key to the time at which its mismatch was first seen. All times are in
-        UNIX seconds.
+        `since` maps the digest of a document's key to the time at which the document was first seen to differ. For
+        other documents, this time is `seen`. All times are in UNIX seconds.
         """
         rows = (document_mismatch_row(each, since, seen) for each in found)
         self._insert(self._name(DOCUMENTS), rows)
@@ -289,7 +291,7 @@ class CheckStore(CheckReader):
         self._insert(self._name(DEFINITIONS), rows)
 
     def forget_plan(self) -> None:
-        """Drop the tasks and mismatches that a killed process saved for the current generation."""
+        """Drop the tasks and mismatches of the current generation, which an interrupted process may have saved."""
         names = {self._name(each) for each in (_TASKS, DOCUMENTS, DEFINITIONS)}
         # Drop only what exists: on a sharded cluster, dropping a missing collection takes long.
         self._drop(names.intersection(self._generations()))

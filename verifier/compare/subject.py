@@ -1,4 +1,4 @@
-"""The subject of a check: the collections to compare, their expected definitions, and the changes that concern it."""
+"""The subject of a check: the collections and views to compare, their expected definitions, and their change events."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Watched:
     is_fixed: bool = True
     # Returns whether users already wait for the end of the check, so that getMores should answer sooner.
     is_awaited: Callable[[], bool] = lambda: False
-    # Whether to wait, if the oplog is too short, for a member with a longer oplog to become the primary. Otherwise, the
-    # check fails at once with OplogWindowExceeded.
+    # If the primary's oplog no longer holds the needed changes: whether to wait until a member with a longer oplog is
+    # the primary. If this is False, the check fails at once with OplogWindowExceeded.
     awaits_oplog: bool = True
 
 
@@ -49,7 +49,7 @@ class Subject(Protocol):
         """Return the definition that `source` must have on the destination now; None if it must not exist there."""
 
     def watched(self, side: Side) -> Watched:
-        """Return the events that the check needs from the change stream of this cluster."""
+        """Return the events that the check needs from the change stream of the cluster `side`."""
 
     def is_settled(self, read_until: Timestamp) -> bool:
         """Return whether the destination has nearly caught up with the source, so that a recheck is worthwhile.

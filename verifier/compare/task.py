@@ -39,7 +39,7 @@ class Work(Enum):
 
 
 class Status(Enum):
-    """The status of a task. COMPLETED: the task found no difference. FAILED: the task found a difference."""
+    """The status of a task. ADDED: not finished. COMPLETED: finished, no difference. FAILED: found a difference."""
 
     ADDED = "added"
     COMPLETED = "completed"
@@ -97,7 +97,7 @@ class Task:
     # For COLLECTION and COUNT, the names of the collection or view. For RANGE and RECHECK, the namespaces that store
     # the documents: for a time-series collection, the namespaces of its buckets.
     names: NamespacePair
-    # COLLECTION: whether to compare the documents of the collection, too.
+    # COLLECTION: whether the task also adds RANGE tasks, which compare the documents.
     scan: bool = False
     # RANGE: the bounds of the range, as in `ranges.Range`.
     lower: bytes | None = None
@@ -111,7 +111,8 @@ class Task:
     size: int = 0
     # COLLECTION and COUNT: whether the task found a difference.
     definition_differs: bool = False
-    # COLLECTION: whether the documents could not be compared. The next generation then compares all of them.
+    # COLLECTION: whether the task found a difference and could not add RANGE tasks. The next generation tries again to
+    # compare all documents.
     unscanned: bool = False
 
 

@@ -36,11 +36,12 @@ class CheckTuning:
     unmatched_bytes: int = size(
         40 * MB,
         "Size of the documents of a comparison task that may wait for their counterparts on the other cluster; must "
-        "exceed one reply of each cluster.",
+        "exceed the size of two replies, one of each cluster.",
     )
     feed_bytes: int = size(
         4 * MB,
-        "Size of the changed keys that may wait to be saved; above this size, the reader of the change stream waits.",
+        "Size of the keys of changed documents that may wait to be saved; above it, the reader of the change stream "
+        "waits.",
     )
     remembered: int = number(
         200_000,
@@ -54,7 +55,7 @@ class CheckTuning:
     most_pause: float = seconds(
         30.0,
         "Longest pause between two generations of a check, or ten times the duration of the last generation if that is "
-        "longer. The pause doubles while the generations find the same differences.",
+        "longer. The pause doubles while the numbers of differences stay the same.",
     )
     position_interval: float = seconds(
         2.0, "Interval at which the position of a change stream is saved."

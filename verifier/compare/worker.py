@@ -37,7 +37,7 @@ from verifier.runtime.tasks import StopToken
 # The number of mismatches that are saved with one call.
 _MOST_UNSAVED = 500
 
-# The clock of the machine, without the changes to it since this process started; see `_steady_time`.
+# The machine's clock minus the monotonic clock, when this process started; see `_steady_time`.
 _CLOCK_START = time() - monotonic()
 
 
@@ -79,8 +79,9 @@ class _Counting(NamedTuple):
 class Worker:
     """Runs the tasks of a generation. All threads of the generation share one worker.
 
-    The documents of each cluster are compared as they are at its cluster time in `not_before`, or later. `add_ranges`
-    adds the tasks for the ranges of a collection (`Generation._add_ranges`).
+    The documents of each cluster are compared as they are at its cluster time in `not_before`, or later.
+    `add_ranges(stored, ranges, documents, size)` adds a RANGE task for each range of a collection. `stored` names the
+    namespaces that store the documents; `documents` and `size` (bytes) are estimates for the whole collection.
     """
 
     def __init__(
@@ -170,8 +171,8 @@ class Worker:
         """Return the mismatches, but leave out documents that have expired (TTL) and that only one cluster had.
 
         One cluster has deleted such a document, and the other one has deleted it since, or will do so. Until all
-        changes up to the end of user writes are read, return all mismatches: the next generation compares them again
-        anyway.
+        changes up to the end of user writes are read, return all mismatches: the next generation compares these
+        documents again anyway.
         """
         if not self._store.record.last:
             return found
@@ -199,7 +200,7 @@ class Worker:
         for difference, side in zip((Difference.MISSING, Difference.EXTRA), sides, strict=True):
             client, name, time = side
             keys = [each.key for each in one_sided if each.difference is difference]
-            # Without this time, a new primary might still read a state that lacks the documents.
+            # Without the cluster time `time`, a new primary might read an older state that lacks the documents.
             found = fetch(client, name, keys, self._stop, ONLY_IDS, query, time)
             left.update(key for key in keys if canonical_id(key) in found)
         return left

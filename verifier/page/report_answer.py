@@ -21,7 +21,7 @@ def report_view(
     """Return the view function of `GET /api/v1/report`.
 
     `make` returns the report, and may raise OperationError. `page` renders the report as HTML. `readers` limits
-    the number of concurrent calls of `make`.
+    the concurrent requests that read from a cluster; each call of `make` counts as one of them.
     """
 
     def report() -> Response:

@@ -70,7 +70,7 @@ class ReportPage:
     def html(self, report: Mapping[str, Any]) -> str:
         """Return the page that shows a report. The report must contain `level` and `text` in its field `headline`."""
         level = Level(report["headline"]["level"])
-        # The policy is in the file, too, because the file is opened without the headers of the answer.
+        # The policy is in the file, too, because a saved file is opened without the headers of the answer.
         return self._template.render(
             report=report, style=_STYLE, policy="; ".join(_POLICY), mark=_MARKS[level]
         )

@@ -1,1 +1,1 @@
-"""The report of a check: `lines` for a terminal and the log, `report` for programs, and its page for people."""
+"""The report of a check: `lines` as text for a terminal and the log, `report` as JSON, `rendering` as an HTML page."""

@@ -224,7 +224,7 @@ class _Report(Strict):
     )
     notKnown = always(
         fields.List,
-        "The facts that are unknown to the process that made the report, as sentences.",
+        "The facts that are unknown, uncertain or left out of the report, as sentences.",
         fields.String(),
     )
 

@@ -30,7 +30,7 @@ INVALID_TOKEN = ErrorKind(
 ROLE_NOT_ALLOWED = ErrorKind(
     "RoleNotAllowed",
     403,
-    "The role of the token does not allow this request: a reader may only send GET requests.",
+    "The role of the token does not allow this request: a reader may only send GET, HEAD and OPTIONS requests.",
     "Nothing was done. Use the token of an operator.",
 )
 INVALID_TOKEN_FILE = ErrorKind(
@@ -59,7 +59,10 @@ class Role(Enum):
 
 @dataclass(frozen=True)
 class Caller:
-    """The sender of a request: the name and the role of the request's token; both None if no token was needed."""
+    """The sender of a request: the name and the role of the request's token; both None if no token was needed.
+
+    A token without a name in the token file has the name of its role.
+    """
 
     name: str | None
     role: Role | None
@@ -153,7 +156,7 @@ def _invalid(description: str) -> OperationError:
 
 
 def public(view: V) -> V:
-    """Mark a view as public: its GET requests need no token. Its answers must contain nothing confidential."""
+    """Mark a view as public: its GET, HEAD and OPTIONS requests need no token. Its answers must not be confidential."""
     setattr(view, "is_public", True)
     return view
 
@@ -161,7 +164,7 @@ def public(view: V) -> V:
 def require_tokens(app: Flask, tokens: TokenFile | None) -> None:
     """Make the app refuse requests without a valid token, and requests that the role of their token does not allow.
 
-    GET requests to `public` views need no token. If `tokens` is None, every request is allowed.
+    GET, HEAD and OPTIONS requests to `public` views need no token. If `tokens` is None, every request is allowed.
     """
 
     @app.before_request

@@ -24,7 +24,8 @@ _log = logging.getLogger(AUDIT_LOGGER)
 def audit_commands(app: Flask) -> None:
     """Make the app record all requests except GET, HEAD and OPTIONS.
 
-    Must be called after `log_requests` and `require_tokens`, whose hooks set the trace ID and the caller.
+    Must be called after `log_requests` and `require_tokens`, whose hooks set the trace ID and the caller. A request
+    that an earlier hook refuses gets only the line with its answer.
     """
 
     @app.before_request
@@ -42,7 +43,7 @@ def audit_commands(app: Flask) -> None:
 
 
 class OwnCommands:
-    """Records the commands that the process sends to itself, as `caller`. Not thread-safe.
+    """Records the commands that the process sends to itself under the name `caller`. Not thread-safe.
 
     The process retries refused commands. For a retry, only the answer is logged, and only if it differs from the
     previous answer.

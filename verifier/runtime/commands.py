@@ -20,7 +20,7 @@ COMMAND_IN_PROGRESS = ErrorKind(
 
 
 class Commands:
-    """The lock that all commands of one service share: only one of them runs at a time."""
+    """A lock for commands: of all commands that use the same object, only one runs at a time."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # held by the running command

@@ -141,8 +141,9 @@ def _formatter(style: Style, kind: type[RedactingJsonFormatter]) -> logging.Form
 class LogFile(logging.FileHandler):
     """A log file with rotation: the old file is renamed, with the current time in its name, and a new file is started.
 
-    Rotation happens when the process starts, unless the old file may be continued (see `_may_be_continued`), and before
-    the first line after a call of `request_rotation`. A file that cannot be renamed is continued.
+    Rotation happens when the process starts, unless the old file is small and ends with a complete line, and before the
+    first line after a call of `request_rotation`. If the old file cannot be renamed, the constructor raises OSError; a
+    later rotation continues the file.
     """
 
     def __init__(self, path: Path) -> None:

@@ -80,7 +80,7 @@ def families(table: Sequence[Metric[T]], known: T) -> Iterator[Family]:
 class Snapshot(Collector, Generic[T]):
     """A Prometheus collector. At each scrape, it takes one snapshot of the process with `take()`.
 
-    It then yields every metric in `table` with its values in that snapshot.
+    It then yields every metric in `table` that has a known value in that snapshot.
     """
 
     def __init__(self, table: Sequence[Metric[T]], take: Callable[[], T]) -> None:

@@ -29,9 +29,9 @@ _SERVICE_HOST = "_SERVICE_HOST"
 class Form(Enum):
     """The form of an option's value: one text, a flag, a list, or JSON text.
 
-    A flag has the value true or false; on the command line, the value can be left out and is true then. The elements of
-    a list are separated by commas, or the option is repeated on the command line; the file may also contain a YAML
-    list. In the file, JSON may be written as YAML.
+    A flag has the value true or false; on the command line, a flag without a value is true. The elements of a list are
+    separated by commas, or the option is repeated on the command line; the configuration file may also contain a YAML
+    list. In the configuration file, JSON may be written as YAML.
     """
 
     TEXT = "text"
@@ -100,7 +100,9 @@ class Option:
         elif isinstance(given, str):
             self._check(given)
         else:
-            raise ArgumentTypeError("the value must not be a list or mapping")
+            raise ArgumentTypeError(
+                "give one value, or a list of single values if the option accepts several"
+            )
         return given
 
     def _check(self, text: str) -> None:
@@ -147,7 +149,7 @@ def _unquoted(mark: yaml.Mark | None) -> str:
 
 
 class _Texts(yaml.BaseLoader):
-    """A loader that reads every value as text (010 and no are valid names), and refuses a key that occurs twice.
+    """A loader that reads every value as text (`010` and `no` can be names), and refuses a key that occurs twice.
 
     It also refuses YAML's anchors, aliases and tags: in a configuration file, a value that begins with one of their
     characters is probably a secret without quotes, of which YAML would silently drop a part.
@@ -314,11 +316,14 @@ def _described(arguments: Sequence[str], table: Sequence[Option], advice: Mappin
 def warn_of_unknown_variables(
     table: Sequence[Option], prefix: str, others: tuple[str, ...] = ()
 ) -> None:
-    """Log a warning if this process has environment variables that `unknown_variables` returns."""
+    """Log a warning if environment variables of this process look like options, but belong to none.
+
+    For the parameters, see `unknown_variables`.
+    """
     if unknown := unknown_variables(table, prefix, os.environ, others):
         # Log only the names: the values may be secret.
         _log.warning(
-            "Environment variables have no effect, because their names are not those of options. Check the spelling.",
+            "Some environment variables have no effect, because they belong to no option. Check the spelling.",
             extra={"variables": unknown},
         )
 

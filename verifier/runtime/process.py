@@ -1,4 +1,4 @@
-"""Runs the main function of a process: sets up its log, reports why it cannot run, and ends it after a signal."""
+"""Runs the main function of a process: sets up the log, reports the error that ends the process, stops its threads."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Program:
 def run(program: Program, set_up_log: Callable[[], None], work: Callable[[], int]) -> int:
     """Run the process: set up the log, let SIGUSR1 rotate the log file, run `work`, and return its exit status.
 
-    If an error is raised, report it as `_report` does, and return `program.failed`.
+    If an error is raised, report it on standard error and in the log, and return `program.failed`.
     """
     try:
         set_up_log()
@@ -108,7 +108,7 @@ def _report(program: Program, error: Exception) -> int:
             exc_info=error,
         )
     elif not logs.is_at_terminal():
-        _log.critical("The process cannot run.", extra={"error": text})
+        _log.critical("The process ends because of an error.", extra={"error": text})
     print(f"{program.name}: {visible(text)}", file=sys.stderr, flush=True)
     return program.failed
 

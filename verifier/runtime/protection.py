@@ -35,7 +35,7 @@ OPTIONS = (
     Option("tlsKeyFile", "PEM file with the private key of tlsCertFile", value="FILE"),
     Option(
         "insecureRemote",
-        "allow a bindAddress that is not loopback without tokenFile, tlsCertFile and tlsKeyFile. "
+        "do not require tokenFile, tlsCertFile and tlsKeyFile for a bindAddress that is not loopback. "
         "WARNING: without tokens, anyone who reaches the port controls the process",
         form=Form.FLAG,
     ),
@@ -131,7 +131,7 @@ class Protection:
             _reload([self.certificate])
 
     def _is_check_due(self) -> bool:
-        """Return whether to check the files of the certificate now. True at most once per `_CHECK_INTERVAL`."""
+        """Return whether to check the files of the certificate now. True at most once in five seconds."""
         now = monotonic()
         if now < self._next_check:
             return False

@@ -63,7 +63,10 @@ class _RequestLog:
         return response
 
     def _is_repeated(self) -> bool:
-        """Return whether the request is a query of the page, or its endpoint was logged in the last 30 seconds."""
+        """Return whether to skip the request: a query of the page, or one that was logged in the last 30 seconds.
+
+        Otherwise, remember that this query is logged now.
+        """
         if request.method not in ("GET", "HEAD"):
             return False
         if _OF_PAGE.fullmatch(request.path):

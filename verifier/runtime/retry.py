@@ -29,7 +29,8 @@ _LONGEST_PAUSE = 2.0
 class _Patience(NamedTuple):
     """The limits of retries in a block of `impatient`.
 
-    Each call is retried for at most `of_call` seconds, and never after `end`, a time of the monotonic clock.
+    Each call is retried for at most `of_call` seconds after its first failure, and never after `end`, a time of the
+    monotonic clock.
     """
 
     of_call: float = FOREVER
@@ -45,7 +46,8 @@ class Temporary(NamedTuple):
     Retries end `patience` seconds after the first failure of the call. The time before that failure does not count.
 
     An `expected` failure only means that the call takes a long time: `what` then describes the wait for its answer, and
-    the next attempt continues this wait. The first failure after it counts as the first failure of the call.
+    the next attempt continues this wait. For this wait, `patience` counts from the beginning of its first attempt.
+    The first failure that is not expected then counts as the first failure of the call.
 
     If `at_once`, the next attempt is made without a pause, and even in a block of `impatient` whose time is used up,
     because its request differs from the one that failed.

@@ -1,4 +1,4 @@
-"""Validates request bodies with marshmallow. Reports all violations at once, including the names of unknown fields."""
+"""Validates request bodies and query parameters with marshmallow. Reports all violations at once."""
 
 from __future__ import annotations
 

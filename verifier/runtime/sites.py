@@ -35,7 +35,7 @@ ORIGIN_NOT_ALLOWED = ErrorKind(
 ALLOWED_HOSTS = Option(
     "allowedHosts",
     "host names that HTTP requests may use, besides IP addresses, localhost, bindAddress and the machine's name; "
-    "repeated or separated by commas",
+    "repeat the option or separate the names by commas",
     value="NAME",
     form=Form.LIST,
 )

@@ -28,8 +28,8 @@ INVALID_CERTIFICATE = ErrorKind(
     "have access to the key (mode 0600).",
 )
 
-# The size of a TLS record, in bytes. If only a part of a larger write were sent, the whole write would have to be
-# repeated.
+# The size of a TLS record, in bytes. Write no more at once: if OpenSSL sent only a part of a larger write, the whole
+# write would have to be repeated.
 _RECORD = 16 * 1024
 
 

@@ -1,7 +1,7 @@
-"""A registry of the waits of all threads of this process, so that every long wait is visible.
+"""A registry of the waits for which operators may need a warning, in all threads of this process.
 
-A thread waits, for example, while it retries a call to a cluster that does not answer. A wait is registered when it
-begins and removed when it ends. Waits of `LONG` seconds or more are shown to the operator as warnings, in the log and
+An example is a thread that retries a call to a cluster that does not answer. A wait is registered when it begins and
+removed when it ends. Waits of `LONG` seconds or more are shown to the operator as warnings, in the log and
 as metrics. Like the log, the registry is global to the process, so that no function needs an extra argument to register
 a wait.
 """
@@ -83,7 +83,7 @@ def end(wait: Wait) -> None:
 
 @contextmanager
 def waiting(what: str, remedy: str) -> Iterator[None]:
-    """Register a wait for the duration of a block."""
+    """Register a wait for the duration of a block. See `Wait` for the arguments."""
     wait = begin(what, remedy)
     try:
         yield
@@ -116,7 +116,7 @@ def watch(show: Callable[[tuple[LongWait, ...]], None], sleep: Callable[[float],
         show(tuple(current.values()))
         for what in current.keys() - known.keys():
             _log.warning(
-                "This process has been waiting for some time. The field wait names the cause and the remedy.",
+                "This process has been waiting for some time. The field `wait` names the cause and the remedy.",
                 extra={"wait": current[what].text},
             )
         for what in known.keys() - current.keys():

@@ -50,7 +50,7 @@ OPTIONS = (
     ),
     Option(
         "webhookSecretFile",
-        "file with the secret that signs the requests to webhook",
+        "file with the secret that signs the requests to the webhook",
         value="FILE",
     ),
 )
@@ -287,7 +287,7 @@ class Webhook:
                 waits.end(wait)
 
     def _say_farewell(self, session: requests.Session) -> None:
-        """Try once to send the waiting notices; give up after `_FAREWELL` seconds, or if one cannot be delivered."""
+        """Try once to send the waiting notices; give up after one second, or if one cannot be delivered."""
         end = monotonic() + _FAREWELL
         with self._changed:
             waiting = list(self._queue)
@@ -326,7 +326,7 @@ class Webhook:
         if status in _REFUSALS:
             _log.warning(
                 "The receiver of the webhook has refused a notice, which is dropped. Correct the receiver: the field "
-                "status is the HTTP status of its answer.",
+                "`status` is the HTTP status of its answer.",
                 extra={"status": status},
             )
             self._remove(notice, dropped=1)

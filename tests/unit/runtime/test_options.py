@@ -240,8 +240,9 @@ def test_a_file_is_refused_for_all_reasons_at_once(
     assert refusal(capsys, *URI, *config(tmp_path, text)) == (
         f"prog: the config file {tmp_path}/config.yaml cannot be used: unknown options: prot "
         "(did you mean port?), old (use new), nope; port: invalid literal for int() with base 10: 'x'; workers: '99' "
-        "is not a whole number from 1 to 64; level: 'loud' is not one of INFO, DEBUG; only: the value must not be a "
-        "list or mapping; clean: 'maybe' is neither true nor false. See prog --help.\n"
+        "is not a whole number from 1 to 64; level: 'loud' is not one of INFO, DEBUG; only: give one value, "
+        "or a list of single values if the option accepts several; clean: 'maybe' is neither true nor false. "
+        "See prog --help.\n"
     )
 
 
