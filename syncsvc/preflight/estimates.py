@@ -152,6 +152,13 @@ def warnings(
     bytes.
     """
     yield from filter_warnings(found.filter_matches)
+    if found.hidden:
+        yield (
+            f"The source has buckets of {some_of(found.hidden)}, but no time-series collection of this name, because a "
+            "client inserted into it while another one created it. No query shows the measurements in these buckets, "
+            "and the sync does not copy them. The documentation says how to recover them: see 'measurements that no "
+            "query shows are not synced' in docs/reference/limits."
+        )
     yield from _oplog_warnings(options, found, estimates)
     shortage = _spool_shortage(options, estimates, spool_limit)
     if shortage and options.event_spool is EventSpool.AUTO:

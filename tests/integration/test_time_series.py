@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from pymongo.errors import OperationFailure
 
 from tests.integration.test_bad_input import GOOD, assert_refused
 from tests.support import writes
@@ -144,3 +148,46 @@ def test_buckets_that_out_replaces_are_copied_again(
         for side in (pair.source, pair.destination)
     )
     assert of_source == of_destination != []
+
+
+def _hide(client: writes.AnyClient) -> str:
+    """Insert into collections while creating them as time series, until a server hides measurements; return the name.
+
+    Usually, the first attempt succeeds.
+    """
+
+    def insert(name: str) -> None:
+        with suppress(OperationFailure):
+            client.d[name].insert_one({"at": datetime.now(UTC), "n": 1})
+
+    for name in (f"s{n}" for n in range(500)):
+        inserting = threading.Thread(target=insert, args=(name,))
+        inserting.start()
+        with suppress(OperationFailure):
+            client.d.command({"create": name, "timeseries": {"timeField": "at"}})
+        inserting.join()
+        kinds = {each["name"]: each["type"] for each in client.d.list_collections()}
+        if kinds.get(name) == "collection" and f"system.buckets.{name}" in kinds:
+            return name
+        client.d[name].drop()
+    raise AssertionError("no server has hidden measurements")
+
+
+def test_hidden_measurements_are_named_before_the_start(pair: Pair, daemon: Daemon) -> None:
+    client = pair.source.client
+    time_series.weather(client.d)
+    name = _hide(client)
+    client.d[name].insert_one({"at": datetime.now(UTC), "n": 2})
+    (warning,) = daemon.post("preflight", daemon.start_body()).json()["warnings"]
+    assert warning.startswith(f"The source has buckets of d.{name}, but no time-series collection")
+    excluded = daemon.start_body(excludeNamespaces=[{"database": "d", "collections": [name]}])
+    assert daemon.post("preflight", excluded).json()["warnings"] == []
+    # Recover the measurements as the documentation says.
+    client.admin.command({"renameCollection": f"d.{name}", "to": "d.regular"})
+    client.d.create_collection(name, timeseries={"timeField": "at"}, check_exists=False)
+    client.d[name].insert_many(list(client.d.regular.find()))
+    assert sorted(each["n"] for each in client.d[name].find()) == [1, 2]
+    assert daemon.post("preflight", daemon.start_body()).json()["warnings"] == []
+    daemon.start()
+    daemon.commit()
+    pair.assert_equal()

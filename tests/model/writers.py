@@ -111,6 +111,9 @@ class Writers:
 
     def __post_init__(self) -> None:
         self._stopping = threading.Event()
+        self._turns = threading.Condition()
+        # The number of operations that run now; -1 if one runs alone.
+        self._running = 0
 
     @contextmanager
     def writing(self, streams: Sequence[Stream]) -> Iterator[list[Future[None]]]:
@@ -136,12 +139,31 @@ class Writers:
                 return
             time, refused = None, None
             try:
-                time = perform(self.client, operation)
+                with self._turn(operation):
+                    time = perform(self.client, operation)
             except Refused as error:
                 refused = error
                 if not error.codes <= REFUSALS.keys():
                     raise AssertionError(f"{operation} was refused: {error}") from error
             self.journal.append(Entry(writer, number, operation, time, refused))
+
+    @contextmanager
+    def _turn(self, operation: Operation) -> Iterator[None]:
+        """Run the block beside other operations; alone, if the operation creates a time-series collection.
+
+        If another client inserts into that collection at the same time, MongoDB 6.0 can create a regular collection
+        beside the buckets, so that later inserts cannot be found (`inventory.hidden_time_series`).
+        """
+        alone = any("timeseries" in each for each in operation.commands)
+        with self._turns:
+            self._turns.wait_for(lambda: self._running == 0 if alone else self._running >= 0)
+            self._running = -1 if alone else self._running + 1
+        try:
+            yield
+        finally:
+            with self._turns:
+                self._running = 0 if alone else self._running - 1
+                self._turns.notify_all()
 
 
 def perform(client: AnyClient, operation: Operation) -> Any:

@@ -23,6 +23,7 @@ from verifier.cluster.failures import (
 )
 from verifier.cluster.filters import Selection
 from verifier.cluster.namespace import (
+    BUCKETS_PREFIX,
     Namespace,
     differ_in_case,
     is_user_database,
@@ -352,6 +353,25 @@ def list_names(client: Client) -> dict[Namespace, Kind]:
             if is_user_namespace(name):
                 names[name] = Kind(row["type"])
     return names
+
+
+def hidden_time_series(client: Client) -> list[Namespace]:
+    """Return the names of time series whose measurements are hidden: there are buckets, but no time-series collection.
+
+    MongoDB 6.0 creates such buckets if one client inserts into a collection while another one creates it as a time
+    series. A regular collection may have the name. Raises the driver's errors.
+    """
+    hidden: list[Namespace] = []
+    for database in filter(is_user_database, client.list_database_names()):
+        rows = _rows(client, database, {"listCollections": 1, "nameOnly": True})
+        series = {each["name"] for each in rows if each["type"] == Kind.TIME_SERIES.value}
+        buckets = [
+            Namespace(database, each["name"])
+            for each in rows
+            if each["name"].startswith(BUCKETS_PREFIX)
+        ]
+        hidden += [each.owner for each in buckets if each.owner.collection not in series]
+    return sorted(hidden)
 
 
 def find_in_other_case(client: Client, database: str) -> str | None:
