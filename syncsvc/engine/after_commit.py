@@ -123,7 +123,8 @@ class _Watch:
             # Another thread may end the warnings late, after a resume: show them again.
             self._show()
             if monotonic() > self._began_at + _LONGEST:
-                return
+                # The source may have been unreachable all day.
+                self._findings = replace(self._findings, ended=True)
             if not self._findings.ended:
                 self._attempt()
             self._stop.check()

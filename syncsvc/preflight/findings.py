@@ -71,7 +71,7 @@ class Findings:
     left_out: frozenset[Namespace] = frozenset()
     # Whether a member of the source is suitable for the start option `copyReadPreference`.
     readable: bool = True
-    # The free bytes on the disk of the destination's primary.
+    # The free bytes on the disk of the destination's primary, or on those of the primaries of all shards together.
     disk_free: int | None = None
     # The oplog of the source.
     oplog: Oplog | None = None

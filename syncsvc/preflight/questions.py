@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -287,9 +287,20 @@ def _metadata(client: Client, own: str) -> Iterator[ReservedDatabase]:
 
 
 def free_disk(client: Client) -> int | None:
-    """Return the free bytes on the primary's data volume; None if the server does not report them."""
-    # The database admin always exists; for a missing database, the server reports no disk figures.
-    reply = client.admin.command("dbStats")
-    if not reply.get("fsTotalSize"):
+    """Return the free bytes on the disks on which the primary, or the primaries of all shards, keep their data.
+
+    Return None if a server does not report its disk. Raises the driver's errors.
+    """
+    # The database admin always exists; for a missing database, a server reports no disk figures.
+    return free_bytes(client.admin.command("dbStats"))
+
+
+def free_bytes(statistics: Mapping[str, Any]) -> int | None:
+    """Return the free bytes in the reply to `dbStats`; None if it lacks the figures of a server.
+
+    A mongos lists the replies of the shards in `raw`. Before MongoDB 7.0, its own figures leave out the disks.
+    """
+    replies = statistics.get("raw", {"": statistics}).values()
+    if not all(each.get("fsTotalSize") for each in replies):
         return None
-    return int(reply["fsTotalSize"] - reply["fsUsedSize"])
+    return int(sum(each["fsTotalSize"] - each["fsUsedSize"] for each in replies))

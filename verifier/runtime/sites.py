@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from flask import Flask, request
 
+from verifier.runtime.access import HARMLESS
 from verifier.runtime.errors import ErrorKind, OperationError
 from verifier.runtime.options import Form, Option
 
@@ -42,7 +43,6 @@ ALLOWED_HOSTS = Option(
 
 LOCALHOST = frozenset({"localhost"})
 
-_HARMLESS = frozenset({"GET", "HEAD", "OPTIONS"})
 _FOREIGN_SITES = frozenset({"cross-site", "same-site"})
 _HOST = re.compile(r"(?:\[(?P<address>[^\[\]]*)\]|(?P<name>[^\[\]:]*))(?::[0-9]*)?")
 
@@ -76,7 +76,7 @@ def refuse_other_sites(app: Flask, names: frozenset[str]) -> None:
                 HOST_NOT_ALLOWED,
                 f"The Host header of the request is {host!r}, which is not a host name of this process.",
             )
-        if request.method not in _HARMLESS:
+        if request.method not in HARMLESS:
             _refuse_foreign_page(host)
 
 

@@ -16,6 +16,7 @@ from syncsvc.preflight.estimates import (
 )
 from syncsvc.preflight.findings import Measured
 from syncsvc.preflight.judgement import judgement_of
+from syncsvc.preflight.questions import free_bytes
 from syncsvc.source.oplog import Oplog
 from tests.unit.preflight.values import findings, options
 from verifier.cluster.facts import Topology
@@ -237,3 +238,29 @@ def test_each_instance_needs_room_for_its_own_spool(
     judgement = judgement_of(given, "a", found, 7, 10**6)
     shown = [text for _, text in judgement.violations if "event spool up to 2 MB" in text]
     assert len(shown) == refused
+
+
+@pytest.mark.parametrize(
+    "reply, free",
+    [
+        ({"fsTotalSize": 10.0, "fsUsedSize": 7.0}, 3),
+        ({"objects": 1}, None),
+        ({"fsTotalSize": 0.0, "fsUsedSize": 0.0}, None),
+        # A mongos before 7.0.
+        (
+            {
+                "raw": {
+                    "a": {"fsTotalSize": 10, "fsUsedSize": 7},
+                    "b": {"fsTotalSize": 9, "fsUsedSize": 1},
+                }
+            },
+            11,
+        ),
+        (
+            {"raw": {"a": {"fsTotalSize": 10, "fsUsedSize": 7}, "b": {"ok": 1}}, "fsTotalSize": 10},
+            None,
+        ),
+    ],
+)
+def test_the_free_space_of_all_shards_counts(reply: dict[str, Any], free: int | None) -> None:
+    assert free_bytes(reply) == free
