@@ -76,8 +76,8 @@ def report(tool: Tool, output: Path | None) -> None:
     type=click.Path(path_type=Path, exists=True),
     multiple=True,
     metavar="PATH",
-    help="A log file, or a directory whose log files (.log, and rotated or compressed ones such as .log.1 and .log.gz) are "
-    "added, including those in subdirectories. Can be repeated.",
+    help="A log file, or a directory whose log files (.log, and rotated or compressed ones such as .log.1 and .log.gz) "
+    "are added, including those in subdirectories. Can be repeated.",
 )
 @options.START
 @pass_tool
