@@ -66,7 +66,7 @@ class Findings:
     # The result of matching the filter with the source; the default if there is no filter, or if it is unknown.
     filter_matches: FilterMatches = FilterMatches()
     # The selected time series of the source whose measurements are hidden (`inventory.hidden_time_series`).
-    hidden: tuple[Namespace, ...] = ()
+    hidden: frozenset[Namespace] = frozenset()
     # The collections in the start option `sharding` that the filter excludes.
     left_out: frozenset[Namespace] = frozenset()
     # Whether a member of the source is suitable for the start option `copyReadPreference`.

@@ -71,14 +71,16 @@ def ask(
     able = evaluator.facts.offers(DOCUMENTS)
     bad = tuple(bad_patterns(evaluator.client, options.namespaces, stop)) if able else ()
     refused = _all_allowed(lambda: bad_queries(source.client, options.document_filters, stop), stop)
-    contents, left_out, matches = None, frozenset[Namespace](), None
-    hidden: tuple[Namespace, ...] = ()
+    contents, matches = None, None
+    left_out, hidden = frozenset[Namespace](), frozenset[Namespace]()
     if able and not bad:
         selection = Selection(options.namespaces, evaluator.client, stop)
         left_out = _left_out(options, selection)
         filters = DocumentFilters() if refused else options.document_filters
         contents = _if_allowed(lambda: _contents(source.client, selection, filters, stop), stop)
-        hidden = _all_allowed(lambda: selection.of(hidden_time_series(source.client)), stop)
+        hidden = frozenset(
+            _all_allowed(lambda: selection.of(hidden_time_series(source.client)), stop)
+        )
         matches = _if_allowed(
             lambda: _filter_matches(options.namespaces, source.client, evaluator.client, stop), stop
         )
@@ -95,7 +97,7 @@ def ask(
         metadata=_all_allowed(lambda: _metadata(destination.client, database), stop),
         contents=contents,
         filter_matches=matches or FilterMatches(),
-        hidden=tuple(sorted(hidden)),
+        hidden=hidden,
         left_out=left_out,
         readable=_is_readable(options, source.client, stop),
         disk_free=_if_allowed(lambda: free_disk(destination.client), stop),

@@ -7,6 +7,7 @@ from typing import Any
 from syncsvc.figures.throttling import Throttled, Throttling
 from syncsvc.limits import Limits, rates_shown
 from syncsvc.source.cluster_load import Load
+from verifier.runtime.quantities import utc_text
 
 _UNKNOWN = Load()
 
@@ -32,8 +33,8 @@ def throttled_by(throttled: Throttled | None) -> dict[str, str] | None:
     """Return the value of the field `throttledBy`; None while no limit slows the sync down."""
     if throttled is None:
         return None
-    since = throttled.since.replace(tzinfo=None).isoformat(timespec="seconds")
-    return {"what": throttled.limit.value, "reason": throttled.reason, "since": f"{since}Z"}
+    since = utc_text(throttled.since.timestamp())
+    return {"what": throttled.limit.value, "reason": throttled.reason, "since": since}
 
 
 def _measured(load: Load) -> dict[str, float | None]:

@@ -346,32 +346,27 @@ def list_collections(
 
 def list_names(client: Client) -> dict[Namespace, Kind]:
     """Return the kind of each user collection and view, by name. Raises the driver's errors."""
-    names: dict[Namespace, Kind] = {}
-    for database in filter(is_user_database, client.list_database_names()):
-        for row in _rows(client, database, {"listCollections": 1, "nameOnly": True}):
-            name = Namespace(database, row["name"])
-            if is_user_namespace(name):
-                names[name] = Kind(row["type"])
-    return names
+    return {name: kind for name, kind in _named(client).items() if is_user_namespace(name)}
 
 
-def hidden_time_series(client: Client) -> list[Namespace]:
+def hidden_time_series(client: Client) -> set[Namespace]:
     """Return the names of time series whose measurements are hidden: there are buckets, but no time-series collection.
 
     MongoDB 6.0 creates such buckets if one client inserts into a collection while another one creates it as a time
     series. A regular collection may have the name. Raises the driver's errors.
     """
-    hidden: list[Namespace] = []
-    for database in filter(is_user_database, client.list_database_names()):
-        rows = _rows(client, database, {"listCollections": 1, "nameOnly": True})
-        series = {each["name"] for each in rows if each["type"] == Kind.TIME_SERIES.value}
-        buckets = [
-            Namespace(database, each["name"])
-            for each in rows
-            if each["name"].startswith(BUCKETS_PREFIX)
-        ]
-        hidden += [each.owner for each in buckets if each.owner.collection not in series]
-    return sorted(hidden)
+    kinds = _named(client)
+    buckets = (name for name in kinds if name.collection.startswith(BUCKETS_PREFIX))
+    return {each.owner for each in buckets if kinds.get(each.owner) is not Kind.TIME_SERIES}
+
+
+def _named(client: Client) -> dict[Namespace, Kind]:
+    """Return the kind of everything that listCollections names in the user databases, by name."""
+    return {
+        Namespace(database, row["name"]): Kind(row["type"])
+        for database in filter(is_user_database, client.list_database_names())
+        for row in _rows(client, database, {"listCollections": 1, "nameOnly": True})
+    }
 
 
 def find_in_other_case(client: Client, database: str) -> str | None:
