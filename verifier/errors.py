@@ -50,8 +50,8 @@ NO_CHECK_RUNNING = ErrorKind(
 NO_CHECK = ErrorKind(
     "NoCheck",
     404,
-    "There is no report: no check was started, its saved state was dropped, or the process was restarted with other "
-    "namespaces or another docCompareMethod after the check had ended.",
+    "There is no report: no check was started, the saved state of the check was dropped, or the process was restarted "
+    "with other namespaces or another docCompareMethod after the check had ended.",
     "Start a check with POST /api/v1/check.",
 )
 WRITES_ALREADY_OFF = ErrorKind(

@@ -230,7 +230,7 @@ class _Watch:
             with impatient(_PATIENCE, in_total=_PATIENCE):
                 run = self._context.run
                 run.update_unless(_refuse_unwatched, late_findings=self._findings)
-        except Exception as error:
+        except Exception as error:  # no error of the watch may fail the sync
             if _is(errors.SUPERSEDED, error):
                 raise Cancelled("another process has taken the sync over") from error
             _log.debug(
@@ -261,7 +261,11 @@ class _Watch:
             progress.end_warning(WarningKind.UNCHECKED_AFTER_COMMIT)
 
     def _report(self, error: Exception) -> None:
-        """Prepare the next attempt after an error, which is logged, and noted for the warning, if necessary."""
+        """Prepare the next attempt to read or check changes after an error.
+
+        An error that requires a warning is saved for `_show`. Errors are logged, except for a lost position in the
+        oplog: if it is lost for good, the findings will contain a gap.
+        """
         if _is(failures.OPLOG_WINDOW_EXCEEDED, error):
             # If an open stream has lost its position, opening it again shows whether the oplog has lost it, too.
             self._is_lost = not self._has_read

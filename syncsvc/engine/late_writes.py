@@ -176,7 +176,11 @@ class LateWrites:
     def _asked(
         self, unsure: Mapping[Namespace, CollectionRecord], changes: Sequence[Change]
     ) -> tuple[list[Change], dict[Namespace, _Keys]]:
-        """Return the changes that count without a query, and the keys of the other changes by their collections."""
+        """Divide the changes into certain and uncertain late writes.
+
+        Return the changes that count as late writes in any case, and, by collection, the keys of those changes for
+        which the clusters must be queried first.
+        """
         certain: list[Change] = []
         asked: dict[Namespace, _Keys] = defaultdict(_Keys)
         for each in changes:

@@ -124,7 +124,10 @@ def _counts(name: str, fields: Mapping[str, Any]) -> bool:
 
 
 def _ordered(name: str, value: Any) -> Any:
-    """Return the value of a field with its elements sorted, if their order has no meaning."""
+    """Return a form of a field's value that is equal for values which differ only in an order without a meaning.
+
+    Use the result only to compare values: roles become pairs, and privileges become BSON.
+    """
     if name == "credentials":
         return {each: value[each] for each in sorted(value)}
     if name == "roles":

@@ -429,16 +429,16 @@ TABLE: tuple[Metric[Sync], ...] = (
     Metric(
         Kind.GAUGE,
         "mongosync_indexes_built",
-        "Indexes already built after the copy; only between the copy and the cut-over, and if buildIndexes delays "
-        "builds.",
+        "Number of indexes that were already built after the copy; no value before the copy ends, after the cut-over "
+        "begins, or if buildIndexes does not delay builds.",
         (),
         _of_indexes(lambda indexes: indexes.built),
     ),
     Metric(
         Kind.GAUGE,
         "mongosync_indexes_to_build",
-        "Indexes to build after the copy, in total; only between the copy and the cut-over, and if buildIndexes delays "
-        "builds.",
+        "Total number of indexes to build after the copy; no value before the copy ends, after the cut-over begins, or "
+        "if buildIndexes does not delay builds.",
         (),
         _of_indexes(lambda indexes: indexes.total),
     ),

@@ -144,7 +144,7 @@ def _by_name(record: RunRecord) -> str:
 
 
 def summary(sync: Sync) -> str:
-    """Return one or two sentences that say what the sync does now, or how it ended."""
+    """Return up to three sentences that say what the sync does now, or how it ended."""
     record = sync.record
     if sync.standing is not None and sync.standing.is_standby:
         return f"This daemon is a standby. {sync.standing.where_active}"

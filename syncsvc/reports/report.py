@@ -33,8 +33,9 @@ _METHOD = (
     "Every document is read on both clusters and compared byte by byte, in ranges of _id, including the order of its "
     "fields.",
     COUNTED,
-    "Every collection, view, index and shard key is compared with all its options. Options that are only restored in "
-    "the last steps of the cut-over, such as uniqueness, are compared in their temporary form.",
+    "The definitions of all collections and views are compared, with all options and indexes, and with the shard keys "
+    "if the destination is sharded. Options that are only restored in the last steps of the cut-over, such as "
+    "uniqueness, are compared in their temporary form.",
     "Everything on the destination is compared with the part of the source that the filter selects. So an additional "
     "collection or document on the destination is a difference. With preExistingDestinationData, collections on the "
     "destination that the sync did not create are ignored.",

@@ -1,4 +1,4 @@
-"""What the watch of the source has found after a commit, in the form in which the run record saves it."""
+"""The findings of the watch of the source after a commit (`syncsvc.engine.after_commit`), and their saved form."""
 
 from __future__ import annotations
 

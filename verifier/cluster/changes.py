@@ -93,7 +93,7 @@ _STEPS = (
 
 @dataclass(frozen=True)
 class Form:
-    """How a change stream is opened: with pages of which size, and for which part of the oplog its filter applies.
+    """The form in which a change stream is opened: the size of its pages, and the part of the oplog that it filters.
 
     A reader reopens the stream in another form if the server cannot send the next page or does not send it in time, and
     after an event `invalidate`.
@@ -306,9 +306,10 @@ class ChangeReader:
     def _next_form(self, read: StreamPage) -> Form:
         """Return the form in which to continue after the page `read`.
 
-        After pages that were too large, the first page with events shows that larger pages may be possible again. A
-        window is doubled at its end, if the stream can be reopened there with the filter. When the reader has caught
-        up, the window is removed, so that the filter applies to all events again.
+        After pages that were too large, the first page with events shows that larger pages may be possible again. If
+        the filter applies only to a window (see `Form.window`), the window is doubled at its end (0 becomes 1), if the
+        stream can be reopened there with the filter. When the reader has caught up, the window is removed, so that the
+        filter applies to all events again.
         """
         form = self._form
         if form.step and read.events:

@@ -131,8 +131,8 @@ def size_bytes(kind: int, size: int) -> int:
 def elements(raw: bytes, at: int = 0) -> Iterator[Element]:
     """Yield the top-level fields of the document that begins at the offset `at`.
 
-    `raw` must contain the whole document. Raises MalformedBson if a value is malformed or longer than the document; for
-    truncated bytes also ValueError or struct.error.
+    `raw` must contain the whole document. Raises MalformedBson if a value is malformed or extends beyond the end of the
+    document; for truncated bytes also ValueError or struct.error.
     """
     end = at + int32_at(raw, at)[0] - 1
     at += 4
@@ -141,7 +141,7 @@ def elements(raw: bytes, at: int = 0) -> Iterator[Element]:
         start = name_end + 1
         stop = start + value_size(raw, raw[at], start)
         if stop > end:
-            raise MalformedBson(f"the value at byte {start} is longer than its document")
+            raise MalformedBson(f"the value at byte {start} extends beyond the end of its document")
         yield Element(raw[at], raw[at + 1 : name_end], start, stop)
         at = stop
 

@@ -39,7 +39,8 @@ _MODES = {
 }
 _METHOD = (
     COUNTED,
-    "Every selected collection, view, index and shard key is compared with all its options.",
+    "The definitions of all selected collections and views are compared, with all options and indexes. Shard keys are "
+    "compared if both clusters are sharded.",
     "Documents that change or differ are compared again, until all changes before the end of the writes are compared.",
 )
 _NOT_COMPARED = (
