@@ -30,12 +30,13 @@ from syncsvc.engine.run.points import Point
 from syncsvc.errors import UNSUPPORTED_COLLECTION
 from syncsvc.figures.progress import WarningKind
 from syncsvc.resuming import CHECKED, UNBLOCKED
+from syncsvc.rules import hidden_measurements
 from syncsvc.rules.indexing import is_undecodable
 from syncsvc.saved.created_collections import is_replaced, under_current_names
 from syncsvc.saved.late_findings import LateFindings
 from syncsvc.saved.registry import CollectionRecord
 from syncsvc.saved.run import refuse_resetting
-from verifier.cluster.inventory import list_uuids
+from verifier.cluster.inventory import hidden_time_series, list_uuids
 from verifier.cluster.namespace import Namespace
 from verifier.cluster.reading import read
 from verifier.cluster.specification import CollectionSpec
@@ -158,6 +159,7 @@ class Cutover:
         if UNBLOCKED not in self.context.run.record.steps:
             LateWrites(self.context, self.stop).refuse()
             self._refuse_unreported()
+            self._warn_of_hidden_measurements()
         self.context.progress.end_warning(WarningKind.SOURCE_WRITTEN)
 
     def _refuse_unreported(self) -> None:
@@ -180,6 +182,17 @@ class Cutover:
                 "were not synced. Drop them on the source, and resume the sync; or reset the sync, and start it with "
                 "a filter that excludes them.",
             )
+
+    def _warn_of_hidden_measurements(self) -> None:
+        """Warn of time series whose measurements the source hides from queries: they are not synced.
+
+        A preflight has named earlier ones. Change streams do not report that such a time series was created.
+        """
+        client = self.context.source_client
+        hidden = self.context.selection.of(read(lambda: hidden_time_series(client), self.stop))
+        if hidden:
+            warning = hidden_measurements.warning(hidden)
+            self.context.progress.warn(WarningKind.MEASUREMENTS_HIDDEN, warning)
 
     def _unblock(self) -> None:
         if self.context.run.record.options.blocks_destination:

@@ -49,6 +49,7 @@ class WarningKind(Enum):
     INSTANCE_SILENT = "instance silent"
     BALANCER_ON = "balancer on"
     DEFINITIONS_CHANGED = "definitions changed"
+    MEASUREMENTS_HIDDEN = "measurements hidden"
     SOURCE_WRITTEN = "source written"
     WRITTEN_AFTER_COMMIT = "written after commit"
     UNCHECKED_AFTER_COMMIT = "unchecked after commit"

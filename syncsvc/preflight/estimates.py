@@ -14,6 +14,7 @@ from syncsvc.figures.trends import in_words
 from syncsvc.options import EventSpool, StartOptions
 from syncsvc.preflight.findings import Findings, Measured
 from syncsvc.principals import comparison
+from syncsvc.rules import hidden_measurements
 from syncsvc.rules.indexing import built
 from syncsvc.rules.unmatched_filters import filter_warnings
 from verifier.cluster.namespace import some_of
@@ -153,12 +154,7 @@ def warnings(
     """
     yield from filter_warnings(found.filter_matches)
     if found.hidden:
-        yield (
-            f"The source has buckets of {some_of(found.hidden)}, but no time-series collection of this name, because a "
-            "client inserted into it while another one created it. No query shows the measurements in these buckets, "
-            "and the sync does not copy them. The documentation says how to recover them: see 'measurements that no "
-            "query shows are not synced' in docs/reference/limits."
-        )
+        yield hidden_measurements.warning(found.hidden)
     yield from _oplog_warnings(options, found, estimates)
     shortage = _spool_shortage(options, estimates, spool_limit)
     if shortage and options.event_spool is EventSpool.AUTO:

@@ -191,3 +191,15 @@ def test_hidden_measurements_are_named_before_the_start(pair: Pair, daemon: Daem
     daemon.start()
     daemon.commit()
     pair.assert_equal()
+
+
+def test_hidden_measurements_of_the_sync_are_named_by_the_commit(
+    pair: Pair, daemon: Daemon
+) -> None:
+    fill(pair.source.client)
+    daemon.start()
+    daemon.wait_until_committable()
+    name = _hide(pair.source.client)
+    daemon.commit()
+    (warning,) = daemon.progress()["warnings"]
+    assert warning.startswith(f"The source has buckets of d.{name}, but no time-series collection")

@@ -1,0 +1,20 @@
+"""Words the warnings about time-series measurements that no query of the source shows.
+
+The servers' fault behind them is described at `verifier.cluster.inventory.hidden_time_series`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from verifier.cluster.namespace import Namespace, some_of
+
+
+def warning(names: Collection[Namespace]) -> str:
+    """Return the warning that the measurements of these time series are not synced. `names` must not be empty."""
+    return (
+        f"The source has buckets of {some_of(names)}, but no time-series collection of this name, because a client "
+        "inserted into it while another one created it. No query shows the measurements in these buckets, and the "
+        "sync does not copy them. The documentation says how to recover them: see 'measurements that no query shows "
+        "are not synced' in docs/reference/limits."
+    )
