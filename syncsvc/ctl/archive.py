@@ -157,19 +157,16 @@ def _status(log: Path) -> os.stat_result:
         return log.stat()
 
 
-def _size(log: Path) -> int:
-    """Return the size of a log in bytes; if the log is compressed, the size of its uncompressed content."""
-    if log.suffix != ".gz":
-        return _status(log).st_size
-    with _readable(log), log.open("rb") as file:
-        file.seek(-4, os.SEEK_END)  # where gzip stores it
-        return int.from_bytes(file.read(), "little")
-
-
 def _end_of(log: Path) -> bytes:
+    """Return the last 50 MB of a log, of the uncompressed content if it is compressed."""
     with _readable(log), gzip.open(log) if log.suffix == ".gz" else log.open("rb") as file:
-        file.seek(max(0, _size(log) - _LOG_BYTES))
-        return file.read(_LOG_BYTES)
+        if log.suffix != ".gz":
+            file.seek(max(0, _status(log).st_size - _LOG_BYTES))
+        # A gzip file holds its size only modulo 4 GiB, and only that of its last part, so read it to its end.
+        end = b""
+        while block := file.read(_LOG_BYTES):
+            end = (end + block)[-_LOG_BYTES:]
+        return end
 
 
 @contextmanager
