@@ -75,6 +75,8 @@ def build_indexes(context: RunContext, record: CollectionRecord, stop: StopToken
     try:
         catalog_of(context, stop).reconcile_indexes(record.current_definition)
     except OperationError as error:
+        if error.kind is not DEFINITION_NOT_APPLICABLE:
+            raise
         if not withhold(context, record.uuid, error.description, stop):
             raise
 
@@ -123,8 +125,8 @@ def restore_indexes(context: RunContext, stop: StopToken) -> None:
             try:
                 catalog.reconcile_indexes(record.definition)
                 break
-            except OperationError:
-                if attempt == _BUILDS:
+            except OperationError as error:
+                if error.kind is not DEFINITION_NOT_APPLICABLE or attempt == _BUILDS:
                     raise
             stop.sleep(_PAUSE)
         return True
