@@ -118,8 +118,8 @@ class Reconciler:
         except Exception as error:
             if log_bug:
                 _log.error(
-                    "A command of desiredState failed because of a bug in this program. Report it with this line of "
-                    "the log.",
+                    "A command that desiredState requires failed because of a bug in this program. The command is "
+                    "retried. Report the bug with this line of the log.",
                     exc_info=error,
                     extra={"command": command.value},
                 )

@@ -367,7 +367,7 @@ def warnings(comparison: Comparison, synced: Collection[str] | None) -> Iterator
         )
     if comparison.empty:
         yield (
-            "The source has no users and roles in these databases of usersAndRoles.databases: "
+            "The source has no users or custom roles in these databases of usersAndRoles.databases: "
             f"{', '.join(comparison.empty)}. Check the names."
         )
     if synced is not None:

@@ -120,8 +120,14 @@ class _VerificationProgress(Strict):
 
 class _Repairs(Strict):
     inProgress = always(Boolean, "Whether a repair is requested or running.")
-    documents = always(fields.Integer, "The number of repaired documents.")
-    definitions = always(fields.Integer, "The number of repaired differences in definitions.")
+    documents = always(
+        fields.Integer,
+        "The number of documents repaired since the start of the sync or its last reversal.",
+    )
+    definitions = always(
+        fields.Integer,
+        "The number of differences in definitions repaired since the start of the sync or its last reversal.",
+    )
 
 
 class _DirectionMapping(Strict):
@@ -175,7 +181,7 @@ class Progress(Strict):
     )
     totalEventsApplied = nullable(
         fields.Integer,
-        "The number of change events that this process has applied; null before the start.",
+        "The number of change events, not counting DDL events, that this process has applied; null before the start.",
     )
     collectionCopy = always(
         fields.Nested,
