@@ -268,7 +268,8 @@ TABLE: tuple[Metric[Sync], ...] = (
     Metric(
         Kind.GAUGE,
         "mongosync_long_waits",
-        "Current waits of this process, such as for a cluster's answer, that have lasted at least 15 seconds.",
+        "Number of current waits of this process, such as for a cluster's answer, that have lasted at least 15 "
+        "seconds; at most 10.",
         (),
         single(lambda sync: len(sync.snapshot.waits)),
     ),

@@ -176,9 +176,12 @@ def _principals(record: RunRecord) -> str:
 
 def _of_committing(record: RunRecord) -> str:
     if record.can_write:
-        return " Applications may write to the destination; unique indexes are still being made unique again."
+        return (
+            " Applications may write to the destination; the last steps, such as making indexes unique again, are "
+            "still running."
+        )
     if record.phase is Phase.CUTTING_OVER:
-        return " The definitions on the destination are being restored."
+        return " Definitions on the destination are being restored, and the source is checked for new user writes."
     return " The last changes are being applied, and compared unless the verification is disabled."
 
 

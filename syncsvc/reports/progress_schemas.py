@@ -89,9 +89,12 @@ class _VerificationSide(Strict):
         fields.Enum, "The stage of the verification on this cluster.", Hashing, by_value=True
     )
     estimatedDocumentCount = nullable(
-        fields.Integer, "The estimated number of documents to compare; null if unknown."
+        fields.Integer,
+        "The estimated number of documents to compare in the first pass; null if unknown.",
     )
-    hashedDocumentCount = always(fields.Integer, "The number of documents compared.")
+    hashedDocumentCount = always(
+        fields.Integer, "The number of documents compared in the first pass."
+    )
     totalCollectionCount = nullable(
         fields.Integer, "The number of collections to compare; null until they are listed."
     )

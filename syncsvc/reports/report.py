@@ -30,7 +30,7 @@ from verifier.page.report_page import COUNTED, PROXIES, UNKNOWN_CALLERS, Level, 
 
 MOST_NAMESPACES = 10_000
 _METHOD = (
-    "Every document is read on both clusters and compared byte by byte, in ranges of _id, including the order of its "
+    "Every document is read on both clusters, in ranges of _id, and compared byte by byte, including the order of its "
     "fields.",
     COUNTED,
     "The definitions of all collections and views are compared, with all options and indexes, and with the shard keys "
@@ -43,10 +43,10 @@ _METHOD = (
 )
 _NOT_COMPARED = (
     'Collections with names that begin with "system." are not compared, except the buckets of time-series collections. '
-    "Users and roles are not compared, except those that the commit copied.",
+    "Users and roles are not compared, except those that the commit copies.",
     "Orphaned documents and the distribution of chunks on shards are not compared.",
     "The last steps of the cut-over restore uniqueness, expiration and other options after the comparison. The servers "
-    "have acknowledged each of these steps, but the results are not compared.",
+    "acknowledge each of these steps, but the results are not compared.",
     "Writes to either cluster after the commit are not compared.",
 )
 

@@ -150,7 +150,10 @@ AFTER = StartOptions("cluster0", "cluster1", build_indexes=BuildIndexes.AFTER_DA
         ),
         (applying(lag=600), "10 minutes behind the source."),
         (known(run_record(state=State.COMMITTING)), "The last changes are being applied"),
-        (known(run_record(state=State.COMMITTING, can_write=True)), "made unique again."),
+        (
+            known(run_record(state=State.COMMITTING, can_write=True)),
+            "making indexes unique again, are still running.",
+        ),
         (known(run_record(state=State.COMMITTED)), "may write to the destination."),
         (known(None, standing=Standing()), "It is not known which daemon is active now."),
     ],
