@@ -125,7 +125,8 @@ class LimitsAnswer(SuccessAnswer):
     )
     effective = always(
         fields.Nested,
-        "The limits that this process obeys now: its share of the limits for this time of day, lowered by `auto`.",
+        "The limits that this process obeys now: its share of the limits for this time of day, lowered by `auto`; "
+        "null for a suspended limit, such as each limit during a commit.",
         _CurrentRates,
     )
     throttledBy = nullable(

@@ -76,7 +76,8 @@ class _ReportedInstance(Strict):
     state = always(fields.Enum, "The state of the sync in this instance.", State, by_value=True)
     processes = always(
         fields.List,
-        "The processes that have run the instance, at most 50.",
+        "The processes that have run the instance, the oldest first; after more than 50, only the first and the "
+        "newest 49.",
         fields.Nested(_ReportedProcess),
     )
 
@@ -94,7 +95,7 @@ class _ReportedPhase(Strict):
 
 class _ReportedCopy(Strict):
     collections = always(fields.Integer, "The number of collections.")
-    views = always(fields.Integer, "The number of views.")
+    views = always(fields.Integer, "The number of views; at most 10,000 are counted.")
     indexes = always(fields.Integer, "The number of indexes, not counting indexes on _id.")
     documents = always(fields.Integer, "The number of documents copied.")
     bytes = always(fields.Integer, "The number of bytes copied.")
@@ -266,7 +267,11 @@ class _ReportedRepairs(Strict):
         fields.Integer,
         "The number of differences in definitions repaired since the start of the sync or its last reversal.",
     )
-    listed = always(fields.List, "The first 100 repairs, as sentences.", fields.String())
+    listed = always(
+        fields.List,
+        "The first 100 repaired differences, including those being repaired now, as sentences.",
+        fields.String(),
+    )
 
 
 class _ReportedFailure(Strict):
