@@ -372,11 +372,11 @@ class _Report(Strict):
         _ReportedEvents,
     )
     commits = always(
-        fields.List, "All requested commits, the oldest first.", fields.Nested(_ReportedCommit)
+        fields.List, "The requested commits, the oldest first.", fields.Nested(_ReportedCommit)
     )
     directions = always(
         fields.List,
-        "The earlier directions of the sync, each ended by a reversal, the oldest first.",
+        "The earlier directions of the sync, each ended by a reversal, the oldest first; only the last 20 are kept.",
         fields.Nested(_ReportedDirection),
     )
     verification = always(
