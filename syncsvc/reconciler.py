@@ -68,8 +68,9 @@ class Reconciler:
         elif self._is_another(sync):
             self._rest(
                 "The options of the saved sync differ from those in startFile, so desiredState has no effect",
-                "Put the options of the saved sync back into startFile; or, to begin a sync with the new options, set "
-                "desiredState to paused, restart the process, reset the sync, and set desiredState back.",
+                "Put the options of the saved sync back into startFile, and restart the process. Or, to begin a sync "
+                "with the new options: set desiredState to paused, restart the process, reset the sync, set "
+                "desiredState back, and restart the process again.",
             )
         elif (command := self._goal.next_command(sync.state, sync.can_commit)) is None:
             self._rest()
@@ -118,8 +119,8 @@ class Reconciler:
         except Exception as error:
             if log_bug:
                 _log.error(
-                    "A command of desiredState failed because of a bug in this program. Report it with this line of "
-                    "the log.",
+                    "A command that desiredState requires failed because of a bug in this program. The command is "
+                    "retried. Report the bug with this line of the log.",
                     exc_info=error,
                     extra={"command": command.value},
                 )

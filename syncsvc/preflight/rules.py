@@ -256,25 +256,31 @@ def _version_violations(
         topologies = (Topology.REPLICA_SET, Topology.SHARDED)
         yield from unfit(role, facts, topologies, oldest, errors.UNSUPPORTED_VERSION)
         yield from lacking(ClusterRole(role), facts)
-    versions = f"The source runs MongoDB {source.dotted_version}, the destination runs {destination.dotted_version}"
+    versions = (
+        f"The source runs MongoDB {source.dotted_version}, and the destination runs MongoDB "
+        f"{destination.dotted_version}"
+    )
     if destination.level[:2] < source.level[:2]:
         yield errors.UNSUPPORTED_VERSION, f"{versions}, but the destination must not be older than the source."
     if options.blocks_source and not source.blocks_writes:
         yield errors.WRITE_BLOCKING_NEEDS_NEWER_SOURCE, (
             f"The source runs MongoDB {source.dotted_version}, but enableUserWriteBlocking is sourceAndDestination, "
-            "which needs MongoDB 6.0."
+            "which needs MongoDB 6.0 or later."
         )
     if options.namespace_remap and not source.reports_ddl:
         yield errors.REMAP_NEEDS_NEWER_SOURCE, (
             f"The source runs MongoDB {source.dotted_version}, but the request contains namespaceRemap, which needs "
-            "MongoDB 6.0."
+            "MongoDB 6.0 or later."
         )
     if options.reversible and not source.blocks_writes:
         yield errors.REVERSIBLE_NEEDS_NEWER_SOURCE, (
-            f"reversible is true, which needs MongoDB 6.0, but the source runs MongoDB {source.dotted_version}."
+            "reversible is true, which needs MongoDB 6.0 or later, but the source runs MongoDB "
+            f"{source.dotted_version}."
         )
     if options.reversible and source.level[:2] != destination.level[:2]:
-        yield errors.REVERSIBLE_NEEDS_EQUAL_VERSIONS, f"{versions}, but reversible is true, which needs equal releases."
+        yield errors.REVERSIBLE_NEEDS_EQUAL_VERSIONS, (
+            f"{versions}, but reversible is true, which needs the same release (such as 6.0) on both clusters."
+        )
 
 
 def _feature_violations(options: StartOptions, destination: ClusterFacts) -> Iterator[Violation]:
@@ -311,8 +317,8 @@ def _not_empty(options: StartOptions, found: Findings) -> str:
     namespaces = options.namespaces
     if found.contents == () and not (namespaces.include or namespaces.exclude):
         text += (
-            f" The source {options.source} ({found.source.address}) holds none: source and destination are probably "
-            "swapped in the request."
+            f" The source {options.source} ({found.source.address}) holds no user databases: source and destination "
+            "are probably swapped in the request."
         )
     return text
 

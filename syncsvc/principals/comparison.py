@@ -339,12 +339,14 @@ def violations(comparison: Comparison) -> Iterator[Violation]:
         )
     if found := comparison.having(Outcome.MISSING):
         yield errors.ROLE_MISSING, (
-            "Copied users or roles have these roles, which are not copied and do not exist on the destination: "
+            "Users or roles selected for the copy have these roles, which are not selected and do not exist on the "
+            "destination: "
             f"{enumerated(found)}."
         )
     if found := comparison.having(Outcome.SURPLUS):
         yield errors.USER_OR_ROLE_EXISTS, (
-            "Copied users or roles have these roles, which exist on the destination but not on the source: "
+            "Users or roles selected for the copy have these roles, which exist on the destination but not on the "
+            "source: "
             f"{enumerated(found)}."
         )
 
@@ -362,12 +364,12 @@ def warnings(comparison: Comparison, synced: Collection[str] | None) -> Iterator
         )
     if found := comparison.having(Outcome.OWN):
         yield (
-            f"These users are not copied, because this process logs in as them: {enumerated(found)}. If applications "
-            "also log in as them, create separate users for the applications."
+            "These users are not copied, because this process or the servers themselves log in as these users: "
+            f"{enumerated(found)}. If applications also log in as them, create separate users for the applications."
         )
     if comparison.empty:
         yield (
-            "The source has no users and roles in these databases of usersAndRoles.databases: "
+            "The source has no users or custom roles in these databases of usersAndRoles.databases: "
             f"{', '.join(comparison.empty)}. Check the names."
         )
     if synced is not None:

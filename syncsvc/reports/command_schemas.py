@@ -37,10 +37,13 @@ class _Estimates(Strict):
     )
     diskNeededBytes = nullable(
         fields.Integer,
-        "The space that the sync may need on the destination's disk, in bytes; null if unknown.",
+        "The space that the sync may need on the disk of the destination's primary, in bytes; on a sharded cluster, "
+        "on all shards together; null if unknown.",
     )
     diskFreeBytes = nullable(
-        fields.Integer, "The free space on the destination's disk, in bytes; null if unknown."
+        fields.Integer,
+        "The free space on the disk of the destination's primary, in bytes; on a sharded cluster, on all shards "
+        "together; null if unknown.",
     )
     memoryNeededBytes = nullable(
         fields.Integer,
@@ -56,7 +59,8 @@ class _Estimates(Strict):
     )
     oplogWindowSeconds = nullable(
         fields.Integer,
-        "The time for which the source's oplog keeps an entry at its average write rate, in seconds; null if unknown.",
+        "The time for which the source's oplog keeps an entry at the average write rate of the source, in seconds; "
+        "null if unknown.",
     )
 
 
@@ -65,7 +69,7 @@ class _MissingFeature(Strict):
         fields.String, "The cluster whose servers lack the feature, such as `cluster0`."
     )
     feature = always(fields.String, "The feature that the servers of the cluster lack.")
-    effect = always(fields.String, "The effect on the sync: its behavior without the feature.")
+    effect = always(fields.String, "The behavior of the sync without the feature.")
 
 
 class PreflightAnswer(SuccessAnswer):
@@ -83,7 +87,11 @@ class PreflightAnswer(SuccessAnswer):
         "also says so.",
         fields.Nested(_MissingFeature),
     )
-    estimates = always(fields.Nested, "The estimated cost of the sync.", _Estimates)
+    estimates = always(
+        fields.Nested,
+        "The estimated size of the sync, and the disk space, memory and time that it needs.",
+        _Estimates,
+    )
     usersAndRoles = sometimes(
         fields.Nested,
         "The users and roles that would be copied; absent if the request does not ask for a copy, if the "
@@ -96,26 +104,35 @@ class ResetAnswer(SuccessAnswer):
     """The answer to a reset: all fields for a dry run, otherwise only `success`."""
 
     collections = sometimes(
-        fields.List, "The collections on the destination that would be dropped.", fields.String()
+        fields.List,
+        "The collections on the destination that the reset would drop; only for a dry run.",
+        fields.String(),
     )
     views = sometimes(
-        fields.List, "The views on the destination that would be dropped.", fields.String()
+        fields.List,
+        "The views on the destination that the reset would drop; only for a dry run.",
+        fields.String(),
     )
     kept = sometimes(
         fields.List,
-        "The collections and views on the destination that would stay, because the sync did not create them.",
+        "The collections and views on the destination that the reset would keep, because the sync did not create "
+        "them; only for a dry run.",
         fields.String(),
     )
     usersAndRoles = sometimes(
         fields.List,
-        "The users and roles on the destination that would be dropped.",
+        "The users and roles on the destination that the reset would drop; only for a dry run.",
         fields.String(),
     )
     unblocked = sometimes(
-        fields.List, "The clusters on which user writes would be unblocked.", fields.String()
+        fields.List,
+        "The clusters on which the reset would unblock user writes; only for a dry run.",
+        fields.String(),
     )
     balancersStarted = sometimes(
-        fields.List, "The clusters whose balancer would be restarted.", fields.String()
+        fields.List,
+        "The clusters whose balancer the reset would restart; only for a dry run.",
+        fields.String(),
     )
 
 

@@ -66,7 +66,7 @@ def headroom(left: float | None, needed: float | None, spooling: bool) -> Headro
     need = (
         f"the sync needs these changes for about {about(needed)}"
         if needed >= 1
-        else "all these changes are applied"
+        else "the sync needs these changes for less than a second"
     )
     return Headroom(_level(left, needed), left, needed, f"{kept}; {need}.")
 

@@ -73,7 +73,7 @@ class _AutoLimit(Strict):
     )
     maxQueue = nullable(
         fields.Integer,
-        "The number of operations waiting on the primary above which a cluster counts as overloaded; null if not "
+        "The number of operations queued on the primary, above which a cluster counts as overloaded; null if not "
         "checked.",
     )
     maxReplicationLagSeconds = nullable(
@@ -101,11 +101,11 @@ class _ClusterLoad(Strict):
     )
     queue = nullable(
         fields.Integer,
-        "The number of operations that wait on the cluster's primary; null if unknown.",
+        "The number of operations queued on the cluster's primary; null if unknown, as on a sharded cluster.",
     )
     replicationLagSeconds = nullable(
         fields.Integer,
-        "The lag of the cluster's slowest secondary behind its primary, in seconds; null if unknown.",
+        "The lag of the cluster's slowest secondary, in seconds; null if unknown, as on a sharded cluster.",
     )
 
 
@@ -115,7 +115,9 @@ class _Measured(Strict):
 
 
 class LimitsAnswer(SuccessAnswer):
-    limits = always(fields.Nested, "The limits of the sync, as they were set.", _CurrentLimits)
+    limits = always(
+        fields.Nested, "The limits of the sync's speed, as they were set.", _CurrentLimits
+    )
     saved = always(
         Boolean,
         "Whether all limits are saved, so that a restarted process obeys them; false if a limit was changed before the "
@@ -123,7 +125,8 @@ class LimitsAnswer(SuccessAnswer):
     )
     effective = always(
         fields.Nested,
-        "The limits that this process obeys now: its share of the limits for this time of day, lowered by `auto`.",
+        "The limits that this process obeys now: its share of the limits for this time of day, lowered by `auto`; "
+        "null for a suspended limit, such as each limit during a commit.",
         _CurrentRates,
     )
     throttledBy = nullable(

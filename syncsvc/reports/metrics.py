@@ -218,7 +218,7 @@ TABLE: tuple[Metric[Sync], ...] = (
     Metric(
         Kind.GAUGE,
         "mongosync_sync_phase",
-        "1 for the current phase of the sync, which is the field info of the progress; 0 for the other phases.",
+        "1 for the current phase of the sync, as in the field `info` of the progress; 0 for the other phases.",
         ("phase",),
         _phase,
     ),
@@ -246,36 +246,38 @@ TABLE: tuple[Metric[Sync], ...] = (
     Metric(
         Kind.GAUGE,
         "mongosync_active",
-        "1 if this daemon is active, 0 if it is a standby, by the --id of the instance; only with --standby.",
+        "1 if this daemon is active, 0 if it is a standby; the label `id` is its --id; only with --standby.",
         ("id",),
         _active,
     ),
     Metric(
         Kind.GAUGE,
         "mongosync_lease_since_timestamp_seconds",
-        "When the active daemon took the lease, by the clock of cluster1; only with --standby.",
+        "When the active daemon took the lease, in UNIX seconds, by the clock of cluster1; only with --standby.",
         (),
         _of_lease(lambda lease: lease.since),
     ),
     Metric(
         Kind.GAUGE,
         "mongosync_lease_expires_timestamp_seconds",
-        "When the lease expires unless it is renewed, by the clock of cluster1; only with --standby.",
+        "When the lease expires unless it is renewed, in UNIX seconds, by the clock of cluster1; only with "
+        "--standby.",
         (),
         _of_lease(lambda lease: lease.expires),
     ),
     Metric(
         Kind.GAUGE,
         "mongosync_long_waits",
-        "Current waits of this process, such as for a cluster's answer, that have lasted at least 15 seconds.",
+        "Number of current waits of this process, such as for a cluster's answer, that have lasted at least 15 "
+        "seconds; at most 10.",
         (),
         single(lambda sync: len(sync.snapshot.waits)),
     ),
     Metric(
         Kind.GAUGE,
         "mongosync_longest_wait_seconds",
-        "Longest current wait of this process, such as for a cluster's answer, not counting index builds; 0 if shorter "
-        "than 15 seconds.",
+        "Duration of the longest current wait of this process, such as for a cluster's answer, in seconds, not "
+        "counting index builds; 0 if shorter than 15 seconds.",
         (),
         single(_longest_wait),
     ),
@@ -296,35 +298,37 @@ TABLE: tuple[Metric[Sync], ...] = (
     Metric(
         Kind.GAUGE,
         "mongosync_catch_up_seconds",
-        "Time until the lag is zero, at the rate of the last two minutes; only while the lag falls.",
+        "Estimated time until the lag is zero, in seconds, at the rate of the last two minutes; only while the lag "
+        "falls.",
         (),
         _of_run(seconds_until_caught_up),
     ),
     Metric(
         Kind.GAUGE,
         "mongosync_oplog_left_seconds",
-        "Time until the oplog of the source drops entries that the sync needs; +Inf if nothing is written to it.",
+        "Estimated time until the source's oplog drops entries that the sync needs, in seconds; +Inf if nothing is "
+        "written to the source.",
         (),
         _of_run(oplog_seconds_left),
     ),
     Metric(
         Kind.GAUGE,
         "mongosync_event_spool_bytes",
-        "Compressed size of the change events in the event spool; 0 if the spool is empty.",
+        "Compressed size of the change events in the event spool, in bytes; 0 if the spool is empty.",
         (),
         _of_run(lambda record, snapshot: snapshot.spool.size if snapshot.spool else 0),
     ),
     Metric(
         Kind.GAUGE,
         "mongosync_event_spool_limit_bytes",
-        "Size limit of the event spool; only while the spool is used.",
+        "Size limit of the event spool, in bytes; only while the spool is used.",
         (),
         _of_run(lambda record, snapshot: snapshot.spool.limit if snapshot.spool else None),
     ),
     Metric(
         Kind.GAUGE,
         "mongosync_event_spool_seconds",
-        "Time between the oldest and the newest event in the event spool; 0 if the spool is empty.",
+        "Time between the oldest and the newest event in the event spool, in seconds; 0 if the spool is empty.",
         (),
         _of_run(lambda record, snapshot: snapshot.spool.seconds if snapshot.spool else 0),
     ),
@@ -352,7 +356,7 @@ TABLE: tuple[Metric[Sync], ...] = (
     Metric(
         Kind.COUNTER,
         "mongosync_throttled_seconds_total",
-        "Total time for which each limit has delayed the threads of this process.",
+        "Total time for which each limit has delayed the threads of this process, in seconds.",
         ("limit",),
         _waited,
     ),
@@ -366,14 +370,14 @@ TABLE: tuple[Metric[Sync], ...] = (
     Metric(
         Kind.GAUGE,
         "mongosync_copied_bytes",
-        "Bytes that this process and earlier processes of the sync have copied.",
+        "Bytes that this instance has copied, including those copied before a restart.",
         (),
         _of_run(lambda record, snapshot: _copied(snapshot, snapshot.copied_bytes)),
     ),
     Metric(
         Kind.GAUGE,
         "mongosync_copied_documents",
-        "Documents that this process and earlier processes of the sync have copied.",
+        "Documents that this instance has copied, including those copied before a restart.",
         (),
         _of_run(lambda record, snapshot: _copied(snapshot, snapshot.copied_documents)),
     ),
@@ -387,21 +391,21 @@ TABLE: tuple[Metric[Sync], ...] = (
     Metric(
         Kind.COUNTER,
         "mongosync_events_read_total",
-        "Change events of writes that this process read from the source.",
+        "Change events, not counting DDL events, that this process read from the source.",
         (),
         _of_run(lambda record, snapshot: snapshot.events_read),
     ),
     Metric(
         Kind.COUNTER,
         "mongosync_events_applied_total",
-        "Change events that this process applied.",
+        "Change events, not counting DDL events, that this process applied.",
         (),
         _of_run(lambda record, snapshot: snapshot.events_applied),
     ),
     Metric(
         Kind.COUNTER,
         "mongosync_definitions_applied_total",
-        "DDL events (create, drop, rename, collMod, indexes) that this process applied.",
+        "DDL events, such as create, drop, rename, collMod and createIndexes, that this process applied.",
         (),
         _of_run(lambda record, snapshot: snapshot.definitions_applied),
     ),
@@ -429,8 +433,8 @@ TABLE: tuple[Metric[Sync], ...] = (
     Metric(
         Kind.GAUGE,
         "mongosync_indexes_built",
-        "Number of indexes that were already built after the copy; no value before the copy ends, after the cut-over "
-        "begins, or if buildIndexes does not delay builds.",
+        "Number of indexes built so far after the copy; no value before the copy ends, after the cut-over begins, or "
+        "if buildIndexes does not delay builds.",
         (),
         _of_indexes(lambda indexes: indexes.built),
     ),
@@ -488,28 +492,28 @@ TABLE: tuple[Metric[Sync], ...] = (
     Metric(
         Kind.GAUGE,
         "mongosync_verification_mismatches",
-        "Documents that the verification has found to differ; each is compared again before the verdict.",
+        "Documents that differ now, as far as the verification knows; each is compared again before the verdict.",
         (),
         _of_check(lambda check: sum(check.mismatches.documents.values())),
     ),
     Metric(
         Kind.GAUGE,
         "mongosync_verification_lasting_mismatches",
-        f"Documents that were unchanged and different for at least {LASTING} seconds; 0 during the first pass.",
+        f"Documents that have differed, and not changed, for at least {LASTING} seconds; 0 during the first pass.",
         (),
         _of_check(lambda check: check.mismatches.lasting),
     ),
     Metric(
         Kind.GAUGE,
         "mongosync_repaired_documents",
-        "Documents that this process and earlier processes of the sync have repaired, because they differed.",
+        "Documents that were repaired because they differed, since the start of the sync or its last reversal.",
         (),
         _of_run(lambda record, snapshot: record.repaired_documents),
     ),
     Metric(
         Kind.GAUGE,
         "mongosync_repaired_definitions",
-        "Differences in definitions that this process and earlier processes of the sync have repaired.",
+        "Differences in definitions that were repaired since the start of the sync or its last reversal.",
         (),
         _of_run(lambda record, snapshot: record.repaired_definitions),
     ),

@@ -52,7 +52,8 @@ class _NamespaceVerification(Strict):
     )
     estimatedTotalDocuments = nullable(
         fields.Integer,
-        "The estimated number of documents of the collection to compare; null if unknown.",
+        "The estimated number of documents of the collection that the first pass of the verification compares; null "
+        "if unknown.",
     )
     mismatches = always(fields.Integer, "The number of documents of the collection that differ.")
 
@@ -88,7 +89,7 @@ class _Namespace(Strict):
     )
     eventsApplied = always(
         fields.Integer,
-        "The number of change events of the collection that this process has applied.",
+        "The number of change events of the collection, not counting DDL events, that this process has applied.",
     )
     indexesBuilt = nullable(
         fields.Integer,

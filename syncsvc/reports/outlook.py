@@ -85,13 +85,14 @@ def _while_applying(sync: Sync, record: RunRecord) -> Iterator[str]:
     if not is_drained(record, snapshot):
         yield "Not all changes made during the copy are applied yet."
     if lag is None:
-        yield "The lag is not known yet."
+        yield "It is not known yet how far the destination is behind the source."
     elif lag > MOST_LAG:
         yield f"The destination is {about(lag)} behind the source; a commit allows at most {MOST_LAG} seconds."
     if WarningKind.DEFINITIONS_CHANGED in snapshot.warnings:
         yield (
-            "A definition was changed on the source in a way that cannot be applied, because MongoDB before 6.0 does "
-            "not report such changes. Undo the change on the source; a warning in the progress names the definition."
+            "The definition of a collection or index was changed on the source in a way that cannot be applied, "
+            "because MongoDB before 6.0 does not report such changes. Undo the change on the source: a warning in the "
+            "progress names it."
         )
     for other in snapshot.others:
         if other.state is not State.RUNNING or other.phase is not Phase.APPLYING:
@@ -113,7 +114,7 @@ def _unverified(check: CheckProgress | None) -> Iterator[str]:
     if check.first is None:
         done, total = first_amounts(check).documents, documents_expected(check)
         of_all = "" if total is None else f" of about {total:,}"
-        yield f"The verification has compared {done:,}{of_all} documents; its first pass is not finished."
+        yield f"The first pass of the verification is not finished; documents compared: {done:,}{of_all}."
         return
     if check.verdict is None:
         for name, changes in (("source", check.source), ("destination", check.destination)):
@@ -175,9 +176,12 @@ def _principals(record: RunRecord) -> str:
 
 def _of_committing(record: RunRecord) -> str:
     if record.can_write:
-        return " Applications may write to the destination; unique indexes are still being made unique again."
+        return (
+            " Applications may write to the destination; the last steps, such as making indexes unique again, are "
+            "still running."
+        )
     if record.phase is Phase.CUTTING_OVER:
-        return " The definitions on the destination are being restored."
+        return " Definitions on the destination are being restored, and the source is checked for new user writes."
     return " The last changes are being applied, and compared unless the verification is disabled."
 
 

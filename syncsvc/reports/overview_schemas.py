@@ -22,7 +22,8 @@ class OverviewSchema(Strict):
         load_default=History.RANGES[0],
         validate=validate.OneOf(History.RANGES),
         metadata={
-            "description": "The period that the history covers: the last 15 minutes, the last 6 hours, or all."
+            "description": "The period that the history covers: the last 15 minutes, the last 6 hours, or all the "
+            "time since the process started."
         },
     )
     since = fields.String(
@@ -94,18 +95,25 @@ class _Copy(Strict):
 
 
 class _Events(Strict):
-    read = always(fields.Integer, "The number of change events that this process has read.")
-    applied = always(fields.Integer, "The number of change events that this process has applied.")
+    read = always(
+        fields.Integer,
+        "The number of change events, not counting DDL events, that this process has read.",
+    )
+    applied = always(
+        fields.Integer,
+        "The number of change events, not counting DDL events, that this process has applied.",
+    )
     definitionsApplied = always(
         fields.Integer, "The number of DDL events that this process has applied."
     )
     readPerSecond = nullable(
         fields.Float,
-        "The number of change events read per second in the last minute; null if unknown.",
+        "The number of change events, not counting DDL events, read per second in the last minute; null if unknown.",
     )
     appliedPerSecond = nullable(
         fields.Float,
-        "The number of change events applied per second in the last minute; null if unknown.",
+        "The number of change events, not counting DDL events, applied per second in the last minute; null if "
+        "unknown.",
     )
     lagSeconds = nullable(
         fields.Integer, "How far the destination is behind the source, in seconds; null if unknown."
@@ -134,7 +142,8 @@ class _Oplog(Strict):
     )
     text = always(
         fields.String,
-        "A sentence that says how long the source's oplog keeps the needed changes, and how long the sync needs them.",
+        "A sentence that explains `level`: usually, how long the source's oplog keeps the needed changes, and how "
+        "long the sync needs them.",
     )
 
 
@@ -231,7 +240,8 @@ class _History(Strict):
 
 class _Overview(Strict):
     summary = always(
-        fields.String, "The current activity of the sync, described in one or two sentences."
+        fields.String,
+        "The current activity of the sync, or how it ended, in one to three sentences.",
     )
     commit = always(
         fields.Nested, "Whether a commit is possible now, and if not, the reasons.", _Commit
@@ -241,7 +251,7 @@ class _Overview(Strict):
     )
     commands = always(
         fields.List,
-        "The commands that the state of the sync and desiredState allow.",
+        "The commands that are allowed by the state of the sync and by --desiredState.",
         fields.String(),
     )
     destination = nullable(

@@ -89,9 +89,12 @@ class _VerificationSide(Strict):
         fields.Enum, "The stage of the verification on this cluster.", Hashing, by_value=True
     )
     estimatedDocumentCount = nullable(
-        fields.Integer, "The estimated number of documents to compare; null if unknown."
+        fields.Integer,
+        "The estimated number of documents to compare in the first pass; null if unknown.",
     )
-    hashedDocumentCount = always(fields.Integer, "The number of documents compared.")
+    hashedDocumentCount = always(
+        fields.Integer, "The number of documents compared in the first pass."
+    )
     totalCollectionCount = nullable(
         fields.Integer, "The number of collections to compare; null until they are listed."
     )
@@ -120,8 +123,14 @@ class _VerificationProgress(Strict):
 
 class _Repairs(Strict):
     inProgress = always(Boolean, "Whether a repair is requested or running.")
-    documents = always(fields.Integer, "The number of repaired documents.")
-    definitions = always(fields.Integer, "The number of repaired differences in definitions.")
+    documents = always(
+        fields.Integer,
+        "The number of documents repaired since the start of the sync or its last reversal.",
+    )
+    definitions = always(
+        fields.Integer,
+        "The number of differences in definitions repaired since the start of the sync or its last reversal.",
+    )
 
 
 class _DirectionMapping(Strict):
@@ -175,7 +184,7 @@ class Progress(Strict):
     )
     totalEventsApplied = nullable(
         fields.Integer,
-        "The number of change events that this process has applied; null before the start.",
+        "The number of change events, not counting DDL events, that this process has applied; null before the start.",
     )
     collectionCopy = always(
         fields.Nested,

@@ -30,23 +30,23 @@ from verifier.page.report_page import COUNTED, PROXIES, UNKNOWN_CALLERS, Level, 
 
 MOST_NAMESPACES = 10_000
 _METHOD = (
-    "Every document is read on both clusters and compared byte by byte, in ranges of _id, including the order of its "
+    "Every document is read on both clusters, in ranges of _id, and compared byte by byte, including the order of its "
     "fields.",
     COUNTED,
     "The definitions of all collections and views are compared, with all options and indexes, and with the shard keys "
     "if the destination is sharded. Options that are only restored in the last steps of the cut-over, such as "
     "uniqueness, are compared in their temporary form.",
-    "Everything on the destination is compared with the part of the source that the filter selects. So an additional "
+    "Everything on the destination is compared with the part of the source that the sync selects. So an additional "
     "collection or document on the destination is a difference. With preExistingDestinationData, collections on the "
     "destination that the sync did not create are ignored.",
     "Documents that change or differ are compared again, until the last change before the commit.",
 )
 _NOT_COMPARED = (
-    "Collections with names that begin with system. are not compared. Users and roles are not compared, except those "
-    "that the commit copied.",
-    "The distribution of chunks on shards and orphaned documents are not compared.",
+    'Collections with names that begin with "system." are not compared, except the buckets of time-series collections. '
+    "Users and roles are not compared, except those that the commit copies.",
+    "Orphaned documents and the distribution of chunks on shards are not compared.",
     "The last steps of the cut-over restore uniqueness, expiration and other options after the comparison. The servers "
-    "have acknowledged each of these steps, but the results are not compared.",
+    "acknowledge each of these steps, but the results are not compared.",
     "Writes to either cluster after the commit are not compared.",
 )
 
@@ -515,7 +515,7 @@ def _not_known(subject: Subject) -> Iterator[str]:
     if len(subject.sync.collections) > MOST_NAMESPACES:
         yield f"Only the first {MOST_NAMESPACES:,} collections are listed."
     if _is_cut(evidence):
-        yield f"Only the first {MOST_LISTED} differences and repairs are listed."
+        yield f"Only the first {MOST_LISTED} differences and the first {MOST_LISTED} repaired differences are listed."
 
 
 def _senders(record: RunRecord) -> list[Sender]:

@@ -27,7 +27,7 @@ class _ReportedSync(Strict):
     phase = always(fields.Enum, "The phase of the sync.", Phase, by_value=True)
     source = always(fields.String, "The name of the cluster that the sync reads.")
     destination = always(fields.String, "The name of the cluster that the sync writes to.")
-    reversals = always(fields.Integer, "How often the sync was reversed.")
+    reversals = always(fields.Integer, "How many times the sync was reversed.")
     canWrite = always(Boolean, "Whether applications may write to the destination.")
     started = known_time("When the sync was started")
     seconds = nullable(
@@ -76,7 +76,8 @@ class _ReportedInstance(Strict):
     state = always(fields.Enum, "The state of the sync in this instance.", State, by_value=True)
     processes = always(
         fields.List,
-        "The processes that have run the instance, at most 50.",
+        "The processes that have run the instance, the oldest first; after more than 50, only the first and the "
+        "newest 49.",
         fields.Nested(_ReportedProcess),
     )
 
@@ -94,7 +95,7 @@ class _ReportedPhase(Strict):
 
 class _ReportedCopy(Strict):
     collections = always(fields.Integer, "The number of collections.")
-    views = always(fields.Integer, "The number of views.")
+    views = always(fields.Integer, "The number of views; at most 10,000 are counted.")
     indexes = always(fields.Integer, "The number of indexes, not counting indexes on _id.")
     documents = always(fields.Integer, "The number of documents copied.")
     bytes = always(fields.Integer, "The number of bytes copied.")
@@ -113,14 +114,16 @@ class _ReportedCopy(Strict):
 
 class _ReportedEvents(Strict):
     applied = always(
-        fields.Integer, "The number of change events applied, including those before a reversal."
+        fields.Integer,
+        "The number of change events applied, not counting DDL events, but including those before a reversal.",
     )
     definitionsApplied = always(fields.Integer, "The number of DDL events applied.")
     seconds = always(
         fields.Float, "How long change events were applied, in seconds, without idle times."
     )
     appliedPerSecond = nullable(
-        fields.Float, "The average number of change events applied per second; null if unknown."
+        fields.Float,
+        "The average number of change events applied per second, not counting DDL events; null if unknown.",
     )
 
 
@@ -141,12 +144,13 @@ class _ReportedCommit(_Sent):
     outcome = always(fields.Enum, "The outcome of the commit.", Outcome, by_value=True)
     withdrawn = always(
         fields.Integer,
-        "How often the cut-over was undone, because users wrote to the source or may have, or because the sync was "
-        "resumed after a failure in the cut-over.",
+        "How many times the cut-over was undone, because users wrote to the source or may have, or because the sync "
+        "was resumed after a failure in the cut-over.",
     )
     writable = nullable(
         fields.String,
-        "When applications could write to the destination, in UTC; null if they cannot write there yet.",
+        "The time from which applications could write to the destination, in UTC; null if they cannot write there "
+        "yet.",
     )
     committed = nullable(
         fields.String, "When the commit was complete, in UTC; null if it is not complete."
@@ -221,7 +225,10 @@ class _ReportedDirection(Strict):
         fields.String, "The name of the cluster that was written in this direction."
     )
     ended = known_time("When the sync was reversed")
-    eventsApplied = always(fields.Integer, "The number of change events applied in this direction.")
+    eventsApplied = always(
+        fields.Integer,
+        "The number of change events applied in this direction, not counting DDL events.",
+    )
     verification = nullable(
         fields.Nested,
         "The verification before the commit in this direction; null if there was none.",
@@ -247,11 +254,24 @@ class _Differences(Strict):
 
 
 class _ReportedRepairs(Strict):
-    requested = always(fields.Integer, "The number of repairs that operators have requested.")
+    requested = always(
+        fields.Integer,
+        "The number of repairs that operators have requested since the start of the sync or its last reversal.",
+    )
     inCommit = always(fields.Integer, "The number of rounds of repairs in the last commit.")
-    documents = always(fields.Integer, "The number of documents repaired.")
-    definitions = always(fields.Integer, "The number of differences in definitions repaired.")
-    listed = always(fields.List, "The first 100 repairs, as sentences.", fields.String())
+    documents = always(
+        fields.Integer,
+        "The number of documents repaired since the start of the sync or its last reversal.",
+    )
+    definitions = always(
+        fields.Integer,
+        "The number of differences in definitions repaired since the start of the sync or its last reversal.",
+    )
+    listed = always(
+        fields.List,
+        "The first 100 repaired differences, including those being repaired now, as sentences.",
+        fields.String(),
+    )
 
 
 class _ReportedFailure(Strict):
@@ -264,13 +284,13 @@ class _ReportedWarning(Strict):
     """All warnings of one kind, or all long waits for the same thing, in one instance."""
 
     instance = always(fields.String, "The name of the instance.")
-    text = always(fields.String, "The text of the newest warning.")
-    first = known_time("When the first warning began")
-    last = known_time("When the newest warning began")
+    text = always(fields.String, "The newest text of the warning.")
+    first = known_time("When the warning first began")
+    last = known_time("When the warning last began")
     ended = nullable(
-        fields.String, "When the newest warning ended, in UTC; null while this warning is active."
+        fields.String, "When the warning last ended, in UTC; null while the warning is active."
     )
-    times = always(fields.Integer, "How often the warning has begun.")
+    times = always(fields.Integer, "How many times the warning has begun.")
     seconds = always(fields.Float, "The total time for which the warning was active, in seconds.")
 
 
@@ -283,7 +303,7 @@ class _ReportedCollection(Strict):
     documents = always(fields.Integer, "The number of documents copied.")
     bytes = always(fields.Integer, "The number of bytes copied.")
     indexes = always(
-        fields.Integer, "The number of indexes of the collection, except the index on _id."
+        fields.Integer, "The number of indexes of the collection, not counting the index on _id."
     )
     sharded = always(Boolean, "Whether the collection is sharded on the destination.")
     comparedDocuments = nullable(
@@ -352,11 +372,11 @@ class _Report(Strict):
         _ReportedEvents,
     )
     commits = always(
-        fields.List, "All requested commits, the oldest first.", fields.Nested(_ReportedCommit)
+        fields.List, "The requested commits, the oldest first.", fields.Nested(_ReportedCommit)
     )
     directions = always(
         fields.List,
-        "The earlier directions of the sync, each ended by a reversal, the oldest first.",
+        "The earlier directions of the sync, each ended by a reversal, the oldest first; only the last 20 are kept.",
         fields.Nested(_ReportedDirection),
     )
     verification = always(

@@ -334,7 +334,8 @@ def test_metadata_of_another_sync_is_left_over(
         (
             (),
             {},
-            " The source cluster0 (a:1) holds none: source and destination are probably swapped in the request.",
+            " The source cluster0 (a:1) holds no user databases: source and destination are probably swapped in the "
+            "request.",
         ),
     ],
 )

@@ -59,12 +59,12 @@ REASONS: list[tuple[Sync, list[str]]] = [
         known(run_record(state=State.FAILED, failure=Failure("DuplicateIds", "Why."))),
         ["The sync has failed with DuplicateIds."],
     ),
-    (applying(lag=None), ["The lag is not known yet."]),
+    (applying(lag=None), ["It is not known yet how far the destination is behind the source."]),
     (applying(lag=31), ["31 seconds behind the source; a commit allows at most 30 seconds"]),
     (applying(None), ["The verification has not begun."]),
     (
         applying(CheckProgress(started=1.0, amounts=Amounts(5, 10))),
-        ["has compared 5 of about 10 documents"],
+        ["documents compared: 5 of about 10"],
     ),
     (
         applying(
@@ -86,7 +86,10 @@ REASONS: list[tuple[Sync, list[str]]] = [
         ),
         ["of the source that changed during its first pass", "4 minutes behind in comparing"],
     ),
-    (applying(warnings={WarningKind.DEFINITIONS_CHANGED: "x"}), ["A definition was changed"]),
+    (
+        applying(warnings={WarningKind.DEFINITIONS_CHANGED: "x"}),
+        ["The definition of a collection or index was changed"],
+    ),
     (
         known(
             run_record(phase=Phase.APPLYING, repair=1), ProgressSnapshot(lag_seconds=0, check=CLEAN)
@@ -147,7 +150,10 @@ AFTER = StartOptions("cluster0", "cluster1", build_indexes=BuildIndexes.AFTER_DA
         ),
         (applying(lag=600), "10 minutes behind the source."),
         (known(run_record(state=State.COMMITTING)), "The last changes are being applied"),
-        (known(run_record(state=State.COMMITTING, can_write=True)), "made unique again."),
+        (
+            known(run_record(state=State.COMMITTING, can_write=True)),
+            "making indexes unique again, are still running.",
+        ),
         (known(run_record(state=State.COMMITTED)), "may write to the destination."),
         (known(None, standing=Standing()), "It is not known which daemon is active now."),
     ],
