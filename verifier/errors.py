@@ -70,9 +70,9 @@ UNSUPPORTED_VERSION = ErrorKind(
 
 # Errors of the shared packages, with their remedy for a check.
 _CONTINUES = "Nothing is lost: the check continues when the process is restarted."
-_BEGIN_AGAIN = "Afterwards, begin a new check with --clean."
+_BEGIN_AGAIN = "This check cannot continue: begin a new one with --clean."
 DOCUMENT_FILTER_FAILED = document_filters.DOCUMENT_FILTER_FAILED.with_remedy(
-    "Or begin a new check with a query that accepts every document, for example with $convert and onError."
+    "A new check avoids the error if its query accepts every document, for example with $convert and onError."
 )
 CLUSTER_UNREACHABLE = failures.CLUSTER_UNREACHABLE.with_remedy(_CONTINUES)
 NOT_AUTHORIZED = failures.NOT_AUTHORIZED.with_remedy(_CONTINUES)

@@ -29,7 +29,8 @@ _MEANINGS = {
 _AFTER = {
     Outcome.PASSED: "Applications can switch to the destination.",
     Outcome.FAILED: "Do not switch to the destination. Fix the cause of the reported mismatches, then check again.",
-    Outcome.INCOMPLETE: "Do not switch to the destination. Remove the reported cause, then check again.",
+    Outcome.INCOMPLETE: "Do not switch to the destination. Remove the reported cause of the incomplete check, then "
+    "check again.",
 }
 
 

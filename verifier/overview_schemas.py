@@ -31,7 +31,9 @@ class NamespacesTableSchema(TablePart):
         SortKey,
         by_value=True,
         load_default=SortKey.NAME,
-        metadata={"description": "The order: by name, documents, bytes or mismatches."},
+        metadata={
+            "description": "The order of the namespaces: by name, documents, bytes or mismatches."
+        },
     )
 
     @post_load
@@ -72,7 +74,9 @@ class _Overview(Strict):
         fields.Integer, "The number of differences in definitions and in numbers of documents."
     )
     recentCommands = RECENT_COMMANDS
-    progress = always(fields.Nested, "The answer to GET /api/v1/progress.", Progress)
+    progress = always(
+        fields.Nested, "The field `progress` of the answer to GET /api/v1/progress.", Progress
+    )
 
 
 class OverviewAnswer(SuccessAnswer):

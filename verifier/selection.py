@@ -124,8 +124,8 @@ def _load(filters: Mapping[str, Any]) -> dict[str, Any]:
 def _mispaired(sources: list[Namespace], destinations: list[Namespace]) -> Iterator[str]:
     if destinations and len(sources) != len(destinations):
         yield (
-            f"--srcNamespace has {len(sources)} names and --dstNamespace {len(destinations)}: "
-            "both need the same number of names, because they are paired by position"
+            f"the numbers of names differ ({len(sources)} in --srcNamespace, {len(destinations)} in --dstNamespace): "
+            "give the same number, because the names are paired by position"
         )
     for source, destination in zip(sources, destinations, strict=False):
         if bool(source.collection) != bool(destination.collection):

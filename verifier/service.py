@@ -275,8 +275,8 @@ class Service:
             raise_all(rules.unknown_identities(self._source.facts, self._destination.facts))
             raise OperationError(
                 OTHER_CHECK_SAVED,
-                f"The saved check compares the clusters {' and '.join(record.identities)}, not the clusters "
-                f"{' and '.join(identities)}.",
+                f"The saved check compares the clusters with the IDs {' and '.join(record.identities)}, not the "
+                f"clusters with the IDs {' and '.join(identities)}.",
             )
         if record.ended is None and not self._matches_options(record):
             raise OperationError(
@@ -364,7 +364,7 @@ class Service:
         except Exception as error:
             kind, description = describe(in_words_of(errors.ALL, failures.named(error)))
             _log.error(
-                "The check cannot be completed.",
+                "The check cannot be completed. The field `errorDescription` gives the reason and the remedy.",
                 exc_info=error,
                 extra={"error": kind.name, "errorDescription": description},
             )
@@ -384,8 +384,8 @@ class Service:
             self._store.update(verdict=verdict, ended=time())
         except (OperationError, PyMongoError) as error:
             _log.error(
-                "Could not save the verdict. Restart the process when the cluster that stores the state of the check "
-                "answers: the check then continues.",
+                "Could not save the verdict of the check, for the reason in the field `error`. Remove the reason, and "
+                "restart the process: the check then continues.",
                 extra={"error": str(error)},
             )
 

@@ -404,12 +404,12 @@ REFUSED: dict[str, tuple[Any, str, str]] = {
     "two to one": (
         {"d.a": "x.a", "d.b": "x.a"},
         "NamespaceCollision",
-        "namespaceRemap[0] and namespaceRemap[1] both map to the name x.a on the destination.",
+        "namespaceRemap[0] and namespaceRemap[1] would both use the name x.a on the destination.",
     ),
     "a collection into a renamed database": (
         {"d": "x", "e.a": "x.b"},
         "NamespaceCollision",
-        "both map to the name x.b on the destination.",
+        "would both use the name x.b on the destination.",
     ),
     "the name of a synced collection": (
         {"d.a": "d.b"},
@@ -718,7 +718,7 @@ def test_the_verifier_refuses_names_that_collide(pair: Pair, verifier: Verifier)
     assert_refused(verifier.post("check", body), 409, "NamespaceCollision", (said,))
     body = {"namespaceRemap": remap({"d.a": "e.b", "d.b": "e.b"})}
     assert_refused(
-        verifier.post("check", body), 409, "NamespaceCollision", ("both map to the name e.b",)
+        verifier.post("check", body), 409, "NamespaceCollision", ("would both use the name e.b",)
     )
     body = {"namespaceRemap": [{"from": {"database": "d"}, "to": {"database": "admin"}}]}
     assert_refused(

@@ -303,8 +303,9 @@ FEATURES: tuple[Feature, ...] = (
     *_tried(
         "Reading the identity of a replica set, its replication lag for throttling the sync, and the last checkpoint "
         "of a member for the resume points of a copy in natural order.",
-        "Without the identity, a start or check is refused: ``NotAuthorized``. The replication lag is unknown. The "
-        "copy of a collection in natural order begins again if the server was restarted after the last resume point.",
+        "Without the identity, a start or check is refused: ``NotAuthorized``. Without the replication lag, the lag "
+        "does not throttle the sync. Without the last checkpoint, the copy of a collection in natural order begins "
+        "again if the server was restarted after the last resume point.",
         "replSetGetConfig",
         "replSetGetStatus",
         shape=Shape.REPLICA_SET,

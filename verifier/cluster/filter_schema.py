@@ -27,7 +27,7 @@ def valid_database(name: str) -> None:
         raise ValidationError(f"Longer than {LONGEST_DATABASE} bytes.")
     if NOT_IN_DATABASES & {*name}:
         raise ValidationError(
-            'The name of a database must not contain a space, a null character or any of /\\."$.'
+            'The name of a database must not contain a space, a null character or any of the characters / \\ . " $'
         )
 
 
@@ -39,7 +39,7 @@ def _of_users(name: str) -> None:
 def _regex_options(text: str) -> None:
     if not {*text} <= {*_REGEX_OPTIONS}:
         raise ValidationError(
-            f"The options of the regular expression may only be the letters {_REGEX_OPTIONS}."
+            f"The options of the regular expression may contain only the letters {', '.join(_REGEX_OPTIONS)}."
         )
 
 

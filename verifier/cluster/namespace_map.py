@@ -19,9 +19,10 @@ from verifier.runtime.errors import ErrorKind
 NAMESPACE_COLLISION = ErrorKind(
     "NamespaceCollision",
     409,
-    "With namespaceRemap, two namespaces would have the same name, or two databases would have names that differ only "
-    "in case.",
-    "Give the two namespaces different names in namespaceRemap, or leave one of them out by a filter.",
+    "With namespaceRemap, two namespaces would have the same name on one cluster, two databases would have names that "
+    "differ only in case, or one namespace would be renamed twice.",
+    "Give the two namespaces different names in namespaceRemap, remove one of two entries that rename the same "
+    "namespace, or leave one of the two namespaces out by a filter.",
 )
 
 _Step = Callable[[Namespace], Namespace | None]
@@ -167,7 +168,7 @@ def contradictions(entries: Sequence[tuple[Namespace, Namespace]]) -> Iterator[s
         if one[0] == other[0]:
             yield f"{where} both rename {shown(one[0])}."
         elif _overlap(one[1], other[1]):
-            yield f"{where} both map to the name {shown(max(one[1], other[1]))} on the destination."
+            yield f"{where} would both use the name {shown(max(one[1], other[1]))} on the destination."
         elif _differ_in_case(one[1].database, other[1].database):
             yield f"{where} map to databases whose names differ only in case, which servers refuse."
 
@@ -313,4 +314,7 @@ def case_collisions(definitions: Iterable[CollectionSpec], names: NamespaceMap) 
     databases = {names.to_destination(each.namespace).database for each in definitions}
     for one, other in combinations(sorted(databases), 2):
         if _differ_in_case(one, other):
-            yield f"The databases {one} and {other} on the destination would differ only in case, which servers refuse."
+            yield (
+                f"On the destination, the names of the databases {one} and {other} would differ only in case, which "
+                "servers refuse."
+            )

@@ -67,6 +67,6 @@ READING_BUCKETS = (
     ),
 )
 # Not checked in advance: reading the ID shows whether the user has this privilege.
-IDENTIFYING = Need("read the id of the replica set", "clusterMonitor", ("replSetGetConfig",))
+IDENTIFYING = Need("read the ID of the replica set", "clusterMonitor", ("replSetGetConfig",))
 # Optional: without this privilege, a commit and a check wait for the periodic no-op of an idle cluster.
 NOTING = Need("append a note to the oplog", "backup", ("appendOplogNote",))

@@ -174,7 +174,7 @@ def array_documents(raw: bytes, at: int) -> list[memoryview]:
         size = int32_at(raw, start)[0]
         if size < 5:
             raise MalformedBson(
-                f"the document at byte {start} has a length of {size}, which is less than the minimum of a document"
+                f"the document at byte {start} has a length of {size} bytes, but even an empty document has 5 bytes"
             )
         at = start + size
         add(view[start:at])

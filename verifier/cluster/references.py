@@ -44,7 +44,7 @@ def _stage(raw: bytes, rename: Rename) -> bytes:
     names = [each.name.decode(errors="replace") for each in fields]
     if len(fields) != 1:
         raise NotRewritable(
-            f"a stage of the view's pipeline must have one field, but has these: {', '.join(names)}"
+            f"a stage of the view's pipeline must have one field, but has {len(names)}: [{', '.join(names)}]"
         )
     if fields[0].name in _WITHOUT_NAMES:
         return raw
@@ -73,7 +73,9 @@ def _collection(raw: bytes, field: Element, rename: Rename) -> bytes:
     try:
         name = raw[field.start + 4 : field.end - 1].decode()
     except UnicodeDecodeError as error:
-        raise NotRewritable("the view's pipeline names a collection in invalid UTF-8") from error
+        raise NotRewritable(
+            "the view's pipeline names a collection by a text that is not valid UTF-8"
+        ) from error
     text = rename(name).encode()
     return b"%b%b\0" % (int32(len(text) + 1), text)
 
@@ -111,7 +113,7 @@ def _fields(**known: _Rewrite) -> _Rewrite:
 
 def _foreign(raw: bytes, field: Element, rename: Rename) -> bytes:
     raise NotRewritable(
-        f"the view's pipeline has the field {field.name.decode()}, which names another database"
+        f"the view's pipeline has the field `{field.name.decode()}`, which may name another database"
     )
 
 

@@ -35,7 +35,7 @@ def _collection(name: str) -> None:
     if len(name.encode()) > LONGEST_NAME:
         raise ValidationError(f"Longer than {LONGEST_NAME} bytes.")
     if _NOT_IN_COLLECTIONS & {*name}:
-        raise ValidationError("Must not contain $ or a null character.")
+        raise ValidationError("The name of a collection must not contain $ or a null character.")
 
 
 class _NameSchema(Strict):

@@ -152,7 +152,7 @@ class ClusterWriter:
         with kept():
             running = self._operations({**wanted, "command.$db": database})
         if running:
-            raise NetworkTimeout("the server still runs the command")
+            raise NetworkTimeout("the server is still running an earlier attempt of the command")
 
     def _operations(self, wanted: dict[str, Any]) -> list[dict[str, Any]]:
         """Return the operations of this user that the cluster runs now, and that match the query `wanted`."""

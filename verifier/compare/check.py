@@ -338,7 +338,7 @@ class Check:
             self._store.update_side(side, rechecked=until)
         self.figures.rechecked = self._covered
         _log.info(
-            "A generation of the check is complete.",
+            "A generation (one pass) of the check is complete.",
             extra={"generation": record.generation, "documents": amounts.documents},
         )
 

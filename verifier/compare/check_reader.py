@@ -193,7 +193,7 @@ class CheckReader:
         if not self._is_kept(generation):
             raise OperationError(
                 MISMATCHES_REPLACED,
-                f"Generation {generation} was replaced by a newer one while its mismatches were read.",
+                f"Generation {generation} of the check was replaced by a newer one while its mismatches were read.",
             )
 
     def _ask(self, call: Callable[[], T]) -> T:

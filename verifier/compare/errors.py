@@ -8,8 +8,8 @@ INVALID_FILTER = ErrorKind(
     "InvalidFilter",
     400,
     "A server refused the filter that selects the documents to compare.",
-    "Correct the filter: the server's message gives the reason for the refusal. The filter must work in a find on "
-    "both clusters, and must not contain operators that sort documents (such as $near) or need an index (such as "
+    "Correct the filter: the server's message gives the reason for the refusal. The filter must be valid in a "
+    "find command, and must not contain operators that sort documents (such as $near) or need an index (such as "
     "$text).",
 )
 DEFINITION_CHANGED = ErrorKind(
@@ -21,7 +21,7 @@ DEFINITION_CHANGED = ErrorKind(
 INCOMPATIBLE_METADATA = ErrorKind(
     "IncompatibleMetadata",
     409,
-    "The saved state of a check was written by another version of this program.",
+    "The saved state of a check was written by another version of this program, and this version cannot read it.",
     "Start the version that wrote the saved state, or begin a new check with --clean.",
 )
 OTHER_CHECK_SAVED = ErrorKind(
@@ -48,7 +48,7 @@ TIME_SERIES_NOT_COMPARABLE = ErrorKind(
 MISMATCHES_REPLACED = ErrorKind(
     "MismatchesReplaced",
     409,
-    "A newer generation replaced the mismatches while they were read.",
+    "A newer generation (pass) of the check replaced the mismatches while they were read.",
     "Read the mismatches again from the beginning. The mismatches no longer change after the end of the check.",
 )
 SUPERSEDED = ErrorKind(
@@ -63,6 +63,6 @@ METADATA_BLOCKED = ErrorKind(
     409,
     "User writes are blocked on the cluster that stores the state of the check, and the block also applies to the user "
     "of this process.",
-    "Grant the user of --metaURI the privilege bypassWriteBlockingMode (the built-in role restore has it), "
-    "or name another cluster with --metaURI.",
+    "Grant the user of --metaURI (by default, of the destination) the privilege bypassWriteBlockingMode (the built-in "
+    "role restore has it), or name another cluster with --metaURI.",
 )

@@ -52,8 +52,8 @@ def note_on_clocks(source: datetime, destination: datetime) -> str | None:
     return (
         f"The clock of the destination is more than {_MOST_APART.seconds} seconds {direction} the clock of the source. "
         "The check used the source's clock to decide which documents have expired. A document that expired only by "
-        "the destination's clock, and was deleted on the destination, is reported as missing. Synchronize the clocks "
-        "(NTP)."
+        "the destination's clock, and was deleted on the destination, may be reported as missing. Synchronize the "
+        "clocks (NTP)."
     )
 
 

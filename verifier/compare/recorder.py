@@ -171,7 +171,7 @@ class Recorder:
         if self._side is Side.SOURCE:
             raise OperationError(
                 DEFINITION_CHANGED,
-                f"The source reported the operation {event.operation} on {described}.",
+                f"The source reported the operation {event.operation}: {described}.",
             )
         # A sync tool changes definitions all the time.
         _log.debug(

@@ -67,8 +67,8 @@ class _Mismatch(Strict):
     generation = always(fields.Integer, "The generation of the check that found the difference.")
     durationSecs = always(
         fields.Float,
-        "The time from the first to the last comparison that found the difference, in seconds; for a document, it "
-        "starts again from 0 when the document changes.",
+        "The time from the first to the last comparison that found the difference, in seconds; for a document, this "
+        "time starts again from 0 when the document changes.",
     )
     place = always(
         fields.String, "The page token of this line: send it as `after` to get the next lines."

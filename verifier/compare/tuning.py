@@ -20,13 +20,13 @@ class CheckTuning:
     first_page: int = number(
         1000,
         "documents",
-        "Number of documents in the first page of a comparison. A page is a group of documents that are compared at "
-        "a time.",
+        "Number of documents in the first page of a comparison. A page is a group of documents that are compared "
+        "together.",
     )
     most_page: int = number(
         50_000,
         "documents",
-        "Largest number of documents in a page, which is a group of documents that are compared at a time.",
+        "Largest number of documents in a page, which is a group of documents that are compared together.",
     )
     pages_bytes: int = size(
         64 * MB,
@@ -36,12 +36,12 @@ class CheckTuning:
     unmatched_bytes: int = size(
         40 * MB,
         "Size of the documents of a comparison task that may wait for their counterparts on the other cluster; must "
-        "exceed the size of two replies, one of each cluster.",
+        "exceed the size of two replies, one from each cluster.",
     )
     feed_bytes: int = size(
         4 * MB,
-        "Size of the keys of changed documents that may wait to be saved; above it, the reader of the change stream "
-        "waits.",
+        "Size of the keys of changed documents that may wait to be saved; above this size, the reader of the change "
+        "stream waits.",
     )
     remembered: int = number(
         200_000,

@@ -305,7 +305,8 @@ class Worker:
             raise OperationError(
                 TIME_SERIES_NOT_COMPARABLE,
                 f"{source.namespace} is a time-series collection, and the source runs MongoDB "
-                f"{self._source_facts.dotted_version}.",
+                f"{self._source_facts.dotted_version}, which cannot read measurements in the order that the comparison "
+                "needs.",
             )
         return NamespacePair(source.storage, destination.storage)
 
@@ -324,7 +325,8 @@ class Worker:
         found: list[DefinitionMismatch] = []
         if stored is not None and counting.expires:
             self._store.add_note(
-                f"{task.names.source}: the numbers of documents were not compared, because documents expire."
+                f"{task.names.source}: the numbers of documents were not compared, because documents of this "
+                "collection can expire (TTL)."
             )
         elif stored is not None:
             found.extend(self._unexplained(task.names.source, stored))

@@ -56,9 +56,9 @@ class Headline(Strict):
 
 
 class ClusterFields(Strict):
-    address = always(fields.String, "The host and port of the cluster.")
+    address = always(fields.String, "The host and port of the cluster's primary, or of a mongos.")
     topology = always(fields.String, "The topology of the cluster.")
-    shards = always(fields.Integer, "The number of shards of the cluster.")
+    shards = always(fields.Integer, "The number of shards of the cluster; 0 for a replica set.")
     version = always(fields.String, "The version of the cluster's servers.")
     identity = always(fields.String, "The ID of the replica set or sharded cluster.")
 

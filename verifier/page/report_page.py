@@ -41,7 +41,8 @@ HEADERS = {
 _UNKNOWN = "–"
 # Sentences in the reports of both programs.
 COUNTED = (
-    "The documents of each collection are counted on both clusters, and the numbers are compared."
+    "The documents of each collection are counted on both clusters, and the numbers are compared, except for "
+    "collections that are listed as not compared."
 )
 UNKNOWN_CALLERS = (
     "Some commands were sent without a token, so only the addresses of their senders are known."

@@ -248,7 +248,10 @@ def _not_known(subject: Subject) -> Iterator[str]:
     )
     yield "The report shows only the current warnings; earlier warnings are in the log."
     if record.first is None and progress.verdict is not None:
-        yield "The number of documents that were compared immediately before the check ended may not have been saved."
+        yield (
+            "The reported number of compared documents may be too small, because the last comparisons before the end "
+            "of the check may not have been saved."
+        )
     if record.first is not None and record.first.namespaces and not progress.namespaces:
         yield (
             "The compared amount of each collection is unknown, because the older version that ran the check did not "

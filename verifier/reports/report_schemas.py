@@ -35,7 +35,8 @@ class _ReportedCheck(Strict):
         fields.Float, "The duration of the check until its end or until now, in seconds."
     )
     generations = always(
-        fields.Integer, "The number of generations; the first generation compares everything."
+        fields.Integer,
+        "The number of generations (passes) of the check; the first one compares everything.",
     )
     writesOff = always(Boolean, "Whether the check has received POST /api/v1/writesOff.")
 
@@ -70,12 +71,12 @@ class _ReportedOptions(Strict):
     docCompareMethod = always(fields.String, "The method by which documents are compared.")
     filter = nullable(
         fields.String,
-        "The filter of the documents that are compared, cut to 2,000 characters; null if all documents are compared.",
+        "The filter of the documents that are compared, cut to 2,000 characters; null without such a filter.",
     )
     documentFilter = always(
         fields.List,
-        "The queries that select documents of single collections of the source, as Extended JSON, cut to 2,000 "
-        "characters.",
+        "The queries that select documents of single collections of the source, as Extended JSON, each cut to "
+        "2,000 characters.",
         fields.Dict(),
     )
 
@@ -217,7 +218,9 @@ class _Report(Strict):
     )
     differences = always(fields.Nested, "The current differences.", _ReportedDifferences)
     namespaces = always(
-        fields.Nested, "The collections whose documents were compared.", _ReportedNamespaces
+        fields.Nested,
+        "The collections that the first generation compared, and those with documents that differ.",
+        _ReportedNamespaces,
     )
     warnings = always(
         fields.List, "The warnings about the current long waits of this process.", fields.String()

@@ -135,11 +135,13 @@ def _entries(path: Path, lines: list[bytes]) -> Iterator[_Entry]:
 
 def _why_malformed(words: list[str]) -> str | None:
     if words[0] not in {role.value for role in Role}:
-        return "the first word is not reader or operator"
+        return "the first word must be reader or operator"
     if not 2 <= len(words) <= 3:
-        return f"the line has {len(words)} words, not 2 or 3"
+        return f"the line must have 2 or 3 words, not {len(words)}"
     if not _TOKEN.fullmatch(words[1]):
-        return "the token contains characters other than letters, digits and ._~+/-"
+        return (
+            "the token contains characters other than letters, digits and ._~+/- (and = at its end)"
+        )
     if len(words[1]) < _LEAST_LENGTH:
         return f"the token has fewer than {_LEAST_LENGTH} characters"
     if len(words) > 2 and not _NAME.fullmatch(words[2]):

@@ -145,7 +145,7 @@ def number(least: int, most: int) -> Callable[[str], int]:
 def _unquoted(mark: yaml.Mark | None) -> str:
     """Return the error text for a value at `mark` that begins with a special character, without the value."""
     place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
-    return f"{place}put a value that begins with *, & or ! into quotes"
+    return f"{place}put quotes around a value that begins with *, & or !"
 
 
 class _Texts(yaml.BaseLoader):
@@ -310,7 +310,7 @@ def _described(arguments: Sequence[str], table: Sequence[Option], advice: Mappin
         if each.startswith("--") or (each.startswith("-") and len(each) == 2)
     ]
     hints = {f"--{name}": hint for name, hint in advice.items()}
-    return _with_hints(flags, known, hints) or "an argument without an option"
+    return _with_hints(flags, known, hints) or "an argument that belongs to no option"
 
 
 def warn_of_unknown_variables(

@@ -86,7 +86,8 @@ def _leave(program: Program, cause: str | BaseException | None, status: int) -> 
             status = program.failed
             _report(program, cause)
         _log.warning(
-            "The process stopped without waiting for calls to a cluster that have not returned."
+            "The process stopped without waiting for calls to a cluster that have not returned. Nothing is lost: a "
+            "restart continues from the saved state."
         )
         logging.shutdown()
     finally:
@@ -108,7 +109,9 @@ def _report(program: Program, error: Exception) -> int:
             exc_info=error,
         )
     elif not logs.is_at_terminal():
-        _log.critical("The process ends because of an error.", extra={"error": text})
+        _log.critical(
+            "The process ends because of the error in the field `error`.", extra={"error": text}
+        )
     print(f"{program.name}: {visible(text)}", file=sys.stderr, flush=True)
     return program.failed
 

@@ -142,7 +142,7 @@ class _Attempts:
         reason = self._reason
         assert reason is not None
         collect_recent()
-        failed = f"A call to a cluster fails and is being retried: {reason.what}"
+        failed = f"A call to a cluster is failing and is being retried: {reason.what}"
         what = reason.what if reason.expected else failed
         if self._wait is None:
             self._wait = waits.begin(what, reason.remedy)

@@ -30,7 +30,7 @@ ORIGIN_NOT_ALLOWED = ErrorKind(
     "OriginNotAllowed",
     403,
     "The headers of the request say that a web page of another site sent it.",
-    "Nothing was done. Send commands with a program such as curl, without Origin and Sec-Fetch-Site.",
+    "Nothing was done. Send commands with a program such as curl, without the headers Origin and Sec-Fetch-Site.",
 )
 
 ALLOWED_HOSTS = Option(
@@ -95,13 +95,13 @@ def _refuse_foreign_page(host: str) -> None:
     if origin is not None and not _is_same_origin(origin, host):
         raise OperationError(
             ORIGIN_NOT_ALLOWED,
-            f"A page of another site sent the command: its Origin is {origin!r}.",
+            f"A page of another site sent the command: the header Origin is {origin!r}.",
         )
     site = request.headers.get("Sec-Fetch-Site", "").lower()
     if site in _FOREIGN_SITES:
         raise OperationError(
             ORIGIN_NOT_ALLOWED,
-            f"A page of another site sent the command: its Sec-Fetch-Site is {site!r}.",
+            f"A page of another site sent the command: the header Sec-Fetch-Site is {site!r}.",
         )
 
 

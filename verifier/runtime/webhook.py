@@ -45,7 +45,7 @@ INVALID_WEBHOOK_SECRET = ErrorKind(
 OPTIONS = (
     Option(
         "webhook",
-        "URL to which every state change and warning is posted as JSON",
+        "URL to which state changes and warnings are posted as JSON",
         value="URL",
     ),
     Option(

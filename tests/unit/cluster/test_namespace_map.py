@@ -262,17 +262,19 @@ def test_the_databases_that_hold_collections_of_a_database(
         (
             [("d.a", "e.a"), ("d.b", "e.a")],
             [
-                "namespaceRemap[0] and namespaceRemap[1] both map to the name e.a on the destination."
+                "namespaceRemap[0] and namespaceRemap[1] would both use the name e.a on the destination."
             ],
         ),
         (
             [("d", "e"), ("f", "e")],
-            ["namespaceRemap[0] and namespaceRemap[1] both map to the name e on the destination."],
+            [
+                "namespaceRemap[0] and namespaceRemap[1] would both use the name e on the destination."
+            ],
         ),
         (
             [("d", "e"), ("f.a", "e.b")],
             [
-                "namespaceRemap[0] and namespaceRemap[1] both map to the name e.b on the destination."
+                "namespaceRemap[0] and namespaceRemap[1] would both use the name e.b on the destination."
             ],
         ),
         (
@@ -285,7 +287,7 @@ def test_the_databases_that_hold_collections_of_a_database(
         (
             [("d", "e"), ("d.a", "e.b")],
             [
-                "namespaceRemap[0] and namespaceRemap[1] both map to the name e.b on the destination."
+                "namespaceRemap[0] and namespaceRemap[1] would both use the name e.b on the destination."
             ],
         ),
     ],
@@ -401,7 +403,7 @@ def test_definitions_that_cannot_have_their_names_are_refused(
 def test_databases_that_differ_only_in_case_are_refused() -> None:
     definitions = [spec("d.a"), spec("shop.a"), spec("other.a")]
     assert [*case_collisions(definitions, mapping({"d": "Shop"}))] == [
-        "The databases Shop and shop on the destination would differ only in case, which servers refuse."
+        "On the destination, the names of the databases Shop and shop would differ only in case, which servers refuse."
     ]
     assert not [*case_collisions(definitions, mapping({"d": "Shop", "shop": "s"}))]
     assert not [*case_collisions(definitions, mapping({}))]

@@ -106,6 +106,6 @@ DIFFERENT = {**PASSED, "verdict": "failed", "verdictReasons": ["2 documents are 
 INCOMPLETE = {
     **PASSED,
     "verdict": "incomplete",
-    "verdictReasons": ["The source reported the operation drop on d.c."],
-    "error": "DefinitionChanged: The source reported the operation drop on d.c.",
+    "verdictReasons": ["The source reported the operation drop: d.c."],
+    "error": "DefinitionChanged: The source reported the operation drop: d.c.",
 }

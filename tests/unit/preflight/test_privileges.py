@@ -134,7 +134,7 @@ def test_the_documented_roles_are_sufficient_and_necessary(use: Use) -> None:
             facts(identity=None, access_control=True),
             user(*WRITER),
             [
-                "missing privileges ([replSetGetConfig]) to read the id of the replica set on the source; "
+                "missing privileges ([replSetGetConfig]) to read the ID of the replica set on the source; "
                 "the built-in role clusterMonitor has them. Grant it to the user of cluster0."
             ],
         ),

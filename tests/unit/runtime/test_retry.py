@@ -185,7 +185,7 @@ def test_an_expected_failure_is_shown_but_not_logged(
     retry(fails(Outage("slow"), Outage("other")), slow, Watching())
     assert [each.what for each in shown] == [
         "The index is being built",
-        "A call to a cluster fails and is being retried: The index is being built",
+        "A call to a cluster is failing and is being retried: The index is being built",
     ]
     assert [each.expected for each in shown] == [True, False]
     assert [each.attempt for each in caplog.records] == [2]  # type: ignore[attr-defined]
@@ -253,6 +253,6 @@ def test_retrying_is_registered_as_a_wait(monkeypatch: pytest.MonkeyPatch) -> No
     finally:
         stop.stop("enough")
         thread.join()
-    assert shown.what == "A call to a cluster fails and is being retried: outage always"
+    assert shown.what == "A call to a cluster is failing and is being retried: outage always"
     assert shown.remedy == "Wait."
     assert waits.long_waits() == ()

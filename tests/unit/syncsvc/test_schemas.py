@@ -231,7 +231,7 @@ BAD_VALUES: list[tuple[dict[str, Any], str]] = [
     ),
     (
         _renaming({"database": "d", "collection": "c"}, {"database": "d", "collection": "a$b"}),
-        "namespaceRemap[0].to.collection: Must not contain $",
+        "namespaceRemap[0].to.collection: The name of a collection must not contain $",
     ),
     (
         _renaming({"database": "d"}, {"database": "a\0b"}),
@@ -239,7 +239,7 @@ BAD_VALUES: list[tuple[dict[str, Any], str]] = [
     ),
     (
         _renaming({"database": "d", "collection": "c"}, {"database": "d", "collection": "a\0b"}),
-        "namespaceRemap[0].to.collection: Must not contain $ or a null character",
+        "namespaceRemap[0].to.collection: The name of a collection must not contain $ or a null character",
     ),
     (
         _renaming({"database": "d", "collection": "c"}, {"database": "d", "collection": ".c"}),
@@ -347,7 +347,7 @@ def test_a_shard_key_has_no_other_direction(direction: object) -> None:
         (
             {"database": "d", "collectionsRegex": {"pattern": "x", "options": "ig"}},
             ".collectionsRegex.options",
-            "The options of the regular expression may only be the letters imxs",
+            "The options of the regular expression may contain only the letters i, m, x, s",
         ),
         ({"database": "d", "views": []}, ".views", "Unknown field"),
         ({"database": "admin"}, ".database", "System and reserved databases are never synced"),

@@ -207,7 +207,7 @@ def test_names_are_paired_by_position(
         (["--verifyAll", "--excludeNamespaces", '[{"x": 1}]'], "excludeNamespaces[0].x: Unknown"),
         (
             ["--srcNamespace", "a.b,c.d", "--dstNamespace", "a.b"],
-            "has 2 names and --dstNamespace 1",
+            "(2 in --srcNamespace, 1 in --dstNamespace)",
         ),
         (["--srcNamespace", "a", "--dstNamespace", "b.c"], "a and b.c: a database can only"),
         (["--srcNamespace", "a.b", "--dstNamespace", "c"], "a.b and c: a database can only"),
