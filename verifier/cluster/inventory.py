@@ -46,8 +46,9 @@ SPLITTABLE: Document = {"unsplittable": {"$ne": True}}
 # The fields of `$collStats` that `measure` needs.
 _STATISTICS = ("count", "indexSizes", "size", "storageSize", "timeseries.bucketCount")
 
-# The options of indexes that `listIndexes` does not remove; it may replace the values of those in `_FLAGS`. Source: the
-# server's `index_key_validate.cpp`. An option that is missing here costs time, but causes no error.
+# The options of indexes that `listIndexes` does not remove; it may replace the values of `expireAfterSeconds` and of
+# those in `_FLAGS`. Source: the server's `index_key_validate.cpp`. An option that is missing here causes no error, but
+# costs time: a separate command lists the indexes of each collection with such an index.
 _FLAGS = frozenset({"background", "clustered", "dropDups", "prepareUnique", "sparse", "unique"})
 _INDEX_OPTIONS = _FLAGS.union(
     ("key", "name", "v", "hidden", "collation", "expireAfterSeconds", "partialFilterExpression"),
@@ -449,7 +450,7 @@ def find_named(client: Client, name: Namespace) -> CollectionSpec | None:
 
 
 def find_collection(client: Client, database: str, uuid: bytes) -> CollectionSpec | None:
-    """Return the collection with this UUID under its current name; None if the collection was dropped.
+    """Return the collection with this UUID under its current name; None if `database` does not have it.
 
     Raises the driver's errors.
     """

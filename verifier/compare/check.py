@@ -157,7 +157,7 @@ class Check:
         self._pause = self._tuning.least_pause
         # Times of the monotonic clock: when the current generation began (None if an earlier process began it), and
         # when this process began its first generation after all changes up to the end of user writes were read. A
-        # restart of the process or a later end begins the grace period again.
+        # restart of the process, or a later end of user writes, restarts the grace period.
         self._began_at: float | None = None
         self._grace_since: float | None = None
         self.figures = Figures(store)
@@ -368,7 +368,7 @@ class Check:
         wait_until(due, stop)
 
     def _note_rechecked(self) -> None:
-        """Update the figures: if no changed document is left to compare, all changes read so far were compared again.
+        """Set the figure `rechecked` to the end of all changes read so far, if no changed document is left to compare.
 
         Call this only between generations.
         """

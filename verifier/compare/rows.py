@@ -190,5 +190,5 @@ def _invalid(page_token: str) -> str:
 
 
 def is_of_definition(found: Document) -> bool:
-    """Return whether the decoded page token belongs to a definition mismatch, not to a document mismatch."""
+    """Return whether `found`, the `_id` of a saved mismatch, is that of a definition mismatch, not of a document."""
     return "a" in found

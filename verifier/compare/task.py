@@ -1,6 +1,6 @@
 """Defines tasks, the units of work of a generation (one pass of a check), such as comparing a range of documents.
 
-Also groups rechecks, which are documents to compare again, into tasks of the next generation.
+Also groups rechecks, which are requests to compare documents again, into tasks.
 
 The functions here have no side effects.
 """

@@ -1,8 +1,8 @@
 """Builds relaxed definitions (stand-ins) of collections for the time of a sync, and commands to restore the originals.
 
 During the copy and change event application, the destination passes through states that the source never had. So in a
-stand-in, unique indexes are not unique, TTL never expires documents, hidden indexes are visible, and capped collections
-are very large. The saved record of a collection always contains the original definition, from which the commit restores
+stand-in, unique indexes are not unique, documents never expire, hidden indexes are visible, and capped collections are
+very large. The saved record of a collection always contains the original definition, from which the commit restores
 it. When a reversal makes the source the destination, the definitions of its collections are weakened in place.
 
 This module sends no commands: it only builds them.
